@@ -1,0 +1,58 @@
+"""firesteel: a compiler for PyTorch programs.
+
+>>> import torch, firesteel as fs
+>>> @fs.compile
+... def f(x):
+...     return torch.relu(x) * 2
+>>> f(torch.tensor([-1.0, 3.0]))
+tensor([0., 6.])
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from firesteel import config
+
+if TYPE_CHECKING:
+    from firesteel.backends import list_backends, register_backend
+    from firesteel.compile import compile
+    from firesteel.control import (
+        allow_in_graph,
+        assume_constant_result,
+        disable,
+        disallow_in_graph,
+        graph_break,
+        is_compiling,
+        reset,
+        run,
+    )
+    from firesteel.debug.explain import CompileProfiler, capture_graph, compile_times, explain
+    from firesteel.debug.logs import set_logs
+    from firesteel.runtime.stance import set_stance
+
+__version__ = "0.1.0"
+
+# Loaded when first used: `import firesteel` must stay cheap.
+_LAZY = {
+    "compile": "firesteel.compile", "list_backends": "firesteel.backends", "register_backend": "firesteel.backends",
+    "disable": "firesteel.control", "allow_in_graph": "firesteel.control", "disallow_in_graph": "firesteel.control",
+    "assume_constant_result": "firesteel.control", "graph_break": "firesteel.control", "is_compiling": "firesteel.control",
+    "reset": "firesteel.control", "run": "firesteel.control", "explain": "firesteel.debug.explain",
+    "capture_graph": "firesteel.debug.explain", "compile_times": "firesteel.debug.explain",
+    "CompileProfiler": "firesteel.debug.explain", "set_logs": "firesteel.debug.logs", "set_stance": "firesteel.runtime.stance",
+}
+
+__all__ = ["CompileProfiler", "allow_in_graph", "assume_constant_result", "capture_graph", "compile", "compile_times", "config",
+           "disable", "disallow_in_graph", "explain", "graph_break", "is_compiling", "list_backends", "register_backend",
+           "reset", "run", "set_logs", "set_stance"]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,687 @@
+"""Builtins and a few stdlib functions, called on Values."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import itertools
+import logging
+import math
+import operator
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from .. import config
+from . import operators
+from .objects import special_method
+from .signals import GraphBreak, UserRaise
+from .values.base import IdentityKey, Value
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
+from .values.functions import FunctionValue, MethodValue, PartialValue, SuperValue
+from .values.iterators import (
+    CallableIterator,
+    CountIterator,
+    EnumerateIterator,
+    FilterIterator,
+    ListIterator,
+    MapIterator,
+    ZipIterator,
+)
+from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.objects import ClassValue, ExceptionValue, ObjectValue
+from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+Handler = Callable[["Tracer", list[Value], dict[str, Value]], Value]
+HANDLERS: dict[Any, Handler] = {}
+PYTHON_HANDLERS: dict[Any, Handler] = {}
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register how C callables (or Python functions) are called on Values."""
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            (PYTHON_HANDLERS if isinstance(function, types.FunctionType) else HANDLERS)[function] = handler
+        return handler
+
+    return register
+
+
+def _none() -> ConstantValue:
+    return ConstantValue(None)
+
+
+FOLDABLE_MODULES = frozenset({"math", "cmath", "_operator", "_bisect", "unicodedata", "zlib", "binascii", "_struct"})
+FOLDABLE_BUILTINS = frozenset({
+    abs, ascii, bin, callable, chr, divmod, format, hash, hex, oct, ord, pow, repr, round, len, min, max, sum, sorted,
+    issubclass, sys.getrecursionlimit, sys.getsizeof, sys.intern, int.from_bytes, bytes.fromhex, float.fromhex, str.maketrans, dict.fromkeys,
+})
+
+
+def is_foldable(obj: Any) -> bool:
+    """Whether a callable is a pure function that may be computed while capturing when its arguments are constants."""
+    if isinstance(obj, numpy.ufunc):
+        return True
+    if isinstance(obj, types.BuiltinFunctionType):
+        return obj in FOLDABLE_BUILTINS or getattr(obj, "__module__", None) in FOLDABLE_MODULES
+    return isinstance(obj, types.MethodDescriptorType) and obj.__objclass__ in (str, bytes, int, float, complex, bool)
+
+
+# Attributes and types
+
+
+@handles(getattr)
+def call_getattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    name = tx.constant_of(args[1])
+    if len(args) == 2:
+        return tx.get_attr(args[0], name)
+    try:
+        return tx.get_attr(args[0], name)
+    except UserRaise as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return args[2]
+        raise
+
+
+@handles(setattr)
+def call_setattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    args[0].realize().set_attr(tx, tx.constant_of(args[1]), args[2])
+    return _none()
+
+
+@handles(delattr)
+def call_delattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    args[0].realize().del_attr(tx, tx.constant_of(args[1]))
+    return _none()
+
+
+@handles(hasattr)
+def call_hasattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(tx.has_attr(args[0], tx.constant_of(args[1])))
+
+
+def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
+    """``isinstance`` on a Value; `classes` are real classes, tuples or unions."""
+    if isinstance(classes, tuple):
+        return any(is_instance(tx, value, cls) for cls in classes)
+    if isinstance(classes, types.UnionType):
+        return is_instance(tx, value, classes.__args__)
+    kind = value.python_type()
+    if isinstance(value, TensorValue) and type(classes).__name__ == "tensortype":
+        return isinstance(value.fake, classes)
+    real = getattr(value, "real", None)
+    if real is not None and not isinstance(value, (TensorValue, FunctionValue)):
+        return isinstance(real, classes)
+    if isinstance(value, ConstantValue):
+        return isinstance(value.value, classes)
+    if isinstance(value, PythonObject):
+        return isinstance(value.obj, classes)
+    if isinstance(value, ClassValue):
+        return isinstance(value.cls, classes)
+    if isinstance(value, TensorValue) and type(classes).__instancecheck__ is not type.__instancecheck__:
+        import torch
+
+        if classes is torch.nn.Parameter:
+            return issubclass(kind, torch.nn.Parameter)
+        if classes is torch.nn.Buffer:
+            return issubclass(kind, torch.nn.Buffer)
+    return issubclass(kind, classes)
+
+
+@handles(isinstance)
+def call_isinstance(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    classes = tx.constant_of(args[1])
+    try:
+        return ConstantValue(is_instance(tx, args[0].realize(), classes))
+    except TypeError as error:
+        raise tx.raised(error) from None
+
+
+@handles(callable)
+def call_callable(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, (ClassValue, PythonObject)):
+        return ConstantValue(callable(value.as_constant()))
+    return ConstantValue(hasattr(value.python_type(), "__call__"))
+
+
+@handles(id)
+def call_id(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, (ClassValue, PythonObject)):
+        return ConstantValue(id(value.as_constant()))
+    raise GraphBreak("id() of an object")
+
+
+@handles(hash)
+def call_hash(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, ObjectValue):
+        method = special_method(tx, value, "__hash__")
+        if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
+            return tx.call(method, [], {})
+        raise GraphBreak("hash() of an object")
+    token = value.key(tx)
+    if isinstance(token, IdentityKey):
+        raise GraphBreak("hash() of an object")
+    return tx.fold(hash, [tx.constant_of(value)], {})
+
+
+# Sizes, iteration
+
+
+@handles(len)
+def call_len(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return args[0].realize().length(tx)
+
+
+@handles(iter)
+def call_iter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 2:
+        return CallableIterator(args[0], args[1])
+    return tx.iterate(args[0])
+
+
+@handles(next)
+def call_next(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    from .values.iterators import GeneratorValue
+
+    item = tx.next_item(args[0])
+    if item is not None:
+        return item
+    if len(args) == 2:
+        return args[1]
+    iterator = args[0].realize()
+    result = []
+    if isinstance(iterator, GeneratorValue) and not iterator.frame.returned_none():
+        result = [iterator.frame.returned]
+    raise tx.raised_value(tx.make_exception(StopIteration, result))
+
+
+@handles(sorted)
+def call_sorted(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ListValue(tx.sort(tx.to_list(args[0]), kwargs))
+
+
+@handles(sum)
+def call_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    total = start
+    for item in tx.to_list(args[0]):
+        total = tx.binary("+", total, item)
+    return total
+
+
+@handles(any)
+def call_any(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(any(tx.truth(item) for item in tx.iterate_lazily(args[0])))
+
+
+@handles(all)
+def call_all(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(all(tx.truth(item) for item in tx.iterate_lazily(args[0])))
+
+
+def _extreme(symbol: str) -> Handler:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        items = tx.to_list(args[0]) if len(args) == 1 else args
+        key = kwargs.get("key")
+        if key is not None and key.is_constant() and key.as_constant() is None:
+            key = None
+        if not items:
+            if "default" in kwargs:
+                return kwargs["default"]
+            name = "max" if symbol == ">" else "min"
+            raise tx.raised(ValueError(f"{name}() arg is an empty sequence" if sys.version_info < (3, 12)
+                                       else f"{name}() iterable argument is empty"))
+        best = items[0]
+        best_key = best if key is None else tx.call(key, [best], {})
+        for item in items[1:]:
+            item_key = item if key is None else tx.call(key, [item], {})
+            if tx.truth(tx.compare(symbol, item_key, best_key)):
+                best, best_key = item, item_key
+        return best
+
+    return call
+
+
+HANDLERS[max] = _extreme(">")
+HANDLERS[min] = _extreme("<")
+
+
+@handles(abs)
+def call_abs(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, TensorValue):
+        return tx.call_torch("abs", [value], {})
+    if isinstance(value, ObjectValue):
+        return tx.call(special_method(tx, value, "__abs__"), [], {})
+    return tx.fold(abs, [tx.constant_of(value)], {})
+
+
+@handles(round)
+def call_round(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    rest = [*args[1:], *kwargs.values()]
+    if isinstance(value, ObjectValue):
+        return tx.call(special_method(tx, value, "__round__"), rest, {})
+    if isinstance(value, TensorValue):
+        raise GraphBreak("round() of a tensor")
+    return tx.fold(round, [tx.constant_of(value), *(tx.constant_of(r) for r in rest)], {})
+
+
+@handles(divmod)
+def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
+
+
+@handles(pow)
+def call_pow(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 2 and not kwargs:
+        return tx.binary("**", args[0], args[1])
+    return tx.fold(pow, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+
+# Text
+
+
+def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") -> Value:
+    """What an f-string field becomes."""
+    value = value.realize()
+    if conversion:
+        function = {"s": str, "r": repr, "a": ascii}[conversion]
+        return tx.fold(format, [text_of(tx, value, function), spec], {})
+    if isinstance(value, ObjectValue) and not isinstance(value, ExceptionValue):
+        method = special_method(tx, value, "__format__")
+        if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
+            return tx.call(method, [ConstantValue(spec)], {})
+        if not spec:
+            return ConstantValue(text_of(tx, value, str))
+        raise GraphBreak(f"formatting {value.describe()}")
+    if isinstance(value, ExceptionValue) and not spec:
+        return ConstantValue(text_of(tx, value, str))
+    return tx.fold(format, [tx.constant_of(value), spec], {})
+
+
+def text_of(tx: Tracer, value: Value, function: Any) -> str:
+    """``str``, ``repr`` or ``ascii`` of a value, where that is known."""
+    value = value.realize()
+    if isinstance(value, ObjectValue):
+        names = ("__str__", "__repr__") if function is str else ("__repr__",)
+        for name in names:
+            method = special_method(tx, value, name)
+            if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
+                return tx.constant_of(tx.call(method, [], {}))
+        if isinstance(value, ExceptionValue):
+            return tx.constant_of(value.call_method(tx, "__str__" if function is str else "__repr__", [], {}))
+        raise GraphBreak(f"the text of {value.describe()}")
+    if isinstance(value, TensorValue):
+        raise GraphBreak("the text of a tensor needs its data")
+    return tx.user_errors(lambda: function(tx.constant_of(value)))
+
+
+@handles(repr)
+def call_repr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(text_of(tx, args[0], repr))
+
+
+@handles(format)
+def call_format(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return format_text(tx, args[0], "", tx.constant_of(args[1]) if len(args) > 1 else "")
+
+
+def _replayable(tx: Tracer, value: Value) -> bool:
+    """Whether the printed text of a value cannot change between now and the end of the graph."""
+    value = value.realize()
+    return isinstance(value, (ConstantValue, ClassValue))
+
+
+@handles(print)
+def call_print(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if not config.print_replay or "file" in kwargs:
+        raise GraphBreak("print()", "print outside of the compiled function")
+    parts: list[Value] = []
+    for arg in args:
+        value = arg.realize()
+        if _replayable(tx, value):
+            parts.append(value)
+        elif isinstance(value, (TensorValue, OpaqueValue)):
+            raise GraphBreak("print() of a value that is only known at run time", "print outside of the compiled function")
+        else:
+            parts.append(ConstantValue(text_of(tx, value, str)))
+    tx.effects.replay(print, parts, {k: ConstantValue(tx.constant_of(v)) for k, v in kwargs.items()})
+    return _none()
+
+
+@handles(warnings.warn)
+def call_warn(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak("warnings.warn()", "warn outside of the compiled function, or once before it")
+
+
+def _logging_handler(name: str) -> Handler:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        logger = args[0].realize()
+        if not isinstance(logger, ObjectValue) or logger.real is None:
+            raise GraphBreak("logging through a logger made inside")
+        plain = [tx.constant_of(arg) for arg in args[1:]]
+        if kwargs:
+            raise GraphBreak("logging with keyword arguments")
+        tx.effects.replay(getattr(logging.Logger, name), [logger, *(tx.python_object(p) for p in plain)], {})
+        return _none()
+
+    return call
+
+
+for _name in ("debug", "info", "warning", "error", "critical", "log"):
+    PYTHON_HANDLERS[getattr(logging.Logger, _name)] = _logging_handler(_name)
+
+
+# Introspection that must not be folded
+
+
+@handles(globals)
+def call_globals(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.globals_of(tx.frames[-1].globals)
+
+
+@handles(locals, dir, eval, exec, compile, input, open, __import__, breakpoint)
+def call_unsupported(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak("a builtin that looks at the running frame or at the outside world")
+
+
+@handles(vars)
+def call_vars(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 1:
+        value = args[0].realize()
+        if isinstance(value, ObjectValue):
+            return value.instance_dict(tx)
+    raise GraphBreak("vars()")
+
+
+
+# operator module
+
+
+def _operator_handlers() -> None:
+    for symbol, (function, _, _) in operators.BINARY.items():
+        def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
+            return tx.binary(symbol, args[0], args[1])
+
+        HANDLERS[function] = apply
+    for symbol, (function, _) in operators.IN_PLACE.items():
+        def augment(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
+            return tx.binary(symbol, args[0], args[1], in_place=True)
+
+        HANDLERS[function] = augment
+    for symbol, (function, _, _) in operators.COMPARE.items():
+        def comparison(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
+            return tx.compare(symbol, args[0], args[1])
+
+        HANDLERS[function] = comparison
+    for symbol, (function, _) in operators.UNARY.items():
+        def single(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
+            return operators.unary(tx, symbol, args[0])
+
+        HANDLERS[function] = single
+
+
+_operator_handlers()
+
+
+@handles(operator.getitem)
+def call_getitem(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.get_item(args[0], args[1])
+
+
+@handles(operator.setitem)
+def call_setitem(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    args[0].realize().set_item(tx, args[1], args[2])
+    return _none()
+
+
+@handles(operator.delitem)
+def call_delitem(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    args[0].realize().del_item(tx, args[1])
+    return _none()
+
+
+@handles(operator.contains)
+def call_contains(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return operators.contains(tx, args[0], args[1])
+
+
+@handles(operator.not_)
+def call_not(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(not tx.truth(args[0]))
+
+
+@handles(operator.truth)
+def call_truth(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(tx.truth(args[0]))
+
+
+HANDLERS[operator.is_] = lambda tx, args, kwargs: ConstantValue(tx.same(args[0], args[1]))
+HANDLERS[operator.is_not] = lambda tx, args, kwargs: ConstantValue(not tx.same(args[0], args[1]))
+
+
+@handles(operator.index)
+def call_index(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, ObjectValue):
+        return tx.call(special_method(tx, value, "__index__"), [], {})
+    if isinstance(value, TensorValue):
+        raise GraphBreak("a tensor as an index needs its data")
+    if isinstance(value, NumberValue) and type(value.hint) is int:
+        return value
+    return tx.fold(operator.index, [tx.constant_of(value)], {})
+
+
+# math on numbers of the graph and on tensors
+
+
+@handles(math.sqrt)
+def call_sqrt(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, TensorValue):
+        raise GraphBreak("math.sqrt of a tensor needs its data", "use torch.sqrt")
+    return tx.fold(math.sqrt, [tx.constant_of(value)], {})
+
+
+# Classes called as functions
+
+
+def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 1:
+        return tx.python_object(args[0].realize().python_type())
+    raise GraphBreak("making a class with type()")
+
+
+def call_super(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 2:
+        cls = args[0].realize()
+        if not isinstance(cls, ClassValue):
+            raise GraphBreak("super() of something that is not a class")
+        return SuperValue(cls.cls, args[1])
+    if args:
+        raise GraphBreak("super() with one argument")
+    frame = tx.frames[-1]
+    cell = frame.cells.get("__class__")
+    owner = cell.load(tx) if cell is not None else None
+    if owner is None or not frame.code.co_argcount:
+        raise tx.raised(RuntimeError("super(): __class__ cell not found"))
+    first = frame.code.co_varnames[0]
+    receiver = frame.locals.get(first)
+    if receiver is None and first in frame.cells:
+        receiver = frame.cells[first].load(tx)
+    if receiver is None:
+        raise tx.raised(RuntimeError("super(): arg[0] deleted"))
+    known = owner.realize()
+    if not isinstance(known, ClassValue):
+        raise GraphBreak("super() in a class that is made inside")
+    return SuperValue(known.cls, receiver)
+
+
+def call_int(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return _number(tx, int, "__int__", args, kwargs)
+
+
+def call_float(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return _number(tx, float, "__float__", args, kwargs)
+
+
+def call_complex(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return _number(tx, complex, "__complex__", args, kwargs)
+
+
+def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if args:
+        value = args[0].realize()
+        if isinstance(value, TensorValue):
+            return value.call_method(tx, method, [], {})
+        if isinstance(value, NumberValue) and value.python_type() is cls:
+            return value
+        if isinstance(value, ObjectValue) and len(args) == 1:
+            bound = special_method(tx, value, method) or special_method(tx, value, "__index__")
+            if bound is not None:
+                return tx.call(bound, [], {})
+    return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+
+def call_bool(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(tx.truth(args[0]) if args else False)
+
+
+def call_str(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 1 and not kwargs:
+        return ConstantValue(text_of(tx, args[0], str))
+    return tx.fold(str, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+
+def call_list(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ListValue(tx.to_list(args[0]) if args else [])
+
+
+def call_tuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if args:
+        value = args[0].realize()
+        if isinstance(value, TupleValue) and value.cls is tuple:
+            return value
+        return TupleValue(tx.to_list(value))
+    return TupleValue([])
+
+
+def _call_dict(cls: type) -> Handler:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        made = DictValue({}, cls=cls)
+        made.call_method(tx, "update", args, kwargs)
+        return made
+
+    return call
+
+
+def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    factory = args[0].realize() if args else None
+    if isinstance(factory, ConstantValue) and factory.value is None:
+        factory = None
+    made = DictValue({}, cls=collections.defaultdict, factory=factory)
+    made.call_method(tx, "update", args[1:], kwargs)
+    return made
+
+
+def _call_set(cls: type) -> Handler:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        made = SetValue({}, cls)
+        for item in tx.to_list(args[0]) if args else []:
+            made.items.setdefault(item.key(tx), item.realize())
+        return made
+
+    return call
+
+
+def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    bound = args[1] if len(args) > 1 else kwargs.get("maxlen")
+    maxlen = tx.constant_of(bound) if bound is not None else None
+    made = ListValue([], cls=collections.deque, maxlen=maxlen)
+    for item in tx.to_list(args[0]) if args else []:
+        made.append(tx, item)
+    return made
+
+
+def call_range(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.fold(range, [tx.constant_of(a) for a in args], {})
+
+
+def call_slice(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    parts = [_none(), args[0], _none()] if len(args) == 1 else [*args, *[_none()] * (3 - len(args))]
+    return SliceValue(*parts)
+
+
+def call_enumerate(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    iterable = args[0] if args else kwargs["iterable"]
+    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    return EnumerateIterator(tx.iterate(iterable), start)
+
+
+def call_zip(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ZipIterator([tx.iterate(arg) for arg in args], "strict" in kwargs and tx.truth(kwargs["strict"]))
+
+
+def call_map(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return MapIterator(args[0], [tx.iterate(arg) for arg in args[1:]])
+
+
+def call_filter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return FilterIterator(args[0], tx.iterate(args[1]))
+
+
+def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, (SequenceValue, DictValue, DictViewValue)):
+        return value.call_method(tx, "__reversed__", [], {})
+    if isinstance(value, ConstantValue):
+        return ListIterator([tx.python_object(item) for item in tx.user_errors(lambda: list(reversed(value.value)))])
+    if isinstance(value, ObjectValue):
+        method = special_method(tx, value, "__reversed__")
+        if method is not None:
+            return tx.call(method, [], {})
+        length = tx.constant_of(value.length(tx))
+        return ListIterator([tx.get_item(value, ConstantValue(i)) for i in reversed(range(length))])
+    raise GraphBreak(f"reversed() of {value.describe()}")
+
+
+def call_partial(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    function = args[0].realize()
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
+    return PartialValue(function, args[1:], kwargs)
+
+
+def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    start = args[0] if args else kwargs.get("start", ConstantValue(0))
+    step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
+    return CountIterator(start, step)
+
+
+CLASS_HANDLERS: dict[type, Handler] = {
+    type: call_type, super: call_super, int: call_int, float: call_float, complex: call_complex, bool: call_bool,
+    str: call_str, list: call_list, tuple: call_tuple, dict: _call_dict(dict),
+    collections.OrderedDict: _call_dict(collections.OrderedDict), collections.defaultdict: call_defaultdict,
+    set: _call_set(set), frozenset: _call_set(frozenset), collections.deque: call_deque, range: call_range,
+    slice: call_slice, enumerate: call_enumerate, zip: call_zip, map: call_map, filter: call_filter,
+    reversed: call_reversed, functools.partial: call_partial, itertools.count: call_count,
+}
+
+
+@handles(builtins.issubclass)
+def call_issubclass(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.fold(issubclass, [tx.constant_of(args[0]), tx.constant_of(args[1])], {})
+

@@ -1,0 +1,146 @@
+"""CPython's own instructions of a code object, without caches and prefixes, ready to be changed and assembled again.
+
+This is the layer below the normal form of `instructions.py`: one `MachineInstruction` per real opcode of the running
+Python, jumps as positions in the list. A few opcodes do two things at once; they are split here into opcodes that
+exist as well, so that every point between two normalised instructions is a point in this list:
+
+    LOAD_GLOBAL (NULL + name)        ->  PUSH_NULL; LOAD_GLOBAL name
+    RETURN_CONST c                   ->  LOAD_CONST c; RETURN_VALUE                        (3.12)
+    JUMP_IF_FALSE_OR_POP t           ->  COPY 1; POP_JUMP_FORWARD_IF_FALSE t; POP_TOP      (3.11)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import opcode
+import types
+from collections.abc import Iterator
+
+CACHE_ENTRIES: list[int] = opcode._inline_cache_entries  # type: ignore[attr-defined]
+
+_EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
+_JUMPS = frozenset(dis.hasjrel)
+_BACKWARD = frozenset(op for op in _JUMPS if "BACKWARD" in dis.opname[op])
+
+Positions = dis.Positions
+NO_POSITIONS = dis.Positions(None, None, None, None)
+
+
+@dataclasses.dataclass(slots=True)
+class MachineInstruction:
+    """One real opcode; `target` is the list position that a jump goes to, `offset` the byte offset it came from."""
+
+    name: str
+    arg: int
+    positions: Positions
+    offset: int
+    target: int | None = None
+    region: Region | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Region:
+    """What the exception table says about an instruction: where an exception goes, and with how much of the stack."""
+
+    target: int
+    depth: int
+    push_lasti: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MachineCode:
+    """A code object's instructions, and the list position that stands for each original byte offset."""
+
+    instructions: list[MachineInstruction]
+    position_of_offset: dict[int, int]
+
+
+def _read_varint(stream: Iterator[int]) -> int:
+    byte = next(stream)
+    value = byte & 63
+    while byte & 64:
+        byte = next(stream)
+        value = (value << 6) | (byte & 63)
+    return value
+
+
+def read_exception_table(table: bytes) -> list[tuple[int, int, int, int, bool]]:
+    """Entries (start, end, target, depth, push_lasti) of `co_exceptiontable`, in bytes, the end excluded."""
+    entries: list[tuple[int, int, int, int, bool]] = []
+    stream = iter(table)
+    while True:
+        try:
+            start = _read_varint(stream) * 2
+        except StopIteration:
+            return entries
+        end = start + _read_varint(stream) * 2
+        target = _read_varint(stream) * 2
+        depth_and_lasti = _read_varint(stream)
+        entries.append((start, end, target, depth_and_lasti >> 1, bool(depth_and_lasti & 1)))
+
+
+def read_machine_code(code: types.CodeType) -> MachineCode:
+    """Read the instructions of `code` as the compiler wrote them (never the specialised or instrumented ones)."""
+    raw = code.co_code
+    positions = [Positions(*entry) for entry in code.co_positions()]
+    instructions: list[MachineInstruction] = []
+    position_of_offset: dict[int, int] = {}
+    jumps: list[tuple[MachineInstruction, int]] = []
+    offset = start = 0
+    extended = 0
+    while offset < len(raw):
+        op, arg = raw[offset], raw[offset + 1] | extended
+        if op == _EXTENDED_ARG:
+            extended = arg << 8
+            offset += 2
+            continue
+        extended = 0
+        name = dis.opname[op]
+        where = positions[offset // 2]
+        after = offset + 2 + 2 * CACHE_ENTRIES[op]
+        # A jump to an instruction with prefixes goes to the first prefix.
+        position_of_offset[start] = position_of_offset[offset] = len(instructions)
+        if name == "LOAD_GLOBAL" and arg & 1:
+            instructions.append(MachineInstruction("PUSH_NULL", 0, where, offset))
+            instructions.append(MachineInstruction("LOAD_GLOBAL", arg & ~1, where, offset))
+        elif name == "RETURN_CONST":
+            instructions.append(MachineInstruction("LOAD_CONST", arg, where, offset))
+            instructions.append(MachineInstruction("RETURN_VALUE", 0, where, offset))
+        elif name in ("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP"):
+            jump_name = "POP_JUMP_FORWARD_IF_FALSE" if name == "JUMP_IF_FALSE_OR_POP" else "POP_JUMP_FORWARD_IF_TRUE"
+            instructions.append(MachineInstruction("COPY", 1, where, offset))
+            jump = MachineInstruction(jump_name, 0, where, offset)
+            instructions.append(jump)
+            jumps.append((jump, after + 2 * arg))
+            instructions.append(MachineInstruction("POP_TOP", 0, where, offset))
+        else:
+            instruction = MachineInstruction(name, arg, where, offset)
+            instructions.append(instruction)
+            if op in _JUMPS:
+                jumps.append((instruction, after - 2 * arg if op in _BACKWARD else after + 2 * arg))
+        start = offset = after
+    for jump, target_offset in jumps:
+        jump.target = position_of_offset[target_offset]
+    _attach_regions(code, instructions, position_of_offset)
+    return MachineCode(instructions, position_of_offset)
+
+
+def _attach_regions(
+    code: types.CodeType, instructions: list[MachineInstruction], position_of_offset: dict[int, int]
+) -> None:
+    if not code.co_exceptiontable:
+        return
+    entries = [
+        (start, end, Region(position_of_offset[target], depth, lasti))
+        for start, end, target, depth, lasti in read_exception_table(code.co_exceptiontable)
+    ]
+    # Entries are sorted and do not overlap: the compiler already chose the innermost one for every instruction.
+    current = 0
+    for instruction in instructions:
+        while current < len(entries) and entries[current][1] <= instruction.offset:
+            current += 1
+        if current == len(entries):
+            return
+        if entries[current][0] <= instruction.offset:
+            instruction.region = entries[current][2]

@@ -1,0 +1,202 @@
+"""Calls: argument binding and inlining of Python functions, and dispatch of C callables to what models them."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from .. import config
+from .frame import Frame
+from .markers import marker_of
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue, PythonObject
+from .values.functions import FunctionValue
+from .values.iterators import GeneratorValue
+from .values.mappings import DictValue
+from .values.sequences import TupleValue
+
+if TYPE_CHECKING:
+    from .entry_code import EntryCode
+    from .tracer import Tracer
+
+VARARGS, VARKEYWORDS, GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
+
+
+def bind_arguments(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+    """Locals of the callee. A call that Python would refuse becomes a break, so that Python itself raises."""
+    code = function.code
+    count, keyword_only = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
+    extra: dict[str, Value] = {}
+    if len(args) > count and not code.co_flags & VARARGS:
+        raise GraphBreak(f"too many positional arguments for {function.describe()}")
+    positional_only = code.co_posonlyargcount
+    accepted = names[positional_only: count + keyword_only]
+    for name, value in kwargs.items():
+        if name in accepted:
+            if name in bound:
+                raise GraphBreak(f"argument {name!r} of {function.describe()} given twice")
+            bound[name] = value
+        elif code.co_flags & VARKEYWORDS:
+            extra[name] = value
+        else:
+            raise GraphBreak(f"{function.describe()} has no argument {name!r}")
+    defaults = function.defaults
+    for position in range(count):
+        name = names[position]
+        if name not in bound:
+            index = position - (count - len(defaults))
+            if index < 0:
+                raise GraphBreak(f"argument {name!r} of {function.describe()} is missing")
+            bound[name] = defaults[index]
+    for name in names[count: count + keyword_only]:
+        if name not in bound:
+            if name not in function.kwdefaults:
+                raise GraphBreak(f"keyword argument {name!r} of {function.describe()} is missing")
+            bound[name] = function.kwdefaults[name]
+    position = count + keyword_only
+    if code.co_flags & VARARGS:
+        bound[names[position]] = TupleValue(list(args[count:]))
+        position += 1
+    if code.co_flags & VARKEYWORDS:
+        bound[names[position]] = DictValue({name: (ConstantValue(name), value) for name, value in extra.items()})
+    return bound
+
+
+def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a Python function: modelled as a whole, put into the graph, or inlined."""
+    from .builtin_calls import PYTHON_HANDLERS
+    from .torch_calls import is_graph_function
+
+    real = function.real
+    if real is not None:
+        handler = PYTHON_HANDLERS.get(real)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        if is_graph_function(real):
+            return tx.call_torch(real, args, kwargs)
+        marker = marker_of(real)
+        if marker is not None:
+            return marker.apply(tx, function, args, kwargs)
+    return inline(tx, function, args, kwargs)
+
+
+def inline(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Execute the callee's bytecode symbolically."""
+    code = function.code
+    if len(tx.frames) > config.inline_depth_limit:
+        raise GraphBreak(f"calls nest deeper than {config.inline_depth_limit} frames", "raise config.inline_depth_limit")
+    if code.co_flags & (COROUTINE | ASYNC_GENERATOR):
+        raise GraphBreak(f"{function.describe()} is asynchronous")
+    locals_ = bind_arguments(tx, function, args, kwargs)
+    tx.inlined.add(code)
+    frame = Frame(tx, code, function.globals, function.closure, locals_)
+    if code.co_flags & GENERATOR:
+        def rebuild(entry: EntryCode) -> str:
+            parts = [entry.value(function), *(entry.value(arg) for arg in args)]
+            text = ", ".join(parts[1:])
+            if kwargs:
+                text += ", **{" + ", ".join(f"{k!r}: {entry.value(v)}" for k, v in kwargs.items()) + "}"
+            return f"{parts[0]}({text.removeprefix(', ')})"
+
+        return GeneratorValue(frame, rebuild)
+    return frame.run()
+
+
+def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call something that is not a Python function."""
+    from .builtin_calls import HANDLERS, is_foldable
+    from .equivalents import REGISTRY
+    from .torch_calls import is_graph_function
+
+    obj = value.obj
+    try:
+        handler = HANDLERS.get(obj)
+    except TypeError:
+        handler = None
+    if handler is not None:
+        return handler(tx, args, kwargs)
+    if is_graph_function(obj):
+        return tx.call_torch(obj, args, kwargs)
+    marker = marker_of(obj)
+    if marker is not None:
+        return marker.apply(tx, value, args, kwargs)
+    if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
+        return call_descriptor(tx, obj, args, kwargs)
+    equivalent = REGISTRY.get(obj) if _hashable(obj) else None
+    if equivalent is not None:
+        return tx.call(tx.python_object(equivalent), args, kwargs)
+    if is_foldable(obj):
+        if all(_is_known(arg) for arg in (*args, *kwargs.values())):
+            return tx.fold(obj, [tx.constant_of(arg) for arg in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+        raise GraphBreak(f"{value.describe()} of a value that is not known while capturing")
+    wrapped = getattr(obj, "__wrapped__", None)
+    if type(obj).__name__ == "_lru_cache_wrapper" and wrapped is not None:
+        return tx.call(tx.python_object(wrapped), args, kwargs)
+    if isinstance(obj, (staticmethod, classmethod)):
+        return tx.call(tx.python_object(obj.__func__), args, kwargs)
+    raise GraphBreak(f"{value.describe()} is implemented outside of Python and not known to firesteel",
+                     "wrap it into a custom operator (torch.library.custom_op), or accept the break")
+
+
+def _hashable(obj: Any) -> bool:
+    try:
+        hash(obj)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_known(value: Value) -> bool:
+    from .values.constants import NumberValue
+
+    value = value.realize()
+    if isinstance(value, NumberValue):
+        return True
+    try:
+        value.as_constant()
+    except Exception:
+        return False
+    return True
+
+
+def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """An unbound C method: ``list.append(items, x)``, ``object.__setattr__(self, name, value)``."""
+    from .equivalents import REGISTRY
+    from .objects import generic_del_attr, generic_set_attr, plain_get_attr
+    from .values.objects import ClassValue, ObjectValue
+
+    receiver, rest = args[0].realize(), args[1:]
+    name, owner = obj.__name__, obj.__objclass__
+    if owner is object or owner is type:
+        if name == "__setattr__" and isinstance(receiver, ObjectValue):
+            generic_set_attr(tx, receiver, tx.constant_of(rest[0]), rest[1], plain=True)
+            return ConstantValue(None)
+        if name == "__delattr__" and isinstance(receiver, ObjectValue):
+            generic_del_attr(tx, receiver, tx.constant_of(rest[0]), plain=True)
+            return ConstantValue(None)
+        if name == "__getattribute__":
+            return plain_get_attr(tx, receiver, tx.constant_of(rest[0]))
+        if name in ("__init__", "__init_subclass__"):
+            if rest or kwargs:
+                raise GraphBreak("object.__init__ with arguments")
+            return ConstantValue(None)
+        if name == "__eq__" and isinstance(receiver, ObjectValue):
+            return ConstantValue(True if tx.same(receiver, rest[0]) else NotImplemented)
+        if name == "__ne__" and isinstance(receiver, ObjectValue):
+            return ConstantValue(False if tx.same(receiver, rest[0]) else NotImplemented)
+        if name == "__subclasscheck__" and isinstance(receiver, ClassValue):
+            return tx.fold(issubclass, [rest[0].as_constant(), receiver.cls], {})
+        if name == "__call__" and isinstance(receiver, ClassValue):
+            return tx.call(receiver, rest, kwargs)
+    equivalent = REGISTRY.get(obj)
+    if equivalent is not None and not receiver.native_methods():
+        return tx.call(tx.python_object(equivalent), args, kwargs)
+    if not issubclass(receiver.python_type(), owner):
+        raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")
+    if isinstance(receiver, ObjectValue) and receiver.storage is None and owner is not object \
+            and not issubclass(receiver.cls, BaseException):
+        raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")
+    return receiver.call_method(tx, name, rest, kwargs)

@@ -1,0 +1,493 @@
+"""From a frame and its arguments to a compiled entry: runs the symbolic interpreter and generates the entry."""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import torch_compat
+from ..debug import enabled, log
+from ..errors import GraphBreakError, UserFrame
+from ..fake import FakeMode
+from .bytecode.frame_state import cells_at, handled_slots
+from .bytecode.instructions import Instruction, decode
+from .bytecode.liveness import live_locals
+from .entry_code import EntryCode, parameter_name
+from .frame import Frame, HandledMark
+from .graph import CapturedGraph
+from .guards import Guard
+from .opcodes import HANDLERS
+from .signals import GraphBreak, NotConstant, Restart, SkipFrame, UserRaise
+from .source import LocalSource, item_source
+from .steps import emit_step, pops_of
+from .tracer import Tracer
+from .values.base import Value
+from .values.constants import NULL, NullValue
+
+if TYPE_CHECKING:
+    from ..runtime.units import Unit
+
+BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"})
+
+
+@dataclass(frozen=True)
+class BreakReason:
+    """Why and where a graph ended early."""
+
+    reason: str
+    hint: str
+    frames: tuple[UserFrame, ...]
+
+    def __str__(self) -> str:
+        where = f" ({self.frames[-1]})" if self.frames else ""
+        return self.reason + where
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a unit begins: an instruction, the kinds of the stack slots and the variables that are passed in."""
+
+    index: int = 0
+    stack: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+@dataclass
+class Entry:
+    """A compiled version of a unit."""
+
+    function: Callable[..., Any]
+    guards: list[Guard]
+    shape_guards: list[Any]
+    graph: CapturedGraph | None
+    break_reason: BreakReason | None
+    seconds: float
+    text: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+    symbols: dict[Any, Any] = field(default_factory=dict)
+
+
+def parameters_of(code: types.CodeType, start: Start) -> list[str]:
+    """Parameter names of a unit's entries, in order."""
+    names = ["_fs_closure"] if code.co_freevars else []
+    names.extend(f"_fs_stack_{i}" for i in range(len(start.stack)))
+    names.extend(parameter_name(variable) for variable in start.variables)
+    return names
+
+
+class Capture:
+    """One attempt to capture a unit with given arguments."""
+
+    def __init__(self, unit: Unit, args: tuple[Any, ...], known_break: Restart | None) -> None:
+        self.unit = unit
+        self.args = args
+        self.known_break = known_break
+        self.fake = FakeMode()
+        self.tx = Tracer(self.fake, unit.dynamic_numbers, unit.options)
+        self.parameters = parameters_of(unit.code, unit.start)
+        self.frame = self.root_frame()
+        self.reason: BreakReason | None = None
+
+    def root_frame(self) -> Frame:
+        tx, unit = self.tx, self.unit
+        code, start = unit.code, unit.start
+        values = dict(zip(self.parameters, self.args, strict=True))
+        closure = []
+        if code.co_freevars:
+            cells = values["_fs_closure"]
+            base = LocalSource("_fs_closure")
+            closure = [tx.cell(cell, item_source(base, i)) for i, cell in enumerate(cells)]
+        frame = Frame(tx, code, unit.globals, closure, {})
+        frame.index = start.index
+        handled = handled_slots(decode(code), start.index) if start.index else {}
+        marks: dict[int, HandledMark] = {}
+        for position, kind in enumerate(start.stack):
+            name = f"_fs_stack_{position}"
+            if kind == "null":
+                frame.stack.append(NULL)
+            elif position in handled:
+                original = handled[position]
+                if original != position:
+                    frame.stack.append(marks[original])
+                    continue
+                mark = HandledMark(tx.local(name, values[name]), frame.handled)
+                marks[position] = mark
+                frame.handled = mark.exception
+                frame.stack.append(mark)
+            elif kind == "cell":
+                frame.stack.append(tx.cell(values[name], LocalSource(name)))
+            else:
+                frame.stack.append(tx.local(name, values[name]))
+        cell_names = cells_at(decode(code), start.index) if start.index else frozenset()
+        for variable in start.variables:
+            name = parameter_name(variable)
+            if variable in cell_names:
+                frame.cells[variable] = tx.cell(values[name], LocalSource(name))
+            else:
+                frame.locals[variable] = tx.local(name, values[name])
+        return frame
+
+    # Execution
+
+    def run(self) -> Callable[[], Entry]:
+        """Execute symbolically; returns what finishes the entry outside of the fake mode."""
+        tx, frame = self.tx, self.frame
+        tx.frames.append(frame)
+        instructions = frame.decoded.instructions
+        steps = 0
+        target = self.known_break.step if self.known_break is not None else -1
+        while True:
+            instruction = frame.current = instructions[frame.index]
+            stack = list(frame.stack)
+            if steps == target:
+                assert self.known_break is not None
+                cause = self.known_break.cause
+                return self.finish_with_break(instruction, stack, cause, getattr(cause, "frames", ()))
+            steps += 1
+            frame.index += 1
+            before = (tx.graph.operations, tx.effects.version)
+            try:
+                outcome = HANDLERS[instruction.op](frame, instruction)
+            except UserRaise as raised:
+                try:
+                    frame.unwind(instruction, raised)
+                    continue
+                except UserRaise:
+                    cause = GraphBreak(f"the program raises {raised.value.python_type().__name__} here")
+                    cause.raises = True  # type: ignore[attr-defined]
+            except GraphBreak as error:
+                cause = error
+            except NotConstant as error:
+                cause = GraphBreak(f"a value is not known while capturing: {error}")
+            else:
+                if outcome is not None:
+                    return self.finish_with_return(outcome)
+                continue
+            if not hasattr(cause, "frames"):
+                cause.frames = self.error_frames(cause)  # type: ignore[attr-defined]
+            del tx.frames[1:]
+            if before != (tx.graph.operations, tx.effects.version):
+                raise Restart(steps - 1, cause)
+            return self.finish_with_break(instruction, stack, cause, cause.frames)  # type: ignore[attr-defined]
+
+    def error_frames(self, cause: GraphBreak) -> tuple[UserFrame, ...]:
+        """User frames at the point of the break: recovered from the Python traceback of the inlined frames."""
+        frames = []
+        traceback = cause.__traceback__
+        if cause.__context__ is not None and traceback is None:
+            traceback = cause.__context__.__traceback__
+        seen: list[Frame] = [self.frame]
+        while traceback is not None:
+            local = traceback.tb_frame.f_locals.get("self")
+            if isinstance(local, Frame) and local not in seen:
+                seen.append(local)
+            traceback = traceback.tb_next
+        for frame in seen:
+            if not frame.hidden:
+                frames.append(frame.user_frame())
+        return tuple(frames)
+
+    # Ways out
+
+    def new_code(self) -> EntryCode:
+        code = EntryCode(self.tx, "entry", self.parameters)
+        code.guards(self.tx.guards.guards)
+        for guard in self.tx.shape_env.guards:
+            code.prologue.append(f"if not ({code.expression(guard.expr)}): return _fs_miss")
+        return code
+
+    def finish_with_return(self, value: Value) -> Callable[[], Entry]:
+        code = self.new_code()
+        expression = code.value(value)
+        self.tx.effects.emit(code)
+        code.line(f"return {expression}")
+        return self.finisher(code)
+
+    def finish_with_break(self, inst: Instruction, stack: list[Value], cause: GraphBreak,
+                          frames: tuple[UserFrame, ...]) -> Callable[[], Entry]:
+        frame = self.frame
+        frame.current = inst
+        self.reason = BreakReason(cause.reason, cause.hint, frames or (frame.user_frame(),))
+        if self.unit.options.fullgraph and not getattr(cause, "raises", False):
+            raise GraphBreakError(cause.reason, cause.hint or None, self.reason.frames)
+        code = self.new_code()
+        code.user_line = inst.lineno
+        try:
+            self.emit_break(code, inst, stack)
+        except GraphBreak as error:
+            raise SkipFrame(f"{error.reason}, which is needed after: {cause.reason}") from None
+        return self.finisher(code)
+
+    def emit_break(self, code: EntryCode, inst: Instruction, stack: list[Value]) -> None:
+        frame = self.frame
+        # everything that outlives the graph is built before the effects and the step
+        live = live_locals(frame.decoded, inst.index)
+        for name in self.live_variables(inst.index, live):
+            code.value(self.variable(name, inst.index))
+        texts = [code.value(v) if not isinstance(v, NullValue) else "" for v in stack]
+        self.tx.effects.emit(code)
+        kinds = [_slot_kind(v) for v in stack]
+        if inst.op in BRANCHES:
+            self.emit_branch(code, inst, texts, kinds)
+            return
+        if inst.op == "FOR_ITER":
+            self.emit_for_iter(code, inst, texts, kinds)
+            return
+        pops = pops_of(inst)
+        operands, rest = (texts[len(texts) - pops:], texts[: len(texts) - pops]) if pops else ([], texts)
+        rest_kinds = kinds[: len(rest)]
+        with_handled = self.enter_handled(code)
+        guarded = inst.handler is not None
+        if guarded:
+            code.line("try:")
+            code.indent += "    "
+        results = emit_step(code, frame, inst, operands)
+        if guarded:
+            code.indent = code.indent[:-4]
+            code.line("except BaseException as _fs_error:")
+            code.indent += "    "
+            self.emit_handler(code, inst, texts, kinds)
+            code.indent = code.indent[:-4]
+        terminal = inst.op in ("RAISE_VARARGS", "RERAISE")
+        if not terminal:
+            new_kinds = [*rest_kinds, *("null" if text == "" else "value" for text in results)]
+            if len(results) > 1 and results[: len(operands)] == operands[: len(results) - 1]:
+                new_kinds = [*kinds[: len(rest) + len(results) - 1], "value"]
+            elif results and results == operands[: len(results)]:
+                new_kinds = kinds[: len(rest) + len(results)]
+            self.emit_resume(code, inst.index + 1, [*rest, *results], new_kinds)
+        if with_handled:
+            code.indent = code.indent[:-4]
+
+    def enter_handled(self, code: EntryCode) -> bool:
+        """Run the step while the exception is handled that the frame handles, for bare raise and sys.exc_info()."""
+        handled = self.frame.handled
+        if handled is None:
+            return False
+        text = code.value(handled)
+        saved = code.fresh(f"{text}.__traceback__")
+        code.line("try:")
+        code.line(f"    raise {text}")
+        code.line("except BaseException:")
+        code.indent += "    "
+        code.line(f"{text}.__traceback__ = {saved}")
+        return True
+
+    def emit_branch(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
+        condition = texts.pop()
+        kinds = kinds[:-1]
+        test = {"POP_JUMP_IF_TRUE": condition, "POP_JUMP_IF_FALSE": f"not {condition}",
+                "POP_JUMP_IF_NONE": f"{condition} is None", "POP_JUMP_IF_NOT_NONE": f"{condition} is not None"}[inst.op]
+        guarded = inst.handler is not None
+        if guarded:
+            name = code.fresh("None")
+            code.line("try:")
+            code.line(f"    {name} = {test}")
+            code.line("except BaseException as _fs_error:")
+            code.indent += "    "
+            self.emit_handler(code, inst, [*texts, condition], kinds)
+            code.indent = code.indent[:-4]
+            test = name
+        code.line(f"if {test}:")
+        code.indent += "    "
+        self.emit_resume(code, inst.argval, texts, kinds)  # type: ignore[arg-type]
+        code.indent = code.indent[:-4]
+        self.emit_resume(code, inst.index + 1, texts, kinds)
+
+    def emit_for_iter(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
+        item = code.fresh("_fs_miss")
+        guarded = inst.handler is not None
+        if guarded:
+            code.line("try:")
+            code.indent += "    "
+        code.line(f"for {item} in {texts[-1]}: break")
+        if guarded:
+            code.indent = code.indent[:-4]
+            code.line("except BaseException as _fs_error:")
+            code.indent += "    "
+            self.emit_handler(code, inst, texts, kinds)
+            code.indent = code.indent[:-4]
+        code.line(f"if {item} is _fs_miss:")
+        code.indent += "    "
+        self.emit_resume(code, inst.argval, texts[:-1], kinds[:-1])  # type: ignore[arg-type]
+        code.indent = code.indent[:-4]
+        self.emit_resume(code, inst.index + 1, [*texts, item], [*kinds, "value"])
+
+    def emit_handler(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
+        handler = inst.handler
+        assert handler is not None
+        kept, kept_kinds = texts[: handler.depth], kinds[: handler.depth]
+        if handler.push_lasti:
+            kept, kept_kinds = [*kept, str(inst.offset)], [*kept_kinds, "value"]
+        trimmed = code.constant(without_entry_frame)
+        self.emit_resume(code, handler.target, [*kept, f"{trimmed}(_fs_error)"], [*kept_kinds, "value"])
+
+    def live_variables(self, index: int, live: frozenset[str]) -> list[str]:
+        frame = self.frame
+        cells = cells_at(frame.decoded, index)
+        names = [n for n in frame.locals if n in live and n not in cells]
+        names.extend(n for n in frame.cells if n in cells and n not in frame.code.co_freevars)
+        return names
+
+    def variable(self, name: str, index: int) -> Value:
+        frame = self.frame
+        if name in frame.cells and name in cells_at(frame.decoded, index):
+            return frame.cells[name]
+        return frame.locals[name]
+
+    def emit_resume(self, code: EntryCode, index: int, texts: list[str], kinds: list[str]) -> None:
+        """Leave the entry through a continuation."""
+        frame, unit = self.frame, self.unit
+        decoded = frame.decoded
+        if decoded.instructions[index].op == "RETURN_VALUE" and len(texts) == 1:
+            code.line(f"return {texts[0]}")
+            return
+        names = self.live_variables(index, live_locals(decoded, index))
+        start = Start(index, tuple(kinds), tuple(names))
+        target = code.constant(unit.continuation(start))
+        arguments = ["_fs_closure"] if frame.code.co_freevars else []
+        arguments.extend(text if text else "None" for text in texts)
+        arguments.extend(code.value(self.variable(name, index)) for name in names)
+        resume = code.constant(unit.resume_type)
+        code.line(f"return {resume}({target}, ({', '.join(arguments)}{',' if arguments else ''}))")
+
+    # Assembly
+
+    def finisher(self, code: EntryCode) -> Callable[[], Entry]:
+        def finish() -> Entry:
+            return self.assemble(code)
+
+        return finish
+
+    def assemble(self, code: EntryCode) -> Entry:
+        tx, unit = self.tx, self.unit
+        captured: CapturedGraph | None = None
+        lines: list[str] = []
+        if tx.graph.operations:
+            captured = tx.graph.finish(code.outputs, unit.name)
+            compiled = unit.options.compile_graph(captured, unit)
+            arguments = ", ".join(code.source(entry.source) for entry in captured.inputs)
+            targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
+            call = f"{code.constant(compiled)}({arguments})"
+            if tx.touched_state:
+                lines.append("try:")
+                lines.append(f"    {f'({targets}) = ' if targets else ''}{call}")
+                lines.append("except BaseException:")
+                state = code.constant(GlobalState.current())
+                lines.append(f"    {state}.restore()")
+                lines.append("    raise")
+            else:
+                lines.append(f"{f'({targets}) = ' if targets else ''}{call}")
+        code.prologue[:0] = GlobalState.current().guards(code)
+        function = code.build(lines, unit.miss, f"<firesteel {unit.name}>", unit.code if self.reason else None)
+        return Entry(function, tx.guards.guards, list(tx.shape_env.guards), captured, self.reason, 0.0, code.text,
+                     dict(tx.numbers_seen), dict(tx.number_sources))
+
+
+def without_entry_frame(error: BaseException) -> BaseException:
+    """Drop the generated entry's own frame from a traceback that is about to be handled."""
+    traceback = error.__traceback__
+    if traceback is not None and traceback.tb_next is not None:
+        error.__traceback__ = traceback.tb_next
+    return error
+
+
+def _slot_kind(value: Value) -> str:
+    from .values.functions import CellValue
+
+    if isinstance(value, NullValue):
+        return "null"
+    return "cell" if isinstance(value, CellValue) else "value"
+
+
+@dataclass(frozen=True)
+class GlobalState:
+    """PyTorch's global state as far as captured graphs depend on it."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[Any, ...]
+    default_dtype: torch.dtype
+    deterministic: bool
+    threads: int
+    function_modes: int
+
+    @staticmethod
+    def current() -> GlobalState:
+        return GlobalState(
+            torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
+            tuple(torch_compat.autocast_state(device) for device in torch_compat.AUTOCAST_DEVICES),
+            torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), torch.get_num_threads(),
+            torch_compat.torch_function_stack_length())
+
+    def restore(self) -> None:
+        torch_compat.set_grad_enabled(self.grad)
+        for state in self.autocast:
+            torch_compat.set_autocast_state(state)
+
+    def guards(self, code: EntryCode) -> list[str]:
+        """Conditions that hold while the state is the same."""
+        name = code.constant
+        checks = [
+            f"{name(torch.is_grad_enabled)}() is {self.grad}",
+            f"{name(torch.is_inference_mode_enabled)}() is {self.inference}",
+            f"{name(torch.get_default_dtype)}() is {name(self.default_dtype)}",
+            f"{name(torch_compat.deterministic_enabled)}() is {self.deterministic}",
+            f"{name(torch.get_num_threads)}() == {self.threads}",
+            f"{name(torch_compat.function_stack_length)}() == {self.function_modes}",
+            f"{name(torch_compat.functorch_interpreter)}() is None",
+        ]
+        for state in self.autocast:
+            checks.append(f"{name(torch.is_autocast_enabled)}({state.device_type!r}) is {state.enabled}")
+            if state.enabled:
+                checks.append(f"{name(torch.get_autocast_dtype)}({state.device_type!r}) is {name(state.dtype)}")
+        return [f"if not ({' and '.join(checks)}): return _fs_miss"]
+
+
+def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
+    """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
+    from . import torch_state  # noqa: F401  (registers handlers on first use)
+
+    torch_compat.neutralise_dynamo_imports()
+    started = time.perf_counter()
+    known_break: Restart | None = None
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 20_000))
+    try:
+        for _ in range(10_000):
+            state = GlobalState.current()
+            attempt = Capture(unit, args, known_break)
+            try:
+                with attempt.fake:
+                    finish = attempt.run()
+            except Restart as restart:
+                known_break = restart
+                continue
+            finally:
+                state.restore()
+            entry = finish()
+            entry.seconds = time.perf_counter() - started
+            report(unit, entry)
+            return entry
+    finally:
+        sys.setrecursionlimit(limit)
+    raise SkipFrame("capture did not settle")
+
+
+def report(unit: Unit, entry: Entry) -> None:
+    """Write what was captured to the logs that are switched on."""
+    if entry.break_reason is not None and enabled("graph_breaks"):
+        log("graph_breaks", "%s: %s%s", unit.name, entry.break_reason,
+            f"\n  What to do: {entry.break_reason.hint}" if entry.break_reason.hint else "")
+    if enabled("guards"):
+        log("guards", "%s\n%s", unit.name, "\n".join("  " + str(g) for g in (*entry.guards, *entry.shape_guards)))
+    if enabled("graphs") and entry.graph is not None:
+        log("graphs", "%s\n%s", unit.name, entry.graph.module.code)
+
+

@@ -1,0 +1,159 @@
+"""Calling classes: builtin types, exceptions, named tuples, dataclasses and user classes."""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING
+
+import numpy
+import torch
+
+from .builtin_calls import CLASS_HANDLERS
+from .objects import class_member, find_on_class
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue
+from .values.functions import MethodValue
+from .values.mappings import DictValue, SetValue
+from .values.objects import ClassValue, ExceptionValue, ObjectValue
+from .values.sequences import ListValue, TupleValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+# Immutable things whose construction from constants is pure.
+FOLDED = (bytes, torch.device, torch.finfo, torch.iinfo)
+
+
+def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``cls(*args, **kwargs)``."""
+    from .equivalents import REGISTRY
+    from .torch_calls import is_graph_function
+
+    cls = value.cls
+    handler = CLASS_HANDLERS.get(cls)
+    if handler is not None:
+        return handler(tx, args, kwargs)
+    if cls in FOLDED or issubclass(cls, (enum.Enum, numpy.generic, numpy.dtype)):
+        return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+    if cls is torch.Size:
+        return TupleValue(tx.to_list(args[0]) if args else [], torch.Size)
+    equivalent = REGISTRY.get(cls)
+    if equivalent is not None:
+        return tx.call(tx.python_object(equivalent), args, kwargs)
+    if is_graph_function(cls):
+        return tx.call_torch(cls, args, kwargs)
+    if cls is types.MethodType:
+        return MethodValue(args[1], args[0])
+    if cls is object:
+        return ObjectValue(object)
+    if cls is types.SimpleNamespace:
+        made = ObjectValue(cls)
+        for name, item in kwargs.items():
+            made.attrs[name] = item
+        return made
+    if issubclass(cls, (torch.Tensor, torch.nn.Module)) and cls is not torch.nn.Module:
+        raise GraphBreak(f"making a {cls.__name__} inside the compiled function", "make it outside and pass it in")
+    if type(cls).__call__ is not type.__call__:
+        return _call_metaclass(tx, value, args, kwargs)
+    return instantiate(tx, value, args, kwargs)
+
+
+def _call_metaclass(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raw, owner = find_on_class(type(value.cls), "__call__")
+    if isinstance(raw, types.FunctionType) and owner is not None:
+        return tx.call(class_member(tx, type(value.cls), "__call__", raw, owner), [value, *args], kwargs)
+    raise GraphBreak(f"calling {value.describe()}, whose metaclass is implemented in C")
+
+
+def instantiate(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``type.__call__``: ``__new__``, then ``__init__``."""
+    cls = value.cls
+    raw, owner = find_on_class(cls, "__new__")
+    function = raw.__func__ if isinstance(raw, staticmethod) else raw
+    if isinstance(function, types.FunctionType) and owner is not None:
+        made = tx.call(tx.python_object(function), [value, *args], kwargs).realize()
+        if not issubclass(made.python_type(), cls):
+            return made
+    else:
+        made = new_object(tx, cls, args, kwargs)
+    init, init_owner = find_on_class(cls, "__init__")
+    if isinstance(init, types.FunctionType):
+        assert init_owner is not None
+        result = tx.call(class_member(tx, cls, "__init__", init, init_owner), [made, *args], kwargs).realize()
+        if not (isinstance(result, ConstantValue) and result.value is None):
+            raise tx.raised(TypeError(f"__init__() should return None, not {result.python_type().__name__!r}"))
+    elif isinstance(made, ObjectValue) and made.storage is not None:
+        made.storage.call_method(tx, "__init__", args, kwargs)
+    elif isinstance(made, ObjectValue) and not isinstance(made, ExceptionValue) and (args or kwargs) \
+            and init is object.__init__ and not isinstance(function, types.FunctionType):
+        raise GraphBreak(f"{cls.__name__}() takes no arguments")
+    elif init is not object.__init__ and not isinstance(made, (ExceptionValue, TupleValue)):
+        raise GraphBreak(f"{cls.__name__}.__init__ is implemented in C")
+    return made
+
+
+def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The object that a C ``__new__`` makes."""
+    if issubclass(cls, BaseException):
+        if kwargs and not isinstance(cls.__init__, types.FunctionType):
+            raise GraphBreak(f"{cls.__name__} with keyword arguments")
+        if cls.__module__ == "builtins" and issubclass(cls, (OSError, UnicodeError, SyntaxError, ImportError, BaseExceptionGroup)):
+            if issubclass(cls, (UnicodeError, SyntaxError, BaseExceptionGroup)) or len(args) > 1:
+                raise GraphBreak(f"making a {cls.__name__}")
+        return ExceptionValue(cls, list(args))
+    if issubclass(cls, tuple):
+        return TupleValue(tx.to_list(args[0]) if args else [], cls)
+    base = _solid_base(cls)
+    if base is object:
+        if cls.__abstractmethods__ if hasattr(cls, "__abstractmethods__") else False:
+            raise GraphBreak(f"instantiating abstract {cls.__name__}")
+        return ObjectValue(cls)
+    storage = empty_storage(base)
+    if storage is None:
+        raise GraphBreak(f"making a {cls.__name__}, which is built on C type {base.__name__}")
+    return ObjectValue(cls, storage=storage)
+
+
+def empty_storage(base: type) -> Value | None:
+    """The natively modelled contents of a subclass of a builtin container."""
+    import collections
+
+    if base is list:
+        return ListValue([])
+    if base in (dict, collections.OrderedDict, collections.defaultdict):
+        return DictValue({}, cls=base)
+    if base is set:
+        return SetValue({})
+    return None
+
+
+def _solid_base(cls: type) -> type:
+    """The first base that is implemented in C."""
+    for base in cls.__mro__:
+        if not base.__flags__ & (1 << 9) and base.__module__ not in ("typing", "abc", "_abc", "collections.abc"):
+            return base
+    return object
+
+
+def call_new(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``object.__new__(cls)``, ``tuple.__new__(cls, items)`` and the like, called explicitly."""
+    cls = args[0].realize()
+    if not isinstance(cls, ClassValue):
+        raise GraphBreak("__new__ of something that is not a class")
+    return new_object(tx, cls.cls, args[1:], kwargs)
+
+
+def _register_new() -> None:
+    import collections
+
+    from .builtin_calls import HANDLERS
+
+    for cls in (object, tuple, list, dict, set, collections.OrderedDict, collections.defaultdict, BaseException, Exception):
+        HANDLERS[cls.__new__] = call_new
+
+
+_register_new()
+
+__all__ = ["call_class", "call_new", "instantiate"]

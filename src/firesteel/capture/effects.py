@@ -1,0 +1,84 @@
+"""Side effects of a captured program on what existed before it, to be applied once, after the graph has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .entry_code import EntryCode
+    from .values.base import Value
+
+
+@dataclass
+class Effects:
+    """An ordered record. Containers and attributes are written back with their final content.
+
+    `version` grows with every change of any value, also of values made inside, so that symbolic execution can tell
+    whether an instruction that turned out to be unsupported has already changed something.
+    """
+
+    events: dict[Any, tuple[str, Any]] = field(default_factory=dict)
+    version: int = 0
+    _replays: int = 0
+
+    def mutated(self, value: Any) -> None:
+        """The contents of a list, dict, set, cell or storage object changed."""
+        self.version += 1
+        if value.source is not None:
+            self.events.setdefault(("contents", id(value)), ("contents", value))
+
+    def attribute(self, value: Any, name: str) -> None:
+        """An attribute was set or deleted."""
+        self.version += 1
+        if value.source is not None:
+            self.events.setdefault(("attribute", id(value), name), ("attribute", (value, name)))
+
+    def stepped(self, value: Value) -> None:
+        """An iterator made inside advanced."""
+        self.version += 1
+
+    def replay(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
+        """Call a plain function, such as print, when the effects are applied."""
+        self.version += 1
+        self._replays += 1
+        self.events[("replay", self._replays)] = ("replay", (function, args, kwargs))
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def emit(self, code: EntryCode) -> None:
+        """Generate the statements that apply all effects, in order."""
+        for kind, what in list(self.events.values()):
+            if kind == "contents":
+                what.emit_mutation(code, code.value(what))
+            elif kind == "attribute":
+                value, name = what
+                new = value.attrs.get(name)
+                setter = code.constant(_plain_setter(value))
+                if new is None:
+                    code.line(f"{code.constant(_plain_deleter(value))}({code.value(value)}, {name!r})")
+                else:
+                    code.line(f"{setter}({code.value(value)}, {name!r}, {code.value(new)})")
+            else:
+                function, args, kwargs = what
+                parts = [code.value(arg) for arg in args]
+                parts.extend(f"{key}={code.value(arg)}" for key, arg in kwargs.items())
+                code.line(f"{code.constant(function)}({', '.join(parts)})")
+
+
+def _plain_setter(value: Any) -> Any:
+    """How to set an attribute whose user-level ``__setattr__`` has already been executed symbolically."""
+    from .values.objects import ModuleValue, ObjectValue
+
+    if isinstance(value, ObjectValue) and not isinstance(value, ModuleValue):
+        return object.__setattr__
+    return setattr
+
+
+def _plain_deleter(value: Any) -> Any:
+    from .values.objects import ModuleValue, ObjectValue
+
+    if isinstance(value, ObjectValue) and not isinstance(value, ModuleValue):
+        return object.__delattr__
+    return delattr

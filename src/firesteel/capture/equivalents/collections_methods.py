@@ -1,0 +1,103 @@
+"""Functions and methods of collections and types that are C: Counter's helper, OrderedDict, defaultdict, namespaces."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from firesteel.capture.equivalents.registry import equivalent_of
+
+
+@equivalent_of(collections._count_elements)  # type: ignore[attr-defined]
+def count_elements(mapping: Any, iterable: Iterable[Any], /) -> None:
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1
+
+
+@equivalent_of(dict.fromkeys)
+def dict_fromkeys(iterable: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
+    result = {}
+    for key in iterable:
+        result[key] = value
+    return result
+
+
+@equivalent_of(OrderedDict.fromkeys)
+def ordered_dict_fromkeys(iterable: Iterable[Any], value: Any = None) -> OrderedDict[Any, Any]:
+    result: OrderedDict[Any, Any] = OrderedDict()
+    for key in iterable:
+        result[key] = value
+    return result
+
+
+# The methods below name OrderedDict's own pop and __setitem__, because the originals ignore overrides in subclasses.
+
+
+@equivalent_of(OrderedDict.move_to_end)
+def move_to_end(self: OrderedDict[Any, Any], key: Any, last: Any = True) -> None:
+    to_end = bool(last)
+    if not OrderedDict.__contains__(self, key):
+        raise KeyError(key)
+    if to_end:
+        moving = [key]
+    else:
+        # First place is what remains when all the others have moved to the end in their order.
+        moving = [other for other in OrderedDict.keys(self) if not (other is key or other == key)]
+    for moved in moving:
+        OrderedDict.__setitem__(self, moved, OrderedDict.pop(self, moved))
+
+
+@equivalent_of(OrderedDict.popitem)
+def popitem(self: OrderedDict[Any, Any], last: Any = True) -> tuple[Any, Any]:
+    keys = list(OrderedDict.keys(self))
+    if not keys:
+        raise KeyError("dictionary is empty")
+    key = keys[-1] if last else keys[0]
+    return key, OrderedDict.pop(self, key)
+
+
+@equivalent_of(OrderedDict.__eq__)
+def ordered_dict_eq(self: OrderedDict[Any, Any], other: Any, /) -> Any:
+    equal = dict.__eq__(self, other)
+    if equal is NotImplemented or not equal or not isinstance(other, OrderedDict):
+        return equal
+    for key, other_key in zip(OrderedDict.keys(self), OrderedDict.keys(other), strict=True):
+        if not (key is other_key or key == other_key):
+            return False
+    return True
+
+
+@equivalent_of(OrderedDict.__ne__)
+def ordered_dict_ne(self: OrderedDict[Any, Any], other: Any, /) -> Any:
+    equal = ordered_dict_eq(self, other)
+    return equal if equal is NotImplemented else not equal
+
+
+@equivalent_of(defaultdict.__missing__)
+def defaultdict_missing(self: defaultdict[Any, Any], key: Any, /) -> Any:
+    if self.default_factory is None:
+        raise KeyError(key)
+    value = self.default_factory()
+    self[key] = value
+    return value
+
+
+@equivalent_of(types.SimpleNamespace.__eq__)
+def namespace_eq(self: Any, other: Any, /) -> Any:
+    if isinstance(self, types.SimpleNamespace) and isinstance(other, types.SimpleNamespace):
+        return self.__dict__ == other.__dict__
+    return NotImplemented
+
+
+@equivalent_of(types.SimpleNamespace.__repr__)
+def namespace_repr(self: Any, /) -> str:
+    """Without the original's `...` for a namespace that contains itself."""
+    cls = type(self)
+    name = "namespace" if cls is types.SimpleNamespace else cls.__name__
+    parts = []
+    for attribute, value in self.__dict__.items():
+        parts.append(f"{attribute}={value!r}")
+    return f"{name}({', '.join(parts)})"

@@ -1,0 +1,163 @@
+"""sorted, list.sort and functools.cmp_to_key for elements whose comparison is Python code."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from firesteel.capture.equivalents.registry import equivalent_of
+
+
+@equivalent_of(sorted)
+def sorted_(iterable: Iterable[Any], /, *, key: Callable[[Any], Any] | None = None, reverse: Any = False) -> list[Any]:
+    result = list(iterable)
+    list_sort(result, key=key, reverse=reverse)
+    return result
+
+
+@equivalent_of(list.sort)
+def list_sort(self: list[Any], /, *, key: Callable[[Any], Any] | None = None, reverse: Any = False) -> None:
+    if sys.version_info >= (3, 12):
+        descending = bool(reverse)
+    else:
+        descending = operator.index(reverse) != 0
+    elements = self[:]
+    # As in the original, the list is empty while user code runs.
+    self.clear()
+    try:
+        elements = _sorted_elements(elements, key, descending)
+    finally:
+        modified = len(self) > 0
+        self[:] = elements
+    if modified:
+        raise ValueError("list modified during sort")
+
+
+def _sorted_elements(elements: list[Any], key: Callable[[Any], Any] | None, descending: bool) -> list[Any]:
+    pairs = []
+    for element in elements:
+        pairs.append((element if key is None else key(element), element))
+    # Reversing before and after keeps equal elements in their order.
+    if descending:
+        pairs.reverse()
+    pairs = _merge_runs(_sorted_runs(pairs))
+    if descending:
+        pairs.reverse()
+    return [element for _, element in pairs]
+
+
+def _sorted_runs(pairs: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
+    """Cut `pairs` into sorted runs. Below 64 elements this is one run, by the very comparisons CPython makes."""
+    shortest = len(pairs)
+    rounding = 0
+    while shortest >= 64:
+        rounding |= shortest & 1
+        shortest >>= 1
+    shortest += rounding
+
+    runs = []
+    start = 0
+    while start < len(pairs):
+        end, descending = _natural_run(pairs, start)
+        run = pairs[start:end]
+        if descending:
+            run.reverse()
+        while end < len(pairs) and len(run) < shortest:
+            _insert(run, pairs[end])
+            end += 1
+        runs.append(run)
+        start = end
+    return runs
+
+
+def _natural_run(pairs: list[tuple[Any, Any]], start: int) -> tuple[int, bool]:
+    """The end of the sorted run that begins at `start`, and whether it strictly descends."""
+    end = start + 1
+    if end == len(pairs):
+        return end, False
+    descending = bool(pairs[end][0] < pairs[start][0])
+    end += 1
+    while end < len(pairs) and bool(pairs[end][0] < pairs[end - 1][0]) == descending:
+        end += 1
+    return end, descending
+
+
+def _insert(run: list[tuple[Any, Any]], pair: tuple[Any, Any]) -> None:
+    low, high = 0, len(run)
+    while low < high:
+        middle = (low + high) // 2
+        if pair[0] < run[middle][0]:
+            high = middle
+        else:
+            low = middle + 1
+    run.insert(low, pair)
+
+
+def _merge_runs(runs: list[list[tuple[Any, Any]]]) -> list[tuple[Any, Any]]:
+    if not runs:
+        return []
+    while len(runs) > 1:
+        merged = []
+        for i in range(0, len(runs) - 1, 2):
+            merged.append(_merge(runs[i], runs[i + 1]))
+        if len(runs) % 2:
+            merged.append(runs[-1])
+        runs = merged
+    return runs[0]
+
+
+def _merge(left: list[tuple[Any, Any]], right: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    merged = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if right[j][0] < left[i][0]:
+            merged.append(right[j])
+            j += 1
+        else:
+            merged.append(left[i])
+            i += 1
+    return merged + left[i:] + right[j:]
+
+
+class KeyWrapper:
+    """A sort key that compares by a three-way comparison function."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
+        self.compare = compare
+        self.obj = obj
+
+    def __lt__(self, other: Any) -> Any:
+        return self._order(other) < 0
+
+    def __le__(self, other: Any) -> Any:
+        return self._order(other) <= 0
+
+    def __eq__(self, other: Any) -> Any:
+        return self._order(other) == 0
+
+    def __ne__(self, other: Any) -> Any:
+        return self._order(other) != 0
+
+    def __gt__(self, other: Any) -> Any:
+        return self._order(other) > 0
+
+    def __ge__(self, other: Any) -> Any:
+        return self._order(other) >= 0
+
+    def _order(self, other: Any) -> Any:
+        if not isinstance(other, KeyWrapper):
+            raise TypeError("other argument must be K instance")
+        return self.compare(self.obj, other.obj)
+
+
+@equivalent_of(functools.cmp_to_key)
+def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], KeyWrapper]:
+    def key(obj: Any) -> KeyWrapper:
+        return KeyWrapper(mycmp, obj)
+
+    return key

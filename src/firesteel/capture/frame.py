@@ -1,0 +1,198 @@
+"""One frame under symbolic execution: its locals, cells, stack and position, and the loop over its instructions."""
+
+from __future__ import annotations
+
+import builtins
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserFrame
+from .bytecode.instructions import DecodedCode, Instruction, decode
+from .signals import GraphBreak, UserRaise
+from .values.base import Value
+from .values.constants import ConstantValue
+from .values.functions import CellValue
+from .values.objects import ExceptionValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+class HandledMark(Value):
+    """Stack slot of PUSH_EXC_INFO: from here on `exception` is handled, before it `previous` was."""
+
+    __slots__ = ("exception", "previous")
+
+    def __init__(self, exception: Value, previous: Value | None) -> None:
+        super().__init__(None)
+        self.exception = exception
+        self.previous = previous
+
+    def emit(self, code: Any) -> str:
+        return code.value(self.exception)
+
+
+class Frame:
+    """State of one function activation."""
+
+    def __init__(self, tx: Tracer, code: types.CodeType, globals_: dict[str, Any], closure: list[CellValue],
+                 locals_: dict[str, Value]) -> None:
+        self.tx = tx
+        self.code = code
+        self.decoded: DecodedCode = decode(code)
+        self.globals = globals_
+        self.locals = locals_
+        self.cells: dict[str, CellValue] = dict(zip(code.co_freevars, closure, strict=True))
+        self.stack: list[Value] = []
+        self.index = 0
+        self.current: Instruction = self.decoded.instructions[0]
+        self.handled: Value | None = None
+        self.returned: Value = ConstantValue(None)
+        self.is_generator = bool(code.co_flags & 0x20)
+        self.class_locals: Value | None = None
+        self._user_frame: UserFrame | None = None
+        self.hidden = "firesteel/capture/equivalents" in code.co_filename
+
+    # Position in the user's program
+
+    def user_frame(self) -> UserFrame:
+        line = self.current.lineno or self.code.co_firstlineno
+        cached = self._user_frame
+        if cached is None or cached.lineno != line:
+            cached = self._user_frame = UserFrame(self.code.co_filename, line, self.code.co_name)
+        return cached
+
+    # Stack
+
+    def push(self, value: Value) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Value]:
+        if count == 0:
+            return []
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        return items
+
+    # Names
+
+    def load_global(self, name: str) -> Value:
+        table = self.tx.globals_of(self.globals)
+        key = ConstantValue(name)
+        found = table.lookup(self.tx, key)
+        if found is not None:
+            return found
+        scope = self.globals.get("__builtins__", builtins)
+        scope = scope.__dict__ if isinstance(scope, types.ModuleType) else scope
+        if name in scope:
+            if scope is builtins.__dict__:
+                return self.tx.globals_of(builtins.__dict__).lookup(self.tx, key)  # type: ignore[return-value]
+            raise GraphBreak(f"name {name!r} from a replaced __builtins__")
+        raise self.tx.raised(NameError(f"name {name!r} is not defined"))
+
+    # Running
+
+    def run(self) -> Value:
+        """Execute until the frame returns."""
+        from .opcodes import HANDLERS
+
+        tx = self.tx
+        tx.frames.append(self)
+        try:
+            instructions = self.decoded.instructions
+            while True:
+                instruction = self.current = instructions[self.index]
+                self.index += 1
+                try:
+                    outcome = HANDLERS[instruction.op](self, instruction)
+                except UserRaise as raised:
+                    self.unwind(instruction, raised)
+                    continue
+                if outcome is not None:
+                    return outcome
+        finally:
+            tx.frames.pop()
+
+    def resume(self, sent: Value | None, error: Value | None, first: bool) -> Value | None:
+        """Run a generator's frame to its next yield; None when it returned."""
+        from .opcodes import HANDLERS
+
+        tx = self.tx
+        outer = self.handled
+        tx.frames.append(self)
+        try:
+            instructions = self.decoded.instructions
+            if not first:
+                if error is not None:
+                    self.stack.append(ConstantValue(None))
+                    self.unwind(self.current, UserRaise(error))
+                else:
+                    self.stack.append(sent if sent is not None else ConstantValue(None))
+            elif error is not None:
+                raise UserRaise(error)
+            while True:
+                instruction = self.current = instructions[self.index]
+                self.index += 1
+                try:
+                    if instruction.op == "YIELD_VALUE":
+                        return self.stack.pop()
+                    outcome = HANDLERS[instruction.op](self, instruction)
+                except UserRaise as raised:
+                    try:
+                        self.unwind(instruction, raised)
+                    except UserRaise as escaped:
+                        if issubclass(escaped.value.python_type(), StopIteration):
+                            wrapped = tx.make_exception(RuntimeError, [ConstantValue("generator raised StopIteration")])
+                            wrapped.cause = wrapped.context = escaped.value
+                            wrapped.suppress = True
+                            raise UserRaise(wrapped) from None
+                        raise
+                    continue
+                if outcome is not None:
+                    self.returned = outcome
+                    return None
+        finally:
+            self.handled = outer if self.handled is None else self.handled
+            tx.frames.pop()
+
+    def returned_none(self) -> bool:
+        return isinstance(self.returned, ConstantValue) and self.returned.value is None
+
+    def unwind(self, instruction: Instruction, raised: UserRaise) -> None:
+        """Go to the handler of an exception, or let it leave the frame."""
+        handler = instruction.handler
+        value = raised.value
+        if isinstance(value, ExceptionValue) and value.context is None and value.source is None:
+            handled = self.current_handled()
+            if handled is not None and handled is not value:
+                value.context = handled
+        if handler is None:
+            raise raised
+        del self.stack[handler.depth:]
+        if handler.push_lasti:
+            self.stack.append(ConstantValue(instruction.offset))
+        self.stack.append(value)
+        self.index = handler.target
+
+    def current_handled(self) -> Value | None:
+        """The exception that ``raise`` without arguments raises: this frame's or a caller's."""
+        if self.handled is not None:
+            return self.handled
+        for frame in reversed(self.tx.frames):
+            if frame.handled is not None:
+                return frame.handled
+        return None
+
+
+def cells_of_made_function(values: list[Value]) -> list[CellValue]:
+    """Check that a closure tuple holds cells."""
+    cells = []
+    for value in values:
+        known = value.realize()
+        if not isinstance(known, CellValue):
+            raise GraphBreak("a closure that does not consist of cells")
+        cells.append(known)
+    return cells

@@ -1,0 +1,78 @@
+"""The graph under construction: a torch-level torch.fx graph whose inputs come from sources."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..errors import UserFrame
+from .source import Source, graph_input_name
+
+
+@dataclass(slots=True)
+class GraphInput:
+    """One placeholder: where its value comes from at run time and an example (fake tensor or number)."""
+
+    node: torch.fx.Node
+    source: Source
+    example: Any
+
+
+@dataclass
+class CapturedGraph:
+    """What capture hands to a backend."""
+
+    module: torch.fx.GraphModule
+    inputs: list[GraphInput]
+    example_inputs: list[Any]
+
+
+@dataclass
+class GraphBuilder:
+    """Collects operations in program order."""
+
+    graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
+    inputs: list[GraphInput] = field(default_factory=list)
+    operations: int = 0
+    _last_input: torch.fx.Node | None = None
+
+    def add_input(self, source: Source, example: Any) -> torch.fx.Node:
+        first = next(iter(self.graph.nodes), None)
+        if self._last_input is not None:
+            position: Any = self.graph.inserting_after(self._last_input)
+        else:
+            position = self.graph.inserting_before(first) if first is not None else contextlib.nullcontext()
+        with position:
+            node = self.graph.placeholder(graph_input_name(source))
+        self._last_input = node
+        node.meta["example_value"] = example
+        node.meta["source"] = source.name
+        self.inputs.append(GraphInput(node, source, example))
+        return node
+
+    def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]) -> torch.fx.Node:
+        """Add an operation; a string target is a tensor method."""
+        self.operations += 1
+        node = self.graph.create_node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs)
+        if frames:
+            node.meta["user_frames"] = frames
+            node.meta["stack_trace"] = "".join(
+                f'  File "{f.filename}", line {f.lineno}, in {f.function}\n    {f.source}\n' for f in frames[-3:])
+        return node
+
+    def finish(self, outputs: list[torch.fx.Node], name: str) -> CapturedGraph:
+        """Close the graph: only inputs that are used stay."""
+        self.graph.output(tuple(outputs))
+        kept = []
+        for entry in self.inputs:
+            if entry.node.users:
+                kept.append(entry)
+            else:
+                self.graph.erase_node(entry.node)
+        module = torch.fx.GraphModule(torch.nn.Module(), self.graph, class_name=name)
+        return CapturedGraph(module, kept, [entry.example for entry in kept])
+

@@ -1,0 +1,93 @@
+"""Guards: everything a capture relied on, as checks that the generated entry makes before it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import UserFrame
+from .source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One check.
+
+    ``template`` is a Python condition in which ``{0}`` stands for the value of ``source`` and ``{k[i]}`` for the i-th
+    object of ``constants``, bound into the entry.
+    """
+
+    source: Source | None
+    kind: str
+    template: str
+    constants: tuple[Any, ...] = ()
+    frames: tuple[UserFrame, ...] = ()
+    others: tuple[Source, ...] = ()
+
+    def code(self, variable: Callable[[Source], str], constant: Callable[[object], str]) -> str:
+        names = [variable(self.source)] if self.source is not None else [""]
+        names.extend(variable(other) for other in self.others)
+        return self.template.format(*names, k=[constant(obj) for obj in self.constants])
+
+    def describe(self) -> str:
+        """The check in the user's terms."""
+        names = [self.source.name if self.source is not None else ""]
+        names.extend(other.name for other in self.others)
+        return self.template.format(*names, k=[_short(obj) for obj in self.constants])
+
+    def __str__(self) -> str:
+        where = f"    # {self.frames[-1].filename}:{self.frames[-1].lineno}" if self.frames else ""
+        return self.describe() + where
+
+
+def _short(obj: object) -> str:
+    if isinstance(obj, type):
+        return obj.__name__
+    text = repr(obj)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+@dataclass
+class GuardSet:
+    """The guards of one capture, in the order in which the capture came to rely on them, each once."""
+
+    guards: list[Guard] = field(default_factory=list)
+    _seen: set[Any] = field(default_factory=set)
+
+    def add(self, guard: Guard) -> None:
+        key = (guard.source, guard.others, guard.template, tuple(id(c) for c in guard.constants))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        self.guards.append(guard)
+
+    def has(self, source: Source, template: str) -> bool:
+        return (source, (), template, ()) in self._seen
+
+    def __len__(self) -> int:
+        return len(self.guards)
+
+
+def constant_condition(value: object) -> tuple[str, tuple[Any, ...]]:
+    """The condition under which a value read from a source equals the constant ``value``.
+
+    >>> constant_condition(3)
+    ('{0} == 3 and type({0}) is int', ())
+    """
+    if value is None or value is True or value is False or value is Ellipsis or value is NotImplemented:
+        return f"{{0}} is {value!r}", ()
+    kind = type(value)
+    if kind in (int, str):
+        text = repr(value).replace("{", "{{").replace("}", "}}")
+        return f"{{0}} == {text} and type({{0}}) is {kind.__name__}", ()
+    if kind is float:
+        assert isinstance(value, float)
+        if math.isnan(value):
+            return "type({0}) is float and {0} != {0}", ()
+        if value == 0.0:
+            # 0.0 == -0.0, yet programs can tell them apart
+            return f"type({{0}}) is float and repr({{0}}) == {repr(value)!r}", ()
+        return "type({0}) is float and {0} == {k[0]}", (value,)
+    return "{0} == {k[0]} and type({0}) is {k[1]}", (value, kind)

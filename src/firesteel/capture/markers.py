@@ -1,0 +1,127 @@
+"""Functions with a meaning for the compiler: disable, allow_in_graph, graph_break and torch's own of those names.
+
+torch's markers are recognised by name or attribute, without importing what stands behind them.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .signals import GraphBreak
+from .values.base import Value
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+DISABLED = "_firesteel_disabled"
+ALLOWED = "_firesteel_allowed_in_graph"
+DISALLOWED = "_firesteel_disallowed_in_graph"
+CONSTANT_RESULT = "_firesteel_constant_result"
+COMPILED = "_firesteel_compiled"
+_BY_IDENTITY: dict[int, tuple[Any, str]] = {}
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How a marked function is called during capture."""
+
+    kind: str
+    apply: Callable[[Tracer, Value, list[Value], dict[str, Value]], Value]
+
+
+def mark(function: Any, attribute: str) -> None:
+    """Attach a marker; C functions, which take no attributes, are remembered by identity."""
+    try:
+        setattr(function, attribute, True)
+    except (AttributeError, TypeError):
+        _BY_IDENTITY[id(function)] = (function, attribute)
+
+
+def unmark_all() -> None:
+    _BY_IDENTITY.clear()
+
+
+def has_mark(function: Any, attribute: str) -> bool:
+    known = _BY_IDENTITY.get(id(function))
+    if known is not None and known[1] == attribute:
+        return True
+    return getattr(function, "__dict__", None) is not None and function.__dict__.get(attribute) is True
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether a function asked not to be compiled, in our words or in torch's."""
+    table = getattr(function, "__dict__", None)
+    if not isinstance(table, dict):
+        return False
+    return bool(table.get(DISABLED) or table.get("_torchdynamo_disable"))
+
+
+def _refuse(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak(f"{function.describe()} is marked as disabled", "remove the disable marker to compile it")
+
+
+def _disallowed(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak(f"{function.describe()} is marked with disallow_in_graph")
+
+
+def _in_graph(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.call_torch(function.real if hasattr(function, "real") else function.as_constant(), args, kwargs)
+
+
+def _constant_result(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    real = getattr(function, "real", None) or function.as_constant()
+    plain = [tx.constant_of(arg) if not hasattr(arg.realize(), "real") else arg.realize().real for arg in args]  # type: ignore[attr-defined]
+    original = real.__dict__.get("__wrapped__", real)
+    return tx.fold(original, plain, {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+
+def _original(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    real = getattr(function, "real", None) or function.as_constant()
+    inner = real.__dict__.get(COMPILED) or real.__dict__["_torchdynamo_orig_callable"]
+    return tx.call(tx.python_object(inner), args, kwargs)
+
+
+_MARKERS = {
+    DISABLED: Marker("disabled", _refuse),
+    DISALLOWED: Marker("disallowed", _disallowed),
+    ALLOWED: Marker("allowed", _in_graph),
+    CONSTANT_RESULT: Marker("constant", _constant_result),
+}
+_COMPILED_MARKER = Marker("compiled", _original)
+
+
+def marker_of(function: Any) -> Marker | None:
+    """The marker of a callable, if it has one."""
+    known = _BY_IDENTITY.get(id(function))
+    if known is not None and known[0] is function:
+        return _MARKERS[known[1]]
+    table = getattr(function, "__dict__", None)
+    if not table or not isinstance(table, dict):
+        return None
+    for attribute, marker in _MARKERS.items():
+        if table.get(attribute) is True:
+            return marker
+    if COMPILED in table or "_torchdynamo_orig_callable" in table and not table.get("_torchdynamo_disable"):
+        return _COMPILED_MARKER
+    if table.get("_torchdynamo_disable"):
+        return _MARKERS[DISABLED]
+    if table.get("_dynamo_marked_constant"):
+        return _MARKERS[CONSTANT_RESULT]
+    dynamo = sys.modules.get("torch._dynamo.trace_rules")
+    if dynamo is not None and id(function) in getattr(dynamo, "_allowed_callable_ids", ()):
+        return _MARKERS[ALLOWED]
+    return None
+
+
+def disable(function: Callable[..., Any], reason: str | None = None) -> Callable[..., Any]:
+    """A wrapper that runs `function` uncompiled, also when compiled code calls it."""
+    @functools.wraps(function)
+    def uncompiled(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    setattr(uncompiled, DISABLED, True)
+    return uncompiled

@@ -1,0 +1,60 @@
+"""Calling nn.Modules: hooks are honoured, and without hooks forward is inlined directly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .objects import class_member, find_on_class
+from .signals import GraphBreak
+from .source import ConstantSource, InstanceDictSource
+from .values.base import Value
+from .values.functions import MethodValue
+from .values.objects import ModuleValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+HOOK_TABLES = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOK_TABLES = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
+                      "_global_forward_pre_hooks")
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Whether a call of the module runs more than its forward."""
+    table = module.__dict__
+    if any(table.get(name) for name in HOOK_TABLES):
+        return True
+    return any(getattr(torch.nn.modules.module, name) for name in GLOBAL_HOOK_TABLES)
+
+
+def guard_no_hooks(tx: Tracer, module: ModuleValue) -> None:
+    """Rely on the module having no hooks, and on there being no global ones."""
+    assert module.source is not None
+    where = InstanceDictSource(module.source)
+    tx.guard(where, "hooks", "not ({0}['_forward_hooks'] or {0}['_forward_pre_hooks'] or {0}['_backward_hooks'] "
+                             "or {0}['_backward_pre_hooks'])")
+    tx.guard(ConstantSource.of(torch.nn.modules.module.__dict__, "torch.nn.modules.module"), "hooks",
+             "not (" + " or ".join(f"{{0}}[{name!r}]" for name in GLOBAL_HOOK_TABLES) + ")")
+
+
+def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``module(*args, **kwargs)``."""
+    cls = module.cls
+    raw, owner = find_on_class(cls, "__call__")
+    assert owner is not None
+    if owner is torch.nn.Module:
+        compiled = module.real.__dict__.get("_compiled_call_impl")
+        if has_hooks(module.real) or compiled is not None:
+            if compiled is not None:
+                raise GraphBreak("a module compiled by another compiler")
+            implementation = class_member(tx, cls, "_call_impl", *find_on_class(cls, "_call_impl"))  # type: ignore[arg-type]
+            return tx.call(MethodValue(module, implementation), args, kwargs)
+        if not any(known is module for known in tx.unhooked):
+            guard_no_hooks(tx, module)
+            tx.unhooked.append(module)
+        return tx.call(module.get_attr(tx, "forward"), args, kwargs)
+    return tx.call(MethodValue(module, class_member(tx, cls, "__call__", raw, owner)), args, kwargs)
+
+

@@ -1,0 +1,384 @@
+"""Python's object protocol on Values: attribute lookup, special methods, iteration, truth."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from .signals import GraphBreak, UserRaise
+from .source import AttrSource, ConstantSource, Source, item_source
+from .values.base import Value
+from .values.constants import NativeMethod
+from .values.functions import MethodValue, SuperValue
+from .values.objects import ClassValue, ObjectValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+_ABSENT = object()
+C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
+def find_on_class(cls: type, name: str) -> tuple[Any, type | None]:
+    """The raw attribute that `cls` or a base defines, without binding it, and who defines it."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name], base
+    return _ABSENT, None
+
+
+def _class_source(cls: type) -> Source:
+    return ConstantSource.of(cls, cls.__qualname__)
+
+
+def class_member(tx: Tracer, cls: type, name: str, raw: Any, owner: type) -> Value:
+    """A class attribute as a Value, guarded against reassignment."""
+    if isinstance(raw, types.FunctionType) or not hasattr(type(raw), "__get__"):
+        # plain functions and data: ``Class.name`` follows the MRO and runs no user code
+        if type(cls).__getattribute__ is type.__getattribute__:
+            return tx.lazy(raw, AttrSource(_class_source(cls), name)).realize()
+    return tx.wrap(raw, item_source(AttrSource(_class_source(owner), "__dict__"), name))
+
+
+def generic_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
+    """``object.__getattribute__`` followed by ``__getattr__``."""
+    cls = obj.python_type()
+    if name == "__class__":
+        return tx.python_object(cls)
+    getter = cls.__getattribute__
+    if isinstance(getter, types.FunctionType) and isinstance(obj, ObjectValue):
+        raw, owner = find_on_class(cls, "__getattribute__")
+        assert owner is not None
+        try:
+            return tx.call(class_member(tx, cls, "__getattribute__", raw, owner), [obj, tx.constant(name)], {})
+        except UserRaise as raised:
+            fallback = _fallback_getattr(tx, obj, name, raised)
+            if fallback is None:
+                raise
+            return fallback
+    try:
+        return plain_get_attr(tx, obj, name)
+    except UserRaise as raised:
+        fallback = _fallback_getattr(tx, obj, name, raised)
+        if fallback is None:
+            raise
+        return fallback
+
+
+def _fallback_getattr(tx: Tracer, obj: Value, name: str, raised: UserRaise) -> Value | None:
+    cls = obj.python_type()
+    if not issubclass(raised.value.python_type(), AttributeError):
+        return None
+    raw, owner = find_on_class(cls, "__getattr__")
+    if raw is _ABSENT:
+        return None
+    assert owner is not None
+    if not isinstance(raw, types.FunctionType):
+        raise GraphBreak(f"__getattr__ of {obj.describe()} is not a Python function")
+    return tx.call(class_member(tx, cls, "__getattr__", raw, owner), [obj, tx.constant(name)], {})
+
+
+def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
+    """``object.__getattribute__`` without the ``__getattr__`` fallback."""
+    cls = obj.python_type()
+    if name == "__dict__" and isinstance(obj, ObjectValue):
+        return obj.instance_dict(tx)
+    raw, owner = find_on_class(cls, name)
+    if raw is not _ABSENT:
+        kind = type(raw)
+        if hasattr(kind, "__set__") or hasattr(kind, "__delete__"):  # a data descriptor goes first
+            assert owner is not None
+            return bind(tx, obj, cls, name, raw, owner)
+    if isinstance(obj, ObjectValue):
+        found = obj.instance_attr(tx, name)
+        if found is not None:
+            return found
+        obj.guard_absent(tx, name)
+    if raw is not _ABSENT:
+        assert owner is not None
+        return bind(tx, obj, cls, name, raw, owner)
+    raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}"))
+
+
+def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) -> Value:
+    """Apply the descriptor protocol to a class attribute found for an instance."""
+    kind = type(raw)
+    if kind is types.FunctionType:
+        return MethodValue(obj, class_member(tx, cls, name, raw, owner))
+    if kind is staticmethod:
+        return tx.lazy(raw.__func__, AttrSource(_class_source(cls), name)).realize() \
+            if isinstance(raw.__func__, types.FunctionType) else tx.python_object(raw.__func__)
+    if kind is classmethod:
+        member = class_member(tx, cls, name, raw, owner)
+        assert member.source is not None
+        return MethodValue(tx.python_object(cls), tx.wrap(raw.__func__, AttrSource(member.source, "__func__")))
+    if isinstance(raw, property):
+        member = class_member(tx, cls, name, raw, owner)
+        if raw.fget is None:
+            raise tx.raised(AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter"))
+        assert member.source is not None
+        return tx.call(tx.wrap(raw.fget, AttrSource(member.source, "fget")), [obj], {})
+    if isinstance(raw, functools.cached_property):
+        member = class_member(tx, cls, name, raw, owner)
+        assert member.source is not None and isinstance(obj, ObjectValue)
+        value = tx.call(tx.wrap(raw.func, AttrSource(member.source, "func")), [obj], {})
+        obj.store_attr(tx, raw.attrname, value)
+        return value
+    if kind is types.MemberDescriptorType and isinstance(obj, ObjectValue):
+        if name in obj.attrs:
+            found = obj.attrs[name]
+            if found is not None:
+                return found
+        elif obj.source is not None:
+            try:
+                real = raw.__get__(obj.real)
+            except AttributeError as error:
+                raise tx.raised(error) from None
+            value = tx.lazy(real, AttrSource(obj.source, name))
+            obj.attrs[name] = value
+            return value
+        raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}"))
+    if kind in C_METHODS or kind is types.BuiltinFunctionType:
+        if name in ("__init__", "__init_subclass__", "__setattr__", "__getattribute__", "__delattr__", "__new__",
+                    "__reduce_ex__", "__dir__", "__sizeof__") and owner is object:
+            return MethodValue(obj, tx.python_object(raw))
+        if obj.native_methods() or owner is object:
+            return NativeMethod(obj, name) if obj.native_methods() else MethodValue(obj, tx.python_object(raw))
+        raise GraphBreak(f"method {name!r} of {obj.describe()} is implemented in C")
+    if kind is types.GetSetDescriptorType:
+        if name == "__doc__" or obj.source is None:
+            raise GraphBreak(f"attribute {name!r} of {obj.describe()}")
+        real = getattr(obj, "real", None)
+        return tx.lazy(getattr(real, name), AttrSource(obj.source, name))
+    if hasattr(kind, "__get__"):
+        getter, getter_owner = find_on_class(kind, "__get__")
+        if isinstance(getter, types.FunctionType):
+            assert getter_owner is not None
+            descriptor = class_member(tx, cls, name, raw, owner)
+            return tx.call(class_member(tx, kind, "__get__", getter, getter_owner),
+                           [descriptor, obj, tx.python_object(cls)], {})
+        if name in getattr(cls, "_fields", ()):  # a named tuple's field
+            raise GraphBreak(f"field {name!r} of {cls.__name__}")
+        raise GraphBreak(f"descriptor {kind.__name__} of attribute {name!r}")
+    return class_member(tx, cls, name, raw, owner)
+
+
+def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
+    """Attribute of a class."""
+    cls = value.cls
+    if name in value.attrs:
+        found = value.attrs[name]
+        if found is not None:
+            return found
+    if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__dict__", "__base__",
+                "__class__", "__flags__", "__annotations__", "__members__"):
+        try:
+            attr = getattr(cls, name)
+        except AttributeError as error:
+            raise tx.raised(error) from None
+        if isinstance(attr, types.MappingProxyType):
+            return tx.wrap(attr, AttrSource(_class_source(cls), name))
+        return tx.python_object(attr)
+    import enum
+
+    if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
+        return tx.python_object(cls.__members__[name])
+    raw, owner = find_on_class(cls, name)
+    if raw is _ABSENT:
+        meta_raw, meta_owner = find_on_class(type(cls), name)
+        if meta_raw is _ABSENT:
+            if find_on_class(type(cls), "__getattr__")[0] is not _ABSENT:
+                raise GraphBreak(f"attribute {name!r} of {value.describe()} through its metaclass")
+            tx.guard(_class_source(cls), "missing attribute", f"not hasattr({{0}}, {name!r})")
+            raise tx.raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
+        assert meta_owner is not None
+        if isinstance(meta_raw, types.FunctionType):
+            return MethodValue(value, tx.python_object(meta_raw))
+        return tx.python_object(getattr(cls, name))
+    assert owner is not None
+    kind = type(raw)
+    if kind is types.FunctionType:
+        return class_member(tx, cls, name, raw, owner)
+    if kind is staticmethod:
+        return tx.wrap(raw.__func__, AttrSource(_class_source(cls), name)) \
+            if isinstance(raw.__func__, types.FunctionType) else tx.python_object(raw.__func__)
+    if kind is classmethod:
+        member = class_member(tx, cls, name, raw, owner)
+        assert member.source is not None
+        return MethodValue(value, tx.wrap(raw.__func__, AttrSource(member.source, "__func__")))
+    if kind in C_METHODS or kind in (types.BuiltinFunctionType, types.MemberDescriptorType, types.GetSetDescriptorType) \
+            or isinstance(raw, property):
+        return tx.python_object(getattr(cls, name))
+    if hasattr(kind, "__get__"):
+        getter, getter_owner = find_on_class(kind, "__get__")
+        if isinstance(getter, types.FunctionType):
+            assert getter_owner is not None
+            return tx.call(class_member(tx, kind, "__get__", getter, getter_owner),
+                           [class_member(tx, cls, name, raw, owner), tx.constant(None), value], {})
+        return tx.python_object(getattr(cls, name))
+    return class_member(tx, cls, name, raw, owner)
+
+
+def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
+    """Attribute lookup of ``super()``: starts after the given class in the receiver's MRO."""
+    receiver = value.receiver.realize()
+    cls = receiver.cls if isinstance(receiver, ClassValue) else receiver.python_type()
+    if name == "__class__":
+        return tx.python_object(super)
+    mro = cls.__mro__
+    for base in mro[mro.index(value.after) + 1:]:
+        if name not in base.__dict__:
+            continue
+        raw = base.__dict__[name]
+        kind = type(raw)
+        where = item_source(AttrSource(_class_source(base), "__dict__"), name)
+        if kind is types.FunctionType:
+            function = tx.wrap(raw, where)
+            if name == "__new__":
+                return function
+            return function if isinstance(receiver, ClassValue) else MethodValue(receiver, function)
+        if kind is classmethod:
+            owner_value = receiver if isinstance(receiver, ClassValue) else tx.python_object(cls)
+            return MethodValue(owner_value, tx.wrap(raw.__func__, AttrSource(where, "__func__")))
+        if kind is staticmethod:
+            return tx.wrap(raw.__func__, AttrSource(where, "__func__"))
+        if isinstance(raw, property) and raw.fget is not None:
+            return tx.call(tx.wrap(raw.fget, AttrSource(where, "fget")), [receiver], {})
+        if kind in C_METHODS or kind is types.BuiltinFunctionType:
+            if isinstance(receiver, ClassValue):
+                return tx.python_object(getattr(base, name))
+            if base is not object and receiver.native_methods() and name != "__new__":
+                return NativeMethod(receiver, name)
+            if kind is types.BuiltinFunctionType:  # __new__
+                return tx.python_object(raw)
+            return MethodValue(receiver, tx.python_object(raw))
+        if hasattr(kind, "__get__"):
+            raise GraphBreak(f"super().{name} is a descriptor of type {kind.__name__}")
+        return tx.wrap(raw, where)
+    raise tx.raised(AttributeError(f"'super' object has no attribute {name!r}"))
+
+
+def special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
+    """A special method, looked up on the type as the interpreter does; None when the type has none."""
+    cls = obj.python_type()
+    raw, owner = find_on_class(cls, name)
+    if raw is _ABSENT or raw is None:
+        return None
+    assert owner is not None
+    return bind(tx, obj, cls, name, raw, owner)
+
+
+def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: dict[str, Value], what: str) -> Value:
+    """Call a special method of `obj`, or raise what Python raises without one."""
+    if not isinstance(obj, ObjectValue):
+        cls = obj.python_type()
+        if find_on_class(cls, name)[0] is not _ABSENT or isinstance(obj, ClassValue):
+            raise GraphBreak(f"{what} on {obj.describe()} is not captured")
+        messages = {
+            "__call__": f"{cls.__name__!r} object is not callable",
+            "__len__": f"object of type {cls.__name__!r} has no len()",
+            "__getitem__": f"{cls.__name__!r} object is not subscriptable",
+            "__setitem__": f"{cls.__name__!r} object does not support item assignment",
+            "__delitem__": f"{cls.__name__!r} object doesn't support item deletion",
+        }
+        if name in messages:
+            raise tx.raised(TypeError(messages[name]))
+        raise GraphBreak(f"{what} on {obj.describe()} is not captured")
+    method = special_method(tx, obj, name)
+    if method is None:
+        raise GraphBreak(f"{what}: {obj.describe()} has no {name}")
+    return tx.call(method, args, kwargs)
+
+
+def generic_truth(tx: Tracer, obj: Value) -> bool:
+    """``bool(obj)`` through ``__bool__`` and ``__len__``."""
+    cls = obj.python_type()
+    for name in ("__bool__", "__len__"):
+        if find_on_class(cls, name)[0] is not _ABSENT:
+            method = special_method(tx, obj, name)
+            assert method is not None
+            return tx.truth(tx.call(method, [], {}))
+    return True
+
+
+def generic_iter(tx: Tracer, obj: Value) -> Value:
+    """``iter(obj)`` through ``__iter__`` or the sequence protocol."""
+    method = special_method(tx, obj, "__iter__")
+    if method is not None:
+        return tx.call(method, [], {})
+    if special_method(tx, obj, "__getitem__") is not None and isinstance(obj, ObjectValue):
+        from .equivalents.builtin_iterators import sequence_iterator
+
+        return tx.call(tx.python_object(sequence_iterator), [obj], {})
+    raise tx.raised(TypeError(f"{obj.python_type().__name__!r} object is not iterable"))
+
+
+def generic_next(tx: Tracer, obj: Value) -> Value | None:
+    """``next(obj)`` through ``__next__``; None when it raises StopIteration."""
+    method = special_method(tx, obj, "__next__")
+    if method is None:
+        raise tx.raised(TypeError(f"{obj.python_type().__name__!r} object is not an iterator"))
+    try:
+        return tx.call(method, [], {})
+    except UserRaise as raised:
+        if issubclass(raised.value.python_type(), StopIteration):
+            return None
+        raise
+
+
+def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plain: bool = False) -> None:
+    """``setattr(obj, name, value)``; `plain` skips a user's ``__setattr__``."""
+    cls = obj.cls
+    setter = cls.__setattr__
+    if not plain and isinstance(setter, types.FunctionType):
+        raw, owner = find_on_class(cls, "__setattr__")
+        assert owner is not None
+        tx.call(class_member(tx, cls, "__setattr__", raw, owner), [obj, tx.constant(name), value], {})
+        return
+    if not plain and setter is not object.__setattr__ and obj.storage is None and not issubclass(cls, BaseException):
+        raise GraphBreak(f"setting attribute {name!r} of {obj.describe()} through a C __setattr__")
+    raw, owner = find_on_class(cls, name)
+    if raw is not _ABSENT:
+        kind = type(raw)
+        if isinstance(raw, property):
+            if raw.fset is None:
+                raise tx.raised(AttributeError(f"property {name!r} of {cls.__name__!r} object has no setter"))
+            assert owner is not None
+            member = class_member(tx, cls, name, raw, owner)
+            assert member.source is not None
+            tx.call(tx.wrap(raw.fset, AttrSource(member.source, "fset")), [obj, value], {})
+            return
+        if kind is not types.MemberDescriptorType and hasattr(kind, "__set__"):
+            method, method_owner = find_on_class(kind, "__set__")
+            if not isinstance(method, types.FunctionType):
+                raise GraphBreak(f"setting attribute {name!r} through a C descriptor")
+            assert owner is not None and method_owner is not None
+            tx.call(class_member(tx, kind, "__set__", method, method_owner),
+                    [class_member(tx, cls, name, raw, owner), obj, value], {})
+            return
+    elif not cls.__dictoffset__ and not issubclass(cls, BaseException):
+        raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}"))
+    obj.store_attr(tx, name, value)
+
+
+def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = False) -> None:
+    """``delattr(obj, name)``."""
+    cls = obj.cls
+    if not plain and isinstance(cls.__delattr__, types.FunctionType):
+        raw, owner = find_on_class(cls, "__delattr__")
+        assert owner is not None
+        tx.call(class_member(tx, cls, "__delattr__", raw, owner), [obj, tx.constant(name)], {})
+        return
+    raw, owner = find_on_class(cls, name)
+    if isinstance(raw, property):
+        if raw.fdel is None:
+            raise tx.raised(AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter"))
+        tx.call(tx.python_object(raw.fdel), [obj], {})
+        return
+    present = obj.attrs[name] is not None if name in obj.attrs else obj.instance_attr(tx, name) is not None
+    if type(raw) is types.MemberDescriptorType and name not in obj.attrs and obj.source is not None:
+        present = hasattr(obj.real, name)
+    if not present:
+        raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}" if raw is _ABSENT else name))
+    obj.store_attr(tx, name, None)

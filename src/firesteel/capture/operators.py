@@ -1,0 +1,373 @@
+"""Operators on Values: arithmetic, comparison, identity, membership."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+from .objects import find_on_class, special_method
+from .signals import GraphBreak, NotConstant
+from .values.base import Value
+from .values.constants import ConstantValue, NumberValue, PythonObject
+from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.objects import ClassValue, ObjectValue
+from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+# symbol: (function, special method, reflected method)
+BINARY: dict[str, tuple[Any, str, str]] = {
+    "+": (operator.add, "__add__", "__radd__"),
+    "-": (operator.sub, "__sub__", "__rsub__"),
+    "*": (operator.mul, "__mul__", "__rmul__"),
+    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
+    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
+    "%": (operator.mod, "__mod__", "__rmod__"),
+    "**": (operator.pow, "__pow__", "__rpow__"),
+    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
+    "&": (operator.and_, "__and__", "__rand__"),
+    "|": (operator.or_, "__or__", "__ror__"),
+    "^": (operator.xor, "__xor__", "__rxor__"),
+    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
+    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
+}
+IN_PLACE: dict[str, tuple[Any, str]] = {
+    "+": (operator.iadd, "__iadd__"), "-": (operator.isub, "__isub__"), "*": (operator.imul, "__imul__"),
+    "/": (operator.itruediv, "__itruediv__"), "//": (operator.ifloordiv, "__ifloordiv__"),
+    "%": (operator.imod, "__imod__"), "**": (operator.ipow, "__ipow__"), "@": (operator.imatmul, "__imatmul__"),
+    "&": (operator.iand, "__iand__"), "|": (operator.ior, "__ior__"), "^": (operator.ixor, "__ixor__"),
+    "<<": (operator.ilshift, "__ilshift__"), ">>": (operator.irshift, "__irshift__"),
+}
+COMPARE: dict[str, tuple[Any, str, str]] = {
+    "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
+    "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
+    ">": (operator.gt, "__gt__", "__lt__"), ">=": (operator.ge, "__ge__", "__le__"),
+}
+UNARY: dict[str, tuple[Any, str]] = {
+    "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"), "~": (operator.invert, "__invert__"),
+}
+DUNDER_TO_COMPARE = {names[1]: symbol for symbol, names in COMPARE.items()}
+
+_NUMERIC = (int, float, bool)
+
+
+def _plain(value: Value) -> bool:
+    return isinstance(value, (ConstantValue, PythonObject, ClassValue))
+
+
+def _numbers(left: Value, right: Value) -> bool:
+    def number(value: Value) -> bool:
+        return isinstance(value, NumberValue) or (isinstance(value, ConstantValue) and type(value.value) in _NUMERIC)
+
+    return number(left) and number(right)
+
+
+def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = False) -> Value:
+    """``left <symbol> right``, or the augmented assignment."""
+    left, right = left.realize(), right.realize()
+    function, method, reflected = BINARY[symbol]
+    if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
+        return tx.fold(function, [left.value, right.value], {})
+    if _numbers(left, right):
+        return number_binary(tx, symbol, left, right)
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        other = right if isinstance(left, TensorValue) else left
+        if not isinstance(other, ObjectValue):
+            if in_place and isinstance(left, TensorValue):
+                function = IN_PLACE[symbol][0]
+            return tx.call_torch(function, [left, right], {})
+    if in_place:
+        result = _in_place_container(tx, symbol, left, right)
+        if result is not None:
+            return result
+    result = _container_binary(tx, symbol, left, right)
+    if result is not None:
+        return result
+    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        if in_place and isinstance(left, ObjectValue):
+            augmented = special_method(tx, left, IN_PLACE[symbol][1])
+            if augmented is not None:
+                outcome = tx.call(augmented, [right], {})
+                if not _not_implemented(outcome):
+                    return outcome
+        return _dispatch_binary(tx, symbol, left, right, method, reflected)
+    if _plain(left) and _plain(right):
+        return tx.fold(function, [left.as_constant(), right.as_constant()], {})
+    try:
+        constants = [left.as_constant(), right.as_constant()]
+    except NotConstant:
+        raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} is not captured") from None
+    return tx.fold(function, constants, {})
+
+
+def _not_implemented(value: Value) -> bool:
+    return isinstance(value, (ConstantValue, PythonObject)) and value.as_constant() is NotImplemented
+
+
+def _dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: str, reflected: str) -> Value:
+    order: list[tuple[Value, Value, str]] = [(left, right, method), (right, left, reflected)]
+    left_type, right_type = left.python_type(), right.python_type()
+    if right_type is not left_type and issubclass(right_type, left_type) and \
+            find_on_class(right_type, reflected)[0] is not find_on_class(left_type, reflected)[0]:
+        order.reverse()
+    elif left_type is right_type:
+        order.pop()
+    for receiver, other, name in order:
+        if isinstance(receiver, TensorValue):
+            if name in BINARY[symbol][1:]:
+                continue  # a tensor gives NotImplemented for objects it does not know
+        if isinstance(receiver, ConstantValue) or find_on_class(receiver.python_type(), name)[1] is None:
+            continue
+        bound = special_method(tx, receiver, name)
+        if bound is None:
+            continue
+        result = tx.call(bound, [other], {})
+        if not _not_implemented(result):
+            return result
+    raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} has no method that answers")
+
+
+def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
+    if isinstance(left, ListValue) and symbol == "+":
+        return left.call_method(tx, "__iadd__", [right], {})
+    if isinstance(left, ListValue) and symbol == "*" and left.cls is list:
+        items = left.changed(tx)
+        items[:] = items * tx.constant_of(right)
+        return left
+    if isinstance(left, DictValue) and symbol == "|":
+        return left.call_method(tx, "__ior__", [right], {})
+    if isinstance(left, SetValue) and left.cls is set and symbol in "|&-^" and isinstance(right, (SetValue, DictViewValue)):
+        return left.call_method(tx, IN_PLACE[symbol][1], [right], {})
+    return None
+
+
+def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
+    if isinstance(left, ObjectValue) and left.storage is not None and not _has_python_dunder(left, BINARY[symbol][1]):
+        left = left.storage
+    if isinstance(right, ObjectValue) and right.storage is not None and not _has_python_dunder(right, BINARY[symbol][2]):
+        right = right.storage
+    if symbol == "+":
+        if isinstance(left, TupleValue) and isinstance(right, TupleValue):
+            return TupleValue(left.items + right.items, left.cls if left.cls.__name__ == "Size" else tuple)
+        if isinstance(left, ListValue) and isinstance(right, ListValue) and left.cls is right.cls:
+            return ListValue(left.elements(tx) + right.elements(tx), cls=left.cls)
+        if isinstance(left, SequenceValue) and not isinstance(right, ObjectValue):
+            kind = left.builtin.__name__
+            raise tx.raised(TypeError(
+                f'can only concatenate {kind} (not "{right.python_type().__name__}") to {kind}'))
+    if symbol == "*":
+        sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+        if isinstance(sequence, SequenceValue) and isinstance(count, (ConstantValue, NumberValue)):
+            times = tx.constant_of(count)
+            if not isinstance(times, int):
+                raise tx.raised(TypeError(f"can't multiply sequence by non-int of type {type(times).__name__!r}"))
+            return sequence.like(sequence.elements(tx) * times) if isinstance(sequence, TupleValue) else \
+                ListValue(sequence.elements(tx) * times, cls=sequence.python_type())
+    if symbol in "|&-^":
+        if isinstance(left, DictViewValue):
+            left = left.as_set(tx)
+        if isinstance(right, DictViewValue):
+            right = right.as_set(tx)
+        if isinstance(left, SetValue) and isinstance(right, SetValue):
+            return left.call_method(tx, BINARY[symbol][1], [right], {})
+        if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
+            merged = DictValue(dict(left.fill(tx)), cls=left.cls, factory=left.factory)
+            for token, pair in right.fill(tx).items():
+                old = merged.items.get(token)
+                merged.items[token] = (old[0] if old else pair[0], pair[1])
+            return merged
+    if symbol == "%" and isinstance(left, ConstantValue) and isinstance(left.value, (str, bytes)):
+        return tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})
+    return None
+
+
+def _has_python_dunder(value: ObjectValue, name: str) -> bool:
+    return isinstance(find_on_class(value.cls, name)[0], types.FunctionType)
+
+
+def number_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
+    """Arithmetic in which a number of the graph takes part."""
+    function = BINARY[symbol][0]
+    if symbol not in ("+", "-", "*", "/", "//", "%") or \
+            any(isinstance(v, NumberValue) and v.python_type() is bool for v in (left, right)):
+        return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
+    hints = [v.hint if isinstance(v, NumberValue) else v.as_constant() for v in (left, right)]
+    if symbol in ("/", "//", "%"):
+        # the divisor decides between a value and an exception, so it must not change its mind
+        if hints[1] == 0:
+            return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
+        if isinstance(right, NumberValue):
+            tx.decide(right.expr != 0)
+        if any(isinstance(h, float) for h in hints) and symbol != "/":
+            return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
+    exprs = [v.expr if isinstance(v, NumberValue) else tx.expr(v.as_constant()) for v in (left, right)]
+    return tx.number(function(exprs[0], exprs[1]), function(hints[0], hints[1]), function, [left, right])
+
+
+def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
+    """A rich comparison."""
+    left, right = left.realize(), right.realize()
+    function, method, reflected = COMPARE[symbol]
+    if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
+        return tx.fold(function, [left.value, right.value], {})
+    if _numbers(left, right):
+        exprs = [v.expr if isinstance(v, NumberValue) else tx.expr(v.as_constant()) for v in (left, right)]
+        hints = [v.hint if isinstance(v, NumberValue) else v.as_constant() for v in (left, right)]
+        return tx.number(getattr(exprs[0], method)(exprs[1]) if symbol not in ("==", "!=") else
+                         tx.equality(exprs[0], exprs[1], symbol == "=="), function(*hints), function, [left, right])
+    if isinstance(left, NumberValue) or isinstance(right, NumberValue):
+        if not (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
+            return compare(tx, symbol, *(v.specialize(tx) if isinstance(v, NumberValue) else v for v in (left, right)))
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        other = right if isinstance(left, TensorValue) else left
+        if isinstance(other, (TensorValue, ConstantValue, NumberValue)):
+            if isinstance(other, ConstantValue) and (other.value is None or isinstance(other.value, str)):
+                if symbol in ("==", "!="):
+                    return ConstantValue(symbol == "!=")
+            return tx.call_torch(function, [left, right], {})
+        if isinstance(other, (TupleValue, ListValue)) and symbol in ("==", "!="):
+            return ConstantValue(symbol == "!=")
+    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        result = _object_compare(tx, symbol, left, right, method, reflected)
+        if result is not None:
+            return result
+    storage_left = left.storage if isinstance(left, ObjectValue) and left.storage is not None else left
+    storage_right = right.storage if isinstance(right, ObjectValue) and right.storage is not None else right
+    result = _container_compare(tx, symbol, storage_left, storage_right)
+    if result is not None:
+        return result
+    if symbol in ("==", "!="):
+        if left is right:
+            return ConstantValue(symbol == "==")
+        if _plain(left) and _plain(right):
+            return tx.fold(function, [left.as_constant(), right.as_constant()], {})
+        if _identity_equality(left) and _identity_equality(right):
+            return ConstantValue((symbol == "==") == tx.same(left, right))
+        if _known_unequal(left, right):
+            return ConstantValue(symbol == "!=")
+    try:
+        constants = [left.as_constant(), right.as_constant()]
+    except NotConstant:
+        raise GraphBreak(f"comparison {symbol} between {left.describe()} and {right.describe()} is not captured") from None
+    return tx.fold(function, constants, {})
+
+
+def _identity_equality(value: Value) -> bool:
+    return value.python_type().__eq__ is object.__eq__
+
+
+def _known_unequal(left: Value, right: Value) -> bool:
+    """Builtin containers and constants of different kinds never compare equal."""
+    def family(value: Value) -> str | None:
+        if isinstance(value, ConstantValue):
+            return "constant:" + ("number" if isinstance(value.value, (int, float, complex)) else type(value.value).__name__)
+        for kind in (TupleValue, DictValue, SetValue):
+            if isinstance(value, kind):
+                return kind.__name__
+        if isinstance(value, ListValue):
+            return value.cls.__name__
+        return "identity" if _identity_equality(value) else None
+
+    families = (family(left), family(right))
+    return None not in families and families[0] != families[1]
+
+
+def _object_compare(tx: Tracer, symbol: str, left: Value, right: Value, method: str, reflected: str) -> Value | None:
+    order: list[tuple[Value, Value, str]] = [(left, right, method), (right, left, reflected)]
+    left_type, right_type = left.python_type(), right.python_type()
+    if right_type is not left_type and issubclass(right_type, left_type):
+        order.reverse()
+    for receiver, other, name in order:
+        raw = find_on_class(receiver.python_type(), name)[0]
+        if not isinstance(raw, types.FunctionType):
+            if name == "__ne__" and isinstance(find_on_class(receiver.python_type(), "__eq__")[0], types.FunctionType):
+                equal = tx.call(special_method(tx, receiver, "__eq__"), [other], {})
+                if not _not_implemented(equal):
+                    return ConstantValue(not tx.truth(equal))
+            continue
+        result = tx.call(special_method(tx, receiver, name), [other], {})
+        if not _not_implemented(result):
+            return result
+    return None
+
+
+def _container_compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
+    if isinstance(left, DictViewValue) and left.kind != "values":
+        left = left.as_set(tx)
+    if isinstance(right, DictViewValue) and right.kind != "values":
+        right = right.as_set(tx)
+    if isinstance(left, SetValue) and isinstance(right, SetValue):
+        return ConstantValue(COMPARE[symbol][0](set(left.items), set(right.items)))
+    if isinstance(left, SequenceValue) and isinstance(right, SequenceValue) and left.builtin is right.builtin:
+        ours, theirs = left.elements(tx), right.elements(tx)
+        if symbol in ("==", "!=") and len(ours) != len(theirs):
+            return ConstantValue(symbol == "!=")
+        for a, b in zip(ours, theirs, strict=False):
+            if not (tx.same(a, b) or tx.truth(compare(tx, "==", a, b))):
+                return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else compare(tx, symbol, a, b)
+        return ConstantValue(COMPARE[symbol][0](len(ours), len(theirs)))
+    if isinstance(left, DictValue) and isinstance(right, DictValue) and symbol in ("==", "!="):
+        ours_d, theirs_d = left.fill(tx), right.fill(tx)
+        equal = len(ours_d) == len(theirs_d) and all(
+            token in theirs_d and (tx.same(pair[1], theirs_d[token][1]) or
+                                   tx.truth(compare(tx, "==", pair[1], theirs_d[token][1])))
+            for token, pair in ours_d.items())
+        if equal and left.cls is collections.OrderedDict and right.cls is collections.OrderedDict:
+            equal = list(ours_d) == list(theirs_d)
+        return ConstantValue(equal == (symbol == "=="))
+    return None
+
+
+def unary(tx: Tracer, symbol: str, operand: Value) -> Value:
+    """``-x``, ``+x`` or ``~x``."""
+    operand = operand.realize()
+    function, method = UNARY[symbol]
+    if isinstance(operand, TensorValue):
+        return tx.call_torch(function, [operand], {})
+    if isinstance(operand, NumberValue) and symbol == "-" and operand.python_type() is not bool:
+        return tx.number(-operand.expr, -operand.hint, operator.neg, [operand])
+    if isinstance(operand, ObjectValue):
+        bound = special_method(tx, operand, method)
+        if bound is not None:
+            return tx.call(bound, [], {})
+    return tx.fold(function, [tx.constant_of(operand)], {})
+
+
+def same_object(tx: Tracer, left: Value, right: Value) -> bool:
+    """``left is right``."""
+    left, right = left.realize(), right.realize()
+    if left is right:
+        return True
+    if isinstance(left, NumberValue) or isinstance(right, NumberValue):
+        return False
+    if _plain(left) and _plain(right):
+        return left.as_constant() is right.as_constant()
+    if getattr(left, "real", None) is not None and getattr(left, "real", None) is getattr(right, "real", None):
+        return True
+    return False
+
+
+def contains(tx: Tracer, container: Value, item: Value) -> Value:
+    """``item in container``."""
+    container = container.realize()
+    if isinstance(container, ConstantValue):
+        if isinstance(item.realize(), TensorValue):
+            raise GraphBreak("membership test of a tensor in a constant")
+        return tx.fold(operator.contains, [container.value, tx.constant_of(item)], {})
+    if isinstance(container, ClassValue):
+        return tx.fold(operator.contains, [container.cls, tx.constant_of(item)], {})
+    if isinstance(container, ObjectValue):
+        method = special_method(tx, container, "__contains__")
+        if method is not None:
+            return tx.constant(tx.truth(tx.call(method, [item], {})))
+    elif container.native_methods():
+        if find_on_class(container.python_type(), "__contains__")[1] is not None:
+            return container.call_method(tx, "__contains__", [item], {})
+    for candidate in tx.iterate_lazily(container):
+        if tx.same(candidate, item) or tx.truth(compare(tx, "==", candidate, item)):
+            return tx.constant(True)
+    return tx.constant(False)

@@ -1,0 +1,46 @@
+"""Exceptions with which symbolic execution leaves its normal course."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .values.base import Value
+
+
+class GraphBreak(Exception):
+    """The current instruction cannot be captured: run it in Python between two graphs."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+class UserRaise(Exception):
+    """The user's program raised: ``value`` is the exception object as a Value."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(repr(value))
+        self.value = value
+
+
+class Restart(Exception):
+    """Begin the capture again; ``step`` of the root frame is now known to break."""
+
+    def __init__(self, step: int, cause: GraphBreak) -> None:
+        super().__init__(cause.reason)
+        self.step = step
+        self.cause = cause
+
+
+class NotConstant(Exception):
+    """A value that is not known at capture time was asked for its Python value."""
+
+
+class SkipFrame(Exception):
+    """This frame is not worth capturing or cannot be captured at all: run it as plain Python."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

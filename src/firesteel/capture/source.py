@@ -1,0 +1,203 @@
+"""Sources: how a compiled entry reaches, at run time, an object that existed before the call.
+
+A source is a path such as ``self.layers[0]._parameters['weight']``. It prints as the Python expression that the
+generated entry evaluates, given the expression of its base, and as a readable name for guards and graph inputs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Base class; equality is structural, so equal paths are evaluated once per call."""
+
+    @property
+    def base(self) -> Source | None:
+        return None
+
+    def code(self, base: str, constant: Any) -> str:
+        """The expression that evaluates this source; ``constant(obj)`` names a bound object."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSource(Source):
+    """A parameter of the entry: an argument, a live local or a stack slot of a continuation."""
+
+    variable: str
+
+    def code(self, base: str, constant: Any) -> str:
+        return self.variable
+
+    @property
+    def name(self) -> str:
+        return self.variable
+
+
+class _ById:
+    """Wraps any object so that it hashes and compares by identity."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: object) -> None:
+        self.obj = obj
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.obj is self.obj
+
+    def __hash__(self) -> int:
+        return id(self.obj)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantSource(Source):
+    """An object bound into the entry itself, such as a function's globals or a class."""
+
+    holder: _ById
+    label: str
+
+    @staticmethod
+    def of(obj: object, label: str) -> ConstantSource:
+        return ConstantSource(_ById(obj), label)
+
+    def code(self, base: str, constant: Any) -> str:
+        return constant(self.holder.obj)
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived(Source):
+    parent: Source
+
+    @property
+    def base(self) -> Source | None:
+        return self.parent
+
+
+@dataclass(frozen=True, slots=True)
+class AttrSource(_Derived):
+    """``base.attribute`` for attributes whose reading runs no user code."""
+
+    attribute: str
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{base}.{self.attribute}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.parent.name}.{self.attribute}"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceDictSource(_Derived):
+    """The instance dictionary of ``base``."""
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{base}.__dict__"
+
+    @property
+    def name(self) -> str:
+        return self.parent.name
+
+    def __repr__(self) -> str:
+        return f"{self.parent.name}.__dict__"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSource(_Derived):
+    """``base[key]`` with a constant key."""
+
+    key: _ById | int | str
+
+    def code(self, base: str, constant: Any) -> str:
+        key = self.key
+        if isinstance(key, _ById):
+            return f"{base}[{constant(key.obj)}]"
+        return f"{base}[{key!r}]"
+
+    @property
+    def name(self) -> str:
+        parent, key = self.parent, self.key
+        if isinstance(parent, InstanceDictSource) and isinstance(key, str):
+            return f"{parent.name}.{key}"
+        if isinstance(parent, GlobalsSource) and isinstance(key, str):
+            return key
+        if isinstance(parent, ModuleTableSource) and isinstance(key, str):
+            return f"{parent.name}[{int(key)}]" if key.isdigit() else f"{parent.name}.{key}"
+        return f"{parent.name}[{key.obj if isinstance(key, _ById) else key!r}]"
+
+
+def item_source(parent: Source, key: object) -> ItemSource:
+    """Source of ``parent[key]``; keys other than plain ints and strings are bound as objects."""
+    if type(key) in (int, str):
+        return ItemSource(parent, key)  # type: ignore[arg-type]
+    return ItemSource(parent, _ById(key))
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalsSource(_Derived):
+    """A module's globals dictionary (the parent is the constant that holds it)."""
+
+    def code(self, base: str, constant: Any) -> str:
+        return base
+
+    @property
+    def name(self) -> str:
+        return self.parent.name
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleTableSource(_Derived):
+    """``_parameters``, ``_buffers`` or ``_modules`` of an nn.Module; invisible in readable names."""
+
+    table: str
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{base}.__dict__[{self.table!r}]"
+
+    @property
+    def name(self) -> str:
+        return self.parent.name
+
+
+@dataclass(frozen=True, slots=True)
+class CallSource(_Derived):
+    """``function(base)`` for a pure helper such as ``type`` or ``list``."""
+
+    function: _ById
+    label: str
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{constant(self.function.obj)}({base})"
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}({self.parent.name})"
+
+
+def call_source(parent: Source, function: Any) -> CallSource:
+    """Source of ``function(parent)``."""
+    return CallSource(parent, _ById(function), getattr(function, "__name__", "call"))
+
+
+def graph_input_name(source: Source) -> str:
+    """A readable identifier for the graph input that comes from ``source``.
+
+    >>> graph_input_name(AttrSource(LocalSource("self"), "weight"))
+    'self_weight'
+    """
+    text = re.sub(r"[^0-9A-Za-z_]+", "_", source.name).strip("_")
+    if not text or text[0].isdigit():
+        text = "input_" + text
+    return text

@@ -1,0 +1,391 @@
+"""The step between two graphs: one instruction that is not captured, as Python source.
+
+Each function emits the instruction into the entry, given the expressions of the values it pops (bottom first), and
+returns the expressions of the values it pushes.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from .bytecode.instructions import Instruction
+from .entry_code import EntryCode
+from .frame import Frame
+from .signals import SkipFrame
+
+Step = Callable[[EntryCode, Frame, Instruction, list[str]], list[str]]
+STEPS: dict[str, tuple[int | Callable[[Instruction], int], Step]] = {}
+
+
+def step(pops: int | Callable[[Instruction], int], *names: str) -> Callable[[Step], Step]:
+    """Register the source form of opcodes that pop a number of values."""
+    def register(function: Step) -> Step:
+        for name in names:
+            STEPS[name] = (pops, function)
+        return function
+
+    return register
+
+
+def pops_of(inst: Instruction) -> int:
+    """How many stack values the instruction consumes."""
+    if inst.op not in STEPS:
+        raise SkipFrame(f"{inst.op} cannot run between two graphs")
+    pops = STEPS[inst.op][0]
+    return pops if isinstance(pops, int) else pops(inst)
+
+
+def emit_step(code: EntryCode, frame: Frame, inst: Instruction, operands: list[str]) -> list[str]:
+    return STEPS[inst.op][1](code, frame, inst, operands)
+
+
+def _result(code: EntryCode, text: str) -> list[str]:
+    return [code.fresh(text)]
+
+
+@step(2, "BINARY_OP")
+def binary_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    symbol = str(inst.argval)
+    if symbol.endswith("="):
+        name = code.fresh(ops[0])
+        code.line(f"{name} {symbol} {ops[1]}")
+        return [name]
+    return _result(code, f"{ops[0]} {symbol} {ops[1]}")
+
+
+@step(2, "COMPARE_OP")
+def compare_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{ops[0]} {inst.argval} {ops[1]}")
+
+
+@step(2, "CONTAINS_OP")
+def contains_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{ops[0]} {'not in' if inst.argval else 'in'} {ops[1]}")
+
+
+@step(2, "IS_OP")
+def is_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{ops[0]} {'is not' if inst.argval else 'is'} {ops[1]}")
+
+
+@step(1, "UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT", "UNARY_NOT")
+def unary_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    symbol = {"UNARY_NEGATIVE": "-", "UNARY_POSITIVE": "+", "UNARY_INVERT": "~", "UNARY_NOT": "not "}[inst.op]
+    return _result(code, f"{symbol}{ops[0]}")
+
+
+@step(2, "BINARY_SUBSCR")
+def binary_subscr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{ops[0]}[{ops[1]}]")
+
+
+@step(3, "STORE_SUBSCR")
+def store_subscr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"{ops[1]}[{ops[2]}] = {ops[0]}")
+    return []
+
+
+@step(2, "DELETE_SUBSCR")
+def delete_subscr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"del {ops[0]}[{ops[1]}]")
+    return []
+
+
+@step(3, "BINARY_SLICE")
+def binary_slice(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{ops[0]}[{ops[1]}:{ops[2]}]")
+
+
+@step(4, "STORE_SLICE")
+def store_slice(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"{ops[1]}[{ops[2]}:{ops[3]}] = {ops[0]}")
+    return []
+
+
+@step(1, "LOAD_ATTR")
+def load_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{ops[0]}.{inst.argval}")
+
+
+@step(1, "LOAD_METHOD")
+def load_method(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return ["", *_result(code, f"{ops[0]}.{inst.argval}")]
+
+
+@step(3, "LOAD_SUPER_ATTR")
+def load_super_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    name, is_method, _ = inst.argval  # type: ignore[misc]
+    result = _result(code, f"{ops[0]}({ops[1]}, {ops[2]}).{name}")
+    return ["", *result] if is_method else result
+
+
+@step(2, "STORE_ATTR")
+def store_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"{ops[1]}.{inst.argval} = {ops[0]}")
+    return []
+
+
+@step(1, "DELETE_ATTR")
+def delete_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"del {ops[0]}.{inst.argval}")
+    return []
+
+
+@step(lambda inst: inst.argval[0] + 2, "CALL")  # type: ignore[index]
+def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    count, names = inst.argval  # type: ignore[misc]
+    first, second, args = ops[0], ops[1], ops[2:]
+    positional = args[: len(args) - len(names)]
+    keywords = [f"{name}={text}" for name, text in zip(names, args[len(positional):], strict=True)]
+    if first:
+        function, positional = first, [second, *positional]
+    else:
+        function = second
+    nested = code.constant(frame.tx.options.nested)
+    return _result(code, f"{nested}({function})({', '.join([*positional, *keywords])})")
+
+
+@step(lambda inst: 4 if inst.argval else 3, "CALL_FUNCTION_EX")
+def call_function_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    nested = code.constant(frame.tx.options.nested)
+    extra = f", **{ops[3]}" if inst.argval else ""
+    return _result(code, f"{nested}({ops[1]})(*{ops[2]}{extra})")
+
+
+@step(1, "GET_ITER")
+def get_iter(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{code.constant(builtins.iter)}({ops[0]})")
+
+
+@step(1, "UNPACK_SEQUENCE")
+def unpack_sequence(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    count: Any = inst.argval
+    names = [code.fresh("None") for _ in range(count)]
+    code.line(f"[{', '.join(names)}] = {ops[0]}")
+    return names[::-1]
+
+
+@step(1, "UNPACK_EX")
+def unpack_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    before, after = inst.argval  # type: ignore[misc]
+    names = [code.fresh("None") for _ in range(before + 1 + after)]
+    targets = [*names[:before], "*" + names[before], *names[before + 1:]]
+    code.line(f"[{', '.join(targets)}] = {ops[0]}")
+    return names[::-1]
+
+
+def format_field(value: Any, conversion: str, spec: str) -> str:
+    """What an f-string field becomes."""
+    if conversion:
+        value = {"s": str, "r": repr, "a": ascii}[conversion](value)
+    return format(value, spec)
+
+
+@step(lambda inst: 2 if inst.argval[1] else 1, "FORMAT_VALUE")  # type: ignore[index]
+def format_value(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    conversion, has_spec = inst.argval  # type: ignore[misc]
+    spec = ops[1] if has_spec else "''"
+    return _result(code, f"{code.constant(format_field)}({ops[0]}, {conversion!r}, {spec})")
+
+
+@step(lambda inst: inst.argval, "BUILD_STRING")  # type: ignore[arg-type, return-value]
+def build_string(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"''.join(({', '.join(ops)},))")
+
+
+@step(lambda inst: inst.argval, "BUILD_SET")  # type: ignore[arg-type, return-value]
+def build_set(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{{{', '.join(ops)}}}")
+
+
+@step(lambda inst: 2 * inst.argval, "BUILD_MAP")  # type: ignore[operator]
+def build_map(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, "{" + ", ".join(f"{k}: {v}" for k, v in zip(ops[::2], ops[1::2], strict=True)) + "}")
+
+
+for _op, _values, _template in (
+    ("LIST_EXTEND", 1, "{0}.extend({last})"), ("SET_UPDATE", 1, "{0}.update({last})"), ("DICT_UPDATE", 1, "{0}.update({last})"),
+    ("DICT_MERGE", 1, "{0}.update({last})"), ("LIST_APPEND", 1, "{0}.append({last})"), ("SET_ADD", 1, "{0}.add({last})"),
+    ("MAP_ADD", 2, "{0}[{key}] = {last}"),
+):
+    def _emit_container(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str], values: int = _values,
+                        template: str = _template) -> list[str]:
+        code.line(template.format(ops[0], last=ops[-1], key=ops[-2]))
+        return ops[: len(ops) - values]
+
+    STEPS[_op] = ((lambda inst, values=_values: inst.argval + values), _emit_container)  # type: ignore[misc]
+
+
+@step(1, "LIST_TO_TUPLE")
+def list_to_tuple(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"tuple({ops[0]})")
+
+
+@step(0, "LOAD_GLOBAL")
+def load_global(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{code.constant(global_variable)}({code.constant(frame.globals)}, {inst.argval!r})")
+
+
+def global_variable(table: dict[str, Any], name: str) -> Any:
+    """LOAD_GLOBAL."""
+    if name in table:
+        return table[name]
+    scope = table.get("__builtins__", builtins)
+    scope = scope if isinstance(scope, dict) else scope.__dict__
+    if name in scope:
+        return scope[name]
+    raise NameError(f"name {name!r} is not defined", name=name)
+
+
+@step(0, "DELETE_GLOBAL")
+def delete_global(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"del {code.constant(frame.globals)}[{inst.argval!r}]")
+    return []
+
+
+def raise_unbound(name: str) -> Any:
+    """LOAD_FAST of an unbound variable."""
+    raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+
+
+def raise_free(name: str) -> Any:
+    """LOAD_DEREF of an empty cell."""
+    raise NameError(f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope")
+
+
+@step(0, "LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST")
+def load_fast(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{code.constant(raise_unbound)}({inst.argval!r})")
+
+
+@step(0, "LOAD_DEREF", "DELETE_DEREF")
+def load_deref(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    helper = raise_unbound if inst.argval in frame.code.co_cellvars else raise_free
+    return _result(code, f"{code.constant(helper)}({inst.argval!r})")
+
+
+@step(2, "IMPORT_NAME")
+def import_name(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    importer = code.constant(builtins.__import__)
+    return _result(code, f"{importer}({inst.argval!r}, {code.constant(frame.globals)}, None, {ops[1]}, {ops[0]})")
+
+
+def import_from_module(module: Any, name: str) -> Any:
+    """IMPORT_FROM."""
+    import sys
+
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        full = f"{module.__name__}.{name}"
+        if full in sys.modules:
+            return sys.modules[full]
+        raise ImportError(f"cannot import name {name!r} from {module.__name__!r}", name=module.__name__) from None
+
+
+@step(1, "IMPORT_FROM")
+def import_from(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return [ops[0], *_result(code, f"{code.constant(import_from_module)}({ops[0]}, {inst.argval!r})")]
+
+
+@step(lambda inst: inst.argval, "RAISE_VARARGS")  # type: ignore[arg-type, return-value]
+def raise_varargs(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line("raise" + (f" {ops[0]}" if ops else "") + (f" from {ops[1]}" if len(ops) > 1 else ""))
+    return []
+
+
+@step(1, "RERAISE")
+def reraise(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"raise {ops[0]}")
+    return []
+
+
+def bound_exit(manager: Any) -> Any:
+    """The bound ``__exit__`` that a with statement keeps."""
+    kind = type(manager)
+    try:
+        enter, leave = kind.__enter__, kind.__exit__
+    except AttributeError as error:
+        missing = "context manager protocol"
+        raise TypeError(f"{kind.__name__!r} object does not support the {missing}"
+                        + (" (missed __exit__ method)" if hasattr(kind, "__enter__") else "")) from error
+    del enter
+    return leave.__get__(manager, kind) if hasattr(leave, "__get__") else leave
+
+
+@step(1, "BEFORE_WITH")
+def before_with(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    leave = code.fresh(f"{code.constant(bound_exit)}({ops[0]})")
+    return [leave, *_result(code, f"type({ops[0]}).__enter__({ops[0]})")]
+
+
+@step(4, "WITH_EXCEPT_START")
+def with_except_start(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    raised = ops[3]
+    return [*ops, *_result(code, f"{ops[0]}(type({raised}), {raised}, {raised}.__traceback__)")]
+
+
+@step(2, "CHECK_EXC_MATCH")
+def check_exc_match(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return [ops[0], *_result(code, f"{code.constant(exception_matches)}({ops[0]}, {ops[1]})")]
+
+
+def exception_matches(raised: BaseException, kinds: Any) -> bool:
+    """``except kinds``."""
+    try:
+        raise raised
+    except kinds:
+        return True
+    except BaseException as error:
+        if error is raised:
+            return False
+        raise
+
+
+@step(1, "GET_LEN")
+def get_len(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return [ops[0], *_result(code, f"len({ops[0]})")]
+
+
+def match_class_pattern(subject: Any, cls: Any, count: int, names: tuple[str, ...]) -> Any:
+    """MATCH_CLASS."""
+    if not isinstance(subject, cls):
+        return None
+    positional: tuple[Any, ...] = ()
+    if count:
+        match_args = getattr(cls, "__match_args__", None)
+        if match_args is None:
+            positional = (subject,)
+        else:
+            if count > len(match_args):
+                raise TypeError(f"{cls.__name__}() accepts {len(match_args)} positional sub-patterns ({count} given)")
+            names = (*match_args[:count], *names)
+    try:
+        return (*positional, *(getattr(subject, name) for name in names))
+    except AttributeError:
+        return None
+
+
+@step(3, "MATCH_CLASS")
+def match_class(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{code.constant(match_class_pattern)}({ops[0]}, {ops[1]}, {inst.argval}, {ops[2]})")
+
+
+def match_mapping_keys(subject: Any, keys: tuple[Any, ...]) -> Any:
+    """MATCH_KEYS."""
+    values = []
+    absent = object()
+    for key in keys:
+        value = subject.get(key, absent)
+        if value is absent:
+            return None
+        values.append(value)
+    return tuple(values)
+
+
+@step(2, "MATCH_KEYS")
+def match_keys(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return [*ops, *_result(code, f"{code.constant(match_mapping_keys)}({ops[0]}, {ops[1]})")]
+

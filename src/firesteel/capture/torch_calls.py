@@ -1,0 +1,237 @@
+"""Calls that become operations of the graph: run on fake tensors, recorded as a node, result wrapped."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import torch_compat
+from ..fake import DataDependentError, FakeTensor, FakeUnsupported
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
+from .values.mappings import DictValue, DictViewValue
+from .values.objects import ClassValue, ObjectValue
+from .values.sequences import ListValue, TupleValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+# Functions of torch's namespaces that are no tensor operations.
+NOT_OPERATIONS = frozenset({
+    "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "save", "load", "compile", "is_tensor",
+    "is_storage", "set_default_device", "get_default_device", "set_default_dtype", "set_default_tensor_type",
+    "get_default_dtype", "set_printoptions", "is_grad_enabled", "is_inference_mode_enabled", "set_num_threads",
+    "get_num_threads", "set_num_interop_threads", "get_num_interop_threads", "is_autocast_enabled",
+    "set_autocast_enabled", "is_autocast_cpu_enabled", "set_autocast_cpu_enabled", "is_autocast_cache_enabled",
+    "set_autocast_cache_enabled", "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",
+    "set_autocast_gpu_dtype", "get_autocast_cpu_dtype", "set_autocast_cpu_dtype", "autocast_increment_nesting",
+    "autocast_decrement_nesting", "clear_autocast_cache", "use_deterministic_algorithms", "typename",
+    "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled", "get_file_path",
+    "set_float32_matmul_precision", "get_float32_matmul_precision", "set_warn_always", "is_warn_always_enabled",
+    "set_deterministic_debug_mode", "get_deterministic_debug_mode", "prepare_multiprocessing_environment", "from_numpy",
+    "frombuffer", "from_file", "from_dlpack", "to_dlpack", "set_flush_denormal", "set_vital", "read_vitals", "fork",
+    "wait", "is_anomaly_enabled", "set_anomaly_enabled", "vmap", "cond", "while_loop", "classproperty", "sym_int",
+    "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum", "thread_safe_generator", "get_device_module",
+    "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
+    "boolean_dispatch", "assert_int_or_pair", "_get_softmax_dim", "multi_head_attention_forward", "is_warn_always",
+})
+# Functions in which a Python number is only a value: it decides neither shapes nor types.
+VALUE_ONLY = frozenset({
+    "add", "sub", "mul", "truediv", "div", "pow", "rsub", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "isub", "imul",
+    "itruediv", "add_", "sub_", "mul_", "div_", "fill_", "clamp", "clamp_", "lerp", "lerp_", "where", "masked_fill",
+    "masked_fill_", "full_like", "addcmul", "addcdiv", "addcmul_", "addcdiv_", "sum_number",
+})
+
+
+@functools.cache
+def _operations() -> dict[int, Any]:
+    """All torch functions that are recorded in graphs as they are, by identity."""
+    found: dict[int, Any] = {}
+
+    def scan(namespace: Any, names: Any) -> None:
+        for name in names:
+            if name in NOT_OPERATIONS or (name.startswith("_") and not name.startswith("__") and namespace is torch):
+                continue
+            obj = getattr(namespace, name, None)
+            if obj is None or isinstance(obj, (type, types.ModuleType)) or not callable(obj):
+                continue
+            if isinstance(obj, types.FunctionType) and not _operation_module(obj):
+                continue
+            found[id(obj)] = obj
+
+    scan(torch, dir(torch))
+    for space in torch_compat.operation_namespaces():
+        scan(space, [n for n in dir(space) if not n.startswith("__")])
+    for space in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
+        scan(space, [n for n in dir(space) if not n.startswith("_")])
+    return found
+
+
+def _operation_module(obj: types.FunctionType) -> bool:
+    module = obj.__module__ or ""
+    return module in ("torch", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._lobpcg", "torch.linalg",
+                      "torch.fft", "torch.special", "torch._linalg_utils") or module.startswith(("torch._C", "torch._jit_internal"))
+
+
+def is_graph_function(obj: Any) -> bool:
+    """Whether calling `obj` is one operation of the graph."""
+    if _operations().get(id(obj)) is obj:
+        return True
+    return isinstance(obj, torch_compat.OPERATOR_TYPES)
+
+
+def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
+    """A Value as an argument of a node, and as an argument of the fake call."""
+    value = value.realize()
+    if isinstance(value, TensorValue):
+        return value.node, value.fake
+    if isinstance(value, ConstantValue):
+        return value.value, value.value
+    if isinstance(value, NumberValue):
+        if keep_numbers:
+            return tx.number_node(value), value.hint
+        constant = value.specialize(tx).value
+        return constant, constant
+    if isinstance(value, (TupleValue, ListValue)):
+        pairs = [to_graph(tx, item, keep_numbers) for item in value.elements(tx)]
+        kind: Any = value.cls if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) else \
+            tuple if isinstance(value, TupleValue) else list
+        node_kind = tuple if kind is torch.Size else kind
+        return node_kind(p[0] for p in pairs), kind([p[1] for p in pairs])
+    if isinstance(value, DictViewValue):
+        pairs = [to_graph(tx, item, keep_numbers) for item in value.elements(tx)]
+        return [p[0] for p in pairs], [p[1] for p in pairs]
+    if isinstance(value, DictValue):
+        entries = {tx.constant_of(k): to_graph(tx, v, keep_numbers) for k, v in value.fill(tx).values()}
+        return {k: p[0] for k, p in entries.items()}, {k: p[1] for k, p in entries.items()}
+    if isinstance(value, SliceValue):
+        pairs = [to_graph(tx, part, keep_numbers) for part in value.parts]
+        return slice(*(p[0] for p in pairs)), slice(*(p[1] for p in pairs))
+    if isinstance(value, ClassValue):
+        return value.cls, value.cls
+    if isinstance(value, PythonObject) and isinstance(value.obj, (torch.Generator, *torch_compat.OPERATOR_TYPES)):
+        if isinstance(value.obj, torch.Generator):
+            raise GraphBreak("an operation with its own random generator")
+        return value.obj, value.obj
+    if isinstance(value, ObjectValue) and isinstance(value.storage, (ListValue, DictValue)):
+        return to_graph(tx, value.storage, keep_numbers)
+    iterable = getattr(value, "next_item", None)
+    if iterable is not None and value.native_methods():
+        pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
+        return [p[0] for p in pairs], [p[1] for p in pairs]
+    raise GraphBreak(f"{value.describe()} as an argument of a tensor operation")
+
+
+def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Record one operation; a string target is a tensor method."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    keep_numbers = name in VALUE_ONLY
+    if isinstance(target, type(operator.add)) and target in _METHOD_OF and isinstance(args[0].realize(), (ConstantValue, NumberValue)):
+        keep_numbers = True
+    pairs = [to_graph(tx, arg, keep_numbers) for arg in args]
+    named = {key: to_graph(tx, value, keep_numbers) for key, value in kwargs.items()}
+    fake_args, fake_kwargs = [p[1] for p in pairs], {k: p[1] for k, p in named.items()}
+    before = tx.effects.version
+    result = run_fake(tx, target, name, fake_args, fake_kwargs)
+    if not _has_tensor(result) and result is not None:
+        if not _is_plain_result(result):
+            raise GraphBreak(f"{_title(target)} returned a {type(result).__name__}, which is no tensor")
+        if not any(_has_tensor(a) for a in fake_args) and _draws_from_outside(name):
+            raise GraphBreak(f"{_title(target)} is not captured")
+        return tx.python_object(result)
+    assert tx.effects.version == before
+    node = tx.graph.call(target, tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}, tx.user_frames())
+    tx.effects.version += 1
+    node.meta["example_value"] = result
+    return wrap_result(tx, node, result)
+
+
+_METHOD_OF = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.pow})
+
+
+def _draws_from_outside(name: str) -> bool:
+    return name in ("seed", "initial_seed")
+
+
+def _title(target: Any) -> str:
+    return f"Tensor.{target}" if isinstance(target, str) else f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+
+
+def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Execute on fake tensors; whatever goes wrong is left to Python by a break."""
+    try:
+        if isinstance(target, str):
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        return target(*args, **kwargs)
+    except DataDependentError as error:
+        raise GraphBreak(f"{_title(target)}: {error.reason}",
+                         "keep shapes independent of data, or accept the break") from None
+    except FakeUnsupported as error:
+        raise GraphBreak(f"{_title(target)}: {error.reason}") from None
+    except GraphBreak:
+        raise
+    except Exception as error:
+        raise GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
+                         "the same call outside of the compiled function fails as well") from None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else ""
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    if isinstance(value, (tuple, list)):
+        return any(_has_tensor(item) for item in value)
+    if isinstance(value, dict):
+        return any(_has_tensor(item) for item in value.values())
+    return False
+
+
+def _is_plain_result(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(_is_plain_result(item) for item in value)
+    return value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout,
+                                               torch.memory_format, torch.finfo, torch.iinfo))
+
+
+def wrap_result(tx: Tracer, node: Any, result: Any) -> Value:
+    """Values for what an operation returned; parts of a tuple become getitem nodes."""
+    if isinstance(result, torch.Tensor):
+        known = tx.tensor_of_fake.get(id(result))
+        if known is not None:
+            known.node = node
+            return known
+        if not isinstance(result, FakeTensor):
+            raise GraphBreak("an operation returned a real tensor while capturing")
+        cls = torch.nn.Parameter if getattr(result, "is_parameter", False) else torch.Tensor
+        value = TensorValue(node, result, None, cls)
+        tx.tensor_of_fake[id(result)] = value
+        tx.kept_alive.append(result)
+        return value
+    if isinstance(result, (tuple, list)):
+        items: list[Value] = []
+        for position, item in enumerate(result):
+            if _has_tensor(item):
+                part = tx.graph.graph.call_function(operator.getitem, (node, position))
+                part.meta["example_value"] = item
+                items.append(wrap_result(tx, part, item))
+            else:
+                items.append(tx.python_object(item))
+        return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
+    if isinstance(result, dict):
+        entries = {}
+        for key, item in result.items():
+            part = tx.graph.graph.call_function(operator.getitem, (node, key))
+            part.meta["example_value"] = item
+            entries[key] = wrap_result(tx, part, item)
+        return tx.dict(entries)
+    return tx.python_object(result)

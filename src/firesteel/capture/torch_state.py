@@ -1,0 +1,100 @@
+"""PyTorch's global state during capture: grad mode, autocast and the like are changed for real, recorded in the graph,
+and restored when the capture ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import torch_compat
+from .builtin_calls import HANDLERS, PYTHON_HANDLERS, handles
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue, OpaqueValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def _setter(function: Any) -> Any:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        plain = [tx.constant_of(arg) for arg in args]
+        named = {key: tx.constant_of(value) for key, value in kwargs.items()}
+        result = tx.fold(function, plain, named)
+        tx.graph.call(function, tuple(plain), named, tx.user_frames())
+        tx.effects.version += 1
+        tx.touched_state[function.__name__] = function
+        return result
+
+    return call
+
+
+def _getter(function: Any) -> Any:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.fold(function, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+    return call
+
+
+def _register(functions: Any, make: Callable[[Any], Any]) -> None:
+    for function in functions:
+        if isinstance(function, type(lambda: 0)):
+            PYTHON_HANDLERS[function] = make(function)
+        else:
+            HANDLERS[function] = make(function)
+
+
+_register(torch_compat.state_setters(), _setter)
+_register(torch_compat.state_getters(), _getter)
+
+
+def _constant(value: Any) -> Any:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return ConstantValue(value)
+
+    return call
+
+
+for _function in torch_compat.always_true_while_compiling():
+    _register([_function], lambda f: _constant(True))
+for _function in torch_compat.always_false_while_compiling():
+    _register([_function], lambda f: _constant(False))
+
+
+def _overloaded(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``has_torch_function``: only tensor subclasses and objects with __torch_function__ count."""
+    from .values.sequences import SequenceValue
+
+    queue = list(args)
+    while queue:
+        value = queue.pop().realize()
+        if isinstance(value, SequenceValue):
+            queue.extend(value.elements(tx))
+        elif isinstance(value, OpaqueValue) and isinstance(value.real, torch.Tensor):
+            raise GraphBreak("a tensor subclass with __torch_function__")
+        elif not isinstance(value, (ConstantValue, TensorValue)) and hasattr(value.python_type(), "__torch_function__"):
+            return ConstantValue(True)
+    return ConstantValue(torch_compat.torch_function_stack_length() > 0)
+
+
+_register(torch_compat.torch_function_checks(), lambda f: _overloaded)
+
+
+@handles(torch.is_tensor)
+def call_is_tensor(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    return ConstantValue(issubclass(value.python_type(), torch.Tensor))
+
+
+def _breaking(reason: str) -> Any:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raise GraphBreak(reason)
+
+    return call
+
+
+_register(torch_compat.rng_state_functions(), lambda f: _breaking(f"{f.__name__}() changes or reads the random state"))
+_register(torch_compat.graph_break_functions(), lambda f: _breaking("graph_break() was called"))

@@ -1,0 +1,361 @@
+"""The tracer: the state of one capture and the operations that the interpreter performs on Values."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import shapes
+from ..errors import UserFrame
+from . import operators
+from .effects import Effects
+from .graph import GraphBuilder
+from .guards import Guard, GuardSet
+from .objects import find_on_class
+from .signals import GraphBreak, NotConstant, UserRaise
+from .source import ConstantSource, GlobalsSource, LocalSource, Source, call_source, item_source
+from .values.base import LazyValue, Value
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
+from .values.functions import CellValue, FunctionValue
+from .values.mappings import DictValue, SetValue
+from .values.objects import ClassValue, ExceptionValue
+from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from ..fake import FakeMode
+    from .frame import Frame
+
+
+class Tracer:
+    """One attempt to capture a frame."""
+
+    def __init__(self, fake: FakeMode, dynamic_numbers: frozenset[str] = frozenset(), options: Any = None) -> None:
+        self.fake = fake
+        self.options = options
+        self.graph = GraphBuilder()
+        self.guards = GuardSet()
+        self.effects = Effects()
+        self.shape_env = shapes.ShapeEnv()
+        self.dynamic_numbers = dynamic_numbers
+        self.numbers_seen: dict[str, Any] = {}
+        self.number_sources: dict[Any, Source] = {}
+        self.known: dict[int, Value] = {}
+        self.kept_alive: list[Any] = []
+        self.frames: list[Frame] = []
+        self.tensor_of_fake: dict[int, Any] = {}
+        self.globals_values: dict[int, DictValue] = {}
+        self.touched_state: dict[str, Any] = {}
+        self.unhooked: list[Any] = []
+        self.inlined: set[types.CodeType] = set()
+
+    # Where the user's program stands
+
+    def user_frames(self) -> tuple[UserFrame, ...]:
+        return tuple(frame.user_frame() for frame in self.frames if not frame.hidden)
+
+    # Guards
+
+    def guard(self, source: Source | None, kind: str, template: str, constants: tuple[Any, ...] = (),
+              others: tuple[Source, ...] = ()) -> None:
+        frames = self.frames
+        here = (frames[-1].user_frame(),) if frames else ()
+        self.guards.add(Guard(source, kind, template, constants, here, others))
+
+    def guard_keys(self, source: Source, real: Any) -> None:
+        """Rely on all keys of a dictionary and their order."""
+        keys = list(real)
+        if all(type(key) in (str, int) for key in keys):
+            self.guard(source, "keys", "[*{0}] == " + repr(keys).replace("{", "{{").replace("}", "}}"))
+        elif all(_constant_key(key) for key in keys):
+            self.guard(source, "keys", "[*{0}] == {k[0]}", (keys,))
+        else:
+            self.guard(source, "length", f"len({{0}}) == {len(keys)}")
+
+    def key_value(self, key: Any, source: Source, position: int) -> Value:
+        """The Value of a real dictionary key."""
+        if _constant_key(key):
+            return self.python_object(key)
+        return self.wrap(key, item_source(call_source(source, list), position))
+
+    # Making Values
+
+    def constant(self, value: Any) -> ConstantValue:
+        return ConstantValue(value)
+
+    def tuple(self, items: list[Value]) -> TupleValue:
+        return TupleValue(items)
+
+    def dict(self, items: dict[str, Value]) -> DictValue:
+        return DictValue({name: (ConstantValue(name), value) for name, value in items.items()})
+
+    def lazy(self, real: Any, source: Source) -> LazyValue:
+        return LazyValue(self, real, source)
+
+    def wrap(self, real: Any, source: Source | None) -> Value:
+        """The Value of an object from outside, with the guards that its kind needs."""
+        from .wrapping import wrap
+
+        return wrap(self, real, source)
+
+    def remember(self, real: Any, value: Value) -> None:
+        """Later sources that lead to the same object give the same Value."""
+        self.known[id(real)] = value
+        self.kept_alive.append(real)
+
+    def python_object(self, obj: Any) -> Value:
+        """The Value of an object that capture itself knows by identity (no guard): a result of folding, a class, ..."""
+        from .wrapping import value_of_known
+
+        return value_of_known(self, obj)
+
+    def cell(self, real: types.CellType, source: Source | None) -> CellValue:
+        known = self.known.get(id(real))
+        if isinstance(known, CellValue):
+            return known
+        if source is None:
+            source = ConstantSource.of(real, "closure")
+        value = CellValue(source, real)
+        self.remember(real, value)
+        return value
+
+    def globals_of(self, table: dict[str, Any]) -> DictValue:
+        value = self.globals_values.get(id(table))
+        if value is None:
+            source = GlobalsSource(ConstantSource.of(table, "globals"))
+            value = DictValue({}, source, table)
+            self.globals_values[id(table)] = value
+            self.remember(table, value)
+        return value
+
+    def shape(self, fake: Any) -> TupleValue:
+        """A tensor's shape; each size is a shape expression."""
+        return TupleValue([self.size(size) for size in fake.shape], torch.Size)
+
+    def size(self, size: Any) -> Value:
+        expr = shapes.as_expr(int(size))
+        return ConstantValue(expr.value) if isinstance(expr, shapes.Const) else NumberValue(expr, int(size))
+
+    # Constants and errors
+
+    def constant_of(self, value: Value) -> Any:
+        """The Python value, specialising numbers of the graph; breaks when it is not known."""
+        value = value.realize()
+        if isinstance(value, NumberValue):
+            return value.specialize(self).value
+        if isinstance(value, (TupleValue, SliceValue)):
+            parts = value.items if isinstance(value, TupleValue) else list(value.parts)
+            if any(isinstance(p.realize(), NumberValue) for p in parts):
+                plain = [self.constant_of(p) for p in parts]
+                return tuple(plain) if isinstance(value, TupleValue) else slice(*plain)
+        if isinstance(value, (ListValue, DictValue)) and value.source is not None:
+            value.elements(self) if isinstance(value, ListValue) else value.fill(self)
+        try:
+            return value.as_constant()
+        except NotConstant as error:
+            raise GraphBreak(f"the value of {value.describe()} is not known while capturing ({error})") from None
+
+    def fold(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Value:
+        """Compute with constants now; an exception is the user's."""
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            raise self.raised(error) from None
+        return self.python_object(result)
+
+    def user_errors(self, function: Callable[[], Any]) -> Any:
+        """Run bookkeeping whose exceptions are the user program's own."""
+        try:
+            return function()
+        except (IndexError, ValueError, TypeError, KeyError) as error:
+            raise self.raised(error) from None
+
+    def exception(self, error: BaseException) -> ExceptionValue:
+        """The Value of an exception instance that Python raised while folding."""
+        value = ExceptionValue(type(error), [self.python_object(arg) for arg in error.args])
+        return value
+
+    def raised(self, error: BaseException) -> UserRaise:
+        return UserRaise(self.exception(error))
+
+    def raised_value(self, value: Value) -> UserRaise:
+        return UserRaise(value)
+
+    def make_exception(self, cls: type, args: list[Value]) -> ExceptionValue:
+        return ExceptionValue(cls, args)
+
+    def as_exception(self, value: Value) -> Value:
+        """What ``raise value`` raises: an instance, or a class to be instantiated."""
+        value = value.realize()
+        if isinstance(value, ClassValue) and issubclass(value.cls, BaseException):
+            return self.call(value, [], {}).realize()
+        if isinstance(value, ExceptionValue):
+            return value
+        if isinstance(value, OpaqueValue) and isinstance(value.real, BaseException):
+            return value
+        raise self.raised(TypeError("exceptions must derive from BaseException"))
+
+    # Numbers of the graph
+
+    def expr(self, value: Any) -> shapes.Expr:
+        return shapes.as_expr(value)
+
+    def equality(self, left: Any, right: Any, equal: bool) -> Any:
+        return shapes.eq(left, right) if equal else shapes.ne(left, right)
+
+    def decide(self, condition: Any) -> bool:
+        """Take a decision on a symbolic condition: guarded, at the user's line."""
+        condition = shapes.as_expr(condition)
+        provenance = shapes.Provenance(self.user_frames(), "", "")
+        return bool(self.shape_env.evaluate(condition, provenance))
+
+    def specialize_number(self, number: NumberValue) -> None:
+        self.decide(shapes.eq(number.expr, shapes.as_expr(number.hint)) if not isinstance(number.hint, bool)
+                    else (number.expr if number.hint else shapes.not_(number.expr)))
+
+    def number(self, expr: Any, hint: Any, function: Any, operands: list[Value]) -> Value:
+        """A number computed from numbers of the graph."""
+        expr = shapes.as_expr(expr)
+        if isinstance(expr, shapes.Const):
+            return ConstantValue(hint)
+        return NumberValue(expr, hint, (function, operands))
+
+    def number_node(self, number: NumberValue) -> Any:
+        """The graph node that computes a number."""
+        if isinstance(number.node, tuple):
+            function, operands = number.node
+            args = tuple(self.number_node(v) if isinstance(v, NumberValue) else v.as_constant() for v in operands)
+            number.node = self.graph.call(function, args, {}, self.user_frames())
+            number.node.meta["example_value"] = number.hint
+        return number.node
+
+    # Operations
+
+    def call(self, function: Value | None, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        assert function is not None
+        return function.realize().call(self, args, kwargs)
+
+    def call_method(self, obj: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.call(obj.realize().get_attr(self, name), args, kwargs)
+
+    def call_function(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .calls import call_function
+
+        return call_function(self, function, args, kwargs)
+
+    def call_object(self, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .calls import call_object
+
+        return call_object(self, value, args, kwargs)
+
+    def call_class(self, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .classes import call_class
+
+        return call_class(self, value, args, kwargs)
+
+    def call_module(self, module: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .modules import call_module
+
+        return call_module(self, module, args, kwargs)
+
+    def call_torch(self, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .torch_calls import call_torch
+
+        return call_torch(self, target, args, kwargs)
+
+    def binary(self, symbol: str, left: Value, right: Value, in_place: bool = False) -> Value:
+        return operators.binary(self, symbol, left, right, in_place)
+
+    def compare(self, symbol: str, left: Value, right: Value) -> Value:
+        return operators.compare(self, symbol, left, right)
+
+    def same(self, left: Value, right: Value) -> bool:
+        return operators.same_object(self, left, right)
+
+    def truth(self, value: Value) -> bool:
+        return value.realize().truth(self)
+
+    def get_attr(self, obj: Value, name: str) -> Value:
+        return obj.realize().get_attr(self, name)
+
+    def has_attr(self, obj: Value, name: str) -> bool:
+        obj = obj.realize()
+        try:
+            obj.get_attr(self, name)
+        except UserRaise as raised:
+            if issubclass(raised.value.python_type(), AttributeError):
+                return False
+            raise
+        except GraphBreak:
+            # what cannot be captured as a value may still be known to exist
+            if find_on_class(obj.python_type(), name)[1] is not None and "__getattribute__" not in vars(obj.python_type()):
+                return True
+            raise
+        return True
+
+    def get_item(self, obj: Value, key: Value) -> Value:
+        return obj.realize().get_item(self, key)
+
+    def iterate(self, obj: Value) -> Value:
+        return obj.realize().iterate(self)
+
+    def next_item(self, iterator: Value) -> Value | None:
+        return iterator.realize().next_item(self)
+
+    def iterate_lazily(self, obj: Value) -> Iterator[Value]:
+        iterator = self.iterate(obj)
+        while (item := self.next_item(iterator)) is not None:
+            yield item
+
+    def to_list(self, obj: Value) -> list[Value]:
+        """``list(obj)`` as a Python list of Values."""
+        obj = obj.realize()
+        if isinstance(obj, SequenceValue):
+            return list(obj.elements(self))
+        if isinstance(obj, SetValue):
+            return obj.ordered(self)
+        limit = 1_000_000
+        items: list[Value] = []
+        for item in self.iterate_lazily(obj):
+            items.append(item)
+            if len(items) > limit:
+                raise GraphBreak("an iterator without end, or with more than a million items")
+        return items
+
+    def sort(self, items: list[Value], kwargs: dict[str, Value]) -> list[Value]:
+        """Stable sort as ``list.sort``."""
+        key = kwargs.get("key")
+        reverse = self.truth(kwargs["reverse"]) if "reverse" in kwargs else False
+        if key is not None and not (key.is_constant() and key.as_constant() is None):
+            keys = [self.call(key, [item], {}) for item in items]
+        else:
+            keys = items
+        try:
+            plain = [value.realize().as_constant() for value in keys]
+        except NotConstant:
+            from .equivalents.sorting import sorted_
+
+            if any(isinstance(value.realize(), TensorValue) for value in keys):
+                raise GraphBreak("sorting by the values of tensors", "use torch.sort") from None
+            made = self.call(self.python_object(sorted_), [ListValue(items)], kwargs)
+            return self.to_list(made)
+        order = self.user_errors(lambda: sorted(range(len(items)), key=plain.__getitem__, reverse=reverse))
+        return [items[i] for i in order]
+
+    def local(self, name: str, real: Any) -> LazyValue:
+        return LazyValue(self, real, LocalSource(name))
+
+
+def _constant_key(key: Any) -> bool:
+    """Whether a dictionary key can be known by equality alone."""
+    if isinstance(key, (str, int, float, bool, bytes, type(None), torch.dtype, torch.device, type)):
+        return True
+    if isinstance(key, (tuple, frozenset)):
+        return all(_constant_key(part) for part in key)
+    import enum
+
+    return isinstance(key, (enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.ModuleType))
+

@@ -1,0 +1,204 @@
+"""Values: what symbolic execution knows about each Python object that the program handles.
+
+A `Value` stands for one Python object. Values with a `source` existed before the call; the others are made by the
+captured program and are built by the generated entry only if they outlive it. Two variables hold the same Value exactly
+when they hold the same object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..signals import GraphBreak, NotConstant
+from ..source import Source
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+class Value:
+    """Base class. An operation that a subclass does not model breaks the graph."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+
+    def realize(self) -> Value:
+        """The value itself; a lazily wrapped input becomes known (and guarded) here."""
+        return self
+
+    def python_type(self) -> type:
+        raise NotImplementedError(type(self).__name__)
+
+    def describe(self) -> str:
+        """For messages: what kind of object this is."""
+        try:
+            return f"{self.python_type().__module__}.{self.python_type().__qualname__} object".replace("builtins.", "")
+        except NotImplementedError:
+            return type(self).__name__
+
+    def unsupported(self, what: str) -> NoReturn:
+        raise GraphBreak(f"{what} on {self.describe()} is not captured")
+
+    def is_constant(self) -> bool:
+        return False
+
+    def as_constant(self) -> Any:
+        raise NotConstant(self.describe())
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        from ..objects import generic_get_attr
+
+        return generic_get_attr(tx, self, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        self.unsupported(f"setting attribute {name!r}")
+
+    def del_attr(self, tx: Tracer, name: str) -> None:
+        self.unsupported(f"deleting attribute {name!r}")
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..objects import call_dunder
+
+        return call_dunder(tx, self, "__call__", args, kwargs, f"calling {self.describe()}")
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a method implemented in C on a value modelled natively (``list.append`` and the like)."""
+        self.unsupported(f"method {name!r}")
+
+    def native_methods(self) -> bool:
+        """Whether C-implemented methods of this value's type are modelled by `call_method`."""
+        return False
+
+    def truth(self, tx: Tracer) -> bool:
+        from ..objects import generic_truth
+
+        return generic_truth(tx, self)
+
+    def length(self, tx: Tracer) -> Value:
+        from ..objects import call_dunder
+
+        return call_dunder(tx, self, "__len__", [], {}, "len()")
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        from ..objects import call_dunder
+
+        return call_dunder(tx, self, "__getitem__", [key], {}, "subscripting")
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        from ..objects import call_dunder
+
+        call_dunder(tx, self, "__setitem__", [key, value], {}, "item assignment")
+
+    def del_item(self, tx: Tracer, key: Value) -> None:
+        from ..objects import call_dunder
+
+        call_dunder(tx, self, "__delitem__", [key], {}, "item deletion")
+
+    def iterate(self, tx: Tracer) -> Value:
+        """``iter(self)``: a value with `next_item`."""
+        from ..objects import generic_iter
+
+        return generic_iter(tx, self)
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        """``next(self)``; None when exhausted."""
+        from ..objects import generic_next
+
+        return generic_next(tx, self)
+
+    def key(self, tx: Tracer) -> Any:
+        """A hashable Python object that is equal for equal dictionary keys."""
+        raise GraphBreak(f"{self.describe()} as a dictionary key or set element is not captured")
+
+    def emit(self, code: EntryCode) -> str:
+        """Make the generated entry build this object; returns an expression. Only for values without a source."""
+        self.unsupported("rebuilding after a graph")
+
+
+class LazyValue(Value):
+    """An input that nothing has looked at yet: no guard exists for it."""
+
+    __slots__ = ("tx", "real", "known")
+
+    def __init__(self, tx: Tracer, real: object, source: Source) -> None:
+        super().__init__(source)
+        self.tx = tx
+        self.real = real
+        self.known: Value | None = None
+
+    def realize(self) -> Value:
+        if self.known is None:
+            self.known = self.tx.wrap(self.real, self.source)
+        return self.known
+
+    def python_type(self) -> type:
+        return self.realize().python_type()
+
+    def describe(self) -> str:
+        return self.realize().describe()
+
+    def is_constant(self) -> bool:
+        return self.realize().is_constant()
+
+    def as_constant(self) -> Any:
+        return self.realize().as_constant()
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        return self.realize().get_attr(tx, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        self.realize().set_attr(tx, name, value)
+
+    def del_attr(self, tx: Tracer, name: str) -> None:
+        self.realize().del_attr(tx, name)
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.realize().call(tx, args, kwargs)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.realize().call_method(tx, name, args, kwargs)
+
+    def native_methods(self) -> bool:
+        return self.realize().native_methods()
+
+    def truth(self, tx: Tracer) -> bool:
+        return self.realize().truth(tx)
+
+    def length(self, tx: Tracer) -> Value:
+        return self.realize().length(tx)
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        return self.realize().get_item(tx, key)
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        self.realize().set_item(tx, key, value)
+
+    def del_item(self, tx: Tracer, key: Value) -> None:
+        self.realize().del_item(tx, key)
+
+    def iterate(self, tx: Tracer) -> Value:
+        return self.realize().iterate(tx)
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        return self.realize().next_item(tx)
+
+    def key(self, tx: Tracer) -> Any:
+        return self.realize().key(tx)
+
+
+class IdentityKey:
+    """Dictionary key of an object that hashes by identity: equal only for the same Value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdentityKey) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)

@@ -1,0 +1,342 @@
+"""Constants: immutable Python objects whose value is known while capturing, and Python-level singletons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..signals import GraphBreak
+from ..source import Source, item_source
+from .base import Value
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+class ConstantValue(Value):
+    """An int, str, dtype, enum member or other immutable object; guarded by equality when it came from outside."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"ConstantValue({self.value!r})"
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def as_constant(self) -> Any:
+        return self.value
+
+    def native_methods(self) -> bool:
+        return True
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        try:
+            attr = getattr(self.value, name)
+        except AttributeError as error:
+            raise tx.raised(error) from None
+        if callable(attr) and getattr(attr, "__self__", None) is self.value and not isinstance(attr, type):
+            function = getattr(attr, "__func__", None)
+            if function is not None:  # a Python method of an enum or an int subclass
+                from .functions import MethodValue
+
+                return MethodValue(self, tx.python_object(function))
+            return NativeMethod(self, name)
+        return tx.python_object(attr)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "join" and isinstance(self.value, (str, bytes)) and len(args) == 1 and not kwargs:
+            parts = [item.as_constant() for item in tx.to_list(args[0])]
+            return tx.fold(self.value.join, [parts], {})
+        if name == "__format__":
+            return tx.fold(format, [self.value, *(a.as_constant() for a in args)], {})
+        return tx.fold(getattr(self.value, name), [tx.constant_of(a) for a in args],
+                       {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+    def truth(self, tx: Tracer) -> bool:
+        return bool(self.value)
+
+    def length(self, tx: Tracer) -> Value:
+        return tx.fold(len, [self.value], {})
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        return tx.fold(lambda v, k: v[k], [self.value, tx.constant_of(key)], {})
+
+    def iterate(self, tx: Tracer) -> Value:
+        from .iterators import ListIterator, RangeIterator
+
+        if type(self.value) is range:
+            return RangeIterator(self.value)
+        if isinstance(self.value, (str, bytes)):
+            return ListIterator([tx.constant(item) for item in self.value], kind="iter")
+        try:
+            items = list(self.value)
+        except TypeError as error:
+            raise tx.raised(error) from None
+        return ListIterator([tx.python_object(item) for item in items], kind="iter")
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not callable(self.value):
+            raise tx.raised(TypeError(f"{type(self.value).__name__!r} object is not callable"))
+        return super().call(tx, args, kwargs)
+
+    def key(self, tx: Tracer) -> Any:
+        try:
+            hash(self.value)
+        except TypeError as error:
+            raise tx.raised(error) from None
+        return self.value
+
+    def emit(self, code: EntryCode) -> str:
+        value = self.value
+        if value is None or value is True or value is False or type(value) in (int, str, bytes):
+            return repr(value)
+        return code.constant(value)
+
+
+class NumberValue(Value):
+    """A number that is an input of the graph instead of a constant, as a shape expression with its present value."""
+
+    __slots__ = ("expr", "hint", "node")
+
+    def __init__(self, expr: Any, hint: Any, node: Any = None, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.expr = expr
+        self.hint = hint
+        self.node = node
+
+    def __repr__(self) -> str:
+        return f"NumberValue({self.expr}, now {self.hint!r})"
+
+    def python_type(self) -> type:
+        return type(self.hint)
+
+    def is_constant(self) -> bool:
+        return False
+
+    def specialize(self, tx: Tracer) -> ConstantValue:
+        """Give up generality: guard that the number is what it is now."""
+        tx.specialize_number(self)
+        return ConstantValue(self.hint)
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        return self.specialize(tx).get_attr(tx, name)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.specialize(tx).call_method(tx, name, args, kwargs)
+
+    def native_methods(self) -> bool:
+        return True
+
+    def truth(self, tx: Tracer) -> bool:
+        return tx.decide(self.expr != 0) if not isinstance(self.hint, bool) else tx.decide(self.expr)
+
+    def key(self, tx: Tracer) -> Any:
+        return self.specialize(tx).key(tx)
+
+    def emit(self, code: EntryCode) -> str:
+        return code.number(self)
+
+
+class NativeMethod(Value):
+    """A bound method implemented in C of a natively modelled value: ``items.append``."""
+
+    __slots__ = ("receiver", "name")
+
+    def __init__(self, receiver: Value, name: str) -> None:
+        super().__init__(None)
+        self.receiver = receiver
+        self.name = name
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def describe(self) -> str:
+        return f"method {self.name!r} of {self.receiver.describe()}"
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.receiver
+        if name in ("__name__", "__qualname__"):
+            return tx.constant(self.name)
+        return super().get_attr(tx, name)
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.receiver.call_method(tx, self.name, args, kwargs)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def emit(self, code: EntryCode) -> str:
+        return f"{code.value(self.receiver)}.{self.name}"
+
+
+class SliceValue(Value):
+    """``slice(start, stop, step)`` whose parts may be tensors or numbers of the graph."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, start: Value, stop: Value, step: Value) -> None:
+        super().__init__(None)
+        self.parts = (start, stop, step)
+
+    def python_type(self) -> type:
+        return slice
+
+    def as_constant(self) -> slice:
+        return slice(*(part.as_constant() for part in self.parts))
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return super().get_attr(tx, name)
+
+    def native_methods(self) -> bool:
+        return True
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.fold(getattr(tx.constant_of(self), name), [tx.constant_of(a) for a in args], {})
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def emit(self, code: EntryCode) -> str:
+        return f"slice({', '.join(code.value(part) for part in self.parts)})"
+
+
+class PythonObject(Value):
+    """A real object known by identity: a module, a builtin function, a C type's descriptor."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.obj = obj
+
+    def __repr__(self) -> str:
+        return f"PythonObject({self.obj!r})"
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def describe(self) -> str:
+        name = getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", None)
+        module = getattr(self.obj, "__module__", None)
+        if isinstance(name, str):
+            return f"{module}.{name}" if isinstance(module, str) and module != "builtins" else name
+        return super().describe()
+
+    def as_constant(self) -> Any:
+        return self.obj
+
+    def is_constant(self) -> bool:
+        return True
+
+    def truth(self, tx: Tracer) -> bool:
+        if type(self.obj).__bool__ if hasattr(type(self.obj), "__bool__") else hasattr(type(self.obj), "__len__"):
+            raise GraphBreak(f"truth value of {self.describe()}")
+        return True
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        import types
+
+        obj = self.obj
+        if isinstance(obj, types.ModuleType):
+            table = obj.__dict__
+            if name in table:
+                if self.source is not None:
+                    from ..source import InstanceDictSource
+
+                    return tx.lazy(table[name], item_source(InstanceDictSource(self.source), name)).realize()
+                return tx.python_object(table[name])
+            try:
+                attr = getattr(obj, name)  # a lazily imported submodule or a module __getattr__
+            except AttributeError as error:
+                raise tx.raised(error) from None
+            return tx.python_object(attr)
+        if name == "__class__":
+            return tx.python_object(type(obj))
+        try:
+            attr = getattr(obj, name)
+        except AttributeError as error:
+            raise tx.raised(error) from None
+        return tx.python_object(attr)
+
+    def key(self, tx: Tracer) -> Any:
+        try:
+            hash(self.obj)
+        except TypeError as error:
+            raise tx.raised(error) from None
+        return self.obj
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.call_object(self, args, kwargs)
+
+    def emit(self, code: EntryCode) -> str:
+        return code.constant(self.obj)
+
+
+class OpaqueValue(Value):
+    """An object that capture cannot look into: it may be passed along, anything else runs in Python."""
+
+    __slots__ = ("real", "reason")
+
+    def __init__(self, real: Any, source: Source, reason: str = "") -> None:
+        super().__init__(source)
+        self.real = real
+        self.reason = reason
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return tx.python_object(type(self.real))
+        self.unsupported(f"reading attribute {name!r}" + (f" ({self.reason})" if self.reason else ""))
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        self.unsupported("a call")
+
+    def truth(self, tx: Tracer) -> bool:
+        self.unsupported("the truth value")
+
+    def length(self, tx: Tracer) -> Value:
+        self.unsupported("len()")
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        self.unsupported("subscripting")
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        self.unsupported("item assignment")
+
+    def iterate(self, tx: Tracer) -> Value:
+        self.unsupported("iteration")
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        self.unsupported("next()")
+
+    def key(self, tx: Tracer) -> Any:
+        if type(self.real).__hash__ is object.__hash__:
+            from .base import IdentityKey
+
+            return IdentityKey(self)
+        return super().key(tx)
+
+
+class NullValue(Value):
+    """The NULL that CPython pushes beside callables."""
+
+    __slots__ = ()
+
+    def emit(self, code: EntryCode) -> str:
+        return "None"
+
+
+NULL = NullValue()

@@ -1,0 +1,300 @@
+"""Functions, bound methods, cells, partials and super()."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..signals import GraphBreak
+from ..source import AttrSource, Source, item_source
+from .base import IdentityKey, Value
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+class CellValue(Value):
+    """A closure cell. `content` is None while empty or, for a cell from outside, while unread."""
+
+    __slots__ = ("content", "real", "loaded")
+
+    def __init__(self, source: Source | None = None, real: types.CellType | None = None) -> None:
+        super().__init__(source)
+        self.content: Value | None = None
+        self.real = real
+        self.loaded = real is None
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def load(self, tx: Tracer) -> Value | None:
+        if not self.loaded:
+            self.loaded = True
+            assert self.real is not None and self.source is not None
+            try:
+                contents = self.real.cell_contents
+            except ValueError:
+                tx.guard(self.source, "empty cell", "not {k[0]}({0})", (cell_has_content,))
+                return None
+            self.content = tx.lazy(contents, AttrSource(self.source, "cell_contents"))
+        return self.content
+
+    def store(self, tx: Tracer, value: Value | None) -> None:
+        self.loaded = True
+        self.content = value
+        tx.effects.mutated(self)
+
+    def emit(self, code: EntryCode) -> str:
+        name = code.assign(self, f"{code.constant(types.CellType)}()")
+        if self.content is not None:
+            code.line(f"{name}.cell_contents = {code.value(self.content)}")
+        return name
+
+    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        if self.content is None:
+            code.line(f"del {target}.cell_contents")
+        else:
+            code.line(f"{target}.cell_contents = {code.value(self.content)}")
+
+
+def cell_has_content(cell: types.CellType) -> bool:
+    """Whether a closure cell is bound."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+class FunctionValue(Value):
+    """A Python function: one from outside (`real`) or one that the captured program made."""
+
+    __slots__ = ("code", "globals", "name", "defaults", "kwdefaults", "closure", "real", "attrs", "annotations")
+
+    def __init__(self, code: types.CodeType, globals_: dict[str, Any], name: str, defaults: list[Value],
+                 kwdefaults: dict[str, Value], closure: list[CellValue], source: Source | None = None,
+                 real: types.FunctionType | None = None) -> None:
+        super().__init__(source)
+        self.code = code
+        self.globals = globals_
+        self.name = name
+        self.defaults = defaults
+        self.kwdefaults = kwdefaults
+        self.closure = closure
+        self.real = real
+        self.attrs: dict[str, Value | None] = {}
+        self.annotations: Value | None = None
+
+    def __repr__(self) -> str:
+        return f"FunctionValue({self.name})"
+
+    def describe(self) -> str:
+        return f"function {self.code.co_qualname}"
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def is_constant(self) -> bool:
+        return False
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def key(self, tx: Tracer) -> Any:
+        return self.real if self.real is not None else IdentityKey(self)
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.call_function(self, args, kwargs)
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name in self.attrs:
+            found = self.attrs[name]
+            if found is not None:
+                return found
+            raise tx.raised(AttributeError(f"'function' object has no attribute {name!r}"))
+        if name == "__name__":
+            return tx.constant(self.name if self.real is None else self.real.__name__)
+        if name == "__qualname__":
+            return tx.constant(self.code.co_qualname if self.real is None else self.real.__qualname__)
+        if name == "__code__":
+            return tx.python_object(self.code)
+        if name == "__class__":
+            return tx.python_object(types.FunctionType)
+        if name == "__defaults__":
+            return tx.tuple(self.defaults) if self.defaults else tx.constant(None)
+        if name == "__get__":
+            from .constants import NativeMethod
+
+            return NativeMethod(self, name)
+        if self.real is not None:
+            if name == "__dict__":
+                raise GraphBreak("__dict__ of a function")
+            try:
+                attr = getattr(self.real, name)
+            except AttributeError as error:
+                if self.source is not None:
+                    tx.guard(self.source, "missing attribute", "not hasattr({0}, {k[0]})", (name,))
+                raise tx.raised(error) from None
+            if name == "__wrapped__" or name in self.real.__dict__:
+                return tx.lazy(attr, AttrSource(self.source, name)) if self.source is not None else tx.python_object(attr)
+            return tx.python_object(attr)
+        if name == "__module__":
+            return tx.python_object(self.globals.get("__name__"))
+        if name == "__doc__":
+            doc = self.code.co_consts[0] if self.code.co_consts else None
+            return tx.constant(doc if isinstance(doc, str) else None)
+        if name in ("__annotations__", "__dict__", "__type_params__"):
+            made = tx.dict({}) if name != "__type_params__" else tx.tuple([])
+            if name != "__dict__":
+                self.attrs[name] = made
+            return made
+        if name == "__kwdefaults__":
+            return tx.dict(dict(self.kwdefaults)) if self.kwdefaults else tx.constant(None)
+        raise tx.raised(AttributeError(f"'function' object has no attribute {name!r}"))
+
+    def native_methods(self) -> bool:
+        return True
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__get__":
+            if args[0].is_constant() and args[0].as_constant() is None:
+                return self
+            return MethodValue(args[0], self)
+        if name == "__call__":
+            return self.call(tx, args, kwargs)
+        self.unsupported(f"method {name!r}")
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__"):
+            self.unsupported(f"setting attribute {name!r}")
+        if name == "__name__" and value.is_constant() and self.real is None:
+            self.name = value.as_constant()
+        self.attrs[name] = value
+        if self.source is not None:
+            tx.effects.attribute(self, name)
+
+    def emit(self, code: EntryCode) -> str:
+        closure = f"({', '.join(code.value(cell) for cell in self.closure)},)" if self.closure else "None"
+        defaults = f"({', '.join(code.value(value) for value in self.defaults)},)" if self.defaults else "None"
+        name = code.assign(self, f"{code.constant(types.FunctionType)}({code.constant(self.code)}, "
+                                 f"{code.constant(self.globals)}, {self.name!r}, {defaults}, {closure})")
+        if self.kwdefaults:
+            text = ", ".join(f"{key!r}: {code.value(value)}" for key, value in self.kwdefaults.items())
+            code.line(f"{name}.__kwdefaults__ = {{{text}}}")
+        for key, attr in self.attrs.items():
+            if attr is not None:
+                code.line(f"{name}.{key} = {code.value(attr)}")
+        return name
+
+
+class MethodValue(Value):
+    """A bound method."""
+
+    __slots__ = ("receiver", "function")
+
+    def __init__(self, receiver: Value, function: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.receiver = receiver
+        self.function = function
+
+    def __repr__(self) -> str:
+        return f"MethodValue({self.receiver!r}, {self.function!r})"
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def key(self, tx: Tracer) -> Any:
+        return (self.receiver.key(tx), self.function.key(tx))
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.call(self.function, [self.receiver, *args], kwargs)
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.receiver
+        if name == "__func__":
+            return self.function
+        return self.function.get_attr(tx, name)
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"{code.constant(types.MethodType)}({code.value(self.function)}, {code.value(self.receiver)})")
+
+
+class PartialValue(Value):
+    """``functools.partial``."""
+
+    __slots__ = ("function", "args", "kwargs")
+
+    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def key(self, tx: Tracer) -> Any:
+        return IdentityKey(self)
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return tx.tuple(self.args)
+        if name == "keywords":
+            return tx.dict(dict(self.kwargs))
+        return super().get_attr(tx, name)
+
+    def emit(self, code: EntryCode) -> str:
+        parts = [code.value(self.function), *(code.value(a) for a in self.args)]
+        if self.kwargs:
+            parts.append("**{" + ", ".join(f"{k!r}: {code.value(v)}" for k, v in self.kwargs.items()) + "}")
+        return code.assign(self, f"{code.constant(functools.partial)}({', '.join(parts)})")
+
+
+class SuperValue(Value):
+    """``super(cls, obj)``."""
+
+    __slots__ = ("after", "receiver")
+
+    def __init__(self, after: type, receiver: Value) -> None:
+        super().__init__(None)
+        self.after = after
+        self.receiver = receiver
+
+    def python_type(self) -> type:
+        return super
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        from ..objects import super_get_attr
+
+        return super_get_attr(tx, self, name)
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"super({code.constant(self.after)}, {code.value(self.receiver)})")
+
+
+def closure_cells(tx: Tracer, real: types.FunctionType, source: Source | None) -> list[CellValue]:
+    """Cells of a real function, reached through ``__closure__``."""
+    if not real.__closure__:
+        return []
+    cells = []
+    for position, cell in enumerate(real.__closure__):
+        where = item_source(AttrSource(source, "__closure__"), position) if source is not None else None
+        cells.append(tx.cell(cell, where))
+    return cells

@@ -1,0 +1,460 @@
+"""Iterators that symbolic execution steps itself, each able to rebuild the real iterator in mid-course."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..source import Source
+from .base import Value
+from .constants import OpaqueValue
+from .mappings import DictValue
+from .sequences import SequenceValue
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..frame import Frame
+    from ..tracer import Tracer
+
+
+class IteratorValue(Value):
+    """An iterator in progress."""
+
+    __slots__ = ()
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def native_methods(self) -> bool:
+        return True
+
+    def iterate(self, tx: Tracer) -> Value:
+        return self
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        raise NotImplementedError
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__iter__":
+            return self
+        if name == "__next__":
+            item = self.next_item(tx)
+            if item is None:
+                raise tx.raised(StopIteration())
+            return item
+        self.unsupported(f"method {name!r}")
+
+    def key(self, tx: Tracer) -> Any:
+        from .base import IdentityKey
+
+        return IdentityKey(self)
+
+
+def resume_sequence_iterator(sequence: Any, position: int | None) -> Any:
+    """A list or tuple iterator that has already yielded `position` items (None: it is exhausted)."""
+    iterator = iter(sequence)
+    if position is None:
+        for _ in iterator:
+            pass
+    elif position:
+        if hasattr(iterator, "__setstate__"):
+            iterator.__setstate__(position)
+        else:
+            next(itertools.islice(iterator, position, position), None)
+    return iterator
+
+
+class SequenceIterator(IteratorValue):
+    """Iterates a list, tuple or deque live: items appended meanwhile are seen."""
+
+    __slots__ = ("sequence", "position")
+
+    def __init__(self, sequence: SequenceValue) -> None:
+        super().__init__(None)
+        self.sequence = sequence
+        self.position: int | None = 0
+
+    def python_type(self) -> type:
+        return type(iter([])) if self.sequence.python_type() is list else type(iter(()))
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        if self.position is None:
+            return None
+        items = self.sequence.elements(tx)
+        tx.effects.stepped(self)
+        if self.position >= len(items):
+            self.position = None
+            return None
+        self.position += 1
+        return items[self.position - 1]
+
+    def emit(self, code: EntryCode) -> str:
+        helper = code.constant(resume_sequence_iterator)
+        return code.assign(self, f"{helper}({code.value(self.sequence)}, {self.position})")
+
+
+class ListIterator(IteratorValue):
+    """Iterates a fixed list of values."""
+
+    __slots__ = ("items", "position")
+
+    def __init__(self, items: list[Value], kind: str = "iter") -> None:
+        super().__init__(None)
+        self.items = items
+        self.position = 0
+
+    def python_type(self) -> type:
+        return type(iter([]))
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        tx.effects.stepped(self)
+        if self.position >= len(self.items):
+            return None
+        self.position += 1
+        return self.items[self.position - 1]
+
+    def emit(self, code: EntryCode) -> str:
+        rest = [code.value(item) for item in self.items[self.position:]]
+        return code.assign(self, f"iter([{', '.join(rest)}])")
+
+
+class RangeIterator(IteratorValue):
+    """``iter(range(...))`` over constants."""
+
+    __slots__ = ("range", "position")
+
+    def __init__(self, numbers: range) -> None:
+        super().__init__(None)
+        self.range = numbers
+        self.position = 0
+
+    def python_type(self) -> type:
+        return type(iter(range(0)))
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        tx.effects.stepped(self)
+        if self.position >= len(self.range):
+            return None
+        self.position += 1
+        return tx.constant(self.range[self.position - 1])
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"iter({code.constant(self.range[self.position:])})")
+
+
+class CountIterator(IteratorValue):
+    """``itertools.count(start, step)``."""
+
+    __slots__ = ("current", "step")
+
+    def __init__(self, start: Value, step: Value) -> None:
+        super().__init__(None)
+        self.current = start
+        self.step = step
+
+    def python_type(self) -> type:
+        return itertools.count
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        tx.effects.stepped(self)
+        item = self.current
+        self.current = tx.binary("+", self.current, self.step)
+        return item
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"{code.constant(itertools.count)}({code.value(self.current)}, {code.value(self.step)})")
+
+
+class DictIterator(IteratorValue):
+    """Iterates a dictionary's keys, values or items; a change of its size meanwhile raises as in Python."""
+
+    __slots__ = ("mapping", "kind", "tokens", "position", "size")
+
+    def __init__(self, mapping: DictValue, kind: str, tx: Tracer) -> None:
+        super().__init__(None)
+        self.mapping = mapping
+        self.kind = kind
+        self.tokens = list(mapping.fill(tx))
+        self.size = len(self.tokens)
+        self.position = 0
+
+    def python_type(self) -> type:
+        return type(iter({}))
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        if self.position > self.size:
+            return None
+        tx.effects.stepped(self)
+        if len(self.mapping.items) != self.size:
+            raise tx.raised(RuntimeError("dictionary changed size during iteration"))
+        if self.position >= self.size:
+            self.position += 1
+            return None
+        token = self.tokens[self.position]
+        self.position += 1
+        if token not in self.mapping.items:
+            raise tx.raised(RuntimeError("dictionary keys changed during iteration"))
+        key, value = self.mapping.items[token]
+        if self.kind == "keys":
+            return key
+        return value if self.kind == "values" else tx.tuple([key, value])
+
+    def emit(self, code: EntryCode) -> str:
+        name = code.assign(self, f"iter({code.value(self.mapping)}.{self.kind}())")
+        if self.position:
+            code.line(f"for _ in {code.constant(itertools.islice)}({name}, {self.position}): pass")
+        return name
+
+
+class ZipIterator(IteratorValue):
+    """``zip(...)``."""
+
+    __slots__ = ("parts", "strict", "done")
+
+    def __init__(self, parts: list[Value], strict: bool) -> None:
+        super().__init__(None)
+        self.parts = parts
+        self.strict = strict
+        self.done = False
+
+    def python_type(self) -> type:
+        return zip
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        if not self.parts or self.done:
+            return None
+        items: list[Value] = []
+        for position, part in enumerate(self.parts):
+            item = tx.next_item(part)
+            if item is None:
+                if self.strict:
+                    self.check_strict(tx, position)
+                return None
+            items.append(item)
+        return tx.tuple(items)
+
+    def check_strict(self, tx: Tracer, position: int) -> None:
+        def plural(n: int) -> str:
+            return "argument 1" if n == 1 else f"arguments 1-{n}"
+
+        self.done = True
+        if position:
+            raise tx.raised(ValueError(f"zip() argument {position + 1} is shorter than {plural(position)}"))
+        for later in range(1, len(self.parts)):
+            if tx.next_item(self.parts[later]) is not None:
+                raise tx.raised(ValueError(f"zip() argument {later + 1} is longer than {plural(later)}"))
+
+    def emit(self, code: EntryCode) -> str:
+        parts = ", ".join(code.value(part) for part in self.parts)
+        return code.assign(self, f"zip({parts}{', strict=True' if self.strict else ''})")
+
+
+class EnumerateIterator(IteratorValue):
+    """``enumerate(iterable, start)``."""
+
+    __slots__ = ("inner", "count")
+
+    def __init__(self, inner: Value, count: Value) -> None:
+        super().__init__(None)
+        self.inner = inner
+        self.count = count
+
+    def python_type(self) -> type:
+        return enumerate
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        item = tx.next_item(self.inner)
+        if item is None:
+            return None
+        number = self.count
+        tx.effects.stepped(self)
+        self.count = tx.binary("+", number, tx.constant(1))
+        return tx.tuple([number, item])
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"enumerate({code.value(self.inner)}, {code.value(self.count)})")
+
+
+class MapIterator(IteratorValue):
+    """``map(function, *iterables)``."""
+
+    __slots__ = ("function", "parts")
+
+    def __init__(self, function: Value, parts: list[Value]) -> None:
+        super().__init__(None)
+        self.function = function
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return map
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        items = []
+        for part in self.parts:
+            item = tx.next_item(part)
+            if item is None:
+                return None
+            items.append(item)
+        return tx.call(self.function, items, {})
+
+    def emit(self, code: EntryCode) -> str:
+        parts = ", ".join(code.value(part) for part in (self.function, *self.parts))
+        return code.assign(self, f"map({parts})")
+
+
+class FilterIterator(IteratorValue):
+    """``filter(function, iterable)``."""
+
+    __slots__ = ("function", "inner")
+
+    def __init__(self, function: Value, inner: Value) -> None:
+        super().__init__(None)
+        self.function = function
+        self.inner = inner
+
+    def python_type(self) -> type:
+        return filter
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        while True:
+            item = tx.next_item(self.inner)
+            if item is None:
+                return None
+            if self.function.is_constant() and self.function.as_constant() is None:
+                keep = item
+            else:
+                keep = tx.call(self.function, [item], {})
+            if tx.truth(keep):
+                return item
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"filter({code.value(self.function)}, {code.value(self.inner)})")
+
+
+class CallableIterator(IteratorValue):
+    """``iter(callable, sentinel)``."""
+
+    __slots__ = ("function", "sentinel", "done")
+
+    def __init__(self, function: Value, sentinel: Value) -> None:
+        super().__init__(None)
+        self.function = function
+        self.sentinel = sentinel
+        self.done = False
+
+    def python_type(self) -> type:
+        return type(iter(int, 1))
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        if self.done:
+            return None
+        item = tx.call(self.function, [], {})
+        if tx.truth(tx.compare("==", item, self.sentinel)):
+            tx.effects.stepped(self)
+            self.done = True
+            return None
+        return item
+
+    def emit(self, code: EntryCode) -> str:
+        if self.done:
+            return code.assign(self, "iter(())")
+        return code.assign(self, f"iter({code.value(self.function)}, {code.value(self.sentinel)})")
+
+
+class GeneratorValue(IteratorValue):
+    """A generator whose frame is executed symbolically, step by step."""
+
+    __slots__ = ("frame", "started", "finished", "rebuild", "running")
+
+    def __init__(self, frame: Frame, rebuild: Callable[[EntryCode], str]) -> None:
+        super().__init__(None)
+        self.frame = frame
+        self.started = False
+        self.finished = False
+        self.running = False
+        self.rebuild = rebuild  # how to make the real generator when it has not started
+
+    def python_type(self) -> type:
+        return type((lambda: (yield))())
+
+    def resume(self, tx: Tracer, sent: Value | None = None, error: Value | None = None) -> Value | None:
+        """Run to the next yield; None when the generator has returned (see ``frame.returned``)."""
+        if self.finished:
+            if error is not None:
+                from ..signals import UserRaise
+
+                raise UserRaise(error)
+            return None
+        if self.running:
+            raise tx.raised(ValueError("generator already executing"))
+        tx.effects.stepped(self)
+        self.running = True
+        try:
+            first = not self.started
+            self.started = True
+            item = self.frame.resume(sent, error, first)
+        except BaseException:
+            self.finished = True
+            raise
+        finally:
+            self.running = False
+        if item is None:
+            self.finished = True
+        return item
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        return self.resume(tx)
+
+    def close(self, tx: Tracer) -> None:
+        from ..signals import UserRaise
+
+        if not self.started or self.finished:
+            self.finished = True
+            return
+        try:
+            item = self.resume(tx, error=tx.exception(GeneratorExit()))
+        except UserRaise as raised:
+            if raised.value.python_type() in (GeneratorExit, StopIteration):
+                return
+            raise
+        if item is not None:
+            raise tx.raised(RuntimeError("generator ignored GeneratorExit"))
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in ("send", "__next__", "throw"):
+            error = None
+            if name == "throw":
+                error = tx.as_exception(args[1] if len(args) > 1 and not args[1].is_constant() else args[0])
+            elif name == "send" and not self.started and not (args[0].is_constant() and args[0].as_constant() is None):
+                raise tx.raised(TypeError("can't send non-None value to a just-started generator"))
+            item = self.resume(tx, args[0] if name == "send" else None, error)
+            if item is None:
+                raise tx.raised_value(tx.make_exception(StopIteration, [] if self.frame.returned_none() else [self.frame.returned]))
+            return item
+        if name == "close":
+            self.close(tx)
+            return tx.constant(None)
+        return super().call_method(tx, name, args, kwargs)
+
+    def emit(self, code: EntryCode) -> str:
+        if self.finished:
+            return code.assign(self, "(_ for _ in ())")
+        if not self.started:
+            return code.assign(self, self.rebuild(code))
+        return code.assign(self, code.generator_in_progress(self.frame))
+
+
+class OpaqueIterator(OpaqueValue):
+    """A real iterator from outside: stepping it happens in Python."""
+
+    __slots__ = ()
+
+    def __init__(self, real: Any, source: Source) -> None:
+        super().__init__(real, source, "an iterator that was made outside")
+
+    def iterate(self, tx: Tracer) -> Value:
+        return self
+
+    def truth(self, tx: Tracer) -> bool:
+        return True

@@ -1,0 +1,485 @@
+"""Dictionaries (dict, OrderedDict, defaultdict), their views, and sets."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ..signals import GraphBreak, NotConstant
+from ..source import Source, item_source
+from .base import IdentityKey, LazyValue, Value
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+class DictValue(Value):
+    """A dictionary. One from outside is read key by key; only iteration and length guard all its keys."""
+
+    __slots__ = ("items", "real", "complete", "cls", "factory", "stored")
+
+    def __init__(self, items: dict[Any, tuple[Value, Value]] | None = None, source: Source | None = None,
+                 real: Any = None, cls: type = dict, factory: Value | None = None) -> None:
+        super().__init__(source)
+        self.items: dict[Any, tuple[Value, Value]] = items if items is not None else {}
+        self.real = real
+        self.complete = source is None
+        self.stored: dict[Any, None] = {}  # keys written while incomplete, in order
+        self.cls = cls
+        self.factory = factory
+
+    def __repr__(self) -> str:
+        return f"DictValue({list(self.items)}{'' if self.complete else ' of ' + repr(self.source)})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def native_methods(self) -> bool:
+        return True
+
+    # Reading
+
+    def lookup(self, tx: Tracer, key: Value) -> Value | None:
+        """The item under `key`, or None with a guard that there is none."""
+        token = key.key(tx)
+        found = self.items.get(token)
+        if found is not None:
+            return found[1]
+        if self.complete:
+            return None
+        assert self.source is not None
+        if isinstance(token, IdentityKey) or isinstance(token, tuple):
+            self.fill(tx)
+            found = self.items.get(token)
+            return found[1] if found is not None else None
+        if token in self.real:
+            value: Value = LazyValue(tx, self.real[token], item_source(self.source, token))
+            self.items[token] = (key, value)
+            return value
+        tx.guard(self.source, "missing key", "{k[0]} not in {0}", (token,))
+        return None
+
+    def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
+        """All items, in order; guards the keys of a dictionary from outside."""
+        if not self.complete:
+            assert self.source is not None
+            tokens: dict[Any, tuple[Value, Value]] = {}
+            tx.guard_keys(self.source, self.real)
+            for position, (key, real) in enumerate(self.real.items()):
+                key_value = tx.key_value(key, self.source, position)
+                token = key_value.key(tx)
+                known = self.items.get(token)
+                if known is not None:
+                    tokens[token] = known
+                else:
+                    tokens[token] = (key_value, LazyValue(tx, real, item_source(self.source, key)))
+            for token in self.stored:
+                tokens[token] = self.items[token]
+            self.items = tokens
+            self.complete = True
+        return self.items
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        key = key.realize()
+        value = self.lookup(tx, key)
+        if value is not None:
+            return value
+        if self.factory is not None and not (self.factory.is_constant() and self.factory.as_constant() is None):
+            made = self.factory.call(tx, [], {})
+            self.set_item(tx, key, made)
+            return made
+        raise tx.raised(KeyError(*( [key.as_constant()] if key.is_constant() else [tx.constant_of(key)])))
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        key = key.realize()
+        token = key.key(tx)
+        tx.effects.mutated(self)
+        if not self.complete:
+            if isinstance(token, (IdentityKey, tuple)):
+                self.fill(tx)
+            else:
+                self.stored.setdefault(token)
+        old = self.items.get(token)
+        self.items[token] = (old[0] if old is not None else key, value)
+
+    def del_item(self, tx: Tracer, key: Value) -> None:
+        key = key.realize()
+        items = self.fill(tx)
+        token = key.key(tx)
+        if token not in items:
+            raise tx.raised(KeyError(tx.constant_of(key)))
+        tx.effects.mutated(self)
+        del items[token]
+
+    def truth(self, tx: Tracer) -> bool:
+        if not self.complete and not self.items:
+            assert self.source is not None
+            tx.guard(self.source, "emptiness", "{0}" if self.real else "not {0}")
+            return bool(self.real)
+        return bool(self.fill(tx))
+
+    def length(self, tx: Tracer) -> Value:
+        return tx.constant(len(self.fill(tx)))
+
+    def iterate(self, tx: Tracer) -> Value:
+        from .iterators import DictIterator
+
+        return DictIterator(self, "keys", tx)
+
+    def is_constant(self) -> bool:
+        return self.source is None and all(k.is_constant() and v.is_constant() for k, v in self.items.values())
+
+    def as_constant(self) -> Any:
+        if not self.complete:
+            raise NotConstant("dict")
+        plain = {k.as_constant(): v.as_constant() for k, v in self.items.values()}
+        if self.cls is collections.defaultdict:
+            return collections.defaultdict(self.factory.as_constant() if self.factory else None, plain)
+        return self.cls(plain)
+
+    def key(self, tx: Tracer) -> Any:
+        raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.factory if self.factory is not None else tx.constant(None)
+        return super().get_attr(tx, name)
+
+    def pairs(self, tx: Tracer, other: Value) -> list[tuple[Value, Value]]:
+        """The items of a mapping or of an iterable of pairs."""
+        from .objects import ObjectValue
+
+        other = other.realize()
+        if isinstance(other, ObjectValue) and isinstance(other.storage, DictValue) and \
+                getattr(other.cls, "keys", None) in (dict.keys, collections.OrderedDict.keys):
+            other = other.storage
+        if isinstance(other, DictValue):
+            return [(k, v) for k, v in other.fill(tx).values()]
+        if tx.has_attr(other, "keys"):
+            keys = tx.to_list(tx.call_method(other, "keys", [], {}))
+            return [(k, tx.get_item(other, k)) for k in keys]
+        result = []
+        for pair in tx.to_list(other):
+            parts = tx.to_list(pair)
+            if len(parts) != 2:
+                raise tx.raised(ValueError(
+                    f"dictionary update sequence element #{len(result)} has length {len(parts)}; 2 is required"))
+            result.append((parts[0], parts[1]))
+        return result
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        none = tx.constant(None)
+        if name == "get" and 1 <= len(args) <= 2:
+            found = self.lookup(tx, args[0].realize())
+            return found if found is not None else (args[1] if len(args) == 2 else none)
+        if name in ("keys", "values", "items") and not args:
+            return DictViewValue(self, name)
+        if name == "__getitem__":
+            return self.get_item(tx, args[0])
+        if name == "__setitem__":
+            self.set_item(tx, args[0], args[1])
+            return none
+        if name == "__delitem__":
+            self.del_item(tx, args[0])
+            return none
+        if name == "__contains__":
+            return tx.constant(self.lookup(tx, args[0].realize()) is not None)
+        if name == "__len__":
+            return self.length(tx)
+        if name == "__iter__":
+            return self.iterate(tx)
+        if name in ("update", "__init__", "__ior__"):
+            for key, value in [p for a in args for p in self.pairs(tx, a)]:
+                self.set_item(tx, key, value)
+            for text, value in kwargs.items():
+                self.set_item(tx, tx.constant(text), value)
+            return self if name == "__ior__" else none
+        if name == "setdefault":
+            found = self.lookup(tx, args[0].realize())
+            if found is None:
+                found = args[1] if len(args) > 1 else none
+                self.set_item(tx, args[0], found)
+            return found
+        if name == "pop":
+            key = args[0].realize()
+            default = args[1] if len(args) > 1 else kwargs.get("default")
+            if self.lookup(tx, key) is None:
+                if default is None:
+                    raise tx.raised(KeyError(tx.constant_of(key)))
+                return default
+            items = self.fill(tx)
+            tx.effects.mutated(self)
+            return items.pop(key.key(tx))[1]
+        if name == "popitem":
+            items = self.fill(tx)
+            if not items:
+                raise tx.raised(KeyError("popitem(): dictionary is empty" if self.cls is not collections.OrderedDict
+                                         else "dictionary is empty"))
+            tx.effects.mutated(self)
+            last = args[0] if args else kwargs.get("last")
+            token = next(iter(items)) if last is not None and not last.truth(tx) else next(reversed(items))
+            return_key, return_value = items.pop(token)
+            return tx.tuple([return_key, return_value])
+        if name == "clear":
+            self.fill(tx)
+            tx.effects.mutated(self)
+            self.items.clear()
+            return none
+        if name in ("copy", "__copy__"):
+            return DictValue(dict(self.fill(tx)), cls=self.cls, factory=self.factory)
+        if name == "move_to_end":
+            items = self.fill(tx)
+            token = args[0].realize().key(tx)
+            if token not in items:
+                raise tx.raised(KeyError(tx.constant_of(args[0])))
+            last = args[1] if len(args) > 1 else kwargs.get("last")
+            tx.effects.mutated(self)
+            entry = items.pop(token)
+            if last is not None and not last.truth(tx):
+                rest = dict(items)
+                items.clear()
+                items[token] = entry
+                items.update(rest)
+            else:
+                items[token] = entry
+            return none
+        if name in ("__or__", "__ror__"):
+            return tx.binary("|", *((self, args[0]) if name == "__or__" else (args[0], self)))
+        if name in ("__eq__", "__ne__"):
+            return tx.compare("==" if name == "__eq__" else "!=", self, args[0])
+        if name == "__reversed__":
+            from .iterators import ListIterator
+
+            return ListIterator([key for key, _ in reversed(list(self.fill(tx).values()))])
+        if name in ("__repr__", "__str__"):
+            return tx.fold(repr, [tx.constant_of(self)], {})
+        self.unsupported(f"method {name!r}")
+
+    def emit(self, code: EntryCode) -> str:
+        if self.cls is collections.defaultdict:
+            factory = code.value(self.factory) if self.factory is not None else "None"
+            start = f"{code.constant(self.cls)}({factory})"
+        else:
+            start = "{}" if self.cls is dict else f"{code.constant(self.cls)}()"
+        name = code.assign(self, start)
+        for key, value in self.items.values():
+            code.line(f"{name}[{code.value(key)}] = {code.value(value)}")
+        return name
+
+    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        def store(key: str, value: str) -> str:
+            if owner is None:
+                return f"{target}[{key}] = {value}"
+            return f"{code.constant(self.cls)}.__setitem__({target}, {key}, {value})"
+
+        if not self.complete:
+            for token in self.stored:
+                key, value = self.items[token]
+                code.line(store(code.value(key), code.value(value)))
+            return
+        pairs = [(code.value(key), code.value(value)) for key, value in self.items.values()]
+        code.line(f"{code.constant(self.cls)}.clear({target})" if owner is not None else f"{target}.clear()")
+        for key_text, value_text in pairs:
+            code.line(store(key_text, value_text))
+
+
+class DictViewValue(Value):
+    """``d.keys()``, ``d.values()`` or ``d.items()``; live, like the real ones."""
+
+    __slots__ = ("mapping", "kind")
+
+    def __init__(self, mapping: DictValue, kind: str) -> None:
+        super().__init__(None)
+        self.mapping = mapping
+        self.kind = kind
+
+    def python_type(self) -> type:
+        return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
+
+    def native_methods(self) -> bool:
+        return True
+
+    def elements(self, tx: Tracer) -> list[Value]:
+        pairs = self.mapping.fill(tx).values()
+        if self.kind == "keys":
+            return [key for key, _ in pairs]
+        if self.kind == "values":
+            return [value for _, value in pairs]
+        return [tx.tuple([key, value]) for key, value in pairs]
+
+    def as_set(self, tx: Tracer) -> SetValue:
+        if self.kind == "values":
+            raise GraphBreak("set operation on dict.values()")
+        return SetValue({item.key(tx): item for item in self.elements(tx)})
+
+    def truth(self, tx: Tracer) -> bool:
+        return self.mapping.truth(tx)
+
+    def length(self, tx: Tracer) -> Value:
+        return self.mapping.length(tx)
+
+    def iterate(self, tx: Tracer) -> Value:
+        from .iterators import DictIterator
+
+        return DictIterator(self.mapping, self.kind, tx)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__iter__":
+            return self.iterate(tx)
+        if name == "__len__":
+            return self.length(tx)
+        if name == "__contains__":
+            if self.kind == "keys":
+                return self.mapping.call_method(tx, "__contains__", args, {})
+            return tx.constant(any(tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))
+                                   for item in self.elements(tx)))
+        if name == "__reversed__":
+            from .iterators import ListIterator
+
+            return ListIterator(self.elements(tx)[::-1])
+        if name in SetValue.OPERATIONS or name == "isdisjoint":
+            return self.as_set(tx).call_method(tx, name, args, kwargs)
+        self.unsupported(f"method {name!r}")
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"{code.value(self.mapping)}.{self.kind}()")
+
+
+class SetValue(Value):
+    """A set or frozenset; `items` maps each element's key to its Value."""
+
+    __slots__ = ("items", "cls")
+
+    OPERATIONS = {
+        "union": "|", "intersection": "&", "difference": "-", "symmetric_difference": "^",
+        "__or__": "|", "__and__": "&", "__sub__": "-", "__xor__": "^", "__ror__": "|", "__rand__": "&", "__rxor__": "^",
+    }
+    IN_PLACE = {
+        "update": "|", "intersection_update": "&", "difference_update": "-", "symmetric_difference_update": "^",
+        "__ior__": "|", "__iand__": "&", "__isub__": "-", "__ixor__": "^",
+    }
+
+    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+
+    def __repr__(self) -> str:
+        return f"SetValue({list(self.items)})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def native_methods(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return self.cls is frozenset and all(v.is_constant() for v in self.items.values())
+
+    def as_constant(self) -> Any:
+        return self.cls(v.as_constant() for v in self.items.values())
+
+    def key(self, tx: Tracer) -> Any:
+        if self.cls is set:
+            raise tx.raised(TypeError("unhashable type: 'set'"))
+        return frozenset(self.items)
+
+    def ordered(self, tx: Tracer) -> list[Value]:
+        """The elements in the order in which the real set iterates, where that is known."""
+        try:
+            plain = self.as_constant()
+        except NotConstant:
+            if len(self.items) <= 1:
+                return list(self.items.values())
+            raise GraphBreak("the iteration order of a set that holds tensors or objects") from None
+        return [tx.python_object(item) for item in plain]
+
+    def truth(self, tx: Tracer) -> bool:
+        return bool(self.items)
+
+    def length(self, tx: Tracer) -> Value:
+        return tx.constant(len(self.items))
+
+    def iterate(self, tx: Tracer) -> Value:
+        from .iterators import ListIterator
+
+        return ListIterator(self.ordered(tx))
+
+    def other_items(self, tx: Tracer, other: Value) -> dict[Any, Value]:
+        other = other.realize()
+        if isinstance(other, SetValue):
+            return other.items
+        return {item.key(tx): item.realize() for item in tx.to_list(other)}
+
+    def combine(self, operation: str, mine: dict[Any, Value], theirs: dict[Any, Value]) -> dict[Any, Value]:
+        if operation == "|":
+            return {**mine, **{k: v for k, v in theirs.items() if k not in mine}}
+        if operation == "&":
+            return {k: v for k, v in mine.items() if k in theirs}
+        if operation == "-":
+            return {k: v for k, v in mine.items() if k not in theirs}
+        return {k: v for k, v in (*mine.items(), *theirs.items()) if (k in mine) != (k in theirs)}
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        none = tx.constant(None)
+        if name in self.OPERATIONS:
+            result = dict(self.items)
+            for other in args:
+                result = self.combine(self.OPERATIONS[name], result, self.other_items(tx, other))
+            return SetValue(result, self.cls)
+        if name == "copy" or name == "__copy__":
+            return SetValue(dict(self.items), self.cls)
+        if name == "__contains__":
+            return tx.constant(args[0].key(tx) in self.items)
+        if name == "__len__":
+            return self.length(tx)
+        if name == "__iter__":
+            return self.iterate(tx)
+        if name in ("issubset", "issuperset", "isdisjoint", "__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__"):
+            theirs = set(self.other_items(tx, args[0]))
+            mine = set(self.items)
+            method = {"__eq__": "__eq__", "__ne__": "__ne__"}.get(name, name)
+            return tx.constant(getattr(mine, method)(theirs))
+        if self.cls is set:
+            if name in self.IN_PLACE:
+                result = dict(self.items)
+                for other in args:
+                    result = self.combine(self.IN_PLACE[name], result, self.other_items(tx, other))
+                self.replace(tx, result)
+                return self if name.startswith("__") else none
+            if name == "add":
+                result = dict(self.items)
+                result.setdefault(args[0].key(tx), args[0].realize())
+                self.replace(tx, result)
+                return none
+            if name in ("remove", "discard"):
+                token = args[0].key(tx)
+                if token not in self.items:
+                    if name == "remove":
+                        raise tx.raised(KeyError(tx.constant_of(args[0])))
+                    return none
+                self.replace(tx, {k: v for k, v in self.items.items() if k != token})
+                return none
+            if name == "clear":
+                self.replace(tx, {})
+                return none
+            if name == "__init__":
+                self.replace(tx, self.other_items(tx, args[0]) if args else {})
+                return none
+        if name in ("__repr__", "__str__"):
+            return tx.fold(repr, [tx.constant_of(self)], {})
+        self.unsupported(f"method {name!r}")
+
+    def replace(self, tx: Tracer, items: dict[Any, Value]) -> None:
+        tx.effects.mutated(self)
+        self.items = items
+
+    def emit(self, code: EntryCode) -> str:
+        items = ", ".join(code.value(item) for item in self.items.values())
+        return code.assign(self, f"{self.cls.__name__}(({items}{',' if items else ''}))")
+
+    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        items = ", ".join(code.value(item) for item in self.items.values())
+        code.line(f"set.clear({target})")
+        code.line(f"set.update({target}, ({items}{',' if items else ''}))")

@@ -1,0 +1,440 @@
+"""Instances of user classes, nn.Modules, classes and exceptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..signals import GraphBreak
+from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
+from .base import IdentityKey, LazyValue, Value
+from .mappings import DictValue
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+class ObjectValue(Value):
+    """An instance of a Python class.
+
+    `attrs` holds what is known of the instance dictionary (None: deleted); for an object from outside it is an overlay
+    over `real`. A subclass of list, dict, set, ... keeps its items in `storage`.
+    """
+
+    __slots__ = ("cls", "real", "attrs", "storage")
+
+    def __init__(self, cls: type, source: Source | None = None, real: Any = None, storage: Value | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.real = real
+        self.attrs: dict[str, Value | None] = {}
+        self.storage = storage
+
+    def __repr__(self) -> str:
+        return f"ObjectValue({self.cls.__name__})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def native_methods(self) -> bool:
+        return self.storage is not None
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if self.storage is not None:
+            result = self.storage.call_method(tx, name, args, kwargs)
+            return self if result is self.storage else result
+        self.unsupported(f"method {name!r}")
+
+    def instance_attr(self, tx: Tracer, name: str) -> Value | None:
+        """The attribute in the instance dictionary or a slot, or None."""
+        if name in self.attrs:
+            return self.attrs[name]
+        if self.source is None:
+            return None
+        table = getattr(self.real, "__dict__", None)
+        if table is None:
+            return None
+        if name in table:
+            value = LazyValue(tx, table[name], item_source(InstanceDictSource(self.source), name))
+            self.attrs[name] = value
+            return value
+        return None
+
+    def guard_absent(self, tx: Tracer, name: str) -> None:
+        """Rely on the instance not shadowing a class attribute."""
+        if self.source is not None and name not in self.attrs and hasattr(self.real, "__dict__"):
+            tx.guard(InstanceDictSource(self.source), "missing attribute", f"{name!r} not in {{0}}")
+
+    def store_attr(self, tx: Tracer, name: str, value: Value | None) -> None:
+        """``object.__setattr__`` (None deletes)."""
+        self.attrs[name] = value
+        tx.effects.attribute(self, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        from ..objects import generic_set_attr
+
+        generic_set_attr(tx, self, name, value)
+
+    def del_attr(self, tx: Tracer, name: str) -> None:
+        from ..objects import generic_del_attr
+
+        generic_del_attr(tx, self, name)
+
+    def key(self, tx: Tracer) -> Any:
+        if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
+            return IdentityKey(self)
+        if self.cls.__hash__ is None:
+            raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
+        if isinstance(self.real, torch.nn.Module) and self.cls.__eq__ is object.__eq__:
+            return IdentityKey(self)
+        raise GraphBreak(f"{self.describe()} with its own __hash__ or __eq__ as a key")
+
+    def instance_dict(self, tx: Tracer) -> Value:
+        if self.source is None:
+            items = {}
+            for name, value in self.attrs.items():
+                if value is not None:
+                    items[name] = (tx.constant(name), value)
+            return InstanceDict(self, items)
+        real = self.real.__dict__
+        known = tx.known.get(id(real))
+        if known is None:
+            known = InstanceDict(self, {}, InstanceDictSource(self.source), real)
+            tx.remember(real, known)
+            for name, attr in self.attrs.items():
+                if attr is not None and name in real:
+                    known.items[name] = (tx.constant(name), attr)
+        return known
+
+    def emit(self, code: EntryCode) -> str:
+        from .sequences import ListValue
+
+        if isinstance(self.storage, (ListValue, DictValue)) or self.storage is None:
+            base = f"{code.constant(self.cls)}.__new__({code.constant(self.cls)})"
+            if self.cls.__new__ is not object.__new__:
+                base = f"{code.constant(_builtin_new(self.cls))}({code.constant(self.cls)})"
+            name = code.assign(self, base)
+            if self.storage is not None:
+                self.storage.emit_mutation(code, name, self.cls)
+        else:
+            name = code.assign(self, f"{code.constant(_builtin_new(self.cls))}({code.constant(self.cls)})")
+            self.storage.emit_mutation(code, name, self.cls)  # type: ignore[attr-defined]
+        for attr, value in self.attrs.items():
+            if value is not None:
+                code.line(f"{code.constant(object.__setattr__)}({name}, {attr!r}, {code.value(value)})")
+        return name
+
+    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        if self.storage is not None:
+            self.storage.emit_mutation(code, target, self.cls)  # type: ignore[attr-defined]
+
+
+def _builtin_new(cls: type) -> Any:
+    """The ``__new__`` of the first builtin base, which runs no user code."""
+    for base in cls.__mro__:
+        if "__new__" in base.__dict__ and not hasattr(base.__dict__["__new__"], "__func__"):
+            return base.__new__
+    return object.__new__
+
+
+class InstanceDict(DictValue):
+    """``obj.__dict__``: writes go to the object."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: ObjectValue, items: dict[Any, tuple[Value, Value]], source: Source | None = None,
+                 real: Any = None) -> None:
+        super().__init__(items, source, real)
+        self.owner = owner
+
+    def lookup(self, tx: Tracer, key: Value) -> Value | None:
+        token = key.key(tx)
+        if isinstance(token, str) and token in self.owner.attrs:
+            return self.owner.attrs[token]
+        return super().lookup(tx, key)
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        name = tx.constant_of(key)
+        self.owner.store_attr(tx, name, value)
+        self.items[name] = (tx.constant(name), value)
+        if not self.complete:
+            self.stored.setdefault(name)
+
+    def del_item(self, tx: Tracer, key: Value) -> None:
+        name = tx.constant_of(key)
+        if self.lookup(tx, tx.constant(name)) is None:
+            raise tx.raised(KeyError(name))
+        self.fill(tx).pop(name, None)
+        self.owner.store_attr(tx, name, None)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "pop":
+            found = self.lookup(tx, args[0])
+            if found is not None:
+                self.del_item(tx, args[0])
+                return found
+        elif name in ("clear", "popitem"):
+            self.unsupported(f"method {name!r}")
+        return super().call_method(tx, name, args, kwargs)
+
+    def emit(self, code: EntryCode) -> str:
+        return f"{code.value(self.owner)}.__dict__"
+
+    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        pass  # the owner's attributes are written back one by one
+
+
+class ModuleValue(ObjectValue):
+    """An nn.Module from outside: parameters, buffers and submodules are found in its tables."""
+
+    __slots__ = ()
+
+    def table_attr(self, tx: Tracer, name: str) -> Value | None:
+        """What ``nn.Module.__getattr__`` finds."""
+        assert self.source is not None
+        for table in ("_parameters", "_buffers", "_modules"):
+            entries = self.real.__dict__.get(table)
+            if entries is not None and name in entries:
+                known = tx.known.get(id(entries))
+                if isinstance(known, DictValue):
+                    return known.lookup(tx, tx.constant(name))
+                value = LazyValue(tx, entries[name], item_source(ModuleTableSource(self.source, table), name))
+                self.attrs[name] = value
+                return value
+        return None
+
+    def instance_attr(self, tx: Tracer, name: str) -> Value | None:
+        found = super().instance_attr(tx, name)
+        if found is None or name not in ("_parameters", "_buffers", "_modules"):
+            return found
+        assert self.source is not None
+        return tx.wrap(self.real.__dict__[name], ModuleTableSource(self.source, name))
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        known = self.attrs.get(name)
+        if known is not None:
+            return known
+        if self.cls.__getattr__ is torch.nn.Module.__getattr__ and name not in self.attrs \
+                and name not in self.real.__dict__ and not _on_class(self.cls, name):
+            found = self.table_attr(tx, name)
+            if found is not None:
+                return found
+            if name == "__dict__":
+                return self.instance_dict(tx)
+            tx.guard(self.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
+            raise tx.raised(AttributeError(f"{self.cls.__name__!r} object has no attribute {name!r}"))
+        from ..objects import generic_get_attr
+
+        return generic_get_attr(tx, self, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        if self.cls.__setattr__ is not torch.nn.Module.__setattr__:
+            super().set_attr(tx, name, value)
+            return
+        found = getattr(self.cls, name, None)
+        if isinstance(found, property):
+            super().set_attr(tx, name, value)
+            return
+        value = value.realize()
+        from .tensors import TensorValue
+
+        if name in self.real._modules or name in self.real._parameters or isinstance(value, ModuleValue) or \
+                (isinstance(value, TensorValue) and issubclass(value.cls, torch.nn.Parameter)):
+            raise GraphBreak(f"assigning parameter or submodule {name!r} of a module")
+        if name in self.real._buffers and not (isinstance(value, TensorValue) or
+                                               (value.is_constant() and value.as_constant() is None)):
+            raise GraphBreak(f"assigning a non-tensor to buffer {name!r}")
+        self.store_attr(tx, name, value)
+
+    def truth(self, tx: Tracer) -> bool:
+        if hasattr(self.cls, "__len__") or hasattr(self.cls, "__bool__"):
+            return super().truth(tx)
+        return True
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.call_module(self, args, kwargs)
+
+
+def _on_class(cls: type, name: str) -> bool:
+    return any(name in base.__dict__ for base in cls.__mro__)
+
+
+class ClassValue(Value):
+    """A class, known by identity."""
+
+    __slots__ = ("cls", "attrs")
+
+    def __init__(self, cls: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.attrs: dict[str, Value | None] = {}
+
+    def __repr__(self) -> str:
+        return f"ClassValue({self.cls.__qualname__})"
+
+    def describe(self) -> str:
+        return f"class {self.cls.__qualname__}"
+
+    def python_type(self) -> type:
+        return type(self.cls)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def as_constant(self) -> Any:
+        return self.cls
+
+    def truth(self, tx: Tracer) -> bool:
+        if hasattr(type(self.cls), "__len__") or hasattr(type(self.cls), "__bool__"):
+            return super().truth(tx)
+        return True
+
+    def key(self, tx: Tracer) -> Any:
+        return self.cls
+
+    def constant_source(self) -> Source:
+        return ConstantSource.of(self.cls, self.cls.__qualname__)
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        from ..objects import class_get_attr
+
+        return class_get_attr(tx, self, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        if type(self.cls).__setattr__ is not type.__setattr__ or (name.startswith("__") and name.endswith("__")):
+            self.unsupported(f"setting attribute {name!r}")
+        self.attrs[name] = value
+        if self.source is None:
+            self.source = self.constant_source()
+        tx.effects.attribute(self, name)
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.call_class(self, args, kwargs)
+
+    def iterate(self, tx: Tracer) -> Value:
+        import enum
+
+        if isinstance(self.cls, enum.EnumMeta):
+            from .iterators import ListIterator
+
+            return ListIterator([tx.python_object(member) for member in self.cls])
+        return super().iterate(tx)
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        import enum
+
+        if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
+            return tx.fold(lambda c, k: c[k], [self.cls, tx.constant_of(key)], {})
+        return super().get_item(tx, key)
+
+    def length(self, tx: Tracer) -> Value:
+        return tx.fold(len, [self.cls], {})
+
+    def emit(self, code: EntryCode) -> str:
+        return code.constant(self.cls)
+
+
+class ExceptionValue(ObjectValue):
+    """An exception object."""
+
+    __slots__ = ("args", "cause", "context", "suppress", "traceback")
+
+    def __init__(self, cls: type, args: list[Value], source: Source | None = None, real: Any = None) -> None:
+        super().__init__(cls, source, real)
+        self.args = args
+        self.cause: Value | None = None
+        self.context: Value | None = None
+        self.suppress = False
+
+    def __repr__(self) -> str:
+        return f"ExceptionValue({self.cls.__name__}, {self.args})"
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        none = tx.constant(None)
+        if name == "args":
+            return tx.tuple(self.args)
+        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+            if self.source is not None:
+                return tx.lazy(getattr(self.real, name), AttrSource(self.source, name))
+            if name == "__suppress_context__":
+                return tx.constant(self.suppress)
+            if name == "__traceback__":
+                raise GraphBreak("the traceback of an exception")
+            return (self.cause if name == "__cause__" else self.context) or none
+        if name == "value" and self.cls is StopIteration:
+            return self.args[0] if self.args else none
+        if name == "code" and issubclass(self.cls, SystemExit):
+            return self.args[0] if len(self.args) == 1 else tx.tuple(self.args) if self.args else none
+        return super().get_attr(tx, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        value = value.realize()
+        if self.source is not None:
+            self.unsupported(f"setting attribute {name!r}")
+        if name == "__cause__":
+            self.cause, self.suppress = value, True
+        elif name == "__context__":
+            self.context = value
+        elif name == "__suppress_context__":
+            self.suppress = value.truth(tx)
+        elif name == "args":
+            self.args = tx.to_list(value)
+        elif name == "__traceback__":
+            if not (value.is_constant() and value.as_constant() is None):
+                raise GraphBreak("the traceback of an exception")
+        else:
+            super().set_attr(tx, name, value)
+
+    def native_methods(self) -> bool:
+        return True
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__init__":
+            self.args = list(args)
+            return tx.constant(None)
+        if name == "with_traceback":
+            return self
+        if name in ("__str__", "__repr__"):
+            if self.python_dunder("__str__") or (self.python_dunder("__repr__") and name == "__repr__"):
+                self.unsupported(f"method {name!r}")
+            plain = Exception if self.cls.__str__ is BaseException.__str__ else self.cls
+            constants = [tx.constant_of(a) for a in self.args]
+            if name == "__str__":
+                return tx.fold(lambda *a: str(plain(*a)), constants, {})
+            return tx.fold(lambda *a: repr(self.cls(*a)), constants, {})
+        if name == "add_note":
+            self.unsupported("add_note")
+        return super().call_method(tx, name, args, kwargs)
+
+    def python_dunder(self, name: str) -> bool:
+        import types
+
+        return isinstance(getattr(self.cls, name), types.FunctionType)
+
+    def key(self, tx: Tracer) -> Any:
+        return IdentityKey(self)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def emit(self, code: EntryCode) -> str:
+        import types
+
+        cls = code.constant(self.cls)
+        args = "".join(f"{code.value(arg)}, " for arg in self.args)
+        if isinstance(self.cls.__init__, types.FunctionType) or isinstance(self.cls.__new__, types.FunctionType):
+            name = code.assign(self, f"{code.constant(_builtin_new(self.cls))}({cls}, {args})")
+        else:
+            name = code.assign(self, f"{cls}({args})")
+        if self.cause is not None:
+            code.line(f"{name}.__cause__ = {code.value(self.cause)}")
+        if self.context is not None:
+            code.line(f"{name}.__context__ = {code.value(self.context)}")
+        if self.suppress:
+            code.line(f"{name}.__suppress_context__ = True")
+        for attr, value in self.attrs.items():
+            if value is not None:
+                code.line(f"{code.constant(object.__setattr__)}({name}, {attr!r}, {code.value(value)})")
+        return name

@@ -1,0 +1,395 @@
+"""Lists, tuples, named tuples and deques."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ..signals import GraphBreak
+from ..source import Source, item_source
+from .base import LazyValue, Value
+from .constants import ConstantValue, NumberValue
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+def _index(tx: Tracer, key: Value) -> Any:
+    """A constant int or slice usable on a Python sequence."""
+    key = key.realize()
+    if isinstance(key, NumberValue):
+        return key.specialize(tx).value
+    from .objects import ObjectValue
+    from .tensors import TensorValue
+
+    if isinstance(key, TensorValue):
+        raise GraphBreak("a tensor as an index into a Python sequence needs its value",
+                         "index with a Python int, or stack the sequence into a tensor and index that")
+    if isinstance(key, ObjectValue):
+        return tx.call_method(key, "__index__", [], {}).as_constant()
+    return tx.constant_of(key)
+
+
+class SequenceValue(Value):
+    """What lists, tuples and deques share; `elements` is the Python list of their items."""
+
+    __slots__ = ()
+    builtin: type = tuple
+
+    def elements(self, tx: Tracer) -> list[Value]:
+        raise NotImplementedError
+
+    def native_methods(self) -> bool:
+        return True
+
+    def truth(self, tx: Tracer) -> bool:
+        return len(self.elements(tx)) > 0
+
+    def length(self, tx: Tracer) -> Value:
+        return tx.constant(len(self.elements(tx)))
+
+    def like(self, items: list[Value]) -> Value:
+        raise NotImplementedError
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        items = self.elements(tx)
+        position = _index(tx, key)
+        if isinstance(position, slice):
+            return self.like(tx.user_errors(lambda: items[position]))
+        if not hasattr(type(position), "__index__"):
+            raise tx.raised(TypeError(
+                f"{self.builtin.__name__} indices must be integers or slices, not {type(position).__name__}"))
+        try:
+            return items[position]
+        except IndexError:
+            raise tx.raised(IndexError(f"{self.builtin.__name__} index out of range")) from None
+
+    def iterate(self, tx: Tracer) -> Value:
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self)
+
+    def find(self, tx: Tracer, value: Value, start: int = 0, stop: int | None = None) -> int | None:
+        for position, item in enumerate(self.elements(tx)[start:stop]):
+            if tx.same(item, value) or tx.truth(tx.compare("==", item, value)):
+                return position + start
+        return None
+
+    def common_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        items = self.elements(tx)
+        if name == "__len__":
+            return tx.constant(len(items))
+        if name == "__getitem__":
+            return self.get_item(tx, args[0])
+        if name == "__iter__":
+            return self.iterate(tx)
+        if name == "__contains__":
+            return tx.constant(self.find(tx, args[0]) is not None)
+        if name == "index" and not kwargs:
+            bounds = [_index(tx, a) for a in args[1:]]
+            start = bounds[0] if bounds else 0
+            stop = bounds[1] if len(bounds) > 1 else None
+            start = max(start + len(items), 0) if start < 0 else start
+            found = self.find(tx, args[0], start, stop)
+            if found is None:
+                if self.builtin is tuple:
+                    raise tx.raised(ValueError("tuple.index(x): x not in tuple"))
+                shown = args[0].as_constant() if args[0].is_constant() else "x"
+                raise tx.raised(ValueError(f"{shown!r} is not in {self.builtin.__name__}"))
+            return tx.constant(found)
+        if name == "count" and not kwargs:
+            return tx.constant(sum(1 for item in items
+                                   if tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))))
+        if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+            from ..operators import DUNDER_TO_COMPARE
+
+            return tx.compare(DUNDER_TO_COMPARE[name], self, args[0])
+        if name in ("__add__", "__mul__", "__rmul__"):
+            return tx.binary("*" if "mul" in name else "+", self, args[0])
+        if name in ("__repr__", "__str__", "__format__"):
+            return tx.fold(repr, [tx.constant_of(self)], {})
+        if name == "__reversed__":
+            from .iterators import ListIterator
+
+            return ListIterator(items[::-1])
+        if name in ("__init__", "__init_subclass__"):
+            return tx.constant(None)
+        self.unsupported(f"method {name!r}")
+
+
+class TupleValue(SequenceValue):
+    """A tuple, named tuple, torch.Size or another subclass of tuple (`cls`)."""
+
+    __slots__ = ("items", "cls")
+    builtin = tuple
+
+    def __init__(self, items: list[Value], cls: type = tuple, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}Value({self.items})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def elements(self, tx: Tracer) -> list[Value]:
+        return self.items
+
+    def like(self, items: list[Value]) -> Value:
+        import torch
+
+        return TupleValue(items, self.cls if self.cls is torch.Size else tuple)
+
+    def is_constant(self) -> bool:
+        return all(item.is_constant() for item in self.items)
+
+    def as_constant(self) -> Any:
+        items = [item.as_constant() for item in self.items]
+        return make_tuple(self.cls, items)
+
+    def key(self, tx: Tracer) -> Any:
+        return tuple(item.key(tx) for item in self.items)
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        from ..objects import generic_get_attr
+
+        if self.cls is not tuple:
+            fields = getattr(self.cls, "_fields", None)
+            if fields is None and hasattr(self.cls, "n_sequence_fields"):
+                fields = getattr(self.cls, "__match_args__", None) or ()
+            if fields and name in fields:
+                return self.items[fields.index(name)]
+        return generic_get_attr(tx, self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "numel":
+            total: Value = tx.constant(1)
+            for item in self.items:
+                total = tx.binary("*", total, item)
+            return total
+        if name == "__hash__":
+            self.unsupported("hash()")
+        return self.common_method(tx, name, args, kwargs)
+
+    def emit(self, code: EntryCode) -> str:
+        items = [code.value(item) for item in self.items]
+        text = "(" + ", ".join(items) + ("," if len(items) == 1 else "") + ")"
+        if self.cls is tuple:
+            return code.assign(self, text) if items else "()"
+        return code.assign(self, f"{code.constant(make_tuple)}({code.constant(self.cls)}, {text})")
+
+
+def make_tuple(cls: type, items: Any) -> Any:
+    """Build a tuple of a given class without running its ``__new__`` of the user's."""
+    if cls is tuple:
+        return tuple(items)
+    if hasattr(cls, "n_sequence_fields") or cls.__module__ == "torch":
+        return cls(items)
+    return tuple.__new__(cls, items)
+
+
+class ListValue(SequenceValue):
+    """A list or deque. One from outside is read lazily; appending to it needs no guard on its length."""
+
+    __slots__ = ("items", "real", "tail", "cls", "maxlen")
+
+    def __init__(self, items: list[Value] | None, source: Source | None = None, real: Any = None,
+                 cls: type = list, maxlen: int | None = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.real = real
+        self.tail: list[Value] = []
+        self.cls = cls
+        self.maxlen = maxlen
+
+    def __repr__(self) -> str:
+        return f"ListValue({self.items if self.items is not None else self.source})"
+
+    @property
+    def builtin(self) -> type:  # type: ignore[override]
+        return self.cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def elements(self, tx: Tracer) -> list[Value]:
+        if self.items is None:
+            assert self.source is not None
+            tx.guard(self.source, "length", "len({0}) == %d" % len(self.real))
+            self.items = [LazyValue(tx, item, item_source(self.source, i)) for i, item in enumerate(self.real)]
+            self.items.extend(self.tail)
+            self.tail = []
+        return self.items
+
+    def like(self, items: list[Value]) -> Value:
+        if self.cls is not list:
+            raise GraphBreak("slicing a deque")
+        return ListValue(items)
+
+    def is_constant(self) -> bool:
+        return self.source is None and self.items is not None and all(item.is_constant() for item in self.items)
+
+    def as_constant(self) -> Any:
+        if self.items is None:
+            from ..signals import NotConstant
+
+            raise NotConstant("list")
+        items = [item.as_constant() for item in self.items]
+        return items if self.cls is list else collections.deque(items, self.maxlen)
+
+    def changed(self, tx: Tracer) -> list[Value]:
+        """The items, about to be mutated."""
+        items = self.elements(tx)
+        tx.effects.mutated(self)
+        return items
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        position = _index(tx, key)
+        if isinstance(position, slice):
+            new = tx.to_list(value)
+            items = self.changed(tx)
+            tx.user_errors(lambda: items.__setitem__(position, new))
+            return
+        items = self.changed(tx)
+        try:
+            items[position] = value
+        except IndexError:
+            raise tx.raised(IndexError("list assignment index out of range")) from None
+
+    def del_item(self, tx: Tracer, key: Value) -> None:
+        position = _index(tx, key)
+        items = self.changed(tx)
+        try:
+            del items[position]
+        except IndexError:
+            raise tx.raised(IndexError("list assignment index out of range")) from None
+
+    def append(self, tx: Tracer, value: Value) -> None:
+        tx.effects.mutated(self)
+        if self.items is None:
+            if self.maxlen is None:
+                self.tail.append(value)
+                return
+            self.elements(tx)
+        assert self.items is not None
+        self.items.append(value)
+        if self.maxlen is not None and len(self.items) > self.maxlen:
+            del self.items[0]
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        none = tx.constant(None)
+        if name == "append" and len(args) == 1:
+            self.append(tx, args[0])
+            return none
+        if name in ("extend", "__iadd__") and len(args) == 1:
+            for item in tx.to_list(args[0]):
+                self.append(tx, item)
+            return self if name == "__iadd__" else none
+        if name == "__init__":
+            items = self.changed(tx)
+            items[:] = tx.to_list(args[0]) if args else []
+            return none
+        if name == "insert" and len(args) == 2:
+            position = _index(tx, args[0])
+            self.changed(tx).insert(position, args[1])
+            return none
+        if name == "pop":
+            items = self.changed(tx)
+            if not items:
+                raise tx.raised(IndexError("pop from empty list" if self.cls is list else "pop from an empty deque"))
+            try:
+                return items.pop(*(_index(tx, a) for a in args))
+            except IndexError as error:
+                raise tx.raised(error) from None
+        if name == "remove" and len(args) == 1:
+            found = self.find(tx, args[0])
+            if found is None:
+                message = "list.remove(x): x not in list" if self.cls is list else "deque.remove(x): x not in deque"
+                raise tx.raised(ValueError(message))
+            del self.changed(tx)[found]
+            return none
+        if name == "clear":
+            self.changed(tx).clear()
+            return none
+        if name == "reverse":
+            self.changed(tx).reverse()
+            return none
+        if name == "copy" or name == "__copy__":
+            return ListValue(list(self.elements(tx)), cls=self.cls, maxlen=self.maxlen)
+        if name == "sort" and not args:
+            ordered = tx.sort(list(self.elements(tx)), kwargs)
+            self.changed(tx)[:] = ordered
+            return none
+        if name == "__setitem__":
+            self.set_item(tx, args[0], args[1])
+            return none
+        if name == "__delitem__":
+            self.del_item(tx, args[0])
+            return none
+        if self.cls is collections.deque:
+            if name == "appendleft":
+                items = self.changed(tx)
+                items.insert(0, args[0])
+                if self.maxlen is not None and len(items) > self.maxlen:
+                    items.pop()
+                return none
+            if name == "extendleft":
+                for item in tx.to_list(args[0]):
+                    self.call_method(tx, "appendleft", [item], {})
+                return none
+            if name == "popleft":
+                items = self.changed(tx)
+                if not items:
+                    raise tx.raised(IndexError("pop from an empty deque"))
+                return items.pop(0)
+            if name == "rotate":
+                count = _index(tx, args[0]) if args else 1
+                items = self.changed(tx)
+                if items:
+                    count %= len(items)
+                    items[:] = items[-count:] + items[:-count] if count else items
+                return none
+        if name == "__hash__":
+            raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
+        return self.common_method(tx, name, args, kwargs)
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name == "maxlen" and self.cls is collections.deque:
+            return tx.constant(self.maxlen)
+        return super().get_attr(tx, name)
+
+    def key(self, tx: Tracer) -> Any:
+        raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
+
+    def emit(self, code: EntryCode) -> str:
+        assert self.items is not None
+        flat = all(isinstance(item, ConstantValue) or item.source is not None for item in self.items)
+        empty = "[]" if self.cls is list else f"{code.constant(collections.deque)}((), {self.maxlen})"
+        if flat and self.cls is list:
+            return code.assign(self, "[" + ", ".join(code.value(item) for item in self.items) + "]")
+        name = code.assign(self, empty)  # named before its items are built: it may contain itself
+        if self.items:
+            code.line(f"{name}.extend(({', '.join(code.value(item) for item in self.items)},))")
+        return name
+
+    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        """Bring the real list up to date; `owner` names the builtin type when a user's subclass holds the items."""
+        prefix = f"{self.cls.__name__}" if owner is not None else ""
+        if self.items is None:
+            for item in self.tail:
+                if owner is None:
+                    code.line(f"{target}.append({code.value(item)})")
+                else:
+                    code.line(f"{prefix}.append({target}, {code.value(item)})")
+            return
+        text = f"[{', '.join(code.value(item) for item in self.items)}]"
+        if self.cls is list:
+            code.line(f"{target}[:] = {text}" if owner is None
+                      else f"list.__setitem__({target}, {code.constant(slice(None))}, {text})")
+        else:
+            kept = code.fresh(text)
+            code.line(f"{target}.clear()")
+            code.line(f"{target}.extend({kept})")

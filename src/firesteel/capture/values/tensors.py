@@ -1,0 +1,194 @@
+"""Tensors: a node of the graph under construction together with a fake tensor that knows its metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..signals import GraphBreak
+from ..source import AttrSource, InstanceDictSource, Source, item_source
+from .base import IdentityKey, Value
+from .constants import ConstantValue, NativeMethod
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+# Attributes that are plain facts about a tensor, never part of the graph.
+METADATA = frozenset({
+    "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_meta", "is_sparse",
+    "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_xpu", "is_mps", "is_xla", "is_vulkan", "is_ipu",
+    "is_hpu", "is_mtia", "is_maia", "is_ort", "itemsize", "nbytes", "names", "output_nr", "retains_grad",
+})
+
+# Attributes that compute a tensor.
+COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+
+# Methods whose result depends on the data, or which leave PyTorch; the reason shown to the user.
+BREAKING_METHODS = {
+    "item": ("Tensor.item() needs the tensor's value", "keep the value as a tensor, or accept the break"),
+    "tolist": ("Tensor.tolist() needs the tensor's value", "keep the values as tensors"),
+    "numpy": ("Tensor.numpy() leaves PyTorch", "use torch functions instead of NumPy's here"),
+    "__array__": ("conversion of a tensor to a NumPy array", "use torch functions instead of NumPy's here"),
+    "backward": ("Tensor.backward() runs outside of captured graphs", "call it outside of the compiled function"),
+    "data_ptr": ("Tensor.data_ptr() is an address", ""),
+    "register_hook": ("Tensor.register_hook() is not captured", "register hooks outside of the compiled function"),
+    "register_post_accumulate_grad_hook": ("registering a gradient hook", "register hooks outside"),
+    "__bool__": ("the truth value of a tensor needs its data", ""),
+    "__int__": ("int() of a tensor needs its data", ""),
+    "__float__": ("float() of a tensor needs its data", ""),
+    "__index__": ("a tensor as an index needs its data", ""),
+    "__complex__": ("complex() of a tensor needs its data", ""),
+    "is_nonzero": ("Tensor.is_nonzero() needs the tensor's value", ""),
+    "__repr__": ("the text of a tensor needs its data", ""),
+    "__str__": ("the text of a tensor needs its data", ""),
+    "__format__": ("the text of a tensor needs its data", ""),
+    "__reduce_ex__": ("pickling a tensor", ""), "__deepcopy__": ("copy.deepcopy of a tensor", "use clone()"),
+    "untyped_storage": ("the storage of a tensor", ""), "storage": ("the storage of a tensor", ""),
+    "set_": ("Tensor.set_()", ""), "resize_": ("Tensor.resize_()", ""), "apply_": ("Tensor.apply_()", ""),
+    "map_": ("Tensor.map_()", ""), "share_memory_": ("Tensor.share_memory_()", ""),
+    "__dlpack__": ("DLPack conversion of a tensor", ""), "cpu_data": ("", ""),
+    "retain_grad": ("Tensor.retain_grad()", ""),
+}
+
+
+class TensorValue(Value):
+    """A tensor of the captured program."""
+
+    __slots__ = ("node", "fake", "cls", "real", "attrs")
+
+    def __init__(self, node: Any, fake: Any, source: Source | None = None, cls: type = torch.Tensor, real: Any = None) -> None:
+        super().__init__(source)
+        self.node = node
+        self.fake = fake
+        self.cls = cls
+        self.real = real
+        self.attrs: dict[str, Value | None] = {}
+
+    def __repr__(self) -> str:
+        return f"TensorValue({self.node}, {tuple(self.fake.shape)}, {self.fake.dtype})"
+
+    def describe(self) -> str:
+        return "a tensor"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def native_methods(self) -> bool:
+        return True
+
+    def truth(self, tx: Tracer) -> bool:
+        raise GraphBreak("a branch depends on the value of a tensor",
+                         "use torch.where, or move the decision out of the compiled function; the two branches are "
+                         "compiled separately otherwise")
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name in self.attrs:
+            found = self.attrs[name]
+            if found is not None:
+                return found
+        if name == "shape":
+            return tx.shape(self.fake)
+        if name in METADATA:
+            return tx.python_object(getattr(self.fake, name))
+        if name in COMPUTED:
+            return tx.call_torch(getattr, [self, tx.constant(name)], {})
+        if name == "__class__":
+            return tx.python_object(self.cls)
+        if name == "grad":
+            return self.grad(tx)
+        if name == "grad_fn":
+            if self.fake.grad_fn is None and self.source is None:
+                return tx.constant(None)
+            raise GraphBreak("reading Tensor.grad_fn")
+        if name == "_version":
+            raise GraphBreak("reading Tensor._version")
+        if name == "_base" and self.source is None and self.fake._base is None:
+            return tx.constant(None)
+        if self.source is not None and name in (getattr(self.real, "__dict__", None) or ()):
+            return tx.lazy(self.real.__dict__[name], item_source(InstanceDictSource(self.source), name)).realize()
+        try:
+            found_on_class = getattr(self.cls, name)
+        except AttributeError:
+            if self.source is not None:
+                tx.guard(self.source, "missing attribute", "not hasattr({0}, {k[0]})", (name,))
+            raise tx.raised(AttributeError(f"{self.cls.__name__!r} object has no attribute {name!r}")) from None
+        if callable(found_on_class):
+            return NativeMethod(self, name)
+        raise GraphBreak(f"reading attribute {name!r} of a tensor")
+
+    def grad(self, tx: Tracer) -> Value:
+        if self.source is None:
+            if self.fake.is_leaf and self.fake.grad is None:
+                return tx.constant(None)
+            raise GraphBreak("reading .grad of a tensor made in the compiled function")
+        return tx.lazy(self.real.grad, AttrSource(self.source, "grad")).realize()
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        value = value.realize()
+        if name == "requires_grad" and value.is_constant():
+            tx.call_torch("requires_grad_", [self, value], {})
+            return
+        if name == "grad" and self.source is not None:
+            self.attrs["grad"] = value
+            tx.effects.attribute(self, name)
+            return
+        if name == "data":
+            raise GraphBreak("assigning to Tensor.data")
+        if hasattr(torch.Tensor, name):
+            self.unsupported(f"setting attribute {name!r}")
+        if self.source is None:
+            raise GraphBreak(f"setting attribute {name!r} of a tensor made in the compiled function")
+        self.attrs[name] = value
+        tx.effects.attribute(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in BREAKING_METHODS:
+            reason, hint = BREAKING_METHODS[name]
+            raise GraphBreak(reason, hint)
+        if name == "size":
+            sizes = tx.shape(self.fake)
+            if not args and not kwargs:
+                return sizes
+            return sizes.get_item(tx, args[0] if args else kwargs["dim"])
+        if name == "__len__":
+            return self.length(tx)
+        if name == "__iter__":
+            return self.iterate(tx)
+        if name == "__hash__":
+            raise GraphBreak("hash() of a tensor")
+        if name == "__getitem__":
+            return self.get_item(tx, args[0])
+        if name == "__setitem__":
+            self.set_item(tx, args[0], args[1])
+            return ConstantValue(None)
+        if name == "__contains__":
+            raise GraphBreak("membership test in a tensor needs its data")
+        return tx.call_torch(name, [self, *args], kwargs)
+
+    def length(self, tx: Tracer) -> Value:
+        if self.fake.dim() == 0:
+            raise tx.raised(TypeError("len() of a 0-d tensor"))
+        return tx.shape(self.fake).get_item(tx, tx.constant(0))
+
+    def iterate(self, tx: Tracer) -> Value:
+        if self.fake.dim() == 0:
+            raise tx.raised(TypeError("iteration over a 0-d tensor"))
+        return tx.call_torch("unbind", [self, tx.constant(0)], {}).iterate(tx)
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        import operator
+
+        return tx.call_torch(operator.getitem, [self, key], {})
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        import operator
+
+        tx.call_torch(operator.setitem, [self, key, value], {})
+
+    def key(self, tx: Tracer) -> Any:
+        return IdentityKey(self)
+
+    def emit(self, code: EntryCode) -> str:
+        return code.graph_output(self)

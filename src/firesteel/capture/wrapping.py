@@ -1,0 +1,382 @@
+"""From real Python objects to Values, with the guards that each kind needs."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from .. import config, torch_compat
+from ..fake import FakeUnsupported
+from .guards import constant_condition
+from .signals import GraphBreak
+from .source import AttrSource, ConstantSource, LocalSource, ModuleTableSource, Source, item_source
+from .values.base import LazyValue, Value
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
+from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
+from .values.iterators import OpaqueIterator
+from .values.mappings import DictValue, SetValue
+from .values.objects import ClassValue, ExceptionValue, ModuleValue, ObjectValue
+from .values.sequences import ListValue, TupleValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+SINGLETONS = frozenset({type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format})
+EQUAL_CONSTANTS = frozenset({str, bytes, complex, torch.device, range})
+NUMBERS = frozenset({int, float})
+CONSTANT_TYPES = SINGLETONS | EQUAL_CONSTANTS | NUMBERS
+NUMPY_SCALARS = (numpy.generic, numpy.dtype)
+
+ITERATORS = tuple(type(x) for x in (
+    iter([]), iter(()), iter({}), iter({}.values()), iter({}.items()), iter(set()), iter(range(0)), iter(""),
+    zip(), enumerate(()), map(str, ()), filter(None, ()), reversed([]), (x for x in ()), iter(int, 1),
+    iter(collections.deque()),
+))
+
+
+def wrap(tx: Tracer, real: Any, source: Source | None) -> Value:
+    """The Value of `real`, reached through `source`."""
+    if source is None:
+        return value_of_known(tx, real)
+    kind = type(real)
+    known = tx.known.get(id(real))
+    if known is not None and known.source is not None and kind not in CONSTANT_TYPES:
+        if known.source != source:
+            tx.guard(source, "same object", "{0} is {1}", (), (known.source,))
+        return known
+    value = _wrap_new(tx, real, kind, source)
+    if kind not in CONSTANT_TYPES:
+        tx.remember(real, value)
+    return value
+
+
+def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
+    if kind in NUMBERS:
+        return _wrap_number(tx, real, source)
+    if kind in SINGLETONS:
+        tx.guard(source, "constant", f"{{0}} is {real!r}" if real is None or kind is bool else "{0} is {k[0]}",
+                 () if real is None or kind is bool else (real,))
+        return ConstantValue(real, source)
+    if kind in EQUAL_CONSTANTS:
+        tx.guard(source, "constant", *constant_condition(real))
+        return ConstantValue(real, source)
+    if isinstance(real, torch.Tensor):
+        return _wrap_tensor(tx, real, kind, source)
+    if isinstance(real, torch.nn.Module):
+        _guard_type(tx, kind, source)
+        if _refuses_symbolic_attributes(kind):
+            return OpaqueValue(real, source, "its class overrides __getattribute__")
+        return ModuleValue(kind, source, real)
+    if kind is types.FunctionType:
+        return _wrap_function(tx, real, source)
+    if kind is types.MethodType:
+        tx.guard(source, "type", "type({0}) is {k[0]}", (types.MethodType,))
+        return MethodValue(tx.wrap(real.__self__, AttrSource(source, "__self__")),
+                           tx.wrap(real.__func__, AttrSource(source, "__func__")), source)
+    if isinstance(real, type):
+        tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+        return ClassValue(real, source)
+    if kind is types.ModuleType or isinstance(real, types.ModuleType):
+        tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+        return PythonObject(real, source)
+    container = _wrap_container(tx, real, kind, source)
+    if container is not None:
+        return container
+    if isinstance(real, enum.Enum) or isinstance(real, NUMPY_SCALARS):
+        if isinstance(real, enum.Enum):
+            tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+        else:
+            tx.guard(source, "constant", "type({0}) is {k[1]} and {0} == {k[0]}", (real, kind))
+        return ConstantValue(real, source)
+    if kind is slice:
+        if all(type(part) in CONSTANT_TYPES for part in (real.start, real.stop, real.step)):
+            tx.guard(source, "constant", "{0} == {k[0]} and type({0}) is slice", (real,))
+            return SliceValue(*(ConstantValue(part) for part in (real.start, real.stop, real.step)))
+    if kind is functools.partial:
+        return _wrap_partial(tx, real, source)
+    if isinstance(real, BaseException):
+        _guard_type(tx, kind, source)
+        args_source = AttrSource(source, "args")
+        tx.guard(args_source, "length", f"len({{0}}) == {len(real.args)}")
+        return ExceptionValue(kind, [LazyValue(tx, arg, item_source(args_source, i)) for i, arg in enumerate(real.args)],
+                              source, real)
+    if kind is types.CellType:
+        return tx.cell(real, source)
+    if isinstance(real, ITERATORS):
+        tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
+        return OpaqueIterator(real, source)
+    if _is_plain_c_callable(real):
+        # bound methods of C types compare by receiver, so equality; everything else is one object
+        bound = getattr(real, "__self__", None)
+        same = "{0} == {k[0]}" if bound is not None and not isinstance(bound, types.ModuleType) else "{0} is {k[0]}"
+        if bound is not None and not isinstance(bound, (types.ModuleType, type)) and not _is_torch_namespace(bound):
+            tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
+            return _bound_c_method(tx, real, bound, source)
+        tx.guard(source, "identity", same, (real,))
+        return PythonObject(real, source)
+    return _wrap_instance(tx, real, kind, source)
+
+
+def _is_torch_namespace(obj: Any) -> bool:
+    return getattr(obj, "__name__", "").startswith("torch") if isinstance(getattr(obj, "__name__", None), str) else False
+
+
+def _bound_c_method(tx: Tracer, real: Any, bound: Any, source: Source) -> Value:
+    receiver = tx.wrap(bound, AttrSource(source, "__self__"))
+    tx.guard(AttrSource(source, "__name__"), "constant", f"{{0}} == {real.__name__!r}")
+    from .values.constants import NativeMethod
+
+    if receiver.native_methods():
+        method = NativeMethod(receiver, real.__name__)
+        method.source = source
+        return method
+    return OpaqueValue(real, source, "a method implemented in C")
+
+
+def _guard_type(tx: Tracer, kind: type, source: Source) -> None:
+    tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
+
+
+def _refuses_symbolic_attributes(kind: type) -> bool:
+    getter = kind.__getattribute__
+    return getter is not object.__getattribute__ and not isinstance(getter, types.FunctionType)
+
+
+def _is_plain_c_callable(real: Any) -> bool:
+    return isinstance(real, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+                             types.MethodWrapperType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
+                             types.MemberDescriptorType))
+
+
+def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
+    name = source.name
+    tx.numbers_seen[name] = real
+    if name in tx.dynamic_numbers and config.dynamic_numbers and _may_vary(source) and not (
+            isinstance(real, float) and (real != real or real in (float("inf"), float("-inf")))):
+        kind = "int" if isinstance(real, int) else "float"
+        tx.guard(source, "type", f"type({{0}}) is {kind}")
+        symbol = tx.shape_env.new_symbol(real, name, kind=kind)
+        tx.number_sources[symbol] = source
+        node = tx.graph.add_input(source, real)
+        number = NumberValue(symbol, real, node, source)
+        if isinstance(real, int):
+            # 0 and 1 take other paths through too many operators
+            tx.decide(tx.equality(symbol, tx.expr(real), True) if real in (0, 1) else symbol >= 2 if real > 1 else symbol <= -1)
+            if real in (0, 1):
+                return ConstantValue(real, source)
+        return number
+    tx.guard(source, "constant", *constant_condition(real))
+    return ConstantValue(real, source)
+
+
+def _may_vary(source: Source) -> bool:
+    """Arguments and items of containers vary from call to call; module configuration is better specialised."""
+    base: Source | None = source
+    while base is not None:
+        if isinstance(base, ModuleTableSource):
+            return False
+        if isinstance(base, LocalSource):
+            return True
+        if isinstance(base, ConstantSource):
+            return True
+        base = base.base
+    return True
+
+
+def _wrap_function(tx: Tracer, real: types.FunctionType, source: Source) -> Value:
+    tx.guard(source, "function code", "type({0}) is {k[0]} and {0}.__code__ is {k[1]}", (types.FunctionType, real.__code__))
+    if real.__defaults__:
+        defaults: list[Value] = [LazyValue(tx, default, item_source(AttrSource(source, "__defaults__"), i))
+                                 for i, default in enumerate(real.__defaults__)]
+        tx.guard(AttrSource(source, "__defaults__"), "length", f"len({{0}}) == {len(defaults)}")
+    else:
+        defaults = []
+    kwdefaults: dict[str, Value] = {}
+    for name, default in (real.__kwdefaults__ or {}).items():
+        kwdefaults[name] = LazyValue(tx, default, item_source(AttrSource(source, "__kwdefaults__"), name))
+    return FunctionValue(real.__code__, real.__globals__, real.__name__, defaults, kwdefaults,
+                         closure_cells(tx, real, source), source, real)
+
+
+def _wrap_partial(tx: Tracer, real: functools.partial[Any], source: Source) -> Value:
+    _guard_type(tx, functools.partial, source)
+    args_source, kwargs_source = AttrSource(source, "args"), AttrSource(source, "keywords")
+    tx.guard(args_source, "length", f"len({{0}}) == {len(real.args)}")
+    tx.guard_keys(kwargs_source, real.keywords)
+    return PartialValue(
+        LazyValue(tx, real.func, AttrSource(source, "func")),
+        [LazyValue(tx, arg, item_source(args_source, i)) for i, arg in enumerate(real.args)],
+        {name: LazyValue(tx, arg, item_source(kwargs_source, name)) for name, arg in real.keywords.items()}, source)
+
+
+def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value | None:
+    if kind is list:
+        _guard_type(tx, kind, source)
+        return ListValue(None, source, real)
+    if isinstance(real, tuple):
+        _guard_type(tx, kind, source)
+        if kind is torch.Size:
+            tx.guard(source, "constant", "{0} == {k[0]}", (real,))
+            return TupleValue([ConstantValue(size) for size in real], torch.Size, source)
+        tx.guard(source, "length", f"len({{0}}) == {len(real)}")
+        return TupleValue([LazyValue(tx, item, item_source(source, i)) for i, item in enumerate(tuple(real))], kind, source)
+    if kind in (dict, collections.OrderedDict):
+        _guard_type(tx, kind, source)
+        return DictValue({}, source, real, kind)
+    if kind is types.MappingProxyType:
+        _guard_type(tx, kind, source)
+        return DictValue({}, source, real, dict)
+    if kind is collections.defaultdict:
+        _guard_type(tx, kind, source)
+        factory = LazyValue(tx, real.default_factory, AttrSource(source, "default_factory"))
+        return DictValue({}, source, real, kind, factory if real.default_factory is not None else None)
+    if kind is collections.deque:
+        _guard_type(tx, kind, source)
+        tx.guard(AttrSource(source, "maxlen"), "constant", *constant_condition(real.maxlen))
+        return ListValue(None, source, real, kind, real.maxlen)
+    if kind in (set, frozenset):
+        from .tracer import _constant_key
+
+        if all(_constant_key(item) for item in real):
+            tx.guard(source, "constant", "type({0}) is {k[1]} and {0} == {k[0]}", (kind(real), kind))
+            return SetValue({item: tx.python_object(item) for item in real}, kind, source)
+        _guard_type(tx, kind, source)
+        return OpaqueValue(real, source, "a set of tensors or objects")
+    for base in (dict, list, set):
+        if isinstance(real, base):
+            if _refuses_symbolic_attributes(kind):
+                return None
+            _guard_type(tx, kind, source)
+            storage = _wrap_storage(tx, real, base, source)
+            return ObjectValue(kind, source, real, storage) if storage is not None else OpaqueValue(real, source)
+    return None
+
+
+def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | None:
+    """The items of an instance of a user's subclass of a builtin container."""
+    kind = type(real)
+    if base is dict:
+        builtin = next(b for b in kind.__mro__ if b in (collections.OrderedDict, collections.defaultdict, dict))
+        factory = None
+        if builtin is collections.defaultdict and real.default_factory is not None:
+            factory = LazyValue(tx, real.default_factory, AttrSource(source, "default_factory"))
+        if any(name in b.__dict__ for b in kind.__mro__[:kind.__mro__.index(builtin)]
+               for name in ("__getitem__", "__iter__", "__len__", "keys", "items", "values", "__contains__")):
+            return None if not _python_overrides(kind, builtin) else DictValue({}, source, real, builtin, factory)
+        return DictValue({}, source, real, builtin, factory)
+    if base is list:
+        return ListValue(None, source, real)
+    return None
+
+
+def _python_overrides(kind: type, builtin: type) -> bool:
+    """Overridden accessors are Python functions, which are executed symbolically."""
+    return not any(name in b.__dict__ for b in kind.__mro__[:kind.__mro__.index(builtin)] for name in ("__iter__", "__len__"))
+
+
+def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> Value:
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter and kind is not torch.nn.Buffer:
+        _guard_type(tx, kind, source)
+        return OpaqueValue(real, source, "a tensor subclass; firesteel does not look into its __torch_function__")
+    try:
+        fake = tx.fake.from_real(real)
+    except FakeUnsupported as error:
+        _guard_type(tx, kind, source)
+        return OpaqueValue(real, source, error.reason)
+    guard_tensor(tx, real, kind, source)
+    node = tx.graph.add_input(source, fake)
+    value = TensorValue(node, fake, source, kind, real)
+    tx.tensor_of_fake[id(fake)] = value
+    tx.kept_alive.append(fake)
+    return value
+
+
+def guard_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> None:
+    """Everything about a tensor that fake execution relied on, most telling first."""
+    shape, stride = tuple(real.shape), real.stride()
+    tx.guard(source, "tensor",
+             f"type({{0}}) is {{k[0]}} and {{0}}.shape == {shape!r} and {{0}}.dtype is {{k[1]}} "
+             f"and {{0}}.stride() == {stride!r} and {{0}}.requires_grad is {real.requires_grad} "
+             f"and {{0}}.device == {{k[2]}} and {{k[3]}}({{0}}) == {{k[4]}} and {{0}}.is_leaf is {real.is_leaf}"
+             if real.requires_grad else
+             f"type({{0}}) is {{k[0]}} and {{0}}.shape == {shape!r} and {{0}}.dtype is {{k[1]}} "
+             f"and {{0}}.stride() == {stride!r} and {{0}}.requires_grad is False "
+             f"and {{0}}.device == {{k[2]}} and {{k[3]}}({{0}}) == {{k[4]}}",
+             (kind, real.dtype, real.device, torch_compat.dispatch_keys, torch_compat.dispatch_keys(real)))
+
+
+def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
+    _guard_type(tx, kind, source)
+    if isinstance(real, numpy.ndarray):
+        return OpaqueValue(real, source, "a NumPy array")
+    if kind.__flags__ & (1 << 9) == 0 or _refuses_symbolic_attributes(kind):  # not a heap type: implemented in C
+        if isinstance(real, types.SimpleNamespace):
+            return ObjectValue(kind, source, real)
+        return OpaqueValue(real, source)
+    if isinstance(real, (int, float, str, bytes)):
+        return OpaqueValue(real, source)
+    for base in kind.__mro__:
+        if base is object or base.__flags__ & (1 << 9):
+            continue
+        if base.__module__ in ("typing", "abc", "_abc", "_thread", "torch._C") or base in (types.SimpleNamespace,):
+            if base.__module__ == "torch._C":
+                return OpaqueValue(real, source)
+            continue
+        return OpaqueValue(real, source)
+    return ObjectValue(kind, source, real)
+
+
+def value_of_known(tx: Tracer, obj: Any) -> Value:
+    """The Value of an object that capture may treat as constant: results of folding, classes, functions by code."""
+    kind = type(obj)
+    if kind in CONSTANT_TYPES or isinstance(obj, (enum.Enum, *NUMPY_SCALARS)):
+        return ConstantValue(obj)
+    known = tx.known.get(id(obj))
+    if known is not None:
+        return known
+    if isinstance(obj, type):
+        return ClassValue(obj)
+    if kind is list:
+        return ListValue([value_of_known(tx, item) for item in obj])
+    if kind is torch.Size or (isinstance(obj, tuple) and (kind is tuple or hasattr(kind, "_fields")
+                                                          or hasattr(kind, "n_sequence_fields"))):
+        return TupleValue([value_of_known(tx, item) for item in obj], kind)
+    if kind in (dict, collections.OrderedDict):
+        items = {}
+        for key, item in obj.items():
+            key_value = value_of_known(tx, key)
+            items[key_value.key(tx)] = (key_value, value_of_known(tx, item))
+        return DictValue(items, cls=kind)
+    if kind in (set, frozenset):
+        values = [value_of_known(tx, item) for item in obj]
+        return SetValue({value.key(tx): value for value in values}, kind)
+    if kind is slice:
+        return SliceValue(*(value_of_known(tx, part) for part in (obj.start, obj.stop, obj.step)))
+    if kind is types.FunctionType:
+        return tx.wrap(obj, ConstantSource.of(obj, obj.__qualname__))
+    if kind is types.MethodType:
+        return MethodValue(value_of_known(tx, obj.__self__), value_of_known(tx, obj.__func__))
+    if kind is types.CodeType:
+        return ConstantValue(obj)
+    if isinstance(obj, types.ModuleType) or _is_plain_c_callable(obj):
+        return PythonObject(obj)
+    if kind in (torch.finfo, torch.iinfo, torch.Generator):
+        return PythonObject(obj)
+    if isinstance(obj, (torch.Tensor, torch.nn.Module)) or kind is functools.partial or isinstance(obj, BaseException):
+        return tx.wrap(obj, ConstantSource.of(obj, getattr(kind, "__name__", "object")))
+    if isinstance(obj, (staticmethod, classmethod, property)) or callable(obj) and kind.__module__.startswith(("torch", "builtins", "_functools", "functools")):
+        return PythonObject(obj)
+    if kind.__module__ in ("typing", "types"):
+        return PythonObject(obj)
+    if kind.__flags__ & (1 << 9):
+        return tx.wrap(obj, ConstantSource.of(obj, kind.__name__))
+    if kind.__hash__ is None:
+        raise GraphBreak(f"a {kind.__module__}.{kind.__qualname__} object as a constant")
+    return PythonObject(obj)

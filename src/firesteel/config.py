@@ -1,0 +1,215 @@
+"""Settings, read as plain attributes: `from firesteel import config; config.recompile_limit`.
+
+Every setting below can be assigned, changed for a while with `patch`, or given a starting value by an environment
+variable FIRESTEEL_<NAME>, for example FIRESTEEL_RECOMPILE_LIMIT=16.
+
+>>> from firesteel import config
+>>> with config.patch(recompile_limit=2):
+...     config.recompile_limit
+2
+>>> config.recompile_limit
+8
+
+Settings belong to the process, not to a thread: a compilation on any thread sees them.
+"""
+
+import difflib
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+recompile_limit: int = 8
+"""How many compiled versions one function may have. Beyond it the function runs uncompiled, with one warning."""
+
+accumulated_recompile_limit: int = 256
+"""How many compiled versions one function and all continuations made from it may have together."""
+
+raise_on_internal_error: bool = False
+"""Raise when firesteel itself fails. By default the frame concerned runs uncompiled, with one warning."""
+
+inline_depth_limit: int = 120
+"""How deep calls are followed into their callees, recursion included. A deeper call is a graph break."""
+
+dynamic_numbers: bool = True
+"""A Python number that differs between two captures of the same code becomes a graph input instead of a constant."""
+
+print_replay: bool = True
+"""Printing and logging of plain values does not break the graph: the output is replayed after it, in order."""
+
+verbose: bool = False
+"""Show firesteel's own frames and the full internal traceback in warnings and errors."""
+
+default_backend: str = "eager"
+"""The backend that compile uses when none is named. "eager" runs captured graphs operator by operator; a later
+release brings native kernels and makes them the default."""
+
+# Names that torch users know. They have no value of their own and read and write the setting behind them.
+
+cache_size_limit: int
+"""Another name of recompile_limit."""
+
+suppress_errors: bool
+"""The opposite of raise_on_internal_error: true means that an internal failure falls back to uncompiled code."""
+
+
+class _Alias(NamedTuple):
+    target: str
+    convert: Callable[[Any], Any]  # its own inverse, so that it serves reading and writing
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _opposite(value: Any) -> Any:
+    # What is not a truth value is passed on for the type check to refuse.
+    return not value if isinstance(value, bool) else value
+
+
+_ALIASES = {
+    "cache_size_limit": _Alias("recompile_limit", _same),
+    "suppress_errors": _Alias("raise_on_internal_error", _opposite),
+}
+_TYPES: dict[str, type] = {
+    name: type(value)
+    for name, value in list(globals().items())
+    if name.islower() and not name.startswith("_") and type(value) in (bool, int, float, str)
+}
+
+
+class _Layer:
+    """What one active patch did to one setting: the value to return to when it ends."""
+
+    __slots__ = ("saved",)
+
+    def __init__(self, saved: object) -> None:
+        self.saved = saved
+
+
+# Active patches of each setting, oldest first. Threads may end theirs in any order.
+_layers: dict[str, list[_Layer]] = {name: [] for name in _TYPES}
+_lock = threading.RLock()
+
+
+def _unknown(name: str) -> AttributeError:
+    known = sorted([*_TYPES, *_ALIASES])
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "the settings are " + ", ".join(known)
+    return AttributeError(f"firesteel.config has no setting {name!r}; {hint}")
+
+
+def _resolve(name: str, value: object) -> tuple[str, object]:
+    """The setting behind a name and the value to store there, checked."""
+    given = name, value
+    if alias := _ALIASES.get(name):
+        name, value = alias.target, alias.convert(value)
+    expected = _TYPES.get(name)
+    if expected is None:
+        raise _unknown(name)
+    if type(value) is not expected:
+        raise TypeError(f"firesteel.config.{given[0]} is of type {expected.__name__}, got {given[1]!r}")
+    return name, value
+
+
+class Patch(ContextDecorator):
+    """Settings that hold inside a with block or during each call of a decorated function. Made by `patch`."""
+
+    def __init__(self, changes: Mapping[str, object]) -> None:
+        self._changes = dict(_resolve(name, value) for name, value in changes.items())
+        self._entered: list[dict[str, _Layer]] = []  # a stack: the same object may be entered again inside itself
+
+    def _recreate_cm(self) -> "Patch":
+        # Each call of a decorated function gets a patch of its own, so that recursion and threads do not mix.
+        return Patch(self._changes)
+
+    def __enter__(self) -> None:
+        values = globals()
+        layers: dict[str, _Layer] = {}
+        with _lock:
+            for name, value in self._changes.items():
+                layers[name] = _Layer(values[name])
+                _layers[name].append(layers[name])
+                values[name] = value
+            self._entered.append(layers)
+
+    def __exit__(self, *_exception: object) -> None:
+        values = globals()
+        with _lock:
+            for name, layer in self._entered.pop().items():
+                stack = _layers[name]
+                at = stack.index(layer)
+                del stack[at]
+                if at == len(stack):
+                    values[name] = layer.saved
+                else:
+                    # A patch begun later, on another thread, still holds. It now returns to what we would have.
+                    stack[at].saved = layer.saved
+
+
+def patch(changes: Mapping[str, object] | None = None, /, **named_changes: object) -> Patch:
+    """Change settings for a while, as a context manager or as a decorator of plain functions.
+
+    Afterwards each setting has the value it had before, also after an exception and also if it was assigned meanwhile.
+
+    >>> from firesteel import config
+    >>> @config.patch({"verbose": True})
+    ... def report():
+    ...     return config.verbose
+    >>> report(), config.verbose
+    (True, False)
+    """
+    return Patch({**(changes or {}), **named_changes})
+
+
+class _ConfigModule(types.ModuleType):
+    """The class of this module: assignment refuses unknown names and wrong types."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            super().__setattr__(*_resolve(name, value))
+
+    def __dir__(self) -> list[str]:
+        return sorted([*super().__dir__(), *_ALIASES])
+
+
+if not TYPE_CHECKING:  # a type checker that saw this function would accept any name
+
+    # Of the module, not of its class: there it would make every read of a setting three times as slow.
+    def __getattr__(name):
+        if alias := _ALIASES.get(name):
+            return alias.convert(globals()[alias.target])
+        raise _unknown(name)
+
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _parse(text: str, expected: type) -> object:
+    if expected is bool:
+        return _WORDS[text.strip().lower()]
+    return expected(text)
+
+
+def _read_environment(environment: Mapping[str, str]) -> None:
+    values = globals()
+    for name in [*_TYPES, *_ALIASES]:
+        variable = f"FIRESTEEL_{name.upper()}"
+        if (text := environment.get(variable)) is None:
+            continue
+        expected = _TYPES[_ALIASES[name].target if name in _ALIASES else name]
+        try:
+            target, value = _resolve(name, _parse(text, expected))
+        except (KeyError, ValueError):
+            kind = "one of " + ", ".join(_WORDS) if expected is bool else f"of type {expected.__name__}"
+            raise ValueError(f"environment variable {variable}={text!r} must be {kind}") from None
+        values[target] = value
+
+
+_read_environment(os.environ)
+sys.modules[__name__].__class__ = _ConfigModule

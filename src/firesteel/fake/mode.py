@@ -1,0 +1,410 @@
+"""The mode under which programs run on fake tensors, and the way an operator's result is found.
+
+For each operator that reaches us, in this order: a rule of our own; for compositions (``linear`` in inference mode) the
+parts they are made of; what was remembered of an earlier call with the same metadata; torch's meta kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import torch_compat
+from .rules import Rule, find_rule
+from .tensor import DataDependentError, FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
+
+_META = torch.device("meta")
+_CPU = torch.device("cpu")
+
+
+class FakeMode(torch_compat.DispatchMode):
+    """One capture's world of fake tensors: converts real tensors and makes constructors return fakes.
+
+    >>> mode = FakeMode()
+    >>> with mode:
+    ...     torch.zeros(2) + 1
+    FakeTensor((2,), torch.float32, device='cpu')
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch_compat.neutralise_dynamo_imports()
+        # The real tensor is kept so that its id cannot be used again while we live.
+        self._fakes: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._storages: dict[int, tuple[Any, FakeTensor]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        return dispatch(self, func, args, kwargs or {})
+
+    def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Call ``fn`` with this mode entered, at less cost than ``with mode:``."""
+        torch_compat.push_dispatch_mode(self)
+        try:
+            return fn(*args, **kwargs) if kwargs else fn(*args)
+        except RuntimeError as error:
+            # C++ above the dispatcher tried to read memory, for instance of an index tensor.
+            if "data is not allocated" in str(error):
+                raise DataDependentError(getattr(fn, "__name__", fn)) from error
+            raise
+        finally:
+            torch_compat.pop_dispatch_mode()
+
+    def from_real(self, t: torch.Tensor) -> FakeTensor:
+        """The fake version of a real tensor, the same one for the same tensor.
+
+        Aliasing between real tensors becomes aliasing between their fakes, views become views. A tensor in the middle
+        of an autograd graph becomes one that requires grad and is not a leaf.
+        """
+        known = self._fakes.get(id(t))
+        if known is not None:
+            return known[1]
+        if type(t) is FakeTensor:
+            return t
+        reason = unsupported_reason(t)
+        if reason is not None:
+            raise FakeUnsupported("from_real", reason)
+        fake = self._convert(t)
+        if isinstance(t, torch.nn.Parameter):
+            fake.is_parameter = True
+            fake._is_param = True  # what isinstance(fake, nn.Parameter) looks at
+        self._fakes[id(t)] = (t, fake)
+        return fake
+
+    def _convert(self, t: torch.Tensor) -> FakeTensor:
+        inference = t.is_inference()
+        with torch_compat.inference_mode_guard(inference):
+            if inference:
+                return self._on_storage_of(t)
+            grad_enabled = torch.is_grad_enabled()
+            base = torch_compat.view_base(t)
+            try:
+                if base is not None and base.dtype == t.dtype and unsupported_reason(base) is None:
+                    # A view that requires grad and is no leaf was made with grad mode on.
+                    torch_compat.set_grad_enabled(not t.is_leaf)
+                    fake = self._view(self.from_real(base), t)
+                    if fake.requires_grad == t.requires_grad and fake.is_leaf == t.is_leaf:
+                        return fake
+                    if t.is_leaf and t.requires_grad and not fake.requires_grad:
+                        fake.requires_grad_()
+                        return fake
+                fake = self._on_storage_of(t)
+                if not t.requires_grad:
+                    return fake
+                fake.requires_grad_()
+                if t.is_leaf:
+                    return fake
+                torch_compat.set_grad_enabled(True)
+                inner = self.run(torch.clone, (fake,))
+                torch_compat.replace_metadata(inner, self._on_storage_of(t))
+                return inner
+            finally:
+                torch_compat.set_grad_enabled(grad_enabled)
+
+    def _view(self, base: FakeTensor, t: torch.Tensor) -> FakeTensor:
+        return self.run(torch.as_strided, (base, t.shape, t.stride(), t.storage_offset()))
+
+    def _on_storage_of(self, t: torch.Tensor) -> FakeTensor:
+        storage = t.untyped_storage()
+        fake = torch_compat.make_wrapper(
+            FakeTensor, t.shape, t.stride(), t.storage_offset(), t.dtype, t.device, storage.nbytes()
+        )
+        known = self._storages.setdefault(torch_compat.storage_serial(t), (storage, fake))[1]
+        if known is not fake:
+            torch_compat.share_storage(fake, known)
+        return fake
+
+
+def unsupported_reason(t: torch.Tensor) -> str | None:
+    """Why a real tensor has no fake version, or None when it has one."""
+    if type(t) is not torch.Tensor and type(t) is not torch.nn.Parameter:
+        return f"a tensor of the subclass {type(t).__qualname__}"
+    if t.layout is not torch.strided:
+        return f"a tensor of layout {t.layout}"
+    if t.is_quantized:
+        return "a quantized tensor"
+    if t.is_nested:
+        return "a nested tensor"
+    if t.is_conj() or t.is_neg():
+        return "a lazily conjugated or negated tensor"
+    if torch_compat.is_functorch_tensor(t) or torch_compat.is_functional_tensor(t):
+        return "a tensor inside a torch.func transform"
+    if torch_compat.is_zero_tensor(t):
+        return "a zero tensor without memory"
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# one operator
+
+
+@dataclass(slots=True)
+class _Operator:
+    """What is known of an operator, looked up once."""
+
+    rule: Rule | None
+    decomposes: bool
+    data_dependent: bool
+    mutates: bool
+    untrusted: bool
+
+
+_operators: dict[Any, _Operator] = {}
+
+# Marked as data dependent because of some of their arguments only.
+_SOMETIMES = frozenset({"aten.index.Tensor", "aten.repeat_interleave.Tensor"})
+# Values are looked at, but only to raise an error for bad ones, which eager will do when the graph runs.
+_CHECKS = frozenset({"aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg"})
+_LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
+# Meta kernels that give results another layout than the CPU kernels do.
+_UNTRUSTED = frozenset({"aten._fft_r2c.default"})
+
+
+def _look_up(func: Any) -> _Operator:
+    if not isinstance(func, torch_compat.OpOverload):
+        raise FakeUnsupported(func, "a higher-order operator")
+    name = torch_compat.operator_name(func)
+    rule = find_rule(name)
+    if name in _CHECKS:
+        rule = _no_result
+    operator = _Operator(
+        rule=rule,
+        decomposes=rule is None and torch_compat.can_decompose(func),
+        data_dependent=torch_compat.is_data_dependent(func) and name not in _SOMETIMES and rule is None,
+        mutates=torch_compat.mutates_arguments(func),
+        untrusted=name in _UNTRUSTED,
+    )
+    _operators[func] = operator
+    return operator
+
+
+def _no_result(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run one operator on fake tensors."""
+    operator = _operators.get(func)
+    if operator is None:
+        operator = _look_up(func)
+    for value in args:
+        kind = type(value)
+        if kind is FakeTensor or kind is int:
+            continue
+        if kind is list or kind is tuple:
+            for item in value:
+                if isinstance(item, torch.Tensor) and type(item) is not FakeTensor:
+                    return _with_real_tensor(func, item)
+        elif isinstance(value, torch.Tensor):
+            return _with_real_tensor(func, value)
+    for value in kwargs.values():
+        if isinstance(value, torch.Tensor) and type(value) is not FakeTensor:
+            return _with_real_tensor(func, value)
+    if operator.rule is not None:
+        result = operator.rule(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    if operator.decomposes:
+        # In inference mode no autograd layer above us takes compositions apart.
+        if mode is not None:
+            return mode.run(torch_compat.decompose, (func, args, kwargs))
+        return torch_compat.decompose(func, args, kwargs)
+    if operator.data_dependent:
+        raise DataDependentError(func)
+    if operator.untrusted and len(args[1]) > 1:
+        raise FakeUnsupported(func, "the layout of the result is not known")
+    return _through_meta(func, operator, args, kwargs)
+
+
+def _with_real_tensor(func: Any, t: torch.Tensor) -> Any:
+    name = torch_compat.operator_name(func)
+    if name in _LIFTS and unsupported_reason(t) is None:
+        # torch.tensor(...) and its like build the constant for real, then announce it.
+        return new_fake(t.shape, t.stride(), t.dtype, t.device)
+    raise FakeUnsupported(func, f"a real tensor of shape {tuple(t.shape)} met fake tensors")
+
+
+class _Recipe(NamedTuple):
+    """Metadata of one result tensor."""
+
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
+_memo: dict[Any, Any] = {}
+_MEMO_LIMIT = 20_000
+
+
+def _key_of(value: Any) -> Any:
+    """A hashable stand-in of an argument. Numbers carry their type: 1, 1.0 and True promote differently."""
+    if type(value) is FakeTensor:
+        return value.shape, value.stride(), value.dtype, value.device
+    if isinstance(value, (list, tuple)):
+        return tuple([_key_of(item) for item in value])
+    if isinstance(value, (int, float, complex)):
+        return type(value), value, str(value) if value == 0 else None
+    if isinstance(value, torch.Generator):
+        return None
+    return value
+
+
+def _through_meta(func: Any, operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    symbolic = False
+    key = (func, torch.get_default_dtype(), _key_of(args), tuple([(k, _key_of(v)) for k, v in kwargs.items()]))
+    try:
+        recipe = _memo.get(key)
+    except TypeError:  # symbolic sizes have no hash
+        symbolic, recipe = True, None
+    if recipe is not None:
+        return _follow(recipe)
+    if operator.mutates and args and type(args[0]) is FakeTensor and _shares_memory_with_itself(args[0]):
+        # Most operators refuse to write to expanded tensors, their meta kernels do not know.
+        raise FakeUnsupported(func, "several elements of an argument share memory")
+    run = _MetaRun(func, symbolic)
+    result = run(args, kwargs)
+    if not (symbolic or operator.mutates or run.aliases):
+        if len(_memo) >= _MEMO_LIMIT:
+            _memo.clear()
+        _memo[key] = _recipe_of(result)
+    return result
+
+
+def _shares_memory_with_itself(t: FakeTensor) -> bool:
+    return not t.is_contiguous() and any(st == 0 and size > 1 for size, st in zip(t.shape, t.stride(), strict=True))
+
+
+def _recipe_of(result: Any) -> Any:
+    if isinstance(result, FakeTensor):
+        return _Recipe(tuple(result.shape), tuple(result.stride()), result.dtype, result.device)
+    if isinstance(result, (list, tuple)):
+        return [type(result), *(_recipe_of(item) for item in result)]
+    return result
+
+
+def _follow(recipe: Any) -> Any:
+    if type(recipe) is _Recipe:
+        return new_fake(*recipe)
+    if type(recipe) is list:
+        return recipe[0](_follow(item) for item in recipe[1:])
+    return recipe
+
+
+class _MetaRun:
+    """One call of torch's meta kernel, with meta tensors in the place of fakes."""
+
+    def __init__(self, func: Any, symbolic: bool) -> None:
+        self.func = func
+        self.symbolic = symbolic
+        self.aliases = False  # whether a result is an argument or a view of one
+        self._metas: dict[int, tuple[FakeTensor, torch.Tensor]] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._check_indices(args, kwargs)
+        device = kwargs.get("device")
+        meta_args = [self._to_meta(value) for value in args]
+        meta_kwargs = {name: self._to_meta(value) for name, value in kwargs.items()}
+        if device is not None:
+            meta_kwargs["device"] = _META
+        if meta_kwargs.get("pin_memory"):
+            meta_kwargs["pin_memory"] = False
+        out_device = device if device is not None else self._common_device()
+        takes_device = not self._metas and any(a.name == "device" for a in torch_compat.schema_of(self.func).arguments)
+        if takes_device:
+            meta_kwargs["device"] = _META
+        try:
+            # Kernels in C++ want plain sizes and are faster; the Python dispatcher prefers those that take symbols.
+            with torch_compat.python_dispatcher() if self.symbolic else nullcontext():
+                result = self.func(*meta_args, **meta_kwargs)
+        except NotImplementedError as error:
+            raise FakeUnsupported(self.func, f"no meta kernel ({str(error).splitlines()[0][:100]})") from error
+        except AssertionError as error:
+            raise FakeUnsupported(self.func, f"the meta kernel failed ({error})") from error
+        except RuntimeError as error:
+            if "meta" in str(error).lower() or "no fake impl" in str(error):
+                raise FakeUnsupported(self.func, f"the meta kernel failed ({str(error)[:100]})") from error
+            raise
+        for fake, meta in self._metas.values():
+            self._take_over_changes(fake, meta)
+        from .rules.creation import indexed
+
+        return self._to_fake(result, indexed(out_device))
+
+    def _check_indices(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        name = torch_compat.operator_name(self.func)
+        if name == "aten.index.Tensor":
+            for index in args[1]:
+                if index is not None and index.dtype in (torch.bool, torch.uint8):
+                    raise DataDependentError(self.func, "indexing with a mask gives a shape that depends on its values")
+        elif name == "aten.repeat_interleave.Tensor" and kwargs.get("output_size") is None:
+            raise DataDependentError(self.func)
+
+    def _to_meta(self, value: Any) -> Any:
+        if type(value) is FakeTensor:
+            known = self._metas.get(id(value))
+            if known is None:
+                meta = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=_META)
+                offset = value.storage_offset()
+                if offset != 0:
+                    room = torch.empty(
+                        (value.untyped_storage().nbytes() // value.dtype.itemsize,), dtype=value.dtype, device=_META
+                    )
+                    meta = room.as_strided(value.shape, value.stride(), offset)
+                known = self._metas[id(value)] = (value, meta)
+            return known[1]
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._to_meta(item) for item in value)
+        if isinstance(value, torch.Generator):
+            return None  # its state must not move
+        if isinstance(value, torch.device):
+            return _META
+        return value
+
+    def _common_device(self) -> torch.device:
+        """Where the result is: all tensors agree, but for CPU tensors without dimensions or used as indices."""
+        device: torch.device | None = None
+        with_dims = False
+        indices_anywhere = "index" in torch_compat.operator_name(self.func)
+        for fake, _ in self._metas.values():
+            own, dims = fake.device, fake.ndim > 0
+            if device is None or own == device:
+                device, with_dims = own, with_dims or dims
+            elif own == _CPU and (not dims or (indices_anywhere and fake.dtype in (torch.int64, torch.bool))):
+                continue
+            elif device == _CPU and not with_dims:
+                device, with_dims = own, dims
+            else:
+                found = f"found at least two devices, {device} and {own}!"
+                raise RuntimeError(f"Expected all tensors to be on the same device, but {found}")
+        return device or _CPU
+
+    def _take_over_changes(self, fake: FakeTensor, meta: torch.Tensor) -> None:
+        if meta.dtype != fake.dtype:
+            raise FakeUnsupported(self.func, "changes the dtype of an argument")
+        if meta.shape == fake.shape and meta.stride() == fake.stride():
+            return
+        update_metadata(fake, meta.shape, meta.stride(), meta.storage_offset())
+
+    def _to_fake(self, value: Any, device: torch.device) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.layout is not torch.strided:
+                raise FakeUnsupported(self.func, f"a result of layout {value.layout}")
+            storage = value.untyped_storage()._cdata
+            for fake, meta in self._metas.values():
+                if meta is value:
+                    self.aliases = True
+                    return fake
+            for fake, meta in self._metas.values():
+                if meta.untyped_storage()._cdata == storage:
+                    self.aliases = True
+                    return view_of(fake, value.shape, value.stride(), value.storage_offset(), value.dtype)
+            if value.is_conj() or value.is_neg():
+                raise FakeUnsupported(self.func, "a lazily conjugated or negated result")
+            return new_fake(value.shape, value.stride(), value.dtype, device)
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._to_fake(item, device) for item in value])
+        return value

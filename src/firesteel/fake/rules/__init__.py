@@ -1,0 +1,42 @@
+"""Metadata rules of the commonest operators, found by the operator's name.
+
+A rule is called with the operator's arguments and returns what the operator returns, as fake tensors. It states only
+what eager does for sound arguments; for everything else it returns ``NotImplemented``, and torch's meta kernel is
+asked, which also raises the errors that eager raises. Tensor arguments are always fake when a rule is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Rule = Callable[..., Any]
+AnyRule = TypeVar("AnyRule", bound=Rule)
+
+_rules: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[AnyRule], AnyRule]:
+    """Register a function as the rule of the operators named, for instance ``@rule("aten.t.default")``."""
+
+    def register(fn: AnyRule) -> AnyRule:
+        for name in names:
+            assert name not in _rules, f"two rules for {name}"
+            _rules[name] = fn
+        return fn
+
+    return register
+
+
+def find_rule(name: str) -> Rule | None:
+    """The rule of an operator, or None."""
+    if not _rules:
+        # The rule files register themselves when imported.
+        from . import creation, in_place, linalg, matmul, nn, pointwise, reduction, views  # noqa: F401
+    return _rules.get(name)
+
+
+def rule_names() -> list[str]:
+    """The names of all operators that have a rule."""
+    find_rule("")
+    return sorted(_rules)

@@ -1,0 +1,184 @@
+"""Tensors made from nothing or in the likeness of another: constructors, copies, conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..tensor import FakeTensor, new_fake
+from . import rule
+from .operands import CPU, scalar_dtype
+from .strides import channels_last_strides, format_strides, is_dense
+
+
+def indexed(device: torch.device | None) -> torch.device:
+    """The device that a constructor really uses: CPU when none is given, the current one of its kind without index."""
+    if device is None:
+        return CPU
+    if device.index is None and device.type == "cuda":
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _plain(layout: Any, pin_memory: Any) -> bool:
+    return layout in (None, torch.strided) and not pin_memory
+
+
+def _sound(size: Sequence[Any]) -> bool:
+    return all(s >= 0 for s in size)
+
+
+@rule("aten.empty.memory_format")
+def empty(
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: Any = None,
+    memory_format: torch.memory_format | None = None,
+) -> Any:
+    """Contiguous unless another memory format is asked for."""
+    if not _plain(layout, pin_memory) or not _sound(size):
+        return NotImplemented
+    stride = None
+    if memory_format == torch.channels_last and len(size) == 4:
+        stride = channels_last_strides(size)
+    elif memory_format not in (None, torch.contiguous_format):
+        return NotImplemented
+    return new_fake(size, stride, dtype or torch.get_default_dtype(), indexed(device))
+
+
+@rule("aten.zeros.default", "aten.ones.default", "aten.rand.default", "aten.randn.default")
+def filled(
+    size: Sequence[Any],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: Any = None,
+) -> Any:
+    """Contiguous, of the default dtype unless told otherwise. Random numbers are not drawn."""
+    return empty(size, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+
+
+@rule("aten.full.default")
+def full(size: Sequence[Any], fill_value: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """The dtype is that of the number unless given."""
+    return empty(size, dtype=dtype or scalar_dtype(fill_value), **options)
+
+
+@rule("aten.scalar_tensor.default")
+def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """A tensor without dimensions, of the default dtype even for integers."""
+    return empty((), dtype=dtype, **options)
+
+
+@rule("aten.randint.default")
+def randint(high: Any, size: Sequence[Any], *, dtype: torch.dtype | None = torch.int64, **options: Any) -> Any:
+    """int64 unless given."""
+    return empty(size, dtype=dtype or torch.int64, **options) if high > 0 else NotImplemented
+
+
+@rule("aten.randint.low")
+def randint_low(low: Any, high: Any, size: Sequence[Any], **options: Any) -> Any:
+    """int64 unless given."""
+    return randint(high - low, size, **options)
+
+
+@rule("aten.arange.default", "aten.arange.start", "aten.arange.start_step")
+def arange(*bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """Integer bounds only; the length of floating-point ranges depends on rounding."""
+    if any(not isinstance(bound, (int, torch.SymInt)) or isinstance(bound, bool) for bound in bounds):
+        return NotImplemented
+    start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    if step == 0 or (end - start) * step < 0:
+        return NotImplemented
+    size = (end - start + step - 1) // step if step > 0 else (start - end - step - 1) // -step
+    return empty((size,), dtype=dtype or torch.int64, **options)
+
+
+@rule("aten.empty_strided.default")
+def empty_strided(size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, **options: Any) -> Any:
+    """Strides as given."""
+    if len(size) != len(stride) or not _sound(size) or not _sound(stride):
+        return NotImplemented
+    if not _plain(options.get("layout"), options.get("pin_memory")):
+        return NotImplemented
+    return new_fake(size, stride, dtype or torch.get_default_dtype(), indexed(options.get("device")))
+
+
+@rule(
+    "aten.empty_like.default",
+    "aten.zeros_like.default",
+    "aten.ones_like.default",
+    "aten.rand_like.default",
+    "aten.randn_like.default",
+)
+def like(
+    x: FakeTensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: Any = None,
+    memory_format: torch.memory_format | None = None,
+) -> Any:
+    """The layout of the argument, made dense."""
+    if not _plain(layout, pin_memory) or memory_format == torch.channels_last_3d:
+        return NotImplemented
+    if memory_format == torch.channels_last and x.ndim != 4:
+        return NotImplemented
+    stride = format_strides(x.shape, x.stride(), memory_format)
+    return new_fake(x.shape, stride, dtype or x.dtype, x.device if device is None else indexed(device))
+
+
+@rule("aten.full_like.default")
+def full_like(x: FakeTensor, fill_value: Any, **options: Any) -> Any:
+    """The dtype of the argument, not of the number."""
+    return like(x, **options)
+
+
+@rule("aten.clone.default")
+def clone(x: FakeTensor, *, memory_format: torch.memory_format | None = None) -> Any:
+    """A copy in the same layout, made dense."""
+    return like(x, memory_format=memory_format)
+
+
+@rule("aten._to_copy.default")
+def to_copy(
+    x: FakeTensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: Any = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> Any:
+    """A copy of another dtype or device. Layouts with gaps or overlaps are left to torch."""
+    if not is_dense(x.shape, x.stride()):
+        return NotImplemented
+    return like(x, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory, memory_format=memory_format)
+
+
+@rule("aten.new_empty.default", "aten.new_zeros.default", "aten.new_ones.default")
+def new(x: FakeTensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    """dtype and device of the argument unless given."""
+    return empty(size, dtype=dtype or x.dtype, device=x.device if device is None else device, **options)
+
+
+@rule("aten.new_full.default")
+def new_full(x: FakeTensor, size: Sequence[Any], fill_value: Any, **options: Any) -> Any:
+    """As above; the number does not matter."""
+    return new(x, size, **options)
+
+
+@rule("aten.new_empty_strided.default")
+def new_empty_strided(
+    x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, device: Any = None, **options: Any
+) -> Any:
+    """As above with given strides."""
+    return empty_strided(size, stride, dtype=dtype or x.dtype, device=x.device if device is None else device, **options)

@@ -1,0 +1,52 @@
+"""Matrix decompositions whose layout on the CPU differs from what torch's meta kernels say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..tensor import FakeTensor, new_fake
+from . import rule
+from .operands import CPU
+from .strides import contiguous_strides
+
+
+def column_major(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Strides of a batch of matrices stored column by column, as LAPACK wants them.
+
+    >>> column_major((5, 3, 4))
+    (12, 1, 3)
+    """
+    *batch, rows, columns = shape
+    swapped = contiguous_strides((*batch, columns, rows))
+    return (*swapped[:-2], swapped[-1], swapped[-2])
+
+
+@rule("aten._linalg_svd.default")
+def svd(x: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    """U and V^H column by column, singular values real."""
+    if x.device != CPU or x.ndim < 2 or not compute_uv or x.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    *batch, rows, columns = x.shape
+    rank = rows if rows < columns else columns
+    left = (*batch, rows, rows if full_matrices else rank)
+    right = (*batch, columns if full_matrices else rank, columns)
+    return (
+        new_fake(left, column_major(left), x.dtype, x.device),
+        new_fake((*batch, rank), None, x.dtype, x.device),
+        new_fake(right, column_major(right), x.dtype, x.device),
+    )
+
+
+@rule("aten.linalg_eig.default")
+def eig(x: FakeTensor) -> Any:
+    """Complex values, and vectors column by column."""
+    if x.device != CPU or x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        return NotImplemented
+    complex_of = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+    dtype = complex_of.get(x.dtype)
+    if dtype is None:
+        return NotImplemented
+    shape = tuple(x.shape)
+    return (new_fake(shape[:-1], None, dtype, x.device), new_fake(shape, column_major(shape), dtype, x.device))

@@ -1,0 +1,246 @@
+"""Strides that eager gives to results: contiguity, memory formats, and the layout of elementwise results.
+
+Every function accepts sizes that are ``torch.SymInt``: sizes are only compared and multiplied, never hashed except in a
+cache that gives way when hashing fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Shape = Sequence[Any]
+Stride = Sequence[Any]
+Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+def contiguous_strides(shape: Shape) -> tuple[Any, ...]:
+    """
+    >>> contiguous_strides((2, 0, 3))
+    (3, 3, 1)
+    """
+    strides: list[Any] = []
+    step: Any = 1
+    for size in reversed(shape):
+        strides.append(step)
+        if size > 1:
+            step = step * size
+    return tuple(reversed(strides))
+
+
+def channels_last_strides(shape: Shape) -> tuple[Any, ...]:
+    """
+    >>> channels_last_strides((2, 3, 4, 5))
+    (60, 1, 15, 3)
+    """
+    strides: list[Any] = [0] * len(shape)
+    step: Any = 1
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[dim] = step
+        step = step * shape[dim]  # a size of 0 counts as 0 here, unlike in contiguous_strides, as in eager
+    return tuple(strides)
+
+
+def is_contiguous(shape: Shape, stride: Stride) -> bool:
+    """Whether elements lie in row order without gaps; strides of dimensions of size 1 do not matter."""
+    if any(size == 0 for size in shape):
+        return True
+    step: Any = 1
+    for size, st in zip(reversed(shape), reversed(stride), strict=True):
+        if size != 1:
+            if st != step:
+                return False
+            step = step * size
+    return True
+
+
+def is_channels_last(shape: Shape, stride: Stride) -> bool:
+    """Whether a 4-d layout is contiguous with the channels innermost."""
+    if len(shape) != 4:
+        return False
+    step: Any = 1
+    for dim in (1, 3, 2, 0):
+        if shape[dim] != 1:
+            if stride[dim] != step:
+                return False
+            step = step * shape[dim]
+    return True
+
+
+def is_dense(shape: Shape, stride: Stride) -> bool:
+    """Whether the layout is a permutation of a contiguous one: no gap and no overlap."""
+    if is_contiguous(shape, stride):
+        return True
+    step: Any = 1
+    for st, size in sorted((st, size) for size, st in zip(shape, stride, strict=True) if size != 1):
+        if st != step:
+            return False
+        step = step * size
+    return True
+
+
+def _swap_order(dim0: int, dim1: int, shape: Shape, strides: Sequence[Stride]) -> int:
+    """-1 when dim0 is rightly inside dim1, 1 when it should be outside, 0 when no operand can tell."""
+    for stride in strides:
+        st0, st1 = stride[dim0], stride[dim1]
+        if st0 == 0 or st1 == 0:  # broadcast: ask the next operand
+            continue
+        if st0 < st1:
+            return -1
+        if st0 > st1 or shape[dim0] > shape[dim1]:
+            return 1
+    return 0
+
+
+def memory_order(shape: Shape, strides: Sequence[Stride]) -> list[int]:
+    """Dimensions from innermost to outermost as the elementwise iterator orders them for these operands."""
+    order = list(range(len(shape) - 1, -1, -1))
+    for i in range(1, len(order)):
+        at = i
+        for before in range(i - 1, -1, -1):
+            wanted = _swap_order(order[before], order[at], shape, strides)
+            if wanted > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif wanted < 0:
+                break
+    return order
+
+
+def packed_strides(shape: Shape, order: Sequence[int]) -> tuple[Any, ...]:
+    """Strides of a dense tensor whose dimensions lie in the given order, innermost first."""
+    strides: list[Any] = [0] * len(shape)
+    step: Any = 1
+    for dim in order:
+        strides[dim] = step
+        step = step * shape[dim]
+    return tuple(strides)
+
+
+def broadcast_shapes(shapes: Sequence[Shape]) -> tuple[Any, ...] | None:
+    """The common shape, or None when the shapes do not fit.
+
+    >>> broadcast_shapes([(3, 1), (4,), ()])
+    (3, 4)
+    """
+    ndim = max((len(shape) for shape in shapes), default=0)
+    out: list[Any] = [1] * ndim
+    for shape in shapes:
+        lead = ndim - len(shape)
+        for i, size in enumerate(shape):
+            if size == 1:
+                continue
+            if out[lead + i] == 1:
+                out[lead + i] = size
+            elif out[lead + i] != size:
+                return None
+    return tuple(out)
+
+
+def check_broadcast(shapes: Sequence[Shape]) -> None:
+    """Raise what eager raises for shapes that do not fit together."""
+    sofar: tuple[Any, ...] = tuple(shapes[0]) if shapes else ()
+    for shape in shapes[1:]:
+        joined = broadcast_shapes([sofar, shape])
+        if joined is None:
+            ndim = max(len(sofar), len(shape))
+            for dim in range(ndim - 1, -1, -1):
+                a, b = ((1,) * (ndim - len(s)) + tuple(s) for s in (sofar, shape))
+                if a[dim] != b[dim] and a[dim] != 1 and b[dim] != 1:
+                    raise RuntimeError(
+                        f"The size of tensor a ({a[dim]}) must match the size of tensor b ({b[dim]}) "
+                        f"at non-singleton dimension {dim}"
+                    )
+        else:
+            sofar = joined
+
+
+def _elementwise(layouts: Sequence[Layout]) -> Layout | None:
+    shape = broadcast_shapes([layout[0] for layout in layouts])
+    if shape is None:
+        return None
+    if all(tuple(layout[0]) == shape for layout in layouts):
+        if all(is_contiguous(*layout) for layout in layouts):
+            return shape, contiguous_strides(shape)
+        if all(is_channels_last(*layout) for layout in layouts):
+            return shape, channels_last_strides(shape)
+        first = tuple(layouts[0][1])
+        if all(tuple(layout[1]) == first for layout in layouts) and is_dense(shape, first):
+            return shape, first
+    expanded = []
+    for own_shape, own_stride in layouts:
+        lead = len(shape) - len(own_shape)
+        expanded.append(
+            [0] * lead
+            + [0 if own_shape[i] == 1 and shape[lead + i] != 1 else own_stride[i] for i in range(len(own_shape))]
+        )
+    order = memory_order(shape, expanded)
+    if order == list(range(len(shape) - 1, -1, -1)):
+        return shape, contiguous_strides(shape)
+    return shape, packed_strides(shape, order)
+
+
+_elementwise_cache: dict[Any, Layout | None] = {}
+
+
+def elementwise_layout(layouts: tuple[Layout, ...]) -> Layout | None:
+    """Shape and strides of an elementwise result of operands with these layouts, or None if they do not broadcast.
+
+    >>> elementwise_layout((((2, 3), (1, 2)), ((3,), (1,))))
+    ((2, 3), (1, 2))
+    """
+    try:
+        return _elementwise_cache[layouts]
+    except KeyError:
+        if len(_elementwise_cache) > 50_000:
+            _elementwise_cache.clear()
+        result = _elementwise_cache[layouts] = _elementwise(layouts)
+        return result
+    except TypeError:  # symbolic sizes have no hash
+        return _elementwise(layouts)
+
+
+def preserved_strides(shape: Shape, stride: Stride) -> tuple[Any, ...]:
+    """Strides of ``empty_like`` and ``clone`` with ``torch.preserve_format``."""
+    if is_dense(shape, stride):
+        return tuple(stride)
+    strides: list[Any] = [0] * len(shape)
+    step: Any = 1
+    for dim in memory_order(shape, [stride]):
+        strides[dim] = step
+        if shape[dim] > 1:
+            step = step * shape[dim]
+    return tuple(strides)
+
+
+def format_strides(shape: Shape, stride: Stride, memory_format: torch.memory_format | None) -> tuple[Any, ...] | None:
+    """Strides for a result like ``(shape, stride)`` in a memory format; None means contiguous."""
+    if memory_format is None or memory_format == torch.preserve_format:
+        return preserved_strides(shape, stride)
+    if memory_format == torch.contiguous_format:
+        return None
+    return channels_last_strides(shape)
+
+
+def suggests_channels_last(shape: Shape, stride: Stride) -> bool:
+    """Whether a 4-d or 5-d layout asks operators for a channels-last result.
+
+    The channels must be innermost and the other strides must grow in channels-last order, though not without gaps.
+    """
+    if len(shape) not in (4, 5):
+        return False
+    if stride[1] == 0:
+        return False
+    smallest: Any = 0
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[dim] == 0 or stride[dim] < smallest:
+            return False
+        if dim == 0 and smallest == stride[1]:
+            # (N, 1, 1, 1)-like: ambiguous, read as contiguous
+            return False
+        smallest = stride[dim]
+        if shape[dim] > 1:
+            smallest = smallest * shape[dim]
+    return True

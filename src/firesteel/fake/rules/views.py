@@ -1,0 +1,340 @@
+"""Views: operators whose result shares the storage of their argument, and their in-place forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..tensor import FakeTensor, FakeUnsupported, update_metadata, view_of
+from . import rule
+from .operands import wrap_dim
+from .strides import contiguous_strides
+
+
+def _product(sizes: Sequence[Any]) -> Any:
+    total: Any = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def infer_size(sizes: Sequence[Any], numel: Any) -> tuple[Any, ...] | None:
+    """Fill in the one -1 of a requested shape; None when the shape does not fit.
+
+    >>> infer_size((2, -1), 6)
+    (2, 3)
+    """
+    unknown = [i for i, size in enumerate(sizes) if size == -1]
+    if len(unknown) > 1 or any(size < -1 for size in sizes):
+        return None
+    if not unknown:
+        return tuple(sizes) if _product(sizes) == numel else None
+    known = _product([size for size in sizes if size != -1])
+    if known == 0 or numel % known != 0:
+        return None
+    return tuple(numel // known if size == -1 else size for size in sizes)
+
+
+def viewed_strides(shape: Sequence[Any], stride: Sequence[Any], new: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Strides with which the elements of one layout are read in a new shape, or None where only a copy would do.
+
+    >>> viewed_strides((2, 3), (3, 1), (6,)), viewed_strides((2, 3), (1, 2), (6,))
+    ((1,), None)
+    """
+    if not shape:
+        return (1,) * len(new)
+    if any(size == 0 for size in shape):
+        return tuple(stride) if tuple(shape) == tuple(new) else contiguous_strides(new)
+    result: list[Any] = [0] * len(new)
+    at = len(new) - 1  # the next dimension of the new shape to place, from the right
+    dim = len(shape) - 1
+    while dim >= 0:
+        # A run of dimensions that lie next to each other in memory can be cut up in any way.
+        step, run = stride[dim], shape[dim]
+        while dim > 0 and (shape[dim - 1] == 1 or stride[dim - 1] == run * step):
+            dim -= 1
+            run = run * shape[dim]
+        dim -= 1
+        placed: Any = 1
+        while at >= 0 and (placed < run or new[at] == 1):
+            result[at] = placed * step
+            placed = placed * new[at]
+            at -= 1
+        if placed != run:
+            return None
+    return tuple(result) if at < 0 else None
+
+
+@rule("aten.view.default", "aten._unsafe_view.default")
+def view(x: FakeTensor, size: Sequence[Any]) -> Any:
+    """The same elements in another shape."""
+    shape = infer_size(size, x.numel())
+    stride = None if shape is None else viewed_strides(x.shape, x.stride(), shape)
+    if shape is None or stride is None:
+        return NotImplemented
+    return view_of(x, shape, stride, x.storage_offset())
+
+
+@rule("aten._reshape_alias.default")
+def reshape_alias(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any]) -> Any:
+    """The view that reshape has already worked out."""
+    return view_of(x, size, stride, x.storage_offset())
+
+
+@rule("aten.detach.default", "aten.alias.default")
+def alias(x: FakeTensor) -> Any:
+    """Another tensor on the same storage."""
+    return view_of(x, x.shape, x.stride(), x.storage_offset())
+
+
+def _swapped(x: FakeTensor, dim0: int, dim1: int) -> tuple[list[Any], list[Any]] | None:
+    first, second = wrap_dim(dim0, x.ndim), wrap_dim(dim1, x.ndim)
+    if first is None or second is None:
+        return None
+    shape, stride = list(x.shape), list(x.stride())
+    if shape:
+        shape[first], shape[second] = shape[second], shape[first]
+        stride[first], stride[second] = stride[second], stride[first]
+    return shape, stride
+
+
+@rule("aten.transpose.int")
+def transpose(x: FakeTensor, dim0: int, dim1: int) -> Any:
+    """Two dimensions exchanged."""
+    layout = _swapped(x, dim0, dim1)
+    return NotImplemented if layout is None else view_of(x, *layout, x.storage_offset())
+
+
+@rule("aten.transpose_.default")
+def transpose_(x: FakeTensor, dim0: int, dim1: int) -> Any:
+    """Two dimensions exchanged, in place."""
+    layout = _swapped(x, dim0, dim1)
+    return NotImplemented if layout is None else update_metadata(x, *layout, x.storage_offset())
+
+
+@rule("aten.t.default")
+def t(x: FakeTensor) -> Any:
+    """Matrices transposed, fewer dimensions as they are."""
+    if x.ndim > 2:
+        return NotImplemented
+    return transpose(x, 0, 1) if x.ndim == 2 else alias(x)
+
+
+@rule("aten.t_.default")
+def t_(x: FakeTensor) -> Any:
+    """As ``t``, in place."""
+    if x.ndim > 2:
+        return NotImplemented
+    return transpose_(x, 0, 1) if x.ndim == 2 else x
+
+
+@rule("aten.permute.default")
+def permute(x: FakeTensor, dims: Sequence[int]) -> Any:
+    """All dimensions in a new order."""
+    ndim = x.ndim
+    order = [wrap_dim(dim, ndim) for dim in dims]
+    if len(order) != ndim or None in order or len(set(order)) != ndim:
+        return NotImplemented
+    shape, stride = x.shape, x.stride()
+    return view_of(x, [shape[d] for d in order], [stride[d] for d in order], x.storage_offset())  # type: ignore[index]
+
+
+@rule("aten.expand.default")
+def expand(x: FakeTensor, size: Sequence[Any], *, implicit: bool = False) -> Any:
+    """Dimensions of size 1 repeated without memory, new ones in front."""
+    lead = len(size) - x.ndim
+    if lead < 0:
+        return NotImplemented
+    shape: list[Any] = [0] * len(size)
+    stride: list[Any] = [0] * len(size)
+    for i in range(len(size) - 1, -1, -1):
+        wanted = size[i]
+        if i >= lead:
+            own, step = x.shape[i - lead], x.stride()[i - lead]
+            if wanted == -1:
+                wanted = own
+        else:
+            # A new dimension that stays of size 1 gets the stride it would have in a contiguous tensor.
+            own, step = 1, shape[i + 1] * stride[i + 1] if x.ndim else 0
+        if wanted < 0 or (wanted != own and own != 1):
+            return NotImplemented
+        shape[i] = wanted
+        stride[i] = step if wanted == own else 0
+    return view_of(x, shape, stride, x.storage_offset())
+
+
+def _unsqueezed(x: FakeTensor, dim: int) -> tuple[list[Any], list[Any]] | None:
+    at = wrap_dim(dim, x.ndim + 1)
+    if at is None:
+        return None
+    shape, stride = list(x.shape), list(x.stride())
+    step = shape[at] * stride[at] if at < len(shape) else 1
+    shape.insert(at, 1)
+    stride.insert(at, step)
+    return shape, stride
+
+
+@rule("aten.unsqueeze.default")
+def unsqueeze(x: FakeTensor, dim: int) -> Any:
+    """A new dimension of size 1."""
+    layout = _unsqueezed(x, dim)
+    return NotImplemented if layout is None else view_of(x, *layout, x.storage_offset())
+
+
+@rule("aten.unsqueeze_.default")
+def unsqueeze_(x: FakeTensor, dim: int) -> Any:
+    """As ``unsqueeze``, in place."""
+    layout = _unsqueezed(x, dim)
+    return NotImplemented if layout is None else update_metadata(x, *layout, x.storage_offset())
+
+
+def _squeezed(x: FakeTensor, dims: Any) -> tuple[list[Any], list[Any]] | None:
+    ndim = x.ndim
+    wrapped = {wrap_dim(d, ndim) for d in dims}
+    if None in wrapped or len(wrapped) != len(dims):
+        return None
+    kept = [i for i in range(ndim) if i not in wrapped or x.shape[i] != 1]
+    return [x.shape[i] for i in kept], [x.stride()[i] for i in kept]
+
+
+def _squeeze_dims(x: FakeTensor, dims: Any) -> Any:
+    if dims is None:
+        return range(x.ndim)
+    return dims if isinstance(dims, (list, tuple)) else (dims,)
+
+
+@rule("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims")
+def squeeze(x: FakeTensor, dims: Any = None) -> Any:
+    """Dimensions of size 1 dropped."""
+    layout = _squeezed(x, _squeeze_dims(x, dims))
+    return NotImplemented if layout is None else view_of(x, *layout, x.storage_offset())
+
+
+@rule("aten.squeeze_.default", "aten.squeeze_.dim", "aten.squeeze_.dims")
+def squeeze_(x: FakeTensor, dims: Any = None) -> Any:
+    """As ``squeeze``, in place."""
+    layout = _squeezed(x, _squeeze_dims(x, dims))
+    return NotImplemented if layout is None else update_metadata(x, *layout, x.storage_offset())
+
+
+@rule("aten.select.int")
+def select(x: FakeTensor, dim: int, index: Any) -> Any:
+    """One index of a dimension."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or x.ndim == 0:
+        return NotImplemented
+    size, step = x.shape[at], x.stride()[at]
+    if index >= size or index < -size:
+        return NotImplemented
+    if index < 0:
+        index = index + size
+    shape, stride = list(x.shape), list(x.stride())
+    del shape[at], stride[at]
+    return view_of(x, shape, stride, x.storage_offset() + index * step)
+
+
+def _clip(index: Any, size: Any) -> Any:
+    if index < 0:
+        index = index + size
+    if index < 0:
+        return 0
+    return size if index > size else index
+
+
+@rule("aten.slice.Tensor")
+def slice_(x: FakeTensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    """Every step-th index of a range in one dimension."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or x.ndim == 0 or step <= 0:
+        return NotImplemented
+    size = x.shape[at]
+    first = 0 if start is None else _clip(start, size)
+    last = size if end is None else _clip(end, size)
+    if last < first:
+        last = first
+    shape, stride = list(x.shape), list(x.stride())
+    shape[at] = (last - first + step - 1) // step
+    offset = x.storage_offset() + first * stride[at]
+    stride[at] = stride[at] * step
+    return view_of(x, shape, stride, offset)
+
+
+def _pieces(x: FakeTensor, at: int, sizes: Sequence[Any]) -> list[FakeTensor]:
+    shape, stride, offset = list(x.shape), x.stride(), x.storage_offset()
+    result = []
+    for size in sizes:
+        shape[at] = size
+        result.append(view_of(x, shape, stride, offset))
+        offset = offset + size * stride[at]
+    return result
+
+
+@rule("aten.split.Tensor")
+def split(x: FakeTensor, split_size: Any, dim: int = 0) -> Any:
+    """Pieces of one size along a dimension, the last maybe smaller."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or x.ndim == 0 or split_size <= 0:
+        return NotImplemented
+    size = x.shape[at]
+    count = int((size + split_size - 1) // split_size)
+    if count <= 1:
+        return _pieces(x, at, [size])
+    return _pieces(x, at, [split_size] * (count - 1) + [size - split_size * (count - 1)])
+
+
+@rule("aten.split_with_sizes.default")
+def split_with_sizes(x: FakeTensor, sizes: Sequence[Any], dim: int = 0) -> Any:
+    """Pieces of given sizes."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or x.ndim == 0 or any(size < 0 for size in sizes) or sum(sizes) != x.shape[at]:
+        return NotImplemented
+    return _pieces(x, at, sizes)
+
+
+@rule("aten.unbind.int")
+def unbind(x: FakeTensor, dim: int = 0) -> Any:
+    """All indices of a dimension, each as a view."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or x.ndim == 0:
+        return NotImplemented
+    return [select(x, at, i) for i in range(int(x.shape[at]))]
+
+
+def _in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> bool:
+    """Whether the arguments are sound. Reaching outside the storage is an error in eager only, hence left to it."""
+    if len(size) != len(stride) or offset < 0 or any(s < 0 for s in size) or any(s < 0 for s in stride):
+        return False
+    if any(s == 0 for s in size):
+        return True
+    last: Any = offset + 1
+    for s, st in zip(size, stride, strict=True):
+        last = last + (s - 1) * st
+    if last * x.dtype.itemsize > x.untyped_storage().nbytes():
+        raise FakeUnsupported("aten.as_strided", "reaches outside the storage")
+    return True
+
+
+@rule("aten.as_strided.default")
+def as_strided(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
+    """Any view of the storage."""
+    offset = x.storage_offset() if storage_offset is None else storage_offset
+    return view_of(x, size, stride, offset) if _in_storage(x, size, stride, offset) else NotImplemented
+
+
+@rule("aten.as_strided_.default")
+def as_strided_(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
+    """As ``as_strided``, in place."""
+    offset = x.storage_offset() if storage_offset is None else storage_offset
+    return update_metadata(x, size, stride, offset) if _in_storage(x, size, stride, offset) else NotImplemented
+
+
+@rule("aten.resize_.default")
+def resize_(x: FakeTensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Any:
+    """New sizes, contiguous, on the same storage."""
+    if memory_format not in (None, torch.contiguous_format) or any(s < 0 for s in size):
+        return NotImplemented
+    if tuple(size) == tuple(x.shape):
+        return x
+    return update_metadata(x, size, contiguous_strides(size), x.storage_offset())

@@ -1,0 +1,155 @@
+"""The fake tensor: a tensor with true metadata and no data, and the errors of running programs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+
+from .. import torch_compat
+
+# A size, stride or offset: int today, possibly a torch.SymInt once sizes become symbolic.
+Size = Any
+
+
+class FakeError(Exception):
+    """A program cannot be followed on tensors without data. Capture breaks the graph at the operator."""
+
+    def __init__(self, op: object, reason: str) -> None:
+        self.op = str(op)
+        self.reason = reason
+        super().__init__(f"{self.op}: {reason}")
+
+
+class FakeUnsupported(FakeError):
+    """An operator or tensor that has no fake version."""
+
+
+class DataDependentError(FakeError):
+    """An operator whose result, or the shape of its result, depends on the values inside a tensor."""
+
+    def __init__(self, op: object, reason: str = "the result depends on the values in a tensor") -> None:
+        super().__init__(op, reason)
+
+
+class FakeTensor(torch.Tensor):
+    """A tensor that knows its sizes, strides, dtype, device and autograd state, and holds no memory.
+
+    C++ autograd and autocast treat it like any tensor; below them every operator ends in ``__torch_dispatch__``, which
+    computes the metadata of the result. Sizes and the like live in C++ only, so that nothing can get out of step when
+    an operator, or ``t.data = other``, changes them.
+    """
+
+    #: Set by ``FakeMode.from_real`` on the fake version of an ``nn.Parameter``.
+    is_parameter: bool = False
+
+    __torch_function__ = torch_compat.disabled_torch_function  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        # Reached when no mode is entered. Imported late because the mode is built on this class.
+        from .mode import dispatch
+
+        return dispatch(None, func, args, kwargs or {})
+
+    @property
+    def storage_key(self) -> int:
+        """Equal for two fake tensors exactly when they share storage; never used twice in a process."""
+        return torch_compat.storage_serial(self)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        grad = ", requires_grad=True" if self.requires_grad else ""
+        return f"FakeTensor({tuple(self.shape)}, {self.dtype}, device='{self.device}'{grad})"
+
+    # What torch would answer with a null pointer.
+    def data_ptr(self) -> NoReturn:
+        raise DataDependentError("Tensor.data_ptr", "a fake tensor has no memory")
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise DataDependentError("Tensor.__dlpack__", "a fake tensor has no memory")
+
+    def tolist(self) -> NoReturn:
+        raise DataDependentError("Tensor.tolist")
+
+    def numpy(self, *, force: bool = False) -> NoReturn:
+        raise DataDependentError("Tensor.numpy")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise FakeUnsupported("copy or pickle", "a fake tensor has no memory")
+
+
+def new_fake(
+    shape: Sequence[Size], stride: Sequence[Size] | None, dtype: torch.dtype, device: torch.device
+) -> FakeTensor:
+    """A fake tensor with storage of its own. ``stride=None`` means contiguous."""
+    return torch_compat.make_wrapper(FakeTensor, shape, stride, None, dtype, device)
+
+
+def view_of(
+    base: FakeTensor,
+    shape: Sequence[Size],
+    stride: Sequence[Size] | None,
+    offset: Size,
+    dtype: torch.dtype | None = None,
+) -> FakeTensor:
+    """A fake tensor on the storage of ``base``; making it a view for autograd is left to the C++ layers above."""
+    view = torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device)
+    torch_compat.share_storage(view, base)
+    return view
+
+
+def update_metadata(
+    t: FakeTensor, shape: Sequence[Size], stride: Sequence[Size] | None, offset: Size, dtype: torch.dtype | None = None
+) -> FakeTensor:
+    """Change sizes, strides and offset of ``t`` in place (``t_``, ``unsqueeze_``, ``out=`` that resizes)."""
+    new = torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or t.dtype, t.device)
+    needed, present = new.untyped_storage().nbytes(), t.untyped_storage().nbytes()
+    if needed <= present:
+        torch_compat.share_storage(new, t)
+    elif present != 0:
+        # Views of t would grow with it in eager. Nobody can hold a view with elements of an empty storage.
+        raise FakeUnsupported("resize_", "a tensor with elements cannot grow while capturing")
+    torch_compat.replace_metadata(t, new)
+    return t
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """All that can be known of a tensor without its data.
+
+    >>> describe(torch.zeros(2, 3).t()).stride
+    (1, 3)
+    """
+
+    shape: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    storage_offset: Size
+    dtype: torch.dtype
+    device: torch.device
+    layout: torch.layout
+    requires_grad: bool
+    is_leaf: bool
+    is_inference: bool
+    is_view: bool
+    is_parameter: bool
+
+
+def describe(t: torch.Tensor) -> TensorMeta:
+    """The metadata of a tensor, fake or real."""
+    return TensorMeta(
+        shape=tuple(t.shape),
+        stride=tuple(t.stride()),
+        storage_offset=t.storage_offset(),
+        dtype=t.dtype,
+        device=t.device,
+        layout=t.layout,
+        requires_grad=t.requires_grad,
+        is_leaf=t.is_leaf,
+        is_inference=t.is_inference(),
+        is_view=torch_compat.view_base(t) is not None,
+        is_parameter=t.is_parameter if isinstance(t, FakeTensor) else isinstance(t, torch.nn.Parameter),
+    )

@@ -1,0 +1,1 @@
+"""Running compiled code: dispatch on guards, continuations, nested calls and limits."""

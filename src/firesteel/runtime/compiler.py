@@ -1,0 +1,187 @@
+"""One `fs.compile` call: its options, its units, and what happened to them."""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..backends.registry import lookup_backend
+from ..capture.capture import Entry
+from ..capture.graph import CapturedGraph
+from ..capture.markers import is_disabled
+from ..capture.modules import has_hooks
+from ..capture.torch_calls import is_graph_function
+from ..errors import BackendError
+from . import stance
+from .skipping import runs_plain
+from .units import MISS, Resume, Unit, drive, function_start
+
+if TYPE_CHECKING:
+    from ..debug.events import Events
+
+COMPILERS: weakref.WeakSet[Compiler] = weakref.WeakSet()
+
+
+class Compiler:
+    """Options of one compile call and the registry of everything compiled under it."""
+
+    def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None,
+                 options: dict[str, Any] | None = None, events: Events | None = None) -> None:
+        self.backend_name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+        self.backend = lookup_backend(backend)
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.options = options or {}
+        self.events = events
+        self.frozen = False
+        self.units: dict[types.CodeType, list[Unit]] = {}
+        COMPILERS.add(self)
+
+    # Units
+
+    def unit_of(self, function: types.FunctionType) -> Unit:
+        """The unit of a function's code (functions made anew each time share it)."""
+        code = function.__code__
+        known = self.units.setdefault(code, [])
+        for unit in known:
+            if unit.globals is function.__globals__:
+                return unit
+        unit = Unit(self, code, function.__globals__, function_start(code))
+        known.append(unit)
+        return unit
+
+    def reset(self) -> None:
+        """Forget everything compiled."""
+        for unit in [u for units in self.units.values() for u in units]:
+            for part in (unit, *unit.continuations.values()):
+                part.entries.clear()
+                part.functions = ()
+                part.given_up = None
+                part.total = 0
+                part.numbers.clear()
+                part.dynamic_numbers = frozenset()
+            unit.continuations.clear()
+
+    # Calls from compiled code
+
+    def nested(self, target: Any) -> Any:
+        """What a step between two graphs calls in place of `target`: the same, compiled in its own right if possible."""
+        kind = type(target)
+        if kind is types.FunctionType:
+            return NestedCall(self, target) if self.compiles(target) else target
+        if kind is types.MethodType:
+            function = target.__func__
+            if type(function) is types.FunctionType and self.compiles(function):
+                return NestedCall(self, function, target.__self__)
+            return target
+        if isinstance(target, torch.nn.Module):
+            return self.nested_module(target)
+        return target
+
+    def nested_module(self, module: torch.nn.Module) -> Any:
+        if type(module).__call__ is not torch.nn.Module.__call__ or has_hooks(module) or is_disabled(module):
+            return module
+        forward = module.forward
+        if type(forward) is types.MethodType and type(forward.__func__) is types.FunctionType and self.compiles(forward.__func__):
+            return NestedCall(self, forward.__func__, forward.__self__)
+        return module
+
+    def compiles(self, function: types.FunctionType) -> bool:
+        return not (stance.STATE.eager or is_disabled(function) or is_graph_function(function) or runs_plain(function))
+
+    # Graphs and events
+
+    def compile_graph(self, captured: CapturedGraph, unit: Unit) -> Callable[..., Any]:
+        """Hand a graph to the backend."""
+        if self.events is not None:
+            self.events.graph(unit, captured)
+        try:
+            compiled = self.backend(captured.module, captured.example_inputs)
+        except Exception as error:
+            raise BackendError(self.backend_name, f"{type(error).__name__}: {error}", None, (unit.user_frame,)) from error
+        if not callable(compiled):
+            raise BackendError(self.backend_name, f"it returned a {type(compiled).__name__} instead of a callable", None,
+                               (unit.user_frame,))
+        return compiled
+
+    def compiled(self, unit: Unit, entry: Entry) -> None:
+        from ..debug.events import record
+
+        record(self, "compiled", unit, entry)
+
+    def recompiled(self, unit: Unit, reason: str) -> None:
+        from ..debug.events import record
+
+        record(self, "recompiled", unit, reason)
+
+    def skipped(self, unit: Unit, reason: str) -> None:
+        from ..debug.events import record
+
+        record(self, "skipped", unit, reason)
+
+
+class NestedCall:
+    """A Python function called from compiled code, dispatched to its own compiled entries."""
+
+    __slots__ = ("compiler", "function", "receiver")
+
+    def __init__(self, compiler: Compiler, function: types.FunctionType, receiver: Any = MISS) -> None:
+        self.compiler = compiler
+        self.function = function
+        self.receiver = receiver
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.receiver is not MISS:
+            args = (self.receiver, *args)
+        function = self.function
+        bound = bind(function, args, kwargs)
+        if bound is None:
+            return function(*args, **kwargs)  # Python raises the right TypeError
+        unit = self.compiler.unit_of(function)
+        result = unit.call(bound)
+        return drive(result) if type(result) is Resume else result
+
+
+def bind(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """A unit's arguments for a call; None when Python would refuse the call."""
+    code = function.__code__
+    count, keyword_only, flags = code.co_argcount, code.co_kwonlyargcount, code.co_flags
+    prefix = (function.__closure__,) if code.co_freevars else ()
+    if not kwargs and len(args) == count and not keyword_only and not flags & 0x0C:
+        return (*prefix, *args)
+    if len(args) > count and not flags & 0x04:
+        return None
+    names = code.co_varnames
+    values: list[Any] = list(args[:count])
+    rest = dict(kwargs)
+    defaults = function.__defaults__ or ()
+    for position in range(len(values)):
+        if names[position] in rest and position >= code.co_posonlyargcount:
+            return None
+    for position in range(len(values), count):
+        name = names[position]
+        if name in rest and position >= code.co_posonlyargcount:
+            values.append(rest.pop(name))
+        else:
+            index = position - (count - len(defaults))
+            if index < 0:
+                return None
+            values.append(defaults[index])
+    for name in names[count: count + keyword_only]:
+        if name in rest:
+            values.append(rest.pop(name))
+        elif function.__kwdefaults__ and name in function.__kwdefaults__:
+            values.append(function.__kwdefaults__[name])
+        else:
+            return None
+    if flags & 0x04:
+        values.append(tuple(args[count:]))
+    if flags & 0x08:
+        values.append(rest)
+    elif rest:
+        return None
+    return (*prefix, *values)

@@ -1,0 +1,33 @@
+"""Functions that are not worth capturing when they are called between two graphs: libraries outside of models."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+
+# Parts of torch that are written in Python and do tensor work.
+TORCH_MODELS = ("torch.nn.modules", "torch.nn.init", "torch.nn.attention", "torch.optim", "torch.distributions",
+                "torch.utils.checkpoint", "torch.nn.utils", "torch.ao", "torch.testing")
+NUMERIC_LIBRARIES = frozenset({"numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "matplotlib", "tqdm", "rich", "pytest",
+                               "_pytest", "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors"})
+
+
+@functools.lru_cache(maxsize=4096)
+def plain_module(name: str) -> bool:
+    """Whether functions of a module run uncompiled."""
+    root = name.partition(".")[0]
+    if root == "torch":
+        return not name.startswith(TORCH_MODELS)
+    return root in NUMERIC_LIBRARIES or root in sys.stdlib_module_names or name.startswith("firesteel")
+
+
+def runs_plain(function: types.FunctionType) -> bool:
+    """Whether a function runs uncompiled because of where it is defined."""
+    return plain_module(function.__globals__.get("__name__") or "")
+
+
+@functools.lru_cache(maxsize=4096)
+def opaque_module(name: str) -> bool:
+    """Whether calls into a module are never followed while capturing."""
+    return name.partition(".")[0] in NUMERIC_LIBRARIES

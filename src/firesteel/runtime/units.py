@@ -1,0 +1,292 @@
+"""Units: pieces of code with compiled versions. A unit is a function, or a continuation that starts in its middle."""
+
+from __future__ import annotations
+
+import threading
+import types
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import config
+from ..capture.capture import Entry, Start, capture
+from ..capture.signals import SkipFrame
+from ..debug import enabled, log
+from ..errors import FiresteelError, FiresteelWarning, InternalError, RecompileError, UserFrame, format_report
+from . import stance
+from .explain_miss import first_failure
+
+if TYPE_CHECKING:
+    from .compiler import Compiler
+
+VARARGS, VARKEYWORDS = 0x04, 0x08
+UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
+CAPTURE_LOCK = threading.RLock()
+
+
+class Miss:
+    """Returned by an entry whose guards do not hold."""
+
+    def __repr__(self) -> str:
+        return "<miss>"
+
+
+MISS = Miss()
+
+
+class Resume:
+    """Returned by an entry that ends in a break: go on with this continuation."""
+
+    __slots__ = ("unit", "args")
+
+    def __init__(self, unit: Unit, args: tuple[Any, ...]) -> None:
+        self.unit = unit
+        self.args = args
+
+
+def drive(result: Any) -> Any:
+    """Run continuations one after the other; a loop, so that the Python stack does not grow with them."""
+    while type(result) is Resume:
+        result = result.unit.call(result.args)
+    return result
+
+
+class Unit:
+    """Code with a starting point and its compiled entries."""
+
+    miss = MISS
+    resume_type = Resume
+
+    def __init__(self, options: Compiler, code: types.CodeType, globals_: dict[str, Any], start: Start,
+                 origin: Unit | None = None) -> None:
+        self.options = options
+        self.code = code
+        self.globals = globals_
+        self.start = start
+        self.origin = origin if origin is not None else self
+        self.entries: list[Entry] = []
+        self.functions: tuple[Callable[..., Any], ...] = ()
+        self.continuations: dict[Start, Unit] = {}
+        self.total = 0
+        self.given_up: str | None = None
+        self.numbers: dict[str, Any] = {}
+        self.dynamic_numbers: frozenset[str] = frozenset()
+        self._plain: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        base = self.code.co_name
+        if base.startswith("<"):
+            base = base.strip("<>")
+        if self.start.index == 0:
+            return base
+        line = _line_at(self.code, self.start.index)
+        return f"{base}_resumed_at_line_{line}" if line else f"{base}_resumed"
+
+    @property
+    def user_frame(self) -> UserFrame:
+        return UserFrame(self.code.co_filename, _line_at(self.code, self.start.index) or self.code.co_firstlineno,
+                         self.code.co_name)
+
+    def continuation(self, start: Start) -> Unit:
+        """The unit that starts in the middle of the same code."""
+        unit = self.origin.continuations.get(start)
+        if unit is None:
+            unit = Unit(self.options, self.code, self.globals, start, self.origin)
+            self.origin.continuations[start] = unit
+        return unit
+
+    # Calls
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        """Run the first entry whose guards hold; the result may be a Resume."""
+        functions = self.functions
+        for position, function in enumerate(functions):
+            result = function(*args)
+            if result is not MISS:
+                if position:
+                    self.promote(function)
+                return result
+        return self.missed(args)
+
+    def promote(self, function: Callable[..., Any]) -> None:
+        """Most recently used first."""
+        functions = self.functions
+        if function in functions:
+            self.functions = (function, *(other for other in functions if other is not function))
+
+    def missed(self, args: tuple[Any, ...]) -> Any:
+        """No entry fits: compile another one, or run plain Python."""
+        reason = self.why_not_compile()
+        if reason is not None:
+            return self.plain(args)
+        with CAPTURE_LOCK:
+            for function in self.functions:  # another thread may have compiled meanwhile
+                result = function(*args)
+                if result is not MISS:
+                    return result
+            entry = self.compile(args)
+        if entry is None:
+            return self.plain(args)
+        result = entry.function(*args)
+        if result is MISS:
+            # a guard that fails on the very arguments it was made from: never loop on it
+            return self.internal_failure(RuntimeError(
+                f"the new entry does not accept its own arguments: {first_failure(entry, self, args)}"), args)
+        return result
+
+    def why_not_compile(self) -> str | None:
+        if self.given_up is not None:
+            return self.given_up
+        if self.code.co_flags & UNCAPTURED_FLAGS:
+            return "generator and coroutine functions run as plain Python"
+        mode = stance.current()
+        if mode == "force_eager" or self.options.frozen:
+            return mode
+        if self.entries:
+            if mode == "eager_on_recompile":
+                return mode
+            if mode == "fail_on_recompile":
+                raise RecompileError(f"{self.name} would have to be compiled again under the stance {mode!r}",
+                                     "warm up with all kinds of inputs first, or change the stance", (self.user_frame,))
+        return None
+
+    # Compiling
+
+    def compile(self, args: tuple[Any, ...]) -> Entry | None:
+        """Capture for these arguments and add the entry."""
+        if self.entries:
+            self.explain_recompilation(args)
+        if len(self.entries) >= config.recompile_limit or self.origin.total >= config.accumulated_recompile_limit:
+            self.give_up(args)
+            return None
+        self.learn_numbers(args)
+        try:
+            entry = capture(self, args)
+        except SkipFrame as skip:
+            if self.options.fullgraph:
+                raise InternalError(skip.reason, None, (self.user_frame,)) from skip
+            self.given_up = skip.reason
+            self.options.skipped(self, skip.reason)
+            return None
+        except FiresteelError:
+            raise
+        except Exception as error:
+            if config.raise_on_internal_error or self.options.fullgraph:
+                raise
+            self.warn_internal(error)
+            self.given_up = f"internal failure: {error}"
+            return None
+        self.numbers.update(entry.numbers)
+        self.entries.append(entry)
+        self.origin.total += 1
+        self.functions = (entry.function, *self.functions)
+        self.options.compiled(self, entry)
+        return entry
+
+    def learn_numbers(self, args: tuple[Any, ...]) -> None:
+        """A number that differs from what an earlier capture saw becomes an input of the graph."""
+        if not self.numbers or not config.dynamic_numbers or self.options.dynamic is False:
+            return
+        changed = set()
+        for entry in self.entries:
+            failing = first_failure(entry, self, args)
+            if failing is not None and failing.source in entry.numbers:
+                changed.add(failing.source)
+        if changed:
+            self.dynamic_numbers = self.dynamic_numbers | changed
+
+    def explain_recompilation(self, args: tuple[Any, ...]) -> None:
+        reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
+        text = str(reasons[-1]) if reasons else "unknown"
+        self.options.recompiled(self, text)
+        if enabled("recompiles"):
+            log("recompiles", "recompiling %s (%s): %s", self.name, self.user_frame,
+                "; ".join(str(reason) for reason in reasons))
+
+    def give_up(self, args: tuple[Any, ...]) -> None:
+        reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
+        last = str(reasons[-1]) if reasons else "unknown"
+        limit = config.recompile_limit if len(self.entries) >= config.recompile_limit else config.accumulated_recompile_limit
+        self.given_up = f"recompile limit of {limit} reached"
+        if self.options.fullgraph:
+            from ..errors import RecompileLimitError
+
+            raise RecompileLimitError(f"recompile limit of {limit} reached; last failing guard: {last}",
+                                      "raise config.recompile_limit, or make the changing value part of the data",
+                                      (self.user_frame,))
+        warnings.warn(format_report(f"firesteel: {self.name} was compiled {limit} times and runs uncompiled from now on.",
+                                    [self.user_frame], f"the last failing guard is {last}",
+                                    "FIRESTEEL_LOGS=recompiles shows all reasons; config.recompile_limit sets the limit"),
+                      FiresteelWarning, stacklevel=4)
+
+    def warn_internal(self, error: Exception) -> None:
+        warnings.warn(format_report(
+            f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame],
+            f"{type(error).__name__}: {error}",
+            "please report this; config.raise_on_internal_error = True shows the full traceback"), FiresteelWarning, stacklevel=5)
+
+    def internal_failure(self, error: Exception, args: tuple[Any, ...]) -> Any:
+        if config.raise_on_internal_error:
+            raise InternalError(str(error), None, (self.user_frame,))
+        self.warn_internal(error)
+        self.given_up = str(error)
+        self.functions = ()
+        return self.plain(args)
+
+    # Plain Python
+
+    def plain(self, args: tuple[Any, ...]) -> Any:
+        """Run the rest of the function uncompiled."""
+        function = self._plain
+        if function is None:
+            function = self._plain = self.make_plain()
+        return function(*args)
+
+    def make_plain(self) -> Callable[..., Any]:
+        code, globals_, start = self.code, self.globals, self.start
+        has_closure = bool(code.co_freevars)
+        if start.index == 0:
+            count, keyword_only = code.co_argcount, code.co_kwonlyargcount
+            varargs, varkeywords = bool(code.co_flags & VARARGS), bool(code.co_flags & VARKEYWORDS)
+            names = code.co_varnames[count: count + keyword_only]
+
+            def run(*args: Any) -> Any:
+                closure, rest = (args[0], args[1:]) if has_closure else (None, args)
+                function = types.FunctionType(code, globals_, code.co_name, None, closure)
+                positional = list(rest[:count])
+                keywords = dict(zip(names, rest[count: count + keyword_only], strict=True))
+                position = count + keyword_only
+                if varargs:
+                    positional.extend(rest[position])
+                    position += 1
+                if varkeywords:
+                    keywords.update(rest[position])
+                return function(*positional, **keywords)
+
+            return run
+        from ..capture.bytecode.continuation import make_continuation
+
+        nulls = frozenset(i for i, kind in enumerate(start.stack) if kind == "null")
+        made = make_continuation(code, start.index, list(start.variables), len(start.stack), null_slots=nulls)
+
+        def resume(*args: Any) -> Any:
+            closure, rest = (args[0], args[1:]) if has_closure else (None, args)
+            return types.FunctionType(made, globals_, code.co_name, None, closure)(*rest)
+
+        return resume
+
+
+def function_start(code: types.CodeType) -> Start:
+    """The start of a whole function: its parameters, in the order of its variables."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & VARARGS) + bool(code.co_flags & VARKEYWORDS)
+    return Start(0, (), code.co_varnames[:count])
+
+
+def _line_at(code: types.CodeType, index: int) -> int | None:
+    from ..capture.bytecode.instructions import decode
+
+    return decode(code).instructions[index].lineno
+
+

@@ -1,0 +1,81 @@
+"""Symbolic sizes: expressions, what is known about them, and the guards that decisions on them need.
+
+The bridge to torch, `firesteel.shapes.symnode`, is a module of its own, so that everything here works without torch.
+"""
+
+# The nodes come first: they and the constructors need each other.
+from firesteel.shapes.expr import (
+    Call,
+    Const,
+    Expr,
+    ExprLike,
+    Kind,
+    Product,
+    Scalar,
+    Sum,
+    Symbol,
+    as_expr,
+    const,
+    symbol,
+)
+
+# isort: split
+from firesteel.shapes.arithmetic import ceil, floor, maximum, minimum, pow_by_natural, to_float, trunc
+from firesteel.shapes.env import (
+    ContradictionError,
+    Provenance,
+    ShapeEnv,
+    ShapeGuard,
+    SymbolInfo,
+    UndecidableError,
+)
+from firesteel.shapes.facts import Facts
+from firesteel.shapes.printing import IndexPrinter, Printer, PythonPrinter, print_python
+from firesteel.shapes.ranges import Interval
+from firesteel.shapes.relations import and_, eq, ge, gt, if_else, le, lt, ne, not_, or_
+from firesteel.shapes.simplify import simplify_under_ranges
+
+__all__ = [
+    "Call",
+    "Const",
+    "ContradictionError",
+    "Expr",
+    "ExprLike",
+    "Facts",
+    "IndexPrinter",
+    "Interval",
+    "Kind",
+    "Printer",
+    "Product",
+    "Provenance",
+    "PythonPrinter",
+    "Scalar",
+    "ShapeEnv",
+    "ShapeGuard",
+    "Sum",
+    "Symbol",
+    "SymbolInfo",
+    "UndecidableError",
+    "and_",
+    "as_expr",
+    "ceil",
+    "const",
+    "eq",
+    "floor",
+    "ge",
+    "gt",
+    "if_else",
+    "le",
+    "lt",
+    "maximum",
+    "minimum",
+    "ne",
+    "not_",
+    "or_",
+    "pow_by_natural",
+    "print_python",
+    "simplify_under_ranges",
+    "symbol",
+    "to_float",
+    "trunc",
+]

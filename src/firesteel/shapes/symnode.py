@@ -1,0 +1,387 @@
+"""The bridge to torch: our expressions inside `torch.SymInt`, `torch.SymFloat` and `torch.SymBool`.
+
+torch asks a symbolic number's `node` for arithmetic and for decisions, by method names that it fixes. `SymNode` answers
+them with expressions and a `ShapeEnv`; constants leave as plain Python numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from firesteel.shapes import arithmetic, relations
+from firesteel.shapes.env import ShapeEnv
+from firesteel.shapes.expr import Const, Expr, ExprLike, Kind, Scalar, as_expr, const
+from firesteel.shapes.operations import MATH_FUNCTIONS
+from firesteel.shapes.ranges import Interval
+
+_PYTYPES: dict[Kind, type] = {"int": int, "float": float, "bool": bool}
+
+
+class TorchShapeEnv:
+    """What torch expects to find as `node.shape_env`, answered by a `ShapeEnv`."""
+
+    # torch keeps records for a validator of its own when this is set.
+    _translation_validation_enabled = False
+
+    def __init__(self, env: ShapeEnv) -> None:
+        self.env = env
+
+    def evaluate_sym_node(
+        self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> Scalar:
+        if fallback_value is not None:
+            return self.env.evaluate_or(node.expr, fallback_value)
+        if size_oblivious:
+            return self.env.evaluate_as_general_size(node.expr)
+        return self.env.evaluate(node.expr)
+
+    def _maybe_evaluate_static(self, expr: Expr, compute_hint: bool = False, **_: object) -> Scalar | None:
+        if compute_hint:
+            return self.env.hint(expr)
+        if expr.kind == "bool":
+            return self.env.decide(expr)
+        interval = self.env.interval(expr)
+        return int(interval.lower) if expr.kind == "int" and interval.is_single else None
+
+    def guarding_hint_or_throw(self, expr: Expr) -> Scalar:
+        value = self.env.hint(expr)
+        return self.env.evaluate(expr) if value is None else value
+
+    def optimization_hint(self, expr: Expr, fallback: int | None = None) -> Scalar | None:
+        value = self.env.hint(expr)
+        return fallback if value is None else value
+
+    def bound_sympy(self, expr: Expr) -> _Bounds:
+        return _Bounds(self.env.interval(expr))
+
+    def is_unbacked_symint(self, expr: Expr) -> bool:
+        return expr in self.env.symbols and expr not in self.env.hints
+
+
+class _Bounds:
+    """An interval under the names that torch reads."""
+
+    def __init__(self, interval: Interval) -> None:
+        self.lower, self.upper = interval.lower, interval.upper
+        self._single = interval.is_single
+
+    def is_singleton(self) -> bool:
+        return self._single
+
+
+class SymNode:
+    """One symbolic number, under the names that torch calls."""
+
+    __slots__ = ("_expr", "shape_env")
+
+    def __init__(self, expr: Expr, shape_env: TorchShapeEnv) -> None:
+        self._expr = expr
+        self.shape_env = shape_env
+
+    def _new(self, expr: Expr) -> SymNode:
+        return SymNode(expr, self.shape_env)
+
+    # What it is
+
+    @property
+    def expr(self) -> Expr:
+        return self.shape_env.env.replace(self._expr)
+
+    @property
+    def pytype(self) -> type:
+        return _PYTYPES[self._expr.kind]
+
+    @property
+    def _hint(self) -> Scalar | None:
+        return self.shape_env.env.hint(self._expr)
+
+    hint = _hint
+
+    @property
+    def constant(self) -> Scalar | None:
+        expr = self._expr
+        return expr.value if isinstance(expr, Const) else None
+
+    def has_hint(self) -> bool:
+        return self.shape_env.env.is_backed(self.expr)
+
+    def is_int(self) -> bool:
+        return self._expr.kind == "int"
+
+    def is_float(self) -> bool:
+        return self._expr.kind == "float"
+
+    def is_bool(self) -> bool:
+        return self._expr.kind == "bool"
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def nested_int(self) -> None:
+        return None
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        # torch then takes the plain value out of arithmetic results, which it can do for ints and bools only.
+        return type(self._expr) is Const and self._expr.kind != "float"
+
+    def _constant_of(self, kind: Kind) -> Scalar | None:
+        expr = self.expr
+        return expr.value if isinstance(expr, Const) and expr.kind == kind else None
+
+    def maybe_as_int(self) -> int | None:
+        value = self._constant_of("int")
+        return None if value is None else int(value)
+
+    def maybe_as_float(self) -> float | None:
+        return self._constant_of("float")
+
+    def maybe_as_bool(self) -> bool | None:
+        value = self._constant_of("bool")
+        return None if value is None else bool(value)
+
+    constant_int = maybe_as_int
+    constant_bool = maybe_as_bool
+
+    def wrap_int(self, num: int) -> SymNode:
+        return self._new(const(num))
+
+    wrap_float = wrap_bool = wrap_int
+
+    def clone(self) -> SymNode:
+        return self
+
+    def str(self) -> str:
+        return str(self.expr)
+
+    _graph_repr = __str__ = __repr__ = str
+
+    # Decisions
+
+    def guard_int(self, file: object, line: object) -> int:
+        return int(self.shape_env.env.evaluate(self._expr))
+
+    def guard_float(self, file: object, line: object) -> float:
+        return float(self.shape_env.env.evaluate(self._expr))
+
+    def guard_bool(self, file: object, line: object) -> bool:
+        return bool(self.shape_env.env.evaluate(self._expr))
+
+    def guard_or_false(self, file: object, line: object) -> bool:
+        return self.shape_env.env.evaluate_or(self._expr, False)
+
+    def guard_or_true(self, file: object, line: object) -> bool:
+        return self.shape_env.env.evaluate_or(self._expr, True)
+
+    def guard_size_oblivious(self, file: object, line: object) -> bool:
+        return self.shape_env.env.evaluate_as_general_size(self._expr)
+
+    def statically_known_true(self, file: object, line: object) -> bool:
+        return self.shape_env.env.decide(self._expr) is True
+
+    def expect_true(self, file: object, line: object) -> bool:
+        return self.shape_env.env.check(self._expr)
+
+    def int_(self) -> int:
+        return self.guard_int("", 0)
+
+    def bool_(self) -> bool:
+        return self.guard_bool("", 0)
+
+    def float_(self) -> float:
+        return self.guard_float("", 0)
+
+    def evaluate(self, size_oblivious: bool = False) -> Scalar:
+        return self.shape_env.evaluate_sym_node(self, size_oblivious)
+
+    # Operations that are not one of the tables below
+
+    def pow(self, other: SymNode) -> SymNode:
+        base, exponent = self._expr, other._expr
+        if base.kind == "int" and exponent.kind == "int" and not isinstance(exponent, Const):
+            natural = self.shape_env.env.evaluate(exponent >= 0)
+            return self._new(
+                arithmetic.pow_by_natural(base, exponent)
+                if natural
+                else arithmetic.power(arithmetic.to_float(base), arithmetic.to_float(exponent))
+            )
+        return self._new(arithmetic.power(base, exponent))
+
+    def pos(self) -> SymNode:
+        return self
+
+    def round(self, ndigits: int | None = None) -> SymNode:
+        return self._new(arithmetic.round_(self._expr, ndigits))
+
+    def sym_ite(self, then_val: SymNode, else_val: SymNode) -> SymNode:
+        return self._new(relations.if_else(self._expr, then_val._expr, else_val._expr))
+
+    def sym_sum(self, args: Sequence[SymNode]) -> SymNode:
+        total: Expr = const(0)
+        for arg in args:
+            total = arithmetic.add(total, arg._expr)
+        return self._new(total)
+
+    # Memory formats
+
+    def is_contiguous(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
+        return self._strided_in_order(sizes, strides, range(len(sizes) - 1, -1, -1))
+
+    def is_channels_last_contiguous_2d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
+        return self._strided_in_order(sizes, strides, (1, 3, 2, 0))
+
+    def is_channels_last_contiguous_3d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
+        return self._strided_in_order(sizes, strides, (1, 4, 3, 2, 0))
+
+    def is_channels_last_strides_2d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
+        return self._strides_grow(sizes, strides, (1, 3, 2, 0))
+
+    def is_channels_last_strides_3d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
+        return self._strides_grow(sizes, strides, (1, 4, 3, 2, 0))
+
+    def is_non_overlapping_and_dense(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
+        if len(sizes) == 1:
+            return self._new(relations.or_(relations.eq(strides[0]._expr, 1), sizes[0]._expr < 2))
+        # The dimensions in the order that the strides of this run give; dense means contiguous in that order.
+        hints = [(node._hint, i) for i, node in enumerate(strides)]
+        if any(value is None for value, _ in hints):
+            return self.is_contiguous(sizes, strides)
+        sized = [(value, sizes[i]._hint or 0, i) for value, i in hints]
+        return self._strided_in_order(sizes, strides, [i for _, _, i in sorted(sized)])
+
+    def _strided_in_order(self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: Sequence[int]) -> SymNode:
+        """Whether the strides are those of a dense tensor whose dimensions lie in `order`, innermost first."""
+        if len(order) != len(sizes):
+            return self._new(const(False))
+        conditions: list[Expr] = []
+        empty: list[Expr] = []
+        expected: Expr = const(1)
+        for i in order:
+            size, stride = sizes[i]._expr, strides[i]._expr
+            conditions.append(relations.or_(relations.eq(stride, expected), relations.eq(size, 1)))
+            empty.append(relations.eq(size, 0))
+            expected = arithmetic.mul(expected, size)
+        return self._new(relations.or_(relations.and_(*conditions), *empty))
+
+    def _strides_grow(self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: Sequence[int]) -> SymNode:
+        """Whether strides grow along `order` as in a channels-last tensor, which need not be dense."""
+        if len(order) != len(sizes):
+            return self._new(const(False))
+        conditions: list[Expr] = [relations.ne(strides[1]._expr, 0)]
+        least: Expr = const(0)
+        for i in order:
+            size, stride = sizes[i]._expr, strides[i]._expr
+            conditions += [relations.ne(size, 0), stride >= least]
+            if i == 0:
+                # A tensor of one channel and one row could be either format; it is called contiguous then.
+                conditions.append(relations.ne(least, strides[1]._expr))
+            least = arithmetic.mul(stride, arithmetic.maximum(size, 1))
+        return self._new(relations.and_(*conditions))
+
+
+_BINARY: dict[str, Callable[[ExprLike, ExprLike], Expr]] = {
+    "add": arithmetic.add,
+    "sub": arithmetic.sub,
+    "mul": arithmetic.mul,
+    "mod": arithmetic.mod,
+    "floordiv": arithmetic.floordiv,
+    "int_floordiv": arithmetic.floordiv,
+    "truediv": arithmetic.truediv,
+    "int_truediv": arithmetic.truediv,
+    "float_truediv": arithmetic.truediv,
+    "pow_by_natural": arithmetic.pow_by_natural,
+    "float_pow": arithmetic.power,
+    "sym_min": arithmetic.minimum,
+    "sym_max": arithmetic.maximum,
+    "lshift": arithmetic.lshift,
+    "rshift": arithmetic.rshift,
+    "bitwise_and": arithmetic.bitand,
+    "bitwise_or": arithmetic.bitor,
+    "bitwise_xor": arithmetic.bitxor,
+    "eq": relations.eq,
+    "ne": relations.ne,
+    "lt": relations.lt,
+    "le": relations.le,
+    "gt": relations.gt,
+    "ge": relations.ge,
+    "and_": relations.and_,
+    "or_": relations.or_,
+    "sym_and": relations.and_,
+    "sym_or": relations.or_,
+}
+_UNARY: dict[str, Callable[[ExprLike], Expr]] = {
+    "neg": arithmetic.neg,
+    "abs": arithmetic.absolute,
+    "floor": arithmetic.floor,
+    "ceil": arithmetic.ceil,
+    "trunc": arithmetic.trunc,
+    "sym_int": arithmetic.trunc,
+    "sym_float": arithmetic.to_float,
+    "is_integer": arithmetic.is_integer,
+    "sym_not": relations.not_,
+}
+
+
+def _install_operations() -> None:
+    def binary(build: Callable[[ExprLike, ExprLike], Expr]) -> Callable[[SymNode, SymNode], SymNode]:
+        return lambda self, other: SymNode(build(self._expr, other._expr), self.shape_env)
+
+    def unary(build: Callable[[ExprLike], Expr]) -> Callable[[SymNode], SymNode]:
+        return lambda self: SymNode(build(self._expr), self.shape_env)
+
+    def function(name: str) -> Callable[[SymNode], SymNode]:
+        return lambda self: SymNode(arithmetic.math_call(name, self._expr), self.shape_env)
+
+    for name, build in _BINARY.items():
+        setattr(SymNode, name, binary(build))
+    for name, make in _UNARY.items():
+        setattr(SymNode, name, unary(make))
+    for name in MATH_FUNCTIONS:
+        setattr(SymNode, f"sym_{name}", function(name))
+        setattr(SymNode, f"_sym_{name}", function(name))
+
+
+_install_operations()
+
+_WRAPPERS: dict[Kind, type] = {"int": torch.SymInt, "float": torch.SymFloat, "bool": torch.SymBool}
+
+
+def _torch_env(env: ShapeEnv) -> TorchShapeEnv:
+    if env.torch_adapter is None:
+        env.torch_adapter = TorchShapeEnv(env)
+    assert isinstance(env.torch_adapter, TorchShapeEnv)
+    return env.torch_adapter
+
+
+def make_symbolic(env: ShapeEnv, expr: ExprLike) -> Any:
+    """A `torch.SymInt`, `SymFloat` or `SymBool`, by the expression's kind; a plain number when it is constant."""
+    expr = env.replace(expr)
+    if isinstance(expr, Const):
+        return expr.value
+    return _WRAPPERS[expr.kind](SymNode(expr, _torch_env(env)))
+
+
+def make_symint(env: ShapeEnv, expr: ExprLike) -> torch.SymInt | int:
+    """The integer expression as torch wants sizes: a `torch.SymInt`, or an int when it is constant."""
+    expr = as_expr(expr)
+    if expr.kind != "int":
+        raise TypeError(f"expected an integer expression, got {expr} of kind {expr.kind}")
+    result: torch.SymInt | int = make_symbolic(env, expr)
+    return result
+
+
+def expr_of(value: object) -> Expr:
+    """The expression inside a torch symbolic number; a plain number gives a constant."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        node = value.node
+        if not isinstance(node, SymNode):
+            raise TypeError(f"{value} is a symbolic number of another system ({type(node).__name__})")
+        return node.expr
+    if isinstance(value, (bool, int, float)):
+        return const(value)
+    raise TypeError(f"expected a number, got {type(value).__name__}")

@@ -1,0 +1,37 @@
+"""What every test starts from: internal failures raise, a fixed seed, one thread, no compiled entries, no logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+import torch
+
+import firesteel
+import torchvision_on_cpu
+from firesteel import config
+from firesteel.debug import set_logs
+
+# Models are built by libraries that import torchvision when they find it.
+torchvision_on_cpu.prepare()
+
+# The same examples in every run: a failure must be there again on the next run.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Test workers share the cores; more threads would make them wait for each other.
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def fresh_state() -> Iterator[None]:
+    """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
+    torch.manual_seed(0)
+    if hasattr(firesteel, "reset"):
+        firesteel.reset()
+    with config.patch(raise_on_internal_error=True):
+        yield
+    set_logs()

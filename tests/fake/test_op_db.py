@@ -1,0 +1,45 @@
+"""Operator samples that torch ships: the metadata of fake results is that of eager.
+
+Every fourth operator with its first samples; ``python -m benchmarks.fake_tensors --op-db`` runs all of them.
+"""
+
+import pytest
+import torch
+from benchmarks.fake_tensors import compare, load_op_db
+
+from firesteel.fake import DataDependentError, FakeMode, FakeUnsupported
+
+# Operator -> why the result differs. This list only ever shrinks.
+KNOWN = {
+    "nn_functional_max_pool1d": "without gradients eager has a kernel of its own, whose result is no view",
+    "nonzero_static": "strides of an empty result",
+}
+
+OPERATORS = {op.formatted_name: op for op in load_op_db() if torch.float32 in op.supported_dtypes("cpu")}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("start", range(0, 4))
+def test_op_db_sample(start):
+    names = sorted(OPERATORS)[start::16]
+    compared = 0
+    for name in names:
+        if name in KNOWN:
+            continue
+        op = OPERATORS[name]
+        samples = op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)
+        for _, sample in zip(range(2), samples):
+            try:
+                assert compare(FakeMode(), op.op, sample) is None, name
+            except (FakeUnsupported, DataDependentError):
+                continue
+            compared += 1
+    assert compared > len(names)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_known_differences_are_still_there():
+    for name in KNOWN:
+        op = OPERATORS[name]
+        samples = list(op.sample_inputs("cpu", torch.float32))
+        assert any(compare(FakeMode(), op.op, sample) for sample in samples), f"{name} is no longer different"

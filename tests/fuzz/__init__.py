@@ -1,0 +1,1 @@
+"""Random programs that compare plain Python with compiled Python."""

@@ -1,0 +1,367 @@
+"""Runs a random program plain or compiled, records everything Python can observe of it, and compares two records."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import linecache
+import math
+import random
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .generator import Program
+from .snapshot import Facts, Snapshot, TensorFact, drain
+
+Function = Callable[..., Any]
+Transform = Callable[[Function], Function]
+SEED = 1234
+MAX_DIFFERENCES = 30
+
+
+def identity(function: Function) -> Function:
+    """The transform of a plain run."""
+    return function
+
+
+class OperatorCount(TorchDispatchMode):
+    """Counts the ATen calls made while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch wraps the method in something that imports torch._dynamo
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.count += 1  # an operator that raises has not run
+        return result
+
+
+class CountingBackend:
+    """A backend that runs each graph as it is and counts its ATen calls.
+
+    The mode is active inside graphs only: around the whole call it would be part of what capture sees.
+    """
+
+    def __init__(self) -> None:
+        self.operators = OperatorCount()
+        self.graphs = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Any) -> Function:
+        self.graphs += 1
+
+        def run(*args: Any) -> Any:
+            with self.operators:
+                return gm.forward(*args)
+
+        return run
+
+
+@dataclass
+class CallRecord:
+    """What one call did."""
+
+    facts: Facts
+    stdout: str
+    random_state: tuple[str, str]
+    # Function and line of each frame of the program that an uncaught exception passed through.
+    trace: tuple[tuple[str, int], ...] = ()
+    raised: str = ""
+
+
+@dataclass
+class Outcome:
+    """What a run of a program did, call by call."""
+
+    calls: list[CallRecord] = field(default_factory=list)
+    operators: int = 0
+
+    @property
+    def raised(self) -> list[str]:
+        return [call.raised for call in self.calls if call.raised]
+
+
+def run_program(program: Program, transform: Transform = identity, count: bool = False) -> Outcome:
+    """Run the program from scratch with its function replaced by `transform(function)`.
+
+    `count` counts the ATen calls of the program's own calls, for plain runs.
+    """
+    outcome = Outcome()
+    operators = OperatorCount()
+    with _loaded(program) as namespace, _quiet(), _restored_global_state():
+        torch.manual_seed(SEED)
+        random.seed(SEED)
+        function, calls, before, observe = namespace["make"]()
+        transformed = transform(function)
+        for index, (args, kwargs) in enumerate(calls):
+            before(index)
+            mode = operators if count else contextlib.nullcontext()
+            outcome.calls.append(_record(program, transformed, args, kwargs, observe, namespace, mode))
+    outcome.operators = operators.count
+    return outcome
+
+
+def _record(
+    program: Program,
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    observe: Callable[[], dict[str, Any]],
+    namespace: dict[str, Any],
+    mode: contextlib.AbstractContextManager[Any],
+) -> CallRecord:
+    stdout = io.StringIO()
+    snapshot = Snapshot()
+    result: Any = None
+    error: Exception | None = None
+    with contextlib.redirect_stdout(stdout):
+        try:
+            with mode:
+                result = function(*args, **kwargs)
+        except Exception as caught:
+            error = caught
+        result = drain(result)
+    snapshot.add("args", args)
+    snapshot.add("kwargs", kwargs)
+    snapshot.add("state", observe())
+    snapshot.add("globals", {name: value for name, value in namespace.items() if _is_state(name, value)})
+    snapshot.add("grad_mode", torch.is_grad_enabled())
+    snapshot.add("result", result)
+    snapshot.add("exception", error)
+    if error is None:
+        snapshot.add("backward", _backward(result))
+        snapshot.add("args after backward", args)
+    trace = traceback.extract_tb(error.__traceback__) if error else []
+    return CallRecord(
+        snapshot.facts,
+        stdout.getvalue(),
+        (_digest(bytes(torch.get_rng_state().numpy())), _digest(repr(random.getstate()).encode())),
+        tuple((frame.name, frame.lineno or 0) for frame in trace if frame.filename == program.filename),
+        type(error).__name__ if error else "",
+    )
+
+
+def _is_state(name: str, value: Any) -> bool:
+    """Classes are state too: programs assign their attributes."""
+    return not name.startswith("__") and not isinstance(value, (types.ModuleType, types.FunctionType))
+
+
+def _backward(result: Any) -> Any:
+    """Differentiate the result's first differentiable tensor: the gradients, or the error's type."""
+    found = [value for value in _tensors(result) if value.requires_grad and value.is_floating_point()]
+    if not found:
+        return None
+    try:
+        leaves = sorted(_leaves(found[0]), key=lambda leaf: leaf.shape)
+        return torch.autograd.grad(found[0].sum(), leaves, allow_unused=True, retain_graph=True) if leaves else None
+    except RuntimeError as error:
+        return type(error).__name__
+
+
+def _leaves(value: torch.Tensor) -> list[torch.Tensor]:
+    """The leaf tensors a tensor was computed from, in a fixed order."""
+    leaves: list[torch.Tensor] = [value] if value.grad_fn is None else []
+    stack, seen = [value.grad_fn], set()
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        stack += [following for following, _ in node.next_functions]
+    return leaves
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _loaded(program: Program) -> Iterator[dict[str, Any]]:
+    """Execute the source as a module of its own, with source lines for tracebacks."""
+    module = types.ModuleType(f"fuzz_program_{program.seed}")
+    module.__file__ = program.filename
+    lines = program.source.splitlines(keepends=True)
+    linecache.cache[program.filename] = (len(program.source), None, lines, program.filename)
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(program.source, program.filename, "exec"), module.__dict__)
+        yield module.__dict__
+    finally:
+        sys.modules.pop(module.__name__, None)
+        linecache.cache.pop(program.filename, None)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _restored_global_state() -> Iterator[None]:
+    """A program (or a wrong compilation) that leaves the grad mode changed must not disturb the next."""
+    grad, state, numbers = torch.is_grad_enabled(), torch.get_rng_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(grad)
+        torch.set_rng_state(state)
+        random.setstate(numbers)
+
+
+# Comparison
+
+
+def compare(expected: Outcome, actual: Outcome, traces: bool = False) -> list[str]:
+    """The differences between two runs, the most telling ones first, none when they are equal.
+
+    Everything is compared exactly, except floating point numbers, which have to be close. `traces` also compares which
+    lines of the program an uncaught exception passed through.
+    """
+    differences = []
+    if len(expected.calls) != len(actual.calls):
+        return [f"{len(expected.calls)} calls, then {len(actual.calls)}"]
+    for index, (left, right) in enumerate(zip(expected.calls, actual.calls, strict=True)):
+        for difference in _compare_calls(left, right, traces):
+            differences.append(f"call {index}: {difference}")
+    if len(differences) > MAX_DIFFERENCES:
+        differences[MAX_DIFFERENCES:] = [f"and {len(differences) - MAX_DIFFERENCES} more"]
+    return differences
+
+
+def _compare_calls(left: CallRecord, right: CallRecord, traces: bool) -> Iterator[str]:
+    if left.raised != right.raised:
+        yield f"exception: {left.raised or 'none'} != {right.raised or 'none'} {_message(right)}"
+    if left.stdout != right.stdout:
+        yield f"stdout: {left.stdout!r} != {right.stdout!r}"
+    for name, first, second in zip(("torch", "random"), left.random_state, right.random_state, strict=True):
+        if first != second:
+            yield f"state of {name}'s generator differs"
+    if traces and left.trace != right.trace:
+        yield f"traceback: {left.trace} != {right.trace}"
+    expected, actual = dict(left.facts), dict(right.facts)
+    for path, fact in expected.items():
+        if path not in actual:
+            yield f"{path}: {fact} is missing"
+        elif not _same(fact, actual[path]):
+            yield f"{path}: {fact} != {actual[path]}"
+    for path, fact in actual.items():
+        if path not in expected:
+            yield f"{path}: {fact} is new"
+    if list(expected) != list(actual) and expected.keys() == actual.keys():
+        yield "the order of attributes or members differs"
+
+
+def _message(call: CallRecord) -> str:
+    return str(dict(call.facts).get("exception.args[0]", ""))
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, TensorFact) and isinstance(right, TensorFact):
+        fields = [name for name in TensorFact.__dataclass_fields__ if name != "values"]
+        if any(getattr(left, name) != getattr(right, name) for name in fields):
+            return False
+        if not left.dtype.is_floating_point:
+            return torch.equal(left.values, right.values)
+        try:
+            torch.testing.assert_close(left.values, right.values, equal_nan=True)
+        except AssertionError:
+            return False
+        return True
+    if isinstance(left, TensorFact) or isinstance(right, TensorFact):
+        return False
+    if left[0] == right[0] == "float":
+        first, second = left[1], right[1]
+        return math.isclose(first, second, rel_tol=1e-6, abs_tol=1e-6) or (math.isnan(first) and math.isnan(second))
+    return bool(left == right)
+
+
+# Compilers
+
+
+@contextlib.contextmanager
+def firesteel_compiler(backend: CountingBackend) -> Iterator[Transform]:
+    """Internal errors are raised, so that they count as differences."""
+    import firesteel as fs
+
+    fs.reset()
+    try:
+        with fs.config.patch(raise_on_internal_error=True):
+            yield lambda function: fs.compile(function, backend=backend)
+    finally:
+        fs.reset()
+
+
+@contextlib.contextmanager
+def torch_compiler(backend: CountingBackend) -> Iterator[Transform]:
+    """torch's own front end, to see where it stands on the same programs."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    yield lambda function: torch.compile(function, backend=backend)
+
+
+@contextlib.contextmanager
+def no_compiler(backend: CountingBackend) -> Iterator[Transform]:
+    """Two plain runs: any difference is the harness's own."""
+    yield identity
+
+
+Compiler = Callable[[CountingBackend], contextlib.AbstractContextManager[Transform]]
+COMPILERS: dict[str, Compiler] = {"firesteel": firesteel_compiler, "torch": torch_compiler, "none": no_compiler}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A program's plain run against its compiled run; `inside` of `total` ATen calls ran in graphs."""
+
+    program: Program
+    differences: list[str]
+    inside: int
+    total: int
+    graphs: int
+    raised: list[str]
+
+
+def check(program: Program, compiler: str = "firesteel", traces: bool = False) -> Report:
+    """Compare the program plain and compiled."""
+    plain = run_program(program, count=True)
+    backend = CountingBackend()
+    with COMPILERS[compiler](backend) as transform:
+        compiled = run_program(program, transform)
+    # Work done twice must not make up for work left outside.
+    inside = min(backend.operators.count, plain.operators)
+    return Report(program, compare(plain, compiled, traces), inside, plain.operators, backend.graphs, plain.raised)
+
+
+def coverage(program: Program) -> tuple[int, int]:
+    """How many of the ATen calls that the plain program makes ran inside graphs, and how many there are."""
+    report = check(program)
+    return report.inside, report.total

@@ -1,0 +1,48 @@
+"""The measuring itself: what the model tests rely on must be able to say no."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+import torch
+from benchmarks import model_breaks, models
+
+
+def test_zoo_has_every_model_of_the_record() -> None:
+    assert set(model_breaks.recorded_breaks()) == set(models.MODELS)
+
+
+def test_assert_same_sees_values_structure_types_and_attributes() -> None:
+    def cache(value: float) -> types.SimpleNamespace:
+        return types.SimpleNamespace(layers=[types.SimpleNamespace(keys=torch.full((2,), value))])
+
+    expected = {"logits": torch.ones(2), "cache": cache(1.0), "sizes": (1, 2)}
+    model_breaks.assert_same({"logits": torch.ones(2), "cache": cache(1.0), "sizes": (1, 2)}, expected)
+    for wrong in (
+        {"logits": torch.zeros(2), "cache": cache(1.0), "sizes": (1, 2)},
+        {"logits": torch.ones(2), "cache": cache(2.0), "sizes": (1, 2)},
+        {"logits": torch.ones(2), "cache": cache(1.0), "sizes": (1, 3)},
+        {"logits": torch.ones(2), "cache": cache(1.0), "sizes": [1, 2]},
+        {"logits": torch.ones(2), "cache": cache(1.0)},
+        [torch.ones(2)],
+    ):
+        with pytest.raises(AssertionError):
+            model_breaks.assert_same(wrong, expected)
+
+
+def test_calls_are_told_apart_inside_and_outside_of_graphs() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: torch.relu(x + 1))
+    run = model_breaks.CountingBackend()(graph, [])
+    x = torch.randn(3)
+    # softmax calls ATen from within ATen, which must not count twice.
+    assert model_breaks.count_aten_calls(lambda: run(x).softmax(0)) == (2, 1)
+
+
+def test_a_model_that_is_not_compiled_has_no_coverage() -> None:
+    expected = models.build("local/unet")[0](*models.build("local/unet")[1])
+    with torch.no_grad():
+        calls = model_breaks._call_twice(lambda module, backend: module, "local/unet", expected.detach())
+    assert calls.graphs == 0
+    assert calls.calls_inside == 0
+    assert calls.calls_outside > 10

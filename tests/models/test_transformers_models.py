@@ -1,0 +1,13 @@
+"""Models built from transformers configs: equal to eager, captured whole, no more breaks than torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from benchmarks import models
+
+
+@pytest.mark.parametrize("name", models.names("transformers"))
+def test_model(name: str, check_model: Callable[[str], None]) -> None:
+    check_model(name)

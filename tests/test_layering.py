@@ -1,0 +1,204 @@
+"""The line between what firesteel stands on and what it replaces, and the cost of importing it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+# What firesteel replaces. Functions of these modules in users' programs are recognised by name, without an import.
+REPLACED = (
+    "torch.compile",
+    "torch.compiler",
+    "torch._dynamo",
+    "torch._C._dynamo",
+    "torch._inductor",
+    "torch._functorch.aot_autograd",
+    "torch._functorch._aot_autograd",
+    "torch._functorch.partitioners",
+    "torch.export",
+    "torch._export",
+    "torch.jit",
+)
+NEVER_LOADED = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch._functorch.aot_autograd",
+    "torch._functorch.partitioners",
+)
+IMPORT_SECONDS = 0.15
+
+
+def torch_names(source: str) -> Iterator[tuple[int, str]]:
+    """Every name under `torch` that a file imports, at any depth, or reaches by attribute access: (line, dotted name).
+
+    Names bound by imports anywhere in the file count everywhere in it, so a shadowed name can give a false alarm but
+    nothing is missed.
+    """
+    tree = ast.parse(source)
+    bound: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for item in node.names:
+                yield node.lineno, item.name
+                root = item.name.partition(".")[0]
+                bound[item.asname or root] = item.name if item.asname else root
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for item in node.names:
+                yield node.lineno, f"{node.module}.{item.name}"
+                bound[item.asname or item.name] = f"{node.module}.{item.name}"
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__"):
+                yield node.lineno, str(node.args[0].value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            parts, at = [node.attr], node.value
+            while isinstance(at, ast.Attribute):
+                parts.append(at.attr)
+                at = at.value
+            if isinstance(at, ast.Name) and at.id in bound:
+                yield node.lineno, ".".join([bound[at.id], *reversed(parts)])
+
+
+def replaced_names(source: str) -> list[str]:
+    """What a file uses of what firesteel replaces, as "line: name"."""
+    return [
+        f"{line}: {name}"
+        for line, name in torch_names(source)
+        if any(name == banned or name.startswith(banned + ".") for banned in REPLACED)
+    ]
+
+
+def private_names(source: str) -> list[str]:
+    """Private torch API that a file uses, as "line: name"."""
+    return [
+        f"{line}: {name}"
+        for line, name in torch_names(source)
+        if name.startswith("torch.")
+        and any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+    ]
+
+
+def run_fresh(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch._dynamo",
+        "import torch._dynamo.config as c",
+        "from torch import compile",
+        "from torch import _inductor as i",
+        "from torch.export import Dim",
+        "from torch._functorch import partitioners",
+        "import torch\ntorch.compile(f)",
+        "import torch\ntorch._dynamo.reset()",
+        "import torch as t\nx = t.jit.script",
+        "from torch import _functorch\n_functorch.aot_autograd.aot_function",
+        "import torch\ndef f():\n    return torch.compiler.is_compiling()",
+        "def f():\n    import torch._inductor.ir",
+        "def f():\n    import torch\n    torch._C._dynamo.guards",
+        "import importlib\nimportlib.import_module('torch._dynamo')",
+        "if True:\n    __import__('torch._export')",
+    ],
+)
+def test_the_check_finds_what_is_replaced(source):
+    assert replaced_names(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.fx.Graph()",
+        "import sys\nsys.modules.get('torch._dynamo')",
+        "NAMES = {'torch.compiler.is_compiling'}",
+        "import torch\ntorch.compiled_with_cxx11_abi()",
+        "from firesteel import export\nexport.jit",
+        "import re\nre.compile('x')",
+        "def f(torch_module):\n    return torch_module._dynamo",
+    ],
+)
+def test_the_check_leaves_the_rest_alone(source):
+    assert not replaced_names(source)
+
+
+def test_the_check_finds_private_names():
+    assert private_names("import torch\ntorch._C._get_tracing_state()")
+    assert private_names("from torch.utils import _pytree")
+    assert not private_names("import torch\ntorch.__version__\ntorch.fx.Node")
+
+
+def test_sources_import_nothing_that_is_replaced():
+    assert SOURCES
+    found = {str(path.relative_to(ROOT)): replaced_names(path.read_text()) for path in SOURCES}
+    assert not {path: names for path, names in found.items() if names}
+
+
+def test_private_torch_api_is_touched_in_one_module():
+    found = {
+        str(path.relative_to(ROOT)): private_names(path.read_text())
+        for path in SOURCES
+        if path.name != "torch_compat.py"
+    }
+    assert not {path: names for path, names in found.items() if names}
+
+
+def test_compiling_loads_nothing_that_is_replaced():
+    loaded = run_fresh(
+        f"""
+        import sys
+
+        import torch
+        from torch import nn
+
+        import firesteel as fs
+
+
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
+
+            def forward(self, x):
+                return nn.functional.gelu(self.norm(self.linear(x)))
+
+
+        model = Block()
+        x = torch.randn(4, 8)
+        before = [name for name in {NEVER_LOADED!r} if name in sys.modules]
+        assert not before, f"torch itself loads {{before}}: the check says nothing"
+        out = fs.compile(model, backend="eager")(x)
+        out.sum().backward()
+        assert model.linear.weight.grad is not None
+        torch.testing.assert_close(out, model(x))
+        print(*[name for name in {NEVER_LOADED!r} if name in sys.modules])
+        """
+    )
+    assert loaded.split() == []
+
+
+def test_importing_is_cheap():
+    code = """
+        import time
+
+        import torch
+
+        began = time.perf_counter()
+        import firesteel
+
+        print(time.perf_counter() - began)
+        """
+    best = min(float(run_fresh(code)) for _ in range(3))
+    assert best <= IMPORT_SECONDS, f"import firesteel takes {best:.3f} s after import torch"
