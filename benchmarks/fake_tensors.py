@@ -158,13 +158,13 @@ def differences(real: torch.Tensor, fake: torch.Tensor) -> str:
     return f"shape {a.shape}: " + ", ".join(f"{n} {getattr(a, n)} != {getattr(b, n)}" for n in fields)
 
 
-def check_op_db(limit: int, verbose: bool) -> int:
+def check_op_db(dtype: torch.dtype, limit: int, verbose: bool) -> int:
     """Print one line per operator that differs; return their number."""
     warnings.simplefilter("ignore")
     counts: Counter[str] = Counter()
     bad: dict[str, str] = {}
     start = time.perf_counter()
-    for name, fn, sample in op_samples(torch.float32, limit):
+    for name, fn, sample in op_samples(dtype, limit):
         try:
             difference = compare(FakeMode(), fn, sample)
         except (FakeUnsupported, DataDependentError) as error:
@@ -185,11 +185,12 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--op-db", action="store_true", help="compare with eager over op_db instead of timing")
+    parser.add_argument("--dtype", default="float32", help="dtype of the samples")
     parser.add_argument("--limit", type=int, default=8, help="samples per operator")
     parser.add_argument("--verbose", action="store_true", help="also name what has no fake version")
     options = parser.parse_args()
     if options.op_db:
-        sys.exit(1 if check_op_db(options.limit, options.verbose) else 0)
+        sys.exit(1 if check_op_db(getattr(torch, options.dtype), options.limit, options.verbose) else 0)
     time_operators()
 
 

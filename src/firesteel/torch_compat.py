@@ -40,6 +40,7 @@ __all__ = [
     "is_functorch_tensor",
     "is_zero_tensor",
     "make_wrapper",
+    "mark_as_parameter",
     "mutates_arguments",
     "neutralise_dynamo_imports",
     "operator_name",
@@ -51,6 +52,7 @@ __all__ = [
     "set_autocast_state",
     "set_grad_enabled",
     "share_storage",
+    "storage_address",
     "storage_serial",
     "torch_dispatch_stack_length",
     "torch_function_enabled",
@@ -416,6 +418,16 @@ def share_storage(t: torch.Tensor, other: torch.Tensor) -> None:
             t.set_(other.untyped_storage(), t.storage_offset(), t.shape, t.stride())  # type: ignore[call-overload]
     else:
         _unsafe_set(t, other)
+
+
+def storage_address(t: torch.Tensor) -> int:
+    """Equal for two living tensors exactly when they share storage; cheaper than :func:`storage_serial`."""
+    return t.untyped_storage()._cdata
+
+
+def mark_as_parameter(t: torch.Tensor) -> None:
+    """Make ``isinstance(t, torch.nn.Parameter)`` true for a tensor of another class."""
+    t._is_param = True  # type: ignore[attr-defined]
 
 
 _serial_lock = threading.Lock()

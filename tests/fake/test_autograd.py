@@ -32,6 +32,13 @@ def in_inference_mode(x, w):
         return y, z, F.layer_norm(x, (3,)), x.detach()[0], torch.zeros(2)
 
 
+def out_of_inference_mode(x, w):
+    with torch.inference_mode():
+        y, z = torch.zeros(2, 3), x.detach()
+    y.add_(1).unsqueeze_(0)
+    return y, y.view(-1), z.view(-1), z.is_inference(), y + 1
+
+
 def in_autocast(x, w):
     with torch.autocast("cpu", torch.bfloat16):
         y = F.linear(x, w)
@@ -103,6 +110,7 @@ PROGRAMS = [
     in_no_grad,
     in_enable_grad,
     in_inference_mode,
+    out_of_inference_mode,
     in_autocast,
     view_chain,
     chunks,

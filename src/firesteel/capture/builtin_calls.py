@@ -159,7 +159,29 @@ def call_id(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
     if isinstance(value, (ClassValue, PythonObject)):
         return ConstantValue(id(value.as_constant()))
-    raise GraphBreak("id() of an object")
+    return IdentityNumber(value)
+
+
+class IdentityNumber(Value):
+    """``id(obj)``: may be compared, used as a key and passed on; arithmetic on it needs the real number."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Value) -> None:
+        super().__init__(None)
+        self.of = of
+
+    def python_type(self) -> type:
+        return int
+
+    def key(self, tx: Tracer) -> Any:
+        return ("id", IdentityKey(self.of))
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def emit(self, code: Any) -> str:
+        return f"id({code.value(self.of)})"
 
 
 @handles(hash)

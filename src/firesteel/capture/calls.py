@@ -67,7 +67,9 @@ def bind_arguments(tx: Tracer, function: FunctionValue, args: list[Value], kwarg
 
 def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a Python function: modelled as a whole, put into the graph, or inlined."""
+    from ..runtime.skipping import opaque_module
     from .builtin_calls import PYTHON_HANDLERS
+    from .equivalents import REGISTRY
     from .torch_calls import is_graph_function
 
     real = function.real
@@ -80,7 +82,22 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
         marker = marker_of(real)
         if marker is not None:
             return marker.apply(tx, function, args, kwargs)
+        equivalent = REGISTRY.get(real)
+        if equivalent is not None:
+            return tx.call(tx.python_object(equivalent), args, kwargs)
+        if opaque_module(function.globals.get("__name__") or ""):
+            return call_opaque(tx, function, args, kwargs)
     return inline(tx, function, args, kwargs)
+
+
+def call_opaque(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A function of a numeric library: computed now on constants, otherwise between two graphs."""
+    name = function.describe()
+    if function.globals["__name__"].partition(".")[0] == "numpy" and all(_is_known(arg) for arg in (*args, *kwargs.values())):
+        result = tx.fold(function.real, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})  # type: ignore[arg-type]
+        if isinstance(result, ConstantValue):
+            return result
+    raise GraphBreak(f"{name} of {function.globals['__name__']} is outside of PyTorch", "use torch functions, or accept the break")
 
 
 def inline(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:

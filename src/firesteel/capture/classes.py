@@ -53,7 +53,7 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
         for name, item in kwargs.items():
             made.attrs[name] = item
         return made
-    if issubclass(cls, (torch.Tensor, torch.nn.Module)) and cls is not torch.nn.Module:
+    if issubclass(cls, torch.Tensor):
         raise GraphBreak(f"making a {cls.__name__} inside the compiled function", "make it outside and pass it in")
     if type(cls).__call__ is not type.__call__:
         return _call_metaclass(tx, value, args, kwargs)

@@ -241,6 +241,10 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     if result is not None:
         return result
     if symbol in ("==", "!="):
+        from .builtin_calls import IdentityNumber
+
+        if isinstance(left, IdentityNumber) and isinstance(right, IdentityNumber):
+            return ConstantValue((symbol == "==") == tx.same(left.of, right.of))
         if left is right:
             return ConstantValue(symbol == "==")
         if _plain(left) and _plain(right):

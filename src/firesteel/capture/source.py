@@ -121,10 +121,10 @@ class ItemSource(_Derived):
     key: _ById | int | str
 
     def code(self, base: str, constant: Any) -> str:
-        key = self.key
-        if isinstance(key, _ById):
-            return f"{base}[{constant(key.obj)}]"
-        return f"{base}[{key!r}]"
+        key = constant(self.key.obj) if isinstance(self.key, _ById) else repr(self.key)
+        if isinstance(self.parent, StorageSource):
+            return f"{constant(self.parent.builtin.obj)}.__getitem__({base}, {key})"
+        return f"{base}[{key}]"
 
     @property
     def name(self) -> str:
@@ -165,6 +165,20 @@ class ModuleTableSource(_Derived):
 
     def code(self, base: str, constant: Any) -> str:
         return f"{base}.__dict__[{self.table!r}]"
+
+    @property
+    def name(self) -> str:
+        return self.parent.name
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSource(_Derived):
+    """The items of an instance of a user's subclass of dict or list, reached past the methods it overrides."""
+
+    builtin: _ById
+
+    def code(self, base: str, constant: Any) -> str:
+        return base
 
     @property
     def name(self) -> str:

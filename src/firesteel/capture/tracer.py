@@ -16,7 +16,7 @@ from .graph import GraphBuilder
 from .guards import Guard, GuardSet
 from .objects import find_on_class
 from .signals import GraphBreak, NotConstant, UserRaise
-from .source import ConstantSource, GlobalsSource, LocalSource, Source, call_source, item_source
+from .source import ConstantSource, GlobalsSource, LocalSource, Source, StorageSource, call_source, item_source
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.functions import CellValue, FunctionValue
@@ -67,8 +67,10 @@ class Tracer:
 
     def guard_keys(self, source: Source, real: Any) -> None:
         """Rely on all keys of a dictionary and their order."""
-        keys = list(real)
-        if all(type(key) in (str, int) for key in keys):
+        keys = list(dict.keys(real)) if isinstance(real, dict) else list(real)
+        if isinstance(source, StorageSource):
+            self.guard(source, "keys", "[*{k[0]}({0})] == {k[1]}", (dict.keys, keys))
+        elif all(type(key) in (str, int) for key in keys):
             self.guard(source, "keys", "[*{0}] == " + repr(keys).replace("{", "{{").replace("}", "}}"))
         elif all(_constant_key(key) for key in keys):
             self.guard(source, "keys", "[*{0}] == {k[0]}", (keys,))

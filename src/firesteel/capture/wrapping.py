@@ -15,7 +15,7 @@ from .. import config, torch_compat
 from ..fake import FakeUnsupported
 from .guards import constant_condition
 from .signals import GraphBreak
-from .source import AttrSource, ConstantSource, LocalSource, ModuleTableSource, Source, item_source
+from .source import AttrSource, ConstantSource, LocalSource, ModuleTableSource, Source, StorageSource, _ById, item_source
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
@@ -32,6 +32,9 @@ SINGLETONS = frozenset({type(None), bool, type(Ellipsis), type(NotImplemented), 
 EQUAL_CONSTANTS = frozenset({str, bytes, complex, torch.device, range})
 NUMBERS = frozenset({int, float})
 CONSTANT_TYPES = SINGLETONS | EQUAL_CONSTANTS | NUMBERS
+# C types whose attribute lookup is the generic one.
+PLAIN_GETTERS = frozenset({cls.__getattribute__ for cls in (object, dict, list, set, frozenset, tuple, collections.OrderedDict,
+                                                            collections.defaultdict, collections.deque, BaseException)})
 NUMPY_SCALARS = (numpy.generic, numpy.dtype)
 
 ITERATORS = tuple(type(x) for x in (
@@ -113,19 +116,13 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
         return OpaqueIterator(real, source)
     if _is_plain_c_callable(real):
-        # bound methods of C types compare by receiver, so equality; everything else is one object
         bound = getattr(real, "__self__", None)
-        same = "{0} == {k[0]}" if bound is not None and not isinstance(bound, types.ModuleType) else "{0} is {k[0]}"
-        if bound is not None and not isinstance(bound, (types.ModuleType, type)) and not _is_torch_namespace(bound):
-            tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
-            return _bound_c_method(tx, real, bound, source)
-        tx.guard(source, "identity", same, (real,))
-        return PythonObject(real, source)
+        if bound is None or isinstance(bound, (types.ModuleType, type)) or type(bound).__name__ == "PyCapsule":
+            tx.guard(source, "identity", "{0} is {k[0]}" if bound is None or not isinstance(bound, type) else "{0} == {k[0]}", (real,))
+            return PythonObject(real, source)
+        tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
+        return _bound_c_method(tx, real, bound, source)
     return _wrap_instance(tx, real, kind, source)
-
-
-def _is_torch_namespace(obj: Any) -> bool:
-    return getattr(obj, "__name__", "").startswith("torch") if isinstance(getattr(obj, "__name__", None), str) else False
 
 
 def _bound_c_method(tx: Tracer, real: Any, bound: Any, source: Source) -> Value:
@@ -146,7 +143,7 @@ def _guard_type(tx: Tracer, kind: type, source: Source) -> None:
 
 def _refuses_symbolic_attributes(kind: type) -> bool:
     getter = kind.__getattribute__
-    return getter is not object.__getattribute__ and not isinstance(getter, types.FunctionType)
+    return getter not in PLAIN_GETTERS and not isinstance(getter, types.FunctionType)
 
 
 def _is_plain_c_callable(real: Any) -> bool:
@@ -267,18 +264,10 @@ def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | 
         factory = None
         if builtin is collections.defaultdict and real.default_factory is not None:
             factory = LazyValue(tx, real.default_factory, AttrSource(source, "default_factory"))
-        if any(name in b.__dict__ for b in kind.__mro__[:kind.__mro__.index(builtin)]
-               for name in ("__getitem__", "__iter__", "__len__", "keys", "items", "values", "__contains__")):
-            return None if not _python_overrides(kind, builtin) else DictValue({}, source, real, builtin, factory)
-        return DictValue({}, source, real, builtin, factory)
+        return DictValue({}, StorageSource(source, _ById(builtin)), real, builtin, factory)
     if base is list:
-        return ListValue(None, source, real)
+        return ListValue(None, StorageSource(source, _ById(list)), real)
     return None
-
-
-def _python_overrides(kind: type, builtin: type) -> bool:
-    """Overridden accessors are Python functions, which are executed symbolically."""
-    return not any(name in b.__dict__ for b in kind.__mro__[:kind.__mro__.index(builtin)] for name in ("__iter__", "__len__"))
 
 
 def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> Value:

@@ -70,7 +70,7 @@ class FakeMode(torch_compat.DispatchMode):
         fake = self._convert(t)
         if isinstance(t, torch.nn.Parameter):
             fake.is_parameter = True
-            fake._is_param = True  # what isinstance(fake, nn.Parameter) looks at
+            torch_compat.mark_as_parameter(fake)
         self._fakes[id(t)] = (t, fake)
         return fake
 
@@ -149,7 +149,7 @@ class _Operator:
     decomposes: bool
     data_dependent: bool
     mutates: bool
-    untrusted: bool
+    untrusted: Callable[..., bool] | None
 
 
 _operators: dict[Any, _Operator] = {}
@@ -159,8 +159,12 @@ _SOMETIMES = frozenset({"aten.index.Tensor", "aten.repeat_interleave.Tensor"})
 # Values are looked at, but only to raise an error for bad ones, which eager will do when the graph runs.
 _CHECKS = frozenset({"aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg"})
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
-# Meta kernels that give results another layout than the CPU kernels do.
-_UNTRUSTED = frozenset({"aten._fft_r2c.default"})
+# Meta kernels that give results another layout than the CPU kernels do, and for which arguments.
+_UNTRUSTED: dict[str, Callable[..., bool]] = {
+    "aten._fft_r2c.default": lambda x, dims, *rest: len(dims) > 1,
+    "aten._fft_c2r.default": lambda x, dims, *rest: len(dims) > 1,
+    "aten.max_unpool2d.default": lambda x, *rest: not x.is_contiguous(),
+}
 
 
 def _look_up(func: Any) -> _Operator:
@@ -175,7 +179,7 @@ def _look_up(func: Any) -> _Operator:
         decomposes=rule is None and torch_compat.can_decompose(func),
         data_dependent=torch_compat.is_data_dependent(func) and name not in _SOMETIMES and rule is None,
         mutates=torch_compat.mutates_arguments(func),
-        untrusted=name in _UNTRUSTED,
+        untrusted=_UNTRUSTED.get(name),
     )
     _operators[func] = operator
     return operator
@@ -214,7 +218,7 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         return torch_compat.decompose(func, args, kwargs)
     if operator.data_dependent:
         raise DataDependentError(func)
-    if operator.untrusted and len(args[1]) > 1:
+    if operator.untrusted is not None and operator.untrusted(*args):
         raise FakeUnsupported(func, "the layout of the result is not known")
     return _through_meta(func, operator, args, kwargs)
 
@@ -393,13 +397,13 @@ class _MetaRun:
         if isinstance(value, torch.Tensor):
             if value.layout is not torch.strided:
                 raise FakeUnsupported(self.func, f"a result of layout {value.layout}")
-            storage = value.untyped_storage()._cdata
+            storage = torch_compat.storage_address(value)
             for fake, meta in self._metas.values():
                 if meta is value:
                     self.aliases = True
                     return fake
             for fake, meta in self._metas.values():
-                if meta.untyped_storage()._cdata == storage:
+                if torch_compat.storage_address(meta) == storage:
                     self.aliases = True
                     return view_of(fake, value.shape, value.stride(), value.storage_offset(), value.dtype)
             if value.is_conj() or value.is_neg():

@@ -97,16 +97,27 @@ def view_of(
     dtype: torch.dtype | None = None,
 ) -> FakeTensor:
     """A fake tensor on the storage of ``base``; making it a view for autograd is left to the C++ layers above."""
-    view = torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device)
+    view = _wrapper_like(base, shape, stride, offset, dtype)
     torch_compat.share_storage(view, base)
     return view
+
+
+def _wrapper_like(
+    base: FakeTensor, shape: Sequence[Size], stride: Sequence[Size] | None, offset: Size, dtype: torch.dtype | None
+) -> FakeTensor:
+    # A view is an inference tensor exactly when its base is, whatever mode it is made in.
+    inference = base.is_inference()
+    if inference == torch.is_inference_mode_enabled():
+        return torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device)
+    with torch_compat.inference_mode_guard(inference):
+        return torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device)
 
 
 def update_metadata(
     t: FakeTensor, shape: Sequence[Size], stride: Sequence[Size] | None, offset: Size, dtype: torch.dtype | None = None
 ) -> FakeTensor:
     """Change sizes, strides and offset of ``t`` in place (``t_``, ``unsqueeze_``, ``out=`` that resizes)."""
-    new = torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or t.dtype, t.device)
+    new = _wrapper_like(t, shape, stride, offset, dtype)
     needed, present = new.untyped_storage().nbytes(), t.untyped_storage().nbytes()
     if needed <= present:
         torch_compat.share_storage(new, t)

@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak, NotConstant
-from ..source import Source, item_source
+from ..source import Source, StorageSource, item_source
 from .base import IdentityKey, LazyValue, Value
 
 if TYPE_CHECKING:
@@ -53,11 +53,17 @@ class DictValue(Value):
             self.fill(tx)
             found = self.items.get(token)
             return found[1] if found is not None else None
-        if token in self.real:
-            value: Value = LazyValue(tx, self.real[token], item_source(self.source, token))
+        if self.cls.__contains__(self.real, token) if isinstance(self.real, dict) else token in self.real:
+            real = self.cls.__getitem__(self.real, token) if isinstance(self.real, dict) else self.real[token]
+            value: Value = LazyValue(tx, real, item_source(self.source, token))
             self.items[token] = (key, value)
             return value
-        tx.guard(self.source, "missing key", "{k[0]} not in {0}", (token,))
+        if isinstance(self.source, StorageSource):
+            tx.guard(self.source, "missing key", "not {k[1]}({0}, {k[0]})", (token, dict.__contains__))
+        elif type(token) is str:
+            tx.guard(self.source, "missing key", f"{token!r} not in {{0}}".replace("{", "{{").replace("}", "}}").replace("{{0}}", "{0}"))
+        else:
+            tx.guard(self.source, "missing key", "{k[0]} not in {0}", (token,))
         return None
 
     def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
@@ -66,7 +72,7 @@ class DictValue(Value):
             assert self.source is not None
             tokens: dict[Any, tuple[Value, Value]] = {}
             tx.guard_keys(self.source, self.real)
-            for position, (key, real) in enumerate(self.real.items()):
+            for position, (key, real) in enumerate(dict.items(self.real) if isinstance(self.real, dict) else self.real.items()):
                 key_value = tx.key_value(key, self.source, position)
                 token = key_value.key(tx)
                 known = self.items.get(token)
@@ -115,8 +121,10 @@ class DictValue(Value):
     def truth(self, tx: Tracer) -> bool:
         if not self.complete and not self.items:
             assert self.source is not None
-            tx.guard(self.source, "emptiness", "{0}" if self.real else "not {0}")
-            return bool(self.real)
+            filled = dict.__len__(self.real) > 0 if isinstance(self.real, dict) else bool(self.real)
+            tx.guard(self.source, "emptiness", "{k[0]}({0})" if filled else "not {k[0]}({0})",
+                     (dict.__len__ if isinstance(self.real, dict) else len,))
+            return filled
         return bool(self.fill(tx))
 
     def length(self, tx: Tracer) -> Value:

@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
-from ..source import Source, item_source
+from ..source import Source, StorageSource, item_source
 from .base import LazyValue, Value
 from .constants import ConstantValue, NumberValue
 
@@ -218,8 +218,12 @@ class ListValue(SequenceValue):
     def elements(self, tx: Tracer) -> list[Value]:
         if self.items is None:
             assert self.source is not None
-            tx.guard(self.source, "length", "len({0}) == %d" % len(self.real))
-            self.items = [LazyValue(tx, item, item_source(self.source, i)) for i, item in enumerate(self.real)]
+            reals = list(self.cls.__iter__(self.real))
+            if isinstance(self.source, StorageSource):
+                tx.guard(self.source, "length", f"{{k[0]}}({{0}}) == {len(reals)}", (list.__len__,))
+            else:
+                tx.guard(self.source, "length", f"len({{0}}) == {len(reals)}")
+            self.items = [LazyValue(tx, item, item_source(self.source, i)) for i, item in enumerate(reals)]
             self.items.extend(self.tail)
             self.tail = []
         return self.items
