@@ -388,6 +388,15 @@ def test_layers():
         assert_same(lambda x, p: F.batch_norm(x, p, p, training=True), x, torch.ones(3))
         assert_same(lambda x, p: aten._native_batch_norm_legit(x, p, p, p, p, False, 0.1, 1e-5), x, torch.ones(3))
     assert_same(F.softmax, torch.ones(2, 3, dtype=torch.int64), -1)
+    for dtype in (torch.bfloat16, torch.float64):
+        x, p = torch.ones(2, 3, 4, 5).to(dtype), torch.ones(3).to(dtype)
+        assert_same(lambda x: aten.native_layer_norm(x, [5], None, None, 1e-5), x)
+        assert_same(lambda x, w: aten.native_layer_norm(x, [5], w, w, 1e-5), x, torch.ones(5).to(dtype))
+        assert_same(lambda x, p: aten.native_batch_norm(x, p, p, p, p, True, 0.1, 1e-5), x, p)
+        assert_same(lambda x, p: aten.native_batch_norm(x, None, None, p, p, False, 0.1, 1e-5), x, p)
+        assert_same(lambda x: aten.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), x)
+        assert_same(lambda x: aten._native_batch_norm_legit.no_stats(x, None, None, True, 0.1, 1e-5), x)
+        assert_same(lambda x, p: aten.native_batch_norm(x, p, p, p, p, True, 0.1, 1e-5), x, torch.ones(3))
     q = torch.ones(2, 4, 6, 8)
     assert_same(F.scaled_dot_product_attention, q, q, q)
     assert_same(F.scaled_dot_product_attention, q.transpose(1, 2), q.transpose(1, 2), q.transpose(1, 2), is_causal=True)
@@ -420,7 +429,9 @@ def test_decompositions():
         assert_same(lambda x: tuple(torch.linalg.svd(x, full_matrices=False)), x)
         assert_same(lambda x: tuple(torch.linalg.svd(x)), x)
         assert_same(lambda x: tuple(torch.linalg.qr(x)), x)
-    assert_same(lambda x: tuple(torch.linalg.eig(x)), torch.rand(2, 3, 3))
+    for dtype in (torch.float64, torch.complex64):
+        assert_same(lambda x: tuple(torch.linalg.eig(x)), torch.rand(2, 3, 3, dtype=dtype))
+        assert_same(lambda x: tuple(torch.linalg.svd(x)), torch.rand(2, 3, 4, dtype=dtype))
     assert_same(lambda x: tuple(torch.linalg.eigh(x)), torch.eye(3))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import inspect
 import itertools
 import logging
 import math
@@ -428,6 +429,19 @@ def call_vars(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
             return value.instance_dict(tx)
     raise GraphBreak("vars()")
 
+
+
+@handles(inspect.signature)
+def call_signature(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The signature of a known function is a constant: functions are guarded by their code."""
+    value = args[0].realize()
+    if isinstance(value, MethodValue) and isinstance(value.function, FunctionValue) and value.function.real is not None:
+        return tx.fold(inspect.signature, [types.MethodType(value.function.real, object())], {})
+    if isinstance(value, FunctionValue) and value.real is not None:
+        return tx.fold(inspect.signature, [value.real], {})
+    if isinstance(value, (ClassValue, PythonObject)):
+        return tx.fold(inspect.signature, [value.as_constant()], {})
+    raise GraphBreak(f"inspect.signature of {value.describe()}")
 
 
 # operator module

@@ -70,6 +70,7 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
     from ..runtime.skipping import opaque_module
     from .builtin_calls import PYTHON_HANDLERS
     from .equivalents import REGISTRY
+    from .equivalents.control_flow import BY_NAME
     from .torch_calls import is_graph_function
 
     real = function.real
@@ -82,7 +83,7 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
         marker = marker_of(real)
         if marker is not None:
             return marker.apply(tx, function, args, kwargs)
-        equivalent = REGISTRY.get(real)
+        equivalent = REGISTRY.get(real) or BY_NAME.get((real.__module__, real.__qualname__))
         if equivalent is not None:
             return tx.call(tx.python_object(equivalent), args, kwargs)
         if opaque_module(function.globals.get("__name__") or ""):

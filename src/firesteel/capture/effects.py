@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,13 @@ class Effects:
     def attribute(self, value: Any, name: str) -> None:
         """An attribute was set or deleted."""
         self.version += 1
-        if value.source is not None:
+        if value.source is None:
+            return
+        if value.attrs.get(name) is None:
+            # an attribute set after this goes to the end of the instance dictionary
+            self.events.pop(("attribute", id(value), name), None)
+            self.events.setdefault(("deleted", id(value), name), ("deleted", (value, name)))
+        else:
             self.events.setdefault(("attribute", id(value), name), ("attribute", (value, name)))
 
     def stepped(self, value: Value) -> None:
@@ -54,12 +61,11 @@ class Effects:
                 what.emit_mutation(code, code.value(what))
             elif kind == "attribute":
                 value, name = what
-                new = value.attrs.get(name)
                 setter = code.constant(_plain_setter(value))
-                if new is None:
-                    code.line(f"{code.constant(_plain_deleter(value))}({code.value(value)}, {name!r})")
-                else:
-                    code.line(f"{setter}({code.value(value)}, {name!r}, {code.value(new)})")
+                code.line(f"{setter}({code.value(value)}, {name!r}, {code.value(value.attrs[name])})")
+            elif kind == "deleted":
+                value, name = what
+                code.line(f"{code.constant(_plain_deleter(value))}({code.value(value)}, {name!r})")
             else:
                 function, args, kwargs = what
                 parts = [code.value(arg) for arg in args]
@@ -80,5 +86,17 @@ def _plain_deleter(value: Any) -> Any:
     from .values.objects import ModuleValue, ObjectValue
 
     if isinstance(value, ObjectValue) and not isinstance(value, ModuleValue):
-        return object.__delattr__
-    return delattr
+        return forget_attribute
+    return forget_any_attribute
+
+
+def forget_attribute(obj: Any, name: str) -> None:
+    """Delete an attribute, unless the program itself had set it meanwhile."""
+    with contextlib.suppress(AttributeError):
+        object.__delattr__(obj, name)
+
+
+def forget_any_attribute(obj: Any, name: str) -> None:
+    """The same for objects that keep attributes in tables of their own."""
+    with contextlib.suppress(AttributeError):
+        delattr(obj, name)

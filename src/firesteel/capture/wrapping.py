@@ -37,6 +37,14 @@ PLAIN_GETTERS = frozenset({cls.__getattribute__ for cls in (object, dict, list, 
                                                             collections.defaultdict, collections.deque, BaseException)})
 NUMPY_SCALARS = (numpy.generic, numpy.dtype)
 
+
+def _nothing() -> None:
+    """Something to wrap, for the type of the wrapper."""
+
+
+# Callable objects that are one thing for the whole process: operators of torch.ops, functions behind functools.lru_cache.
+KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, type(functools.lru_cache(_nothing)))
+
 ITERATORS = tuple(type(x) for x in (
     iter([]), iter(()), iter({}), iter({}.values()), iter({}.items()), iter(set()), iter(range(0)), iter(""),
     zip(), enumerate(()), map(str, ()), filter(None, ()), reversed([]), (x for x in ()), iter(int, 1),
@@ -112,12 +120,16 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
                               source, real)
     if kind is types.CellType:
         return tx.cell(real, source)
+    if isinstance(real, KNOWN_BY_IDENTITY):
+        tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+        return PythonObject(real, source)
     if isinstance(real, ITERATORS):
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
         return OpaqueIterator(real, source)
     if _is_plain_c_callable(real):
         bound = getattr(real, "__self__", None)
-        if bound is None or isinstance(bound, (types.ModuleType, type)) or type(bound).__name__ == "PyCapsule":
+        # functions of C modules name their module, bound methods of C objects do not
+        if bound is None or isinstance(bound, (types.ModuleType, type)) or isinstance(getattr(real, "__module__", None), str):
             tx.guard(source, "identity", "{0} is {k[0]}" if bound is None or not isinstance(bound, type) else "{0} == {k[0]}", (real,))
             return PythonObject(real, source)
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))

@@ -161,8 +161,9 @@ _CHECKS = frozenset({"aten._linalg_check_errors.default", "aten._assert_async.de
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 # Meta kernels that give results another layout than the CPU kernels do, and for which arguments.
 _UNTRUSTED: dict[str, Callable[..., bool]] = {
-    "aten._fft_r2c.default": lambda x, dims, *rest: len(dims) > 1,
-    "aten._fft_c2r.default": lambda x, dims, *rest: len(dims) > 1,
+    "aten._fft_r2c.default": lambda x, dims, *rest: len(dims) > 1 or not x.is_contiguous(),
+    "aten._fft_c2r.default": lambda x, dims, *rest: len(dims) > 1 or not x.is_contiguous(),
+    "aten._batch_norm_with_update.default": lambda x, *rest: x.dtype is not torch.float32,
     "aten.max_unpool2d.default": lambda x, *rest: not x.is_contiguous(),
 }
 

@@ -69,7 +69,10 @@ class ObjectValue(Value):
 
     def store_attr(self, tx: Tracer, name: str, value: Value | None) -> None:
         """``object.__setattr__`` (None deletes)."""
-        self.attrs[name] = value
+        if value is None and self.source is None:
+            self.attrs.pop(name, None)  # set again, it goes to the end
+        else:
+            self.attrs[name] = value
         tx.effects.attribute(self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:

@@ -11,6 +11,14 @@ from . import rule
 from .operands import CPU
 from .strides import contiguous_strides
 
+# dtype -> its real and its complex kind
+_KINDS = {
+    torch.float32: (torch.float32, torch.complex64),
+    torch.float64: (torch.float64, torch.complex128),
+    torch.complex64: (torch.float32, torch.complex64),
+    torch.complex128: (torch.float64, torch.complex128),
+}
+
 
 def column_major(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     """Strides of a batch of matrices stored column by column, as LAPACK wants them.
@@ -26,15 +34,16 @@ def column_major(shape: tuple[Any, ...]) -> tuple[Any, ...]:
 @rule("aten._linalg_svd.default")
 def svd(x: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     """U and V^H column by column, singular values real."""
-    if x.device != CPU or x.ndim < 2 or not compute_uv or x.dtype not in (torch.float32, torch.float64):
+    if x.device != CPU or x.ndim < 2 or not compute_uv or x.dtype not in _KINDS:
         return NotImplemented
+    real = _KINDS[x.dtype][0]
     *batch, rows, columns = x.shape
     rank = rows if rows < columns else columns
     left = (*batch, rows, rows if full_matrices else rank)
     right = (*batch, columns if full_matrices else rank, columns)
     return (
         new_fake(left, column_major(left), x.dtype, x.device),
-        new_fake((*batch, rank), None, x.dtype, x.device),
+        new_fake((*batch, rank), None, real, x.device),
         new_fake(right, column_major(right), x.dtype, x.device),
     )
 
@@ -44,9 +53,8 @@ def eig(x: FakeTensor) -> Any:
     """Complex values, and vectors column by column."""
     if x.device != CPU or x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         return NotImplemented
-    complex_of = {torch.float32: torch.complex64, torch.float64: torch.complex128}
-    dtype = complex_of.get(x.dtype)
-    if dtype is None:
+    if x.dtype not in _KINDS:
         return NotImplemented
+    dtype = _KINDS[x.dtype][1]
     shape = tuple(x.shape)
     return (new_fake(shape[:-1], None, dtype, x.device), new_fake(shape, column_major(shape), dtype, x.device))

@@ -28,7 +28,7 @@ def native_layer_norm(
     shape = list(x.shape)
     if not count or count > len(shape) or shape[-count:] != list(normalized_shape) or x.device != CPU:
         return NotImplemented
-    if x.dtype not in (torch.float32, torch.float64) or not _same(x, weight, bias):
+    if not x.dtype.is_floating_point or not _same(x, weight, bias):
         return NotImplemented
     for parameter in (weight, bias):
         if parameter is not None and list(parameter.shape) != list(normalized_shape):
@@ -135,7 +135,11 @@ def batch_norm(
     """Result and, when training, the statistics used. Running statistics are updated in place by the kernel."""
     if x.ndim < 2 or x.device != CPU or x.numel() == 0:
         return NotImplemented
-    if x.dtype is not torch.float32 or not _same(x, weight, bias, running_mean, running_var):
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    if not _same(x, weight, bias, running_mean, running_var):
+        if x.dtype in (torch.float32, torch.float64):
+            raise FakeUnsupported("batch norm", "parameters of another dtype, which meta kernels let pass")
         return NotImplemented
     channels = x.shape[1]
     for t in (weight, bias, running_mean, running_var):
@@ -150,6 +154,14 @@ def batch_norm(
         new_fake(statistics, None, x.dtype, x.device),
         new_fake(statistics, None, x.dtype, x.device),
     )
+
+
+@rule("aten._native_batch_norm_legit.no_stats")
+def batch_norm_without_statistics(
+    x: FakeTensor, weight: FakeTensor | None, bias: FakeTensor | None, training: bool, momentum: float, eps: float
+) -> Any:
+    """Instance norm and its like."""
+    return batch_norm(x, weight, bias, None, None, training, momentum, eps)
 
 
 @rule("aten.native_dropout.default")

@@ -1,0 +1,183 @@
+"""Every operator sample that the torch wheel carries, plain against compiled with the backend "eager":
+
+    python -m benchmarks.op_db                        # all operators, first samples
+    python -m benchmarks.op_db --only fft --samples 5
+    python -m benchmarks.op_db --dtype complex64
+
+Each sample runs as a function, and where the operator has them as a method, in place and as a Python operator. Prints the
+mismatches (exits with 1 if there are any) and the operators that break the graph, with reasons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import copy
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tests.fuzz.snapshot import TensorFact
+from tests.torch_differential import TorchSnapshot, backpropagate, differences, tensors_in
+
+import firesteel as fs
+from benchmarks.fake_tensors import load_op_db
+from firesteel.compile import compile_with
+from firesteel.debug.events import Events
+from firesteel.runtime.compiler import Compiler
+
+# Results are memory that nobody has written to.
+UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to call one sample."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    compares_values: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a case: differences, and the reasons of breaks."""
+
+    name: str
+    differences: list[str]
+    breaks: list[str]
+
+
+def variants(op: Any, sample: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The ways to call an operator, each as a Python function with the call inside."""
+    function, method, inplace, operator = op.op, op.method_variant, op.inplace_variant, op.operator_variant
+
+    def as_function(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(x, *args, **kwargs)
+
+    yield "function", as_function
+    if method is not None and isinstance(sample.input, torch.Tensor):
+        def as_method(x: Any, *args: Any, **kwargs: Any) -> Any:
+            return method(x, *args, **kwargs)
+
+        yield "method", as_method
+    if inplace is not None and isinstance(sample.input, torch.Tensor) and not sample.broadcasts_input:
+        def in_place(x: Any, *args: Any, **kwargs: Any) -> Any:
+            y = x.clone()
+            return y, inplace(y, *args, **kwargs)
+
+        yield "in place", in_place
+    if operator is not None and isinstance(sample.input, torch.Tensor) and not sample.kwargs:
+        def as_operator(x: Any, *args: Any) -> Any:
+            return operator(x, *args)
+
+        yield "operator", as_operator
+
+
+def cases(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Case]:
+    """All cases of an operator's first samples."""
+    grads = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+    try:
+        samples = list(zip(range(limit), op.sample_inputs("cpu", dtype, requires_grad=grads), strict=False))
+    except Exception:  # some sample functions need packages that are not here
+        return
+    for number, sample in samples:
+        for variant, function in variants(op, sample):
+            yield Case(f"{op.formatted_name} {variant} {number}", function, (sample.input, *sample.args), sample.kwargs,
+                       op.name not in UNDEFINED)
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy that keeps aliasing and also works for layouts without storage."""
+    if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(_copied(item, memo) for item in value)
+    if type(value) is dict:
+        return {key: _copied(item, memo) for key, item in value.items()}
+    return copy.deepcopy(value, memo)
+
+
+def observe(function: Callable[..., Any], case: Case) -> Any:
+    """The facts of one run on copies of the arguments."""
+    args, kwargs = _copied((case.args, case.kwargs), {})
+    torch.manual_seed(3)
+    snapshot = TorchSnapshot()
+    try:
+        result = function(*args, **kwargs)
+    except Exception as error:
+        snapshot.facts.append(("raised", (type(error), str(error))))
+        return snapshot.facts
+    if case.compares_values and any(t.requires_grad for t in tensors_in(result)):
+        try:
+            backpropagate(result)
+        except Exception as error:
+            snapshot.facts.append(("backward raised", (type(error), str(error))))
+    snapshot.add("args", [*args, kwargs])
+    snapshot.add("result", result)
+    snapshot.add("random state", torch.get_rng_state())
+    if not case.compares_values:
+        for _, fact in snapshot.facts:
+            if isinstance(fact, TensorFact):
+                fact.values.zero_()
+    return snapshot.facts
+
+
+def run_case(case: Case) -> Verdict:
+    """Compare one case."""
+    fs.reset()
+    expected = observe(case.function, case)
+    events = Events()
+    compiled = compile_with(Compiler("eager", events=events), case.function)
+    with fs.config.patch(raise_on_internal_error=True):
+        actual = observe(compiled, case)
+    found = differences(expected, actual)
+    if not events.entries:
+        found.append(f"nothing was compiled: {[why for _, why in events.skipped]}")
+    return Verdict(case.name, found, [reason.reason for reason in events.break_reasons])
+
+
+def run_operator(op: Any, dtype: torch.dtype, limit: int) -> list[Verdict]:
+    """Compare all cases of an operator."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [run_case(case) for case in cases(op, dtype, limit)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="operators whose name contains this")
+    parser.add_argument("--samples", type=int, default=1, help="samples per operator")
+    parser.add_argument("--dtype", default="float32")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    dtype = getattr(torch, options.dtype)
+    started = time.perf_counter()
+    count, failed = 0, 0
+    breaks: dict[str, list[str]] = collections.defaultdict(list)
+    for op in load_op_db():
+        if options.only not in op.formatted_name or dtype not in op.supported_dtypes("cpu"):
+            continue
+        for verdict in run_operator(op, dtype, options.samples):
+            count += 1
+            if verdict.differences:
+                failed += 1
+                print(f"MISMATCH {verdict.name}: {'; '.join(verdict.differences)[:600]}", flush=True)
+            for reason in verdict.breaks:
+                breaks[reason].append(verdict.name)
+    for reason, names in sorted(breaks.items(), key=lambda item: -len(item[1])):
+        print(f"break in {len(names)}: {reason}: {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}")
+    broken = len({name for names in breaks.values() for name in names})
+    print(f"{count} cases, {failed} mismatches, {broken} with a break ({broken / max(count, 1):.1%}), "
+          f"{time.perf_counter() - started:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

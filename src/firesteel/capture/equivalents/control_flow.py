@@ -1,0 +1,51 @@
+"""torch's prototype scan operator as plain Python over tensors, so that user code that calls it is captured.
+
+Looked up by module and name: nothing of torch's implementation is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+BY_NAME: dict[tuple[str, str], Callable[..., Any]] = {}
+"""(module, function name) -> equivalent."""
+
+
+def _map(function: Callable[..., Any], first: Any, *rest: Any) -> Any:
+    """Apply `function` to corresponding leaves of nested tuples, lists and dicts."""
+    if isinstance(first, tuple):
+        return tuple([_map(function, *parts) for parts in zip(first, *rest, strict=True)])
+    if isinstance(first, list):
+        return [_map(function, *parts) for parts in zip(first, *rest, strict=True)]
+    if isinstance(first, dict):
+        return {key: _map(function, first[key], *[other[key] for other in rest]) for key in first}
+    return function(first, *rest)
+
+
+def _length(tree: Any, dim: int) -> int:
+    while not isinstance(tree, torch.Tensor):
+        tree = next(iter(tree.values())) if isinstance(tree, dict) else tree[0]
+    return tree.size(dim)
+
+
+def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False,
+                     combine_mode: str = "pointwise") -> Any:
+    """Inclusive scan of `xs` along `dim`."""
+    positions = list(range(_length(xs, dim)))
+    if reverse:
+        positions.reverse()
+    results = []
+    carried: Any = None
+    for position in positions:
+        item = _map(lambda leaf, position=position: leaf.select(dim, position), xs)
+        carried = item if not results else combine_fn(carried, item)
+        results.append(carried)
+    if reverse:
+        results.reverse()
+    return _map(lambda *leaves: torch.stack(leaves, dim), *results)
+
+
+BY_NAME[("torch._higher_order_ops.associative_scan", "associative_scan")] = associative_scan

@@ -1,0 +1,78 @@
+"""Counts compilations: what the guard tests look at beside results."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import firesteel as fs
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal in value and type; NaN equals NaN, 0.0 differs from -0.0."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, torch.Tensor):
+        return (left.dtype, left.shape, left.stride(), left.requires_grad) == (
+            right.dtype, right.shape, right.stride(), right.requires_grad) and torch.equal(
+            torch.nan_to_num(left.detach().resolve_conj().resolve_neg()), torch.nan_to_num(right.detach().resolve_conj().resolve_neg()))
+    if isinstance(left, float):
+        return repr(left) == repr(right)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    return bool(left == right)
+
+
+class Probe:
+    """A compiled function beside the plain one. Calling the probe compares both and returns how many entries were compiled.
+
+    Arguments are copied (in one go, so that aliasing among them stays) before each run, and their state afterwards is compared as well.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, copies: bool = False, **options: Any) -> None:
+        self.plain = function
+        self.compiled = fs.compile(function, backend=options.pop("backend", "eager"), **options)
+        self.copies = copies
+
+    @property
+    def compiler(self) -> Any:
+        return self.compiled._firesteel_unit.options
+
+    @property
+    def units(self) -> list[Any]:
+        found = [unit for units in self.compiler.units.values() for unit in units]
+        return [part for unit in found for part in (unit, *unit.continuations.values())]
+
+    @property
+    def entries(self) -> int:
+        return sum(len(unit.entries) for unit in self.units)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> int:
+        before = self.entries
+        if self.copies:
+            plain_args, plain_kwargs = copy.deepcopy((args, kwargs))
+            args, kwargs = copy.deepcopy((args, kwargs))
+        else:
+            plain_args, plain_kwargs = args, kwargs
+        expected = outcome(self.plain, plain_args, plain_kwargs)
+        actual = outcome(self.compiled, args, kwargs)
+        assert same(expected, actual), f"expected {expected}, got {actual}"
+        if self.copies:
+            assert same(list(plain_args), list(args)), f"arguments afterwards: expected {plain_args}, got {args}"
+        return self.entries - before
+
+
+def outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+NAN = math.nan
