@@ -22,13 +22,10 @@ from typing import Any
 
 import torch
 from tests.fuzz.snapshot import TensorFact
-from tests.torch_differential import TorchSnapshot, backpropagate, differences, tensors_in
+from tests.torch_differential import TorchSnapshot, backpropagate, compile_observed, differences, tensors_in
 
 import firesteel as fs
 from benchmarks.fake_tensors import load_op_db
-from firesteel.compile import compile_with
-from firesteel.debug.events import Events
-from firesteel.runtime.compiler import Compiler
 
 # Results are memory that nobody has written to.
 UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
@@ -133,8 +130,7 @@ def run_case(case: Case) -> Verdict:
     """Compare one case."""
     fs.reset()
     expected = observe(case.function, case)
-    events = Events()
-    compiled = compile_with(Compiler("eager", events=events), case.function)
+    compiled, events = compile_observed(case.function, fullgraph=False)
     with fs.config.patch(raise_on_internal_error=True):
         actual = observe(compiled, case)
     found = differences(expected, actual)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from tests.fuzz.snapshot import Facts, Snapshot, TensorFact
 
-from firesteel.compile import compile_with
+import firesteel as fs
 from firesteel.debug.events import Events
-from firesteel.runtime.compiler import Compiler
+from firesteel.runtime.compiler import COMPILERS
 
 
 @dataclass
@@ -118,17 +118,29 @@ def _same_values(want: torch.Tensor, got: torch.Tensor) -> bool:
     return torch.equal(want, got)
 
 
+def compile_observed(f: Callable[..., Any], fullgraph: bool) -> tuple[Callable[..., Any], Events]:
+    """Compile with the backend "eager" and collect what the compiler does."""
+    before = set(COMPILERS)
+    compiled = fs.compile(f, backend="eager", fullgraph=fullgraph)
+    (compiler,) = set(COMPILERS) - before
+    compiler.events = Events()
+    return compiled, compiler.events
+
+
 def check(f: Callable[..., Any], make_args: Callable[[], tuple[Any, ...]] = tuple, *, fullgraph: bool = True,
-          backward: bool = False, calls: int = 2) -> Outcome:
+          backward: bool = False, calls: int = 2, raises: type[Exception] | None = None) -> Outcome:
     """Assert that compiled calls behave as plain ones, that later calls do not recompile and, with `fullgraph`, that
     nothing breaks."""
     expected, _ = observe(f, make_args, backward)
-    events = Events()
-    compiled = compile_with(Compiler("eager", fullgraph=fullgraph, events=events), f)
+    raised = [fact for path, fact in expected if path == "raised"]
+    assert [kind for kind, _ in raised] == ([raises] if raises is not None else []), f"the plain program raises {raised}"
+    compiled, events = compile_observed(f, fullgraph)
     entries = 0
     result = None
     for call in range(calls):
         actual, result = observe(compiled, make_args, backward)
+        unexpected = [fact for path, fact in actual if path == "raised" and not raised]
+        assert not unexpected, f"call {call + 1} raises {unexpected[0][0].__name__}: {unexpected[0][1]}"
         found = differences(expected, actual)
         assert not found, f"call {call + 1}: " + "\n".join(found)
         if call == 0:

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from . import config
-from .capture.markers import COMPILED, DISABLED
+from .capture.markers import COMPILED, disabled_frame, is_disabled
 from .errors import UserCodeError
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
-from .runtime.units import MISS, Resume, Unit, drive
+from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
 
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -43,19 +43,29 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     """
     if nopython is not None:
         fullgraph = nopython
+    _check_arguments(fullgraph, dynamic, mode, options)
+
+    def apply(target: Any) -> Any:
+        if disable:
+            return target
+        compiler = Compiler(backend if backend is not None else config.default_backend, fullgraph=fullgraph,
+                            dynamic=dynamic, options=options)
+        return compile_with(compiler, target)
+
+    return apply if model is None else apply(model)
+
+
+def _check_arguments(fullgraph: Any, dynamic: Any, mode: Any, options: Any) -> None:
+    if not isinstance(fullgraph, bool):
+        raise UserCodeError(f"fullgraph={fullgraph!r}", "fullgraph takes True or False")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise UserCodeError(f"dynamic={dynamic!r}", "dynamic takes True, False or None")
     if mode not in MODES:
         raise UserCodeError(f"unknown mode {mode!r}", f"choose one of {', '.join(repr(m) for m in MODES)}")
-    if model is None:
-        return functools.partial(_compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, options=options, disable=disable)
-    return _compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, options=options, disable=disable)
-
-
-def _compile(model: Any, *, fullgraph: bool, dynamic: bool | None, backend: Any, options: dict[str, Any] | None,
-             disable: bool) -> Any:
-    if disable:
-        return model
-    compiler = Compiler(backend if backend is not None else config.default_backend, fullgraph=fullgraph, dynamic=dynamic, options=options)
-    return compile_with(compiler, model)
+    if options is not None and not isinstance(options, dict):
+        raise UserCodeError(f"options={options!r}", "options takes a dict from names to values")
+    if options is not None and mode is not None:
+        raise UserCodeError("both mode= and options= are given", "a mode is a set of options: give one of them")
 
 
 def compile_with(compiler: Compiler, model: Any) -> Any:
@@ -63,24 +73,46 @@ def compile_with(compiler: Compiler, model: Any) -> Any:
     if isinstance(model, torch.nn.Module):
         from .module_wrapper import compile_module
 
-        return compile_module(compiler, model)
+        return model if is_disabled(model) else compile_module(compiler, model)
+    if isinstance(model, (staticmethod, classmethod)):
+        return type(model)(compile_with(compiler, model.__func__))
     if isinstance(model, types.MethodType) and isinstance(model.__func__, types.FunctionType):
-        return types.MethodType(wrap_function(compiler, model.__func__), model.__self__)
+        return types.MethodType(compile_with(compiler, model.__func__), model.__self__)
     if isinstance(model, functools.partial):
         return functools.partial(compile_with(compiler, model.func), *model.args, **model.keywords)
     original = getattr(model, "__dict__", {}).get(COMPILED)
     if original is not None:
         model = original
     if isinstance(model, types.FunctionType):
-        return wrap_function(compiler, model)
+        return _compile_function(compiler, model)
     if isinstance(model, type):
         raise UserCodeError(f"{model.__name__} is a class", "compile an instance, or the functions that use it")
     if not callable(model):
         raise UserCodeError(f"a {type(model).__name__} object cannot be called", "pass a function, method or nn.Module")
     caller = type(model).__call__
     if isinstance(caller, types.FunctionType):
-        return types.MethodType(wrap_function(compiler, caller), model)
+        return types.MethodType(compile_with(compiler, caller), model)
     return wrap_function(compiler, _calling(model))
+
+
+def _compile_function(compiler: Compiler, function: types.FunctionType) -> Any:
+    if function.__code__.co_flags & UNCAPTURED_FLAGS:
+        return function  # generators and coroutines run as plain Python; compiled code that consumes them inlines them
+    if is_disabled(function):
+        return _uncompiled(compiler, function)
+    return wrap_function(compiler, function)
+
+
+def _uncompiled(compiler: Compiler, function: types.FunctionType) -> Any:
+    """A disabled function: as it is, or with compiled callees if only its frame is disabled."""
+    if disabled_frame(function) is None:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return compiler.uncompiled(function)(*args, **kwargs)
+
+    return call
 
 
 def _calling(target: Any) -> types.FunctionType:
@@ -92,15 +124,17 @@ def _calling(target: Any) -> types.FunctionType:
 
 
 WRAPPER = """
-def {name}({signature}):
-    for _fs_entry in _fs_unit.functions:
+def wrapper({signature}):
+    if _fs_stance.eager or _fs_function.__code__ is not _fs_code:
+        return _fs_otherwise(({arguments}))
+{defaults}    for _fs_entry in _fs_unit.functions:
         _fs_result = _fs_entry({arguments})
         if _fs_result is not _fs_miss:
             if _fs_entry is not _fs_unit.functions[0]:
                 _fs_unit.promote(_fs_entry)
             break
     else:
-        _fs_result = _fs_unit.missed(({arguments},))
+        _fs_result = _fs_unit.missed(({arguments}))
     if type(_fs_result) is _fs_resume:
         return _fs_drive(_fs_result)
     return _fs_result
@@ -113,27 +147,37 @@ def wrap_function(compiler: Compiler, function: types.FunctionType) -> Callable[
     made = _make_wrapper(unit, function)
     wrapped = functools.wraps(function)(made)
     setattr(wrapped, COMPILED, function)
-    wrapped.__dict__.pop(DISABLED, None)
     wrapped._firesteel_unit = unit  # type: ignore[attr-defined]
     return wrapped
+
+
+class _Unset:
+    """Stands for an argument that was not given: the default is read at the call, because it can be changed."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+UNSET = _Unset()
 
 
 def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any]:
     code = function.__code__
     flags, count, keyword_only = code.co_flags, code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
-    scope: dict[str, Any] = {"_fs_unit": unit, "_fs_miss": MISS, "_fs_resume": Resume, "_fs_drive": drive,
-                             "_fs_closure": function.__closure__}
-    if flags & 0x2A0 or any(name.startswith("_fs_") or not name.isidentifier() for name in names[: count + keyword_only]) \
-            or function.__name__ in ("None",):
+    if any(name.startswith("_fs_") or not name.isidentifier() for name in names[: count + keyword_only + 2]):
         return _generic_wrapper(unit, function)
-    defaults, kwdefaults = function.__defaults__ or (), function.__kwdefaults__ or {}
-    parts, arguments = [], ["_fs_closure"] if code.co_freevars else []
+    scope: dict[str, Any] = {
+        "_fs_unit": unit, "_fs_miss": MISS, "_fs_resume": Resume, "_fs_drive": drive, "_fs_unset": UNSET,
+        "_fs_closure": function.__closure__, "_fs_stance": stance.STATE, "_fs_function": function, "_fs_code": code,
+        "_fs_otherwise": functools.partial(_otherwise, unit, function)}
+    with_default = len(function.__defaults__ or ())
+    parts, defaults = [], []
+    arguments = ["_fs_closure"] if code.co_freevars else []
     for position, name in enumerate(names[:count]):
-        index = position - (count - len(defaults))
-        if index >= 0:
-            scope[f"_fs_d{index}"] = defaults[index]
-            parts.append(f"{name}=_fs_d{index}")
+        if position >= count - with_default:
+            parts.append(f"{name}=_fs_unset")
+            defaults.append(f"    if {name} is _fs_unset: {name} = _fs_function.__defaults__[{position - count}]\n")
         else:
             parts.append(name)
         if position + 1 == code.co_posonlyargcount:
@@ -145,9 +189,9 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
     elif keyword_only:
         parts.append("*")
     for name in names[count: count + keyword_only]:
-        if name in kwdefaults:
-            scope[f"_fs_kw_{name}"] = kwdefaults[name]
-            parts.append(f"{name}=_fs_kw_{name}")
+        if name in (function.__kwdefaults__ or {}):
+            parts.append(f"{name}=_fs_unset")
+            defaults.append(f"    if {name} is _fs_unset: {name} = _fs_function.__kwdefaults__[{name!r}]\n")
         else:
             parts.append(name)
         arguments.append(name)
@@ -157,10 +201,32 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
     if flags & 0x08:
         parts.append("**" + names[star])
         arguments.append(names[star])
-    text = WRAPPER.format(name="wrapper", signature=", ".join(parts), arguments=", ".join(arguments) or "")
-    text = text.replace("missed((,))", "missed(())")
+    text = WRAPPER.format(signature=", ".join(parts), defaults="".join(defaults),
+                          arguments="".join(f"{argument}, " for argument in arguments))
     exec(builtins_compile(text, f"<firesteel wrapper of {function.__qualname__}>"), scope)
     return scope["wrapper"]
+
+
+def _otherwise(unit: Unit, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
+    """The call when compiled entries must not be used: everything runs uncompiled, or the function got another code."""
+    code = unit.code
+    values = list(arguments[1:] if code.co_freevars else arguments)
+    names = code.co_varnames
+    given = values[: code.co_argcount]
+    first = next((at for at, value in enumerate(given) if value is UNSET), len(given))
+    positional = given[:first]
+    # What was given behind an argument that was left out came by name.
+    keywords = {name: value for name, value in zip(names[first:], given[first:], strict=False) if value is not UNSET}
+    rest = values[code.co_argcount:]
+    for name in names[code.co_argcount: code.co_argcount + code.co_kwonlyargcount]:
+        if (value := rest.pop(0)) is not UNSET:
+            keywords[name] = value
+    if code.co_flags & 0x04:
+        positional.extend(rest.pop(0))
+    if code.co_flags & 0x08:
+        keywords.update(rest.pop(0))
+    target = function if stance.STATE.eager else unit.options.nested(function)
+    return target(*positional, **keywords)
 
 
 def builtins_compile(text: str, filename: str) -> types.CodeType:
@@ -170,11 +236,12 @@ def builtins_compile(text: str, filename: str) -> types.CodeType:
 
 
 def _generic_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any]:
+    """For parameters that cannot be written down: those of comprehensions, or names that the wrapper uses itself."""
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
-        if bound is None or stance.STATE.eager or function.__code__.co_flags & 0x2A0:
+        if bound is None or stance.STATE.eager:
             return function(*args, **kwargs)
-        result = unit.call(bound)
+        result = unit.options.unit_of(function).call(bound)
         return drive(result) if type(result) is Resume else result
 
     return wrapper

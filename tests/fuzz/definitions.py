@@ -126,6 +126,26 @@ def add_into(target, value):
 def without_grad(t):
     return t * 3 - 1
 """),
+    # Calls that capture cannot follow
+    "digits": Definition("""
+def digits(n):
+    return len(re.findall('[0-9]', str(n)))
+"""),
+    "interrupted": Definition(
+        """
+STEPS = []
+
+def interrupted(t, fail=False):
+    STEPS.append(t.dim())
+    t = t * 2
+    fs.graph_break()
+    STEPS.append(len(STEPS))
+    if fail:
+        raise FuzzError('interrupted', len(STEPS))
+    return t * 0.5
+""",
+        needs=("FuzzError",),
+    ),
     # Exceptions and context managers
     "FuzzError": Definition("""
 class FuzzError(Exception):
@@ -227,6 +247,98 @@ class Box:
         return f'Box({self.value})'
 """,
         construct="Box($int)",
+    ),
+    "Clamped": Definition("""
+class Clamped:
+    def __init__(self, low, high):
+        self.low = low
+        self.high = high
+        self.writes = 0
+
+    def __set_name__(self, owner, name):
+        self.name = '_' + name
+
+    def __get__(self, obj, owner=None):
+        return self if obj is None else getattr(obj, self.name, self.low)
+
+    def __set__(self, obj, value):
+        self.writes += 1
+        setattr(obj, self.name, min(max(value, self.low), self.high))
+
+    def __delete__(self, obj):
+        delattr(obj, self.name)
+"""),
+    "Gauge": Definition(
+        """
+class Shifted:
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, obj, owner=None):
+        return self.function if obj is None else functools.partial(self.function, obj, 1)
+
+class Gauge:
+    level = Clamped(-3, 12)
+    rate = Clamped(0, 5)
+
+    def __init__(self, level):
+        self.level = level
+
+    @Shifted
+    def shifted(self, by, t):
+        return t + by * self.level
+
+    @functools.cached_property
+    def heavy(self):
+        return self.level * 3
+
+    @property
+    def total(self):
+        return self.level + self.rate
+
+    @total.deleter
+    def total(self):
+        self.rate = 0
+""",
+        construct="Gauge($int)",
+        needs=("Clamped",),
+    ),
+    "Slotted": Definition(
+        """
+class Slotted:
+    __slots__ = ('left', 'right')
+
+    def __init__(self, left):
+        self.left = left
+
+    def __enter__(self):
+        self.right = 1
+        return self.left
+
+    def __exit__(self, *details):
+        del self.right
+        return False
+
+    def __bool__(self):
+        return hasattr(self, 'right')
+
+    def __iter__(self):
+        yield self.left
+        yield self.left + 1
+""",
+        construct="Slotted($int)",
+    ),
+    "Registry": Definition(
+        """
+class Registry(dict):
+    def __missing__(self, key):
+        self[key] = value = len(key)
+        return value
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value + 1)
+""",
+        construct="Registry(a=$int)",
     ),
     "Lazy": Definition(
         """

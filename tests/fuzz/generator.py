@@ -19,7 +19,8 @@ from .values import BATCH, BOOL, FOUR, INT, MATRIX, STR, THREE, Dice, Type, Vari
 from .writer import Writer
 
 IMPORTS = """\
-import collections, contextlib, copy, dataclasses, enum, functools, io, itertools, math, operator, random, typing
+import collections, contextlib, copy, dataclasses, enum, functools, io, itertools, math, operator, random, re, typing
+import firesteel as fs
 import torch
 import torch.nn.functional as F
 TOTAL = 0
@@ -76,8 +77,72 @@ EXTERNALS = (
     External("pending", Type("deque", INT), "collections.deque([2, 9])", ("pending.append(1)",)),
     External("box", Type("obj", name="Box"), "Box(3)", ("box.value = -2", "box.scale = 3"), ("Box",)),
     External("child", Type("obj", name="Child"), "Child(2)", ("child.limit = 9", "Parent.limit = 1"), ("Child",)),
+    External("gauge", Type("obj", name="Gauge"), "Gauge(2)", ("gauge.level = 7", "Gauge.level.high = 4"), ("Gauge",)),
+    External(
+        "registry", Type("obj", name="Registry"), "Registry(b=2)", ("registry['b'] = 0", "registry['z'] = 1"), ("Registry",)
+    ),
     External(
         "net", Type("obj", name="Net"), "Net(dropout=0.25)", ("net.eval()", "net.calls = 10", "net.extra = 1"), ("Net",)
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What kind of callable the program's function is. `head` makes a method of an object called `owner`."""
+
+    head: tuple[str, ...]
+    method: str
+    first: tuple[str, ...]
+    callable: str
+
+    @property
+    def owned(self) -> bool:
+        return bool(self.head)
+
+    def written(self, signature: str, body: list[str]) -> list[str]:
+        """The lines that define `fn`."""
+        if not self.owned:
+            return [f"def fn({signature}):", *("    " + line for line in body)]
+        start = next((i for i, line in enumerate(body) if not line.startswith(("nonlocal ", "global "))), len(body))
+        lines = [*body[:start], *self.first, *body[start:]]
+        method = [f"    def {self.method}(self, {signature}):", *("        " + line for line in lines)]
+        return [*self.head, *method, "owner = Owner()", f"fn = {self.callable}"]
+
+
+OWNERS = (
+    Owner((), "", (), ""),
+    Owner(
+        (
+            "class Owner:",
+            "    rate = 2",
+            "    def __init__(self):",
+            "        self.count = 0",
+            "        self.seen = []",
+        ),
+        "run",
+        ("self.count += self.rate", "self.seen.append(n)"),
+        "owner.run",
+    ),
+    Owner(
+        ("class Owner:", "    def __init__(self):", "        self.last = None", "        self.count = 0"),
+        "__call__",
+        ("self.count, self.last = self.count + 1, x",),
+        "owner",
+    ),
+    Owner(
+        (
+            "class Owner(torch.nn.Module):",
+            "    def __init__(self):",
+            "        super().__init__()",
+            "        self.gain = torch.nn.Parameter(torch.full((4,), 0.5))",
+            "        self.register_buffer('count', torch.zeros(()))",
+            "        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())",
+            "        self.calls = 0",
+        ),
+        "forward",
+        ("self.count += 1", "self.calls += 1", "x = self.inner(x) * self.gain if self.training else x * self.gain"),
+        "owner",
     ),
 )
 
@@ -190,13 +255,12 @@ def _assemble(
 ) -> str:
     lines = ["def make():"]
     inner = [f"{external.name} = {external.start}" for external in externals]
-    inner.append(f"def fn({signature}):")
     rebound = [external.name for external in externals if external.rebound]
-    if rebound:
-        inner.append(f"    nonlocal {', '.join(rebound)}")
+    declarations = [f"nonlocal {', '.join(rebound)}"] if rebound else []
     if uses_global:
-        inner.append("    global TOTAL")
-    inner += ["    " + line for line in body]
+        declarations.append("global TOTAL")
+    owner = dice.weighted(list(zip((6.0, 1.0, 1.0, 1.0), OWNERS, strict=True)))
+    inner += owner.written(signature, [*declarations, *body])
     inner += _calls(dice, parameters)
     inner.append("def before(index):")
     if rebound:
@@ -207,7 +271,8 @@ def _assemble(
             change = dice.choice(dice.choice(externals).changes)
             inner += [f"    if index == {index}:", f"        {change}"]
     inner.append("def observe():")
-    inner.append("    return {" + ", ".join(f"'{external.name}': {external.name}" for external in externals) + "}")
+    observed = [external.name for external in externals] + (["owner"] if owner.owned else [])
+    inner.append("    return {" + ", ".join(f"'{name}': {name}" for name in observed) + "}")
     inner.append("return fn, calls, before, observe")
     lines += ["    " + line for line in inner]
     # Templates put every expression in parentheses; going through the syntax tree leaves the needed ones.

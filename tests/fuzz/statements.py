@@ -248,8 +248,8 @@ FUNCTIONS = table("""
      | def $tmp(inner)(p, *args, **kwargs):
      |     return p + sum(args) + len(kwargs)
      | $new(a: int) = $inner($int, $int, $lit, z=$int)
-   1 | $tmp(fs) = [lambda p, k=k: p * k for k in range(3)]
-     | $new(a: int) = sum(f($int) for f in $fs) % 83
+   1 | $tmp(many) = [lambda p, k=k: p * k for k in range(3)]
+     | $new(a: int) = sum(f($int) for f in $many) % 83
    1 | def $tmp(fact)(n):
      |     return 1 if n <= 1 else n * $fact(n - 1)
      | $new(a: int) = $fact($small)
@@ -304,6 +304,70 @@ OBJECTS = table("""
      |         return self.t * 2 + s
      | $tmp(h) = $Holder($v(a: T))
      | $newlike(b: a) = $h($like(a))
+   1 | class $tmp(Meter):
+     |     unit = $use(Clamped)(0, 9)
+     |     count = 0
+     |     @classmethod
+     |     def make(cls, n):
+     |         cls.count += 1
+     |         made = cls()
+     |         made.unit = n
+     |         return made
+     |     @property
+     |     def twice(self):
+     |         return self.unit * 2
+     |     def __eq__(self, other):
+     |         return self.unit == other.unit
+     | $tmp(m) = $Meter.make($int)
+     | $new(a: int) = $m.twice + $Meter.make($lit).count + ($m == $m)
+   1 | $tmp(start) = $v(a: T) + 1
+     | class $tmp(Base):
+     |     def __init_subclass__(cls, factor=1, **kwargs):
+     |         super().__init_subclass__(**kwargs)
+     |         cls.factor = factor
+     |     def go(self, t):
+     |         return t * self.factor
+     | class $tmp(Derived)($Base, factor=$lit):
+     |     def go(self, t):
+     |         return super().go(t) + $like(a)
+     | $newlike(b: a) = $Derived().go($start)
+   1 | @dataclasses.dataclass
+     | class $tmp(Record):
+     |     t: torch.Tensor
+     |     n: int = $lit
+     | $tmp(r) = $Record($v(a: T))
+     | $newlike(b: a) = $r.t * $r.n
+   1 | class $tmp(Problem)(ValueError):
+     |     def __str__(self):
+     |         return 'problem ' + str(self.args)
+     | try:
+     |     $body
+     |     raise $Problem($int)
+     | except ValueError as $tmp(error):
+     |     print($error)
+   1 | $v(obj[Gauge]).level = $int
+   1 | $v(a: obj[Gauge]).level += $int
+     | $a.rate = $int
+   1 | $v(a: obj[Gauge]).rate = $lit
+     | del $a.rate
+     | $new(n: int) = $a.total
+   1 | del $v(a: obj[Gauge]).total
+     | $new(n: int) = $a.heavy + $a.total
+   1 | $tmp(shift) = $v(obj[Gauge]).shifted($v(a: T))
+     | $newlike(b: a) = $shift - $a
+   1 | $new(a: int) = $use(Gauge).level.writes + $use(Gauge).rate.high
+   1 | $tmp(gauge) = $use(Gauge)($int)
+     | setattr($gauge, 'level', $int)
+     | $new(a: int) = getattr($gauge, 'level') + $gauge.heavy
+     | print(sorted(vars($gauge)))
+   1 | with $v(a: obj[Slotted]) as $tmp(left):
+     |     $body
+     |     $a.right += $left if $a else 1
+     | $new(n: int) = sum($a) + len(list($a))
+   1 | $v(obj[Slotted]).left = $int
+   1 | $new(a: int) = $v(obj[Registry])[$word] + len($v(obj[Registry]))
+   1 | $v(obj[Registry])[$key] = $int
+     | $new(a: int) = sum($v(obj[Registry]).values())
    1 | $tmp(scaler) = $use(Scaler)($float)
      | $new(b: T) = $scaler($like(b))
      | $new(n: int) = $scaler.count

@@ -25,12 +25,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from .breaks import BREAKS, LATE_ERRORS
 from .definitions import DEFINITIONS
 from .expressions import CONTAINERS, LITERALS, SCALAR_EXPRESSIONS
-from .statements import STATEMENTS
+from .statements import STATEMENTS as PLAIN_STATEMENTS
 from .tensors import tensor_source
 from .values import Dice, Type, Unavailable, Variable, concrete, matches
 
+STATEMENTS = [*PLAIN_STATEMENTS, *((weight * 0.5, template) for weight, template in (*BREAKS, *LATE_ERRORS))]
 MACRO = re.compile(r"\$(\w+)")
 ARGUMENT = re.compile(r"\(([^()]*)\)")
 WITH_ARGUMENT = frozenset("e v set inplace owned new newlike newitem bind binditem tmp like item use body".split())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config
 from .frame import Frame
-from .markers import marker_of
+from .markers import is_disallowed, marker_of
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, PythonObject
@@ -78,7 +78,7 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
         handler = PYTHON_HANDLERS.get(real)
         if handler is not None:
             return handler(tx, args, kwargs)
-        if is_graph_function(real):
+        if is_graph_function(real) and not is_disallowed(real):
             return tx.call_torch(real, args, kwargs)
         marker = marker_of(real)
         if marker is not None:
@@ -136,7 +136,7 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         handler = None
     if handler is not None:
         return handler(tx, args, kwargs)
-    if is_graph_function(obj):
+    if is_graph_function(obj) and not is_disallowed(obj):
         return tx.call_torch(obj, args, kwargs)
     marker = marker_of(obj)
     if marker is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 import types
@@ -23,6 +24,8 @@ from .frame import Frame, HandledMark
 from .graph import CapturedGraph
 from .guards import Guard
 from .opcodes import HANDLERS
+from .random_state import random_state, restore_random_state
+from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, UserRaise
 from .source import LocalSource, item_source
 from .steps import emit_step, pops_of
@@ -196,6 +199,7 @@ class Capture:
     # Ways out
 
     def new_code(self) -> EntryCode:
+        guard_reliance(self.tx)
         code = EntryCode(self.tx, "entry", self.parameters)
         code.guards(self.tx.guards.guards)
         for guard in self.tx.shape_env.guards:
@@ -375,15 +379,34 @@ class Capture:
             arguments = ", ".join(code.source(entry.source) for entry in captured.inputs)
             targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
             call = f"{code.constant(compiled)}({arguments})"
-            if tx.touched_state:
-                lines.append("try:")
-                lines.append(f"    {f'({targets}) = ' if targets else ''}{call}")
-                lines.append("except BaseException:")
-                state = code.constant(GlobalState.current())
-                lines.append(f"    {state}.restore()")
-                lines.append("    raise")
+            if captured.inputs and any(entry.mutated for entry in captured.inputs):
+                mutated = [code.source(entry.source) for entry in captured.inputs if entry.mutated]
+                versions = "".join(f"{name}._version, " for name in mutated)
+                lines.append(f"_fs_versions = ({versions})")
             else:
-                lines.append(f"{f'({targets}) = ' if targets else ''}{call}")
+                versions = ""
+            if self.fake.draws_random:
+                lines.append(f"_fs_random = {code.constant(random_state)}()")
+            lines.append("try:")
+            lines.append(f"    {f'({targets}) = ' if targets else ''}{call}")
+            lines.append("except Exception as _fs_error:")
+            if tx.touched_state:
+                lines.append(f"    {code.constant(GlobalState.current())}.restore()")
+            if versions:
+                # what was changed in place cannot be taken back
+                lines.append(f"    if ({versions}) != _fs_versions: raise")
+            if self.fake.draws_random:
+                lines.append(f"    {code.constant(restore_random_state)}(_fs_random)")
+            # effects that come before the failing operation, handlers around it and the user's own traceback: plain
+            # Python gives all of that
+            catches = any(inlined.co_exceptiontable for inlined in (unit.code, *tx.inlined))
+            rerun = code.constant(unit.rerun(catches))
+            parameters = "".join(f"{name}, " for name in self.parameters)
+            lines.append(f"    return {code.constant(unit.resume_type)}({rerun}, (_fs_error, {parameters}))")
+            if tx.touched_state:
+                lines.append("except BaseException:")
+                lines.append(f"    {code.constant(GlobalState.current())}.restore()")
+                lines.append("    raise")
         code.prologue[:0] = GlobalState.current().guards(code)
         function = code.build(lines, unit.miss, f"<firesteel {unit.name}>", unit.code if self.reason else None)
         return Entry(function, tx.guards.guards, list(tx.shape_env.guards), captured, self.reason, 0.0, code.text,
@@ -459,6 +482,9 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     known_break: Restart | None = None
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 20_000))
+    # capture makes many small objects that all stay: collecting in between costs more than the capture itself
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         for _ in range(10_000):
             state = GlobalState.current()
@@ -477,6 +503,8 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
             return entry
     finally:
         sys.setrecursionlimit(limit)
+        if collecting:
+            gc.enable()
     raise SkipFrame("capture did not settle")
 
 

@@ -51,6 +51,10 @@ class Effects:
         self._replays += 1
         self.events[("replay", self._replays)] = ("replay", (function, args, kwargs))
 
+    def changed_values(self) -> list[Any]:
+        """Everything from outside that is changed."""
+        return [what if kind == "contents" else what[0] for kind, what in self.events.values() if kind != "replay"]
+
     def __len__(self) -> int:
         return len(self.events)
 

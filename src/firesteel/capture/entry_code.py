@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import ast
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .source import LocalSource, Source
+from .guards import Guard
+from .source import LocalSource, Source, WeakClass
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue
 from .values.tensors import TensorValue
@@ -46,6 +48,7 @@ class EntryCode:
         self.indent = ""
         self.user_line: int | None = None
         self._constants: dict[int, str] = {}
+        self.guarded_classes: dict[int, weakref.ref[type]] = {}
         self._sources: dict[Source, str] = {}
         self._values: dict[int, str] = {}
         self._kept: list[Any] = []
@@ -60,8 +63,13 @@ class EntryCode:
         name = self._constants.get(id(obj))
         if name is None:
             name = f"_fs_k{len(self._constants)}"
-            self._constants[id(obj)] = name
             self.namespace[name] = obj
+            weak = self.guarded_classes.get(id(obj))
+            if weak is not None:
+                # alive whenever the guards hold; a compiled entry must not be what keeps it alive
+                self.namespace[name] = weak
+                name += "()"
+            self._constants[id(obj)] = name
         return name
 
     def source(self, source: Source) -> str:
@@ -163,7 +171,12 @@ class EntryCode:
 
     # Assembly
 
-    def guards(self, guards: list[Any]) -> None:
+    def guards(self, guards: list[Guard]) -> None:
+        for guard in guards:
+            if guard.kind in ("type", "identity", "tensor"):
+                for obj in guard.constants:
+                    if type(obj) is WeakClass:
+                        self.guarded_classes[id(obj.ref())] = obj.ref
         for guard in guards:
             condition = guard.code(self.source, self.constant)
             self.prologue.append(f"if not ({condition}): return _fs_miss")

@@ -20,6 +20,12 @@ class GraphInput:
     node: torch.fx.Node
     source: Source
     example: Any
+    version: int | None = None
+
+    @property
+    def mutated(self) -> bool:
+        """Whether the graph changes this tensor in place."""
+        return self.version is not None and self.example._version != self.version
 
 
 @dataclass
@@ -51,7 +57,8 @@ class GraphBuilder:
         self._last_input = node
         node.meta["example_value"] = example
         node.meta["source"] = source.name
-        self.inputs.append(GraphInput(node, source, example))
+        counted = isinstance(example, torch.Tensor) and not example.is_inference()
+        self.inputs.append(GraphInput(node, source, example, example._version if counted else None))
         return node
 
     def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]) -> torch.fx.Node:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
+import torch
+
 from ..errors import UserFrame
-from .source import Source
+from .source import Source, WeakClass, class_is_permanent
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Guard:
     def code(self, variable: Callable[[Source], str], constant: Callable[[object], str]) -> str:
         names = [variable(self.source)] if self.source is not None else [""]
         names.extend(variable(other) for other in self.others)
-        return self.template.format(*names, k=[constant(obj) for obj in self.constants])
+        return self.template.format(*names, k=[constant(held(obj)) for obj in self.constants])
 
     def describe(self) -> str:
         """The check in the user's terms."""
@@ -40,6 +43,18 @@ class Guard:
     def __str__(self) -> str:
         where = f"    # {self.frames[-1].filename}:{self.frames[-1].lineno}" if self.frames else ""
         return self.describe() + where
+
+
+def hold(obj: Any) -> Any:
+    """What a guard keeps of a constant: it must not keep alive what may go away."""
+    if isinstance(obj, type) and not class_is_permanent(obj):
+        return WeakClass(obj)
+    return obj
+
+
+def held(obj: Any) -> Any:
+    """The object that `hold` was given, or None for a class that is gone."""
+    return obj.ref() if type(obj) is WeakClass else obj
 
 
 def _short(obj: object) -> str:
@@ -57,7 +72,7 @@ class GuardSet:
     _seen: set[Any] = field(default_factory=set)
 
     def add(self, guard: Guard) -> None:
-        key = (guard.source, guard.others, guard.template, tuple(id(c) for c in guard.constants))
+        key = (guard.source, guard.others, guard.template, tuple(id(held(c)) for c in guard.constants))
         if key in self._seen:
             return
         self._seen.add(key)
@@ -90,4 +105,32 @@ def constant_condition(value: object) -> tuple[str, tuple[Any, ...]]:
             # 0.0 == -0.0, yet programs can tell them apart
             return f"type({{0}}) is float and repr({{0}}) == {repr(value)!r}", ()
         return "type({0}) is float and {0} == {k[0]}", (value,)
-    return "{0} == {k[0]} and type({0}) is {k[1]}", (value, kind)
+    if kind in EQUAL_MEANS_SAME:
+        return "{0} == {k[0]} and type({0}) is {k[1]}", (value, kind)
+    return "{k[1]}({0}, {k[0]})", (value, same_constant)
+
+
+EQUAL_MEANS_SAME: frozenset[type] = frozenset({bytes, torch.device, torch.Size})
+
+
+def same_constant(left: Any, right: Any) -> bool:
+    """Whether a program cannot tell two immutable objects apart, except by identity.
+
+    >>> same_constant((1, 0.0), (1, 0.0)), same_constant(1, True), same_constant(0.0, -0.0)
+    (True, False, False)
+    """
+    kind = type(left)
+    if kind is not type(right):
+        return False
+    if kind is tuple or kind is list:
+        return len(left) == len(right) and all(map(same_constant, left, right))
+    if kind is frozenset or kind is set:
+        # the order of iteration depends on how a set came about
+        return len(left) == len(right) and all(map(same_constant, left, right))
+    if kind is slice or kind is range:
+        return all(map(same_constant, (left.start, left.stop, left.step), (right.start, right.stop, right.step)))
+    if kind is float or kind is complex:
+        return repr(left) == repr(right)
+    if isinstance(left, numpy.generic):
+        return left.dtype == right.dtype and (left.tobytes() == right.tobytes() if left.dtype != object else bool(left == right))
+    return bool(left == right)

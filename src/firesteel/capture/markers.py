@@ -22,6 +22,7 @@ ALLOWED = "_firesteel_allowed_in_graph"
 DISALLOWED = "_firesteel_disallowed_in_graph"
 CONSTANT_RESULT = "_firesteel_constant_result"
 COMPILED = "_firesteel_compiled"
+ONLY_FRAME = "_firesteel_disabled_frame"
 _BY_IDENTITY: dict[int, tuple[Any, str]] = {}
 
 
@@ -41,8 +42,13 @@ def mark(function: Any, attribute: str) -> None:
         _BY_IDENTITY[id(function)] = (function, attribute)
 
 
-def unmark_all() -> None:
-    _BY_IDENTITY.clear()
+def unmark(function: Any, attribute: str) -> None:
+    """Take a marker off again."""
+    known = _BY_IDENTITY.get(id(function))
+    if known is not None and known[1] == attribute:
+        del _BY_IDENTITY[id(function)]
+    elif has_mark(function, attribute):
+        delattr(function, attribute)
 
 
 def has_mark(function: Any, attribute: str) -> bool:
@@ -58,6 +64,16 @@ def is_disabled(function: Any) -> bool:
     if not isinstance(table, dict):
         return False
     return bool(table.get(DISABLED) or table.get("_torchdynamo_disable"))
+
+
+def disabled_frame(function: Any) -> Any:
+    """The function behind one that is disabled without what it calls, in our words or in torch's; otherwise None."""
+    table = getattr(function, "__dict__", None)
+    if not table or not isinstance(table, dict):
+        return None
+    if table.get("_torchdynamo_disable") and table.get("_torchdynamo_disable_recursive") is False:
+        return table.get("_torchdynamo_orig_callable")
+    return table.get(ONLY_FRAME)
 
 
 def _refuse(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -94,8 +110,32 @@ _MARKERS = {
 _COMPILED_MARKER = Marker("compiled", _original)
 
 
+def _break_here(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak("graph_break() was called", "remove the call")
+
+
+def _without_effect(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.python_object(None)
+
+
+# torch's markers that are plain functions, by where they are defined: they need not be imported yet.
+_TORCH_MARKERS = {
+    ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
+    **{("torch._dynamo.decorators", name): Marker("hint", _without_effect)
+       for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked", "mark_static_address")},
+}
+
+
+def is_disallowed(function: Any) -> bool:
+    """Whether `disallow_in_graph` was said of a function, which may be one of torch's operations."""
+    return has_mark(function, DISALLOWED)
+
+
 def marker_of(function: Any) -> Marker | None:
     """The marker of a callable, if it has one."""
+    torch_marker = _TORCH_MARKERS.get((getattr(function, "__module__", None), getattr(function, "__qualname__", None)))  # type: ignore[arg-type]
+    if torch_marker is not None:
+        return torch_marker
     known = _BY_IDENTITY.get(id(function))
     if known is not None and known[0] is function:
         return _MARKERS[known[1]]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .signals import GraphBreak, UserRaise
 from .source import AttrSource, ConstantSource, Source, item_source
 from .values.base import Value
-from .values.constants import NativeMethod
-from .values.functions import MethodValue, SuperValue
+from .values.constants import NativeMethod, PythonObject
+from .values.functions import FunctionValue, MethodValue, SuperValue
 from .values.objects import ClassValue, ObjectValue
 
 if TYPE_CHECKING:
@@ -20,12 +20,31 @@ _ABSENT = object()
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
-def find_on_class(cls: type, name: str) -> tuple[Any, type | None]:
-    """The raw attribute that `cls` or a base defines, without binding it, and who defines it."""
+def find_on_class(cls: type, name: str, tx: Tracer | None = None) -> tuple[Any, type | None]:
+    """The raw attribute that `cls` or a base defines, without binding it, and who defines it.
+
+    With `tx`, the capture relies on the answer staying the same.
+    """
+    if tx is not None:
+        tx.classes_read[cls] = None
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name], base
     return _ABSENT, None
+
+
+def set_on_class(tx: Tracer, cls: type, name: str) -> Value | None:
+    """A class attribute that the captured program itself has set on `cls` or a base, if that is what a lookup finds."""
+    for base in cls.__mro__:
+        known = tx.classes.get(base)
+        if known is not None and name in known.attrs:
+            found = known.attrs[name]
+            if found is None or isinstance(found.realize(), (PythonObject, ObjectValue)):
+                raise GraphBreak(f"class attribute {name!r} was deleted or became a descriptor")
+            return found.realize()
+        if name in base.__dict__:
+            return None
+    return None
 
 
 def _class_source(cls: type) -> Source:
@@ -84,7 +103,7 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     cls = obj.python_type()
     if name == "__dict__" and isinstance(obj, ObjectValue):
         return obj.instance_dict(tx)
-    raw, owner = find_on_class(cls, name)
+    raw, owner = find_on_class(cls, name, tx)
     if raw is not _ABSENT:
         kind = type(raw)
         if hasattr(kind, "__set__") or hasattr(kind, "__delete__"):  # a data descriptor goes first
@@ -95,6 +114,9 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
         if found is not None:
             return found
         obj.guard_absent(tx, name)
+    changed = set_on_class(tx, cls, name)
+    if changed is not None:
+        return MethodValue(obj, changed) if isinstance(changed, FunctionValue) else changed
     if raw is not _ABSENT:
         assert owner is not None
         return bind(tx, obj, cls, name, raw, owner)
@@ -134,6 +156,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             try:
                 real = raw.__get__(obj.real)
             except AttributeError as error:
+                tx.guard(obj.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
                 raise tx.raised(error) from None
             value = tx.lazy(real, AttrSource(obj.source, name))
             obj.attrs[name] = value
@@ -167,10 +190,9 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
 def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
     """Attribute of a class."""
     cls = value.cls
-    if name in value.attrs:
-        found = value.attrs[name]
-        if found is not None:
-            return found
+    changed = set_on_class(tx, cls, name)
+    if changed is not None:
+        return changed
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__dict__", "__base__",
                 "__class__", "__flags__", "__annotations__", "__members__"):
         try:
@@ -179,12 +201,15 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
             raise tx.raised(error) from None
         if isinstance(attr, types.MappingProxyType):
             return tx.wrap(attr, AttrSource(_class_source(cls), name))
+        tx.classes_read[cls] = None
+        if isinstance(attr, str):
+            return tx.lazy(attr, AttrSource(_class_source(cls), name)).realize()
         return tx.python_object(attr)
     import enum
 
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
         return tx.python_object(cls.__members__[name])
-    raw, owner = find_on_class(cls, name)
+    raw, owner = find_on_class(cls, name, tx)
     if raw is _ABSENT:
         meta_raw, meta_owner = find_on_class(type(cls), name)
         if meta_raw is _ABSENT:
@@ -227,6 +252,7 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
     if name == "__class__":
         return tx.python_object(super)
     mro = cls.__mro__
+    tx.classes_read[cls] = None
     for base in mro[mro.index(value.after) + 1:]:
         if name not in base.__dict__:
             continue
@@ -262,7 +288,7 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
 def special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
     """A special method, looked up on the type as the interpreter does; None when the type has none."""
     cls = obj.python_type()
-    raw, owner = find_on_class(cls, name)
+    raw, owner = find_on_class(cls, name, tx)
     if raw is _ABSENT or raw is None:
         return None
     assert owner is not None
@@ -295,7 +321,7 @@ def generic_truth(tx: Tracer, obj: Value) -> bool:
     """``bool(obj)`` through ``__bool__`` and ``__len__``."""
     cls = obj.python_type()
     for name in ("__bool__", "__len__"):
-        if find_on_class(cls, name)[0] is not _ABSENT:
+        if find_on_class(cls, name, tx)[0] is not _ABSENT:
             method = special_method(tx, obj, name)
             assert method is not None
             return tx.truth(tx.call(method, [], {}))
@@ -330,6 +356,7 @@ def generic_next(tx: Tracer, obj: Value) -> Value | None:
 def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plain: bool = False) -> None:
     """``setattr(obj, name, value)``; `plain` skips a user's ``__setattr__``."""
     cls = obj.cls
+    tx.classes_read[cls] = None
     setter = cls.__setattr__
     if not plain and isinstance(setter, types.FunctionType):
         raw, owner = find_on_class(cls, "__setattr__")

@@ -349,10 +349,25 @@ def same_object(tx: Tracer, left: Value, right: Value) -> bool:
     if isinstance(left, NumberValue) or isinstance(right, NumberValue):
         return False
     if _plain(left) and _plain(right):
-        return left.as_constant() is right.as_constant()
+        return _same_constant_object(tx, left, right)
     if getattr(left, "real", None) is not None and getattr(left, "real", None) is getattr(right, "real", None):
         return True
+    if left.source is not None and right.source is not None and left.python_type() is right.python_type():
+        tx.guard(left.source, "distinct objects", "{0} is not {1}", (), (right.source,))
     return False
+
+
+def _same_constant_object(tx: Tracer, left: Value, right: Value) -> bool:
+    one, two = left.as_constant(), right.as_constant()
+    answer = one is two
+    if type(one) is type(two) and not isinstance(one, (bool, type(None), type)) and one == two:
+        # guards on constants check equality, which says nothing about identity
+        word = "is" if answer else "is not"
+        if left.source is not None and right.source is not None:
+            tx.guard(left.source, "identity", f"{{0}} {word} {{1}}", (), (right.source,))
+        elif left.source is not None or right.source is not None:
+            tx.guard(left.source or right.source, "identity", f"{{0}} {word} {{k[0]}}", (two if left.source is not None else one,))
+    return answer
 
 
 def contains(tx: Tracer, container: Value, item: Value) -> Value:

@@ -7,13 +7,17 @@ generated entry evaluates, given the expression of its base, and as a readable n
 from __future__ import annotations
 
 import re
+import sys
+import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 
-@dataclass(frozen=True, slots=True)
 class Source:
-    """Base class; equality is structural, so equal paths are evaluated once per call."""
+    """Base class; equality is structural, so equal paths are evaluated once per call. Hashes are computed once."""
+
+    __slots__ = ("_hash",)
+    _hash: int
 
     @property
     def base(self) -> Source | None:
@@ -28,7 +32,28 @@ class Source:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def _source(cls: type[T]) -> type[T]:
+    """Dataclass decorator of all sources: frozen, with slots, and with the structural hash kept once computed."""
+    made = dataclass(frozen=True, slots=True)(cls)
+    structural = made.__hash__
+
+    def cached(self: Any) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = structural(self)
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    made.__hash__ = cached  # type: ignore[assignment, method-assign]
+    return made
+
+
+@_source
 class LocalSource(Source):
     """A parameter of the entry: an argument, a live local or a stack slot of a continuation."""
 
@@ -43,21 +68,48 @@ class LocalSource(Source):
 
 
 class _ById:
-    """Wraps any object so that it hashes and compares by identity."""
+    """Wraps any object so that it hashes and compares by identity. A class that can go away is held weakly."""
 
-    __slots__ = ("obj",)
+    __slots__ = ("_held", "_weak", "_identity")
 
     def __init__(self, obj: object) -> None:
-        self.obj = obj
+        self._identity = id(obj)
+        self._weak = isinstance(obj, type) and not class_is_permanent(obj)
+        self._held: Any = weakref.ref(obj) if self._weak else obj
+
+    @property
+    def obj(self) -> Any:
+        return self._held() if self._weak else self._held
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _ById) and other.obj is self.obj
 
     def __hash__(self) -> int:
-        return id(self.obj)
+        return self._identity
 
 
-@dataclass(frozen=True, slots=True)
+def class_is_permanent(cls: type) -> bool:
+    """Whether a class lives as long as its module: what compiled code may hold without keeping anything alive."""
+    if not cls.__flags__ & (1 << 9):  # a static type
+        return True
+    module = sys.modules.get(cls.__module__)
+    return module is not None and getattr(module, "__dict__", {}).get(cls.__qualname__) is cls
+
+
+class WeakClass:
+    """Stands for a class that can go away among the constants of a guard."""
+
+    __slots__ = ("ref", "name")
+
+    def __init__(self, cls: type) -> None:
+        self.ref = weakref.ref(cls)
+        self.name = cls.__qualname__
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@_source
 class ConstantSource(Source):
     """An object bound into the entry itself, such as a function's globals or a class."""
 
@@ -76,7 +128,7 @@ class ConstantSource(Source):
         return self.label
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class _Derived(Source):
     parent: Source
 
@@ -85,7 +137,7 @@ class _Derived(Source):
         return self.parent
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class AttrSource(_Derived):
     """``base.attribute`` for attributes whose reading runs no user code."""
 
@@ -99,7 +151,7 @@ class AttrSource(_Derived):
         return f"{self.parent.name}.{self.attribute}"
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class InstanceDictSource(_Derived):
     """The instance dictionary of ``base``."""
 
@@ -114,7 +166,7 @@ class InstanceDictSource(_Derived):
         return f"{self.parent.name}.__dict__"
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class ItemSource(_Derived):
     """``base[key]`` with a constant key."""
 
@@ -145,7 +197,7 @@ def item_source(parent: Source, key: object) -> ItemSource:
     return ItemSource(parent, _ById(key))
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class GlobalsSource(_Derived):
     """A module's globals dictionary (the parent is the constant that holds it)."""
 
@@ -157,7 +209,7 @@ class GlobalsSource(_Derived):
         return self.parent.name
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class ModuleTableSource(_Derived):
     """``_parameters``, ``_buffers`` or ``_modules`` of an nn.Module; invisible in readable names."""
 
@@ -171,7 +223,7 @@ class ModuleTableSource(_Derived):
         return self.parent.name
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class StorageSource(_Derived):
     """The items of an instance of a user's subclass of dict or list, reached past the methods it overrides."""
 
@@ -185,7 +237,7 @@ class StorageSource(_Derived):
         return self.parent.name
 
 
-@dataclass(frozen=True, slots=True)
+@_source
 class CallSource(_Derived):
     """``function(base)`` for a pure helper such as ``type`` or ``list``."""
 

@@ -50,7 +50,7 @@ VALUE_ONLY = frozenset({
 
 
 @functools.cache
-def _operations() -> dict[int, Any]:
+def operations() -> dict[int, Any]:
     """All torch functions that are recorded in graphs as they are, by identity."""
     found: dict[int, Any] = {}
 
@@ -81,7 +81,7 @@ def _operation_module(obj: types.FunctionType) -> bool:
 
 def is_graph_function(obj: Any) -> bool:
     """Whether calling `obj` is one operation of the graph."""
-    if _operations().get(id(obj)) is obj:
+    if operations().get(id(obj)) is obj:
         return True
     return isinstance(obj, torch_compat.OPERATOR_TYPES)
 

@@ -13,7 +13,7 @@ from ..errors import UserFrame
 from . import operators
 from .effects import Effects
 from .graph import GraphBuilder
-from .guards import Guard, GuardSet
+from .guards import Guard, GuardSet, hold, same_constant
 from .objects import find_on_class
 from .signals import GraphBreak, NotConstant, UserRaise
 from .source import ConstantSource, GlobalsSource, LocalSource, Source, StorageSource, call_source, item_source
@@ -48,8 +48,10 @@ class Tracer:
         self.frames: list[Frame] = []
         self.tensor_of_fake: dict[int, Any] = {}
         self.globals_values: dict[int, DictValue] = {}
+        self.classes: dict[type, ClassValue] = {}
         self.touched_state: dict[str, Any] = {}
         self.unhooked: list[Any] = []
+        self.classes_read: dict[type, None] = {}
         self.inlined: set[types.CodeType] = set()
 
     # Where the user's program stands
@@ -63,17 +65,17 @@ class Tracer:
               others: tuple[Source, ...] = ()) -> None:
         frames = self.frames
         here = (frames[-1].user_frame(),) if frames else ()
-        self.guards.add(Guard(source, kind, template, constants, here, others))
+        self.guards.add(Guard(source, kind, template, tuple(hold(obj) for obj in constants), here, others))
 
     def guard_keys(self, source: Source, real: Any) -> None:
         """Rely on all keys of a dictionary and their order."""
         keys = list(dict.keys(real)) if isinstance(real, dict) else list(real)
         if isinstance(source, StorageSource):
-            self.guard(source, "keys", "[*{k[0]}({0})] == {k[1]}", (dict.keys, keys))
-        elif all(type(key) in (str, int) for key in keys):
+            self.guard(source, "keys", "{k[2]}([*{k[0]}({0})], {k[1]})", (dict.keys, keys, same_constant))
+        elif all(type(key) is str for key in keys):
             self.guard(source, "keys", "[*{0}] == " + repr(keys).replace("{", "{{").replace("}", "}}"))
         elif all(_constant_key(key) for key in keys):
-            self.guard(source, "keys", "[*{0}] == {k[0]}", (keys,))
+            self.guard(source, "keys", "{k[1]}([*{0}], {k[0]})", (keys, same_constant))
         else:
             self.guard(source, "length", f"len({{0}}) == {len(keys)}")
 
@@ -131,6 +133,13 @@ class Tracer:
             value = DictValue({}, source, table)
             self.globals_values[id(table)] = value
             self.remember(table, value)
+        return value
+
+    def class_value(self, cls: type) -> ClassValue:
+        """The one Value of a class: attributes that the program sets on it are seen wherever it is met."""
+        value = self.classes.get(cls)
+        if value is None:
+            value = self.classes[cls] = ClassValue(cls)
         return value
 
     def shape(self, fake: Any) -> TupleValue:
@@ -215,6 +224,11 @@ class Tracer:
         return bool(self.shape_env.evaluate(condition, provenance))
 
     def specialize_number(self, number: NumberValue) -> None:
+        if isinstance(number.hint, float) and (number.hint == 0.0 or number.hint != number.hint):
+            # equality does not tell 0.0 from -0.0, nor NaN from anything; the numbers it was made from do
+            for symbol in number.expr.free_symbols:
+                self.decide(shapes.eq(symbol, shapes.as_expr(self.shape_env.hint(symbol))))
+            return
         self.decide(shapes.eq(number.expr, shapes.as_expr(number.hint)) if not isinstance(number.hint, bool)
                     else (number.expr if number.hint else shapes.not_(number.expr)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import math
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import torch
 
 from .. import config, torch_compat
 from ..fake import FakeUnsupported
-from .guards import constant_condition
+from .guards import constant_condition, same_constant
 from .signals import GraphBreak
 from .source import AttrSource, ConstantSource, LocalSource, ModuleTableSource, Source, StorageSource, _ById, item_source
 from .values.base import LazyValue, Value
@@ -93,7 +94,7 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
                            tx.wrap(real.__func__, AttrSource(source, "__func__")), source)
     if isinstance(real, type):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
-        return ClassValue(real, source)
+        return tx.class_value(real)
     if kind is types.ModuleType or isinstance(real, types.ModuleType):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
@@ -104,11 +105,11 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         if isinstance(real, enum.Enum):
             tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         else:
-            tx.guard(source, "constant", "type({0}) is {k[1]} and {0} == {k[0]}", (real, kind))
+            tx.guard(source, "constant", *constant_condition(real))
         return ConstantValue(real, source)
     if kind is slice:
         if all(type(part) in CONSTANT_TYPES for part in (real.start, real.stop, real.step)):
-            tx.guard(source, "constant", "{0} == {k[0]} and type({0}) is slice", (real,))
+            tx.guard(source, "constant", *constant_condition(real))
             return SliceValue(*(ConstantValue(part) for part in (real.start, real.stop, real.step)))
     if kind is functools.partial:
         return _wrap_partial(tx, real, source)
@@ -167,10 +168,11 @@ def _is_plain_c_callable(real: Any) -> bool:
 def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     name = source.name
     tx.numbers_seen[name] = real
-    if name in tx.dynamic_numbers and config.dynamic_numbers and _may_vary(source) and not (
-            isinstance(real, float) and (real != real or real in (float("inf"), float("-inf")))):
+    # arithmetic on zeros, infinities and NaN has rules of its own
+    plain = isinstance(real, int) or (math.isfinite(real) and real != 0.0)
+    if plain and name in tx.dynamic_numbers and config.dynamic_numbers and _may_vary(source):
         kind = "int" if isinstance(real, int) else "float"
-        tx.guard(source, "type", f"type({{0}}) is {kind}")
+        tx.guard(source, "type", "type({0}) is int" if kind == "int" else "type({0}) is float and {0} - {0} == 0.0 != {0}")
         symbol = tx.shape_env.new_symbol(real, name, kind=kind)
         tx.number_sources[symbol] = source
         node = tx.graph.add_input(source, real)
@@ -254,7 +256,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         from .tracer import _constant_key
 
         if all(_constant_key(item) for item in real):
-            tx.guard(source, "constant", "type({0}) is {k[1]} and {0} == {k[0]}", (kind(real), kind))
+            tx.guard(source, "constant", "type({0}) is {k[1]} and {k[2]}([*{0}], {k[0]})", (list(real), kind, same_constant))
             return SetValue({item: tx.python_object(item) for item in real}, kind, source)
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a set of tensors or objects")
@@ -343,7 +345,7 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
     if known is not None:
         return known
     if isinstance(obj, type):
-        return ClassValue(obj)
+        return tx.class_value(obj)
     if kind is list:
         return ListValue([value_of_known(tx, item) for item in obj])
     if kind is torch.Size or (isinstance(obj, tuple) and (kind is tuple or hasattr(kind, "_fields")

@@ -36,6 +36,8 @@ class FakeMode(torch_compat.DispatchMode):
         # The real tensor is kept so that its id cannot be used again while we live.
         self._fakes: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[int, tuple[Any, FakeTensor]] = {}
+        # whether an operator that draws random numbers was run
+        self.draws_random = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         return dispatch(self, func, args, kwargs or {})
@@ -150,6 +152,7 @@ class _Operator:
     data_dependent: bool
     mutates: bool
     untrusted: Callable[..., bool] | None
+    random: bool
 
 
 _operators: dict[Any, _Operator] = {}
@@ -181,6 +184,7 @@ def _look_up(func: Any) -> _Operator:
         data_dependent=torch_compat.is_data_dependent(func) and name not in _SOMETIMES and rule is None,
         mutates=torch_compat.mutates_arguments(func),
         untrusted=_UNTRUSTED.get(name),
+        random=torch.Tag.nondeterministic_seeded in func.tags,
     )
     _operators[func] = operator
     return operator
@@ -195,6 +199,8 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
     operator = _operators.get(func)
     if operator is None:
         operator = _look_up(func)
+    if operator.random and mode is not None:
+        mode.draws_random = True
     for value in args:
         kind = type(value)
         if kind is FakeTensor or kind is int:

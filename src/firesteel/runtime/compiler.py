@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import torch_compat
 from ..backends.registry import lookup_backend
+from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.capture import Entry
 from ..capture.graph import CapturedGraph
-from ..capture.markers import is_disabled
+from ..capture.markers import disabled_frame, is_disabled
 from ..capture.modules import has_hooks
 from ..capture.torch_calls import is_graph_function
 from ..errors import BackendError
@@ -39,7 +42,9 @@ class Compiler:
         self.events = events
         self.frozen = False
         self.units: dict[types.CodeType, list[Unit]] = {}
+        self.plain_frames: dict[types.CodeType, types.CodeType] = {}
         COMPILERS.add(self)
+        prepare()
 
     # Units
 
@@ -72,11 +77,15 @@ class Compiler:
         """What a step between two graphs calls in place of `target`: the same, compiled in its own right if possible."""
         kind = type(target)
         if kind is types.FunctionType:
-            return NestedCall(self, target) if self.compiles(target) else target
+            return NestedCall(self, target) if self.compiles(target) else self.uncompiled(target)
         if kind is types.MethodType:
             function = target.__func__
-            if type(function) is types.FunctionType and self.compiles(function):
-                return NestedCall(self, function, target.__self__)
+            if type(function) is types.FunctionType:
+                if self.compiles(function):
+                    return NestedCall(self, function, target.__self__)
+                plain = self.uncompiled(function)
+                if plain is not function:
+                    return types.MethodType(plain, target.__self__)
             return target
         if isinstance(target, torch.nn.Module):
             return self.nested_module(target)
@@ -89,6 +98,18 @@ class Compiler:
         if type(forward) is types.MethodType and type(forward.__func__) is types.FunctionType and self.compiles(forward.__func__):
             return NestedCall(self, forward.__func__, forward.__self__)
         return module
+
+    def uncompiled(self, function: Any) -> Any:
+        """A function that is not compiled; what it calls still is, if only its own frame is disabled."""
+        inner = disabled_frame(function)
+        if not isinstance(inner, types.FunctionType) or stance.STATE.eager:
+            return function
+        code = self.plain_frames.get(inner.__code__)
+        if code is None:
+            code = self.plain_frames[inner.__code__] = dispatching(inner.__code__, self.nested)
+        made = types.FunctionType(code, inner.__globals__, inner.__name__, inner.__defaults__, inner.__closure__)
+        made.__kwdefaults__ = inner.__kwdefaults__
+        return made
 
     def compiles(self, function: types.FunctionType) -> bool:
         return not (stance.STATE.eager or is_disabled(function) or is_graph_function(function) or runs_plain(function))
@@ -122,6 +143,20 @@ class Compiler:
         from ..debug.events import record
 
         record(self, "skipped", unit, reason)
+
+
+@functools.cache
+def prepare() -> None:
+    """What every capture needs once per process, done when something is compiled and not in its first call."""
+    from ..capture import capture, classes, torch_state
+    from ..capture.equivalents import control_flow
+    from ..fake.rules import find_rule
+    from ..capture.torch_calls import operations
+
+    torch_compat.neutralise_dynamo_imports()
+    operations()
+    find_rule("")
+    del capture, classes, torch_state, control_flow
 
 
 class NestedCall:

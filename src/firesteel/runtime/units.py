@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import config
+from .. import config, torch_compat
 from ..capture.capture import Entry, Start, capture
 from ..capture.signals import SkipFrame
 from ..debug import enabled, log
-from ..errors import FiresteelError, FiresteelWarning, InternalError, RecompileError, UserFrame, format_report
+from ..errors import BackendError, FiresteelError, FiresteelWarning, InternalError, RecompileError, UserFrame, format_report
 from . import stance
 from .explain_miss import first_failure
 
@@ -39,7 +39,7 @@ class Resume:
 
     __slots__ = ("unit", "args")
 
-    def __init__(self, unit: Unit, args: tuple[Any, ...]) -> None:
+    def __init__(self, unit: Unit | Rerun, args: tuple[Any, ...]) -> None:
         self.unit = unit
         self.args = args
 
@@ -49,6 +49,29 @@ def drive(result: Any) -> Any:
     while type(result) is Resume:
         result = result.unit.call(result.args)
     return result
+
+
+class Rerun:
+    """Where an entry goes on whose graph raised: the same unit from its start, as plain Python.
+
+    Nothing has happened yet when a graph raises, because an entry's effects come after its graph.
+    """
+
+    __slots__ = ("unit", "catches")
+
+    def __init__(self, unit: Unit, catches: bool) -> None:
+        self.unit = unit
+        self.catches = catches
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        error, rest = args[0], args[1:]
+        result = self.unit.plain(rest)
+        if not self.catches:
+            # plain Python has no complaint, so the graph's callable is at fault and not the program
+            if config.raise_on_internal_error:
+                raise error
+            self.unit.warn_internal(error)
+        return result
 
 
 class Unit:
@@ -140,15 +163,15 @@ class Unit:
             return self.given_up
         if self.code.co_flags & UNCAPTURED_FLAGS:
             return "generator and coroutine functions run as plain Python"
+        if torch_compat.functorch_active():
+            return "called inside of a torch.func transform"
         mode = stance.current()
         if mode == "force_eager" or self.options.frozen:
             return mode
-        if self.entries:
-            if mode == "eager_on_recompile":
-                return mode
-            if mode == "fail_on_recompile":
-                raise RecompileError(f"{self.name} would have to be compiled again under the stance {mode!r}",
-                                     "warm up with all kinds of inputs first, or change the stance", (self.user_frame,))
+        if mode == "eager_on_recompile":
+            return mode
+        if mode == "fail_on_recompile":
+            raise RecompileError(f"{self.name} would have to be compiled", None, (self.user_frame,))
         return None
 
     # Compiling
@@ -168,6 +191,12 @@ class Unit:
                 raise InternalError(skip.reason, None, (self.user_frame,)) from skip
             self.given_up = skip.reason
             self.options.skipped(self, skip.reason)
+            return None
+        except BackendError as error:
+            if config.raise_on_internal_error or self.options.fullgraph:
+                raise
+            warnings.warn(f"{error}\n  This function runs uncompiled.", FiresteelWarning, stacklevel=4)
+            self.given_up = f"the backend failed: {error.reason}"
             return None
         except FiresteelError:
             raise
@@ -242,6 +271,10 @@ class Unit:
         if function is None:
             function = self._plain = self.make_plain()
         return function(*args)
+
+    def rerun(self, catches: bool) -> Rerun:
+        """The way out of an entry whose graph raised; `catches`: the program has exception handlers."""
+        return Rerun(self, catches)
 
     def make_plain(self) -> Callable[..., Any]:
         code, globals_, start = self.code, self.globals, self.start

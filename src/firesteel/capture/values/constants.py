@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
-from ..source import Source, item_source
+from ..source import ConstantSource, InstanceDictSource, Source, item_source
 from .base import Value
 
 if TYPE_CHECKING:
@@ -250,15 +250,13 @@ class PythonObject(Value):
         obj = self.obj
         if isinstance(obj, types.ModuleType):
             table = obj.__dict__
+            where = InstanceDictSource(self.source or ConstantSource.of(obj, obj.__name__))
             if name in table:
-                if self.source is not None:
-                    from ..source import InstanceDictSource
-
-                    return tx.lazy(table[name], item_source(InstanceDictSource(self.source), name)).realize()
-                return tx.python_object(table[name])
+                return tx.lazy(table[name], item_source(where, name)).realize()
             try:
                 attr = getattr(obj, name)  # a lazily imported submodule or a module __getattr__
             except AttributeError as error:
+                tx.guard(where, "missing attribute", f"{name!r} not in {{0}}")
                 raise tx.raised(error) from None
             return tx.python_object(attr)
         if name == "__class__":

@@ -219,6 +219,7 @@ class ModuleValue(ObjectValue):
         known = self.attrs.get(name)
         if known is not None:
             return known
+        tx.classes_read[self.cls] = None
         if self.cls.__getattr__ is torch.nn.Module.__getattr__ and name not in self.attrs \
                 and name not in self.real.__dict__ and not _on_class(self.cls, name):
             found = self.table_attr(tx, name)

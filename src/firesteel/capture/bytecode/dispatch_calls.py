@@ -1,0 +1,151 @@
+"""A function's own code, unchanged except that the functions it calls are chosen by somebody else.
+
+`dispatching(code, choose)` puts ``choose`` between every call and its callee, so that a frame runs as plain Python
+while what it calls can be compiled:
+
+    def a(x):                            def a(x):
+        return b(c(x), k=1)                  return choose(b)(choose(c)(x), k=1)
+
+Methods are looked up as bound objects and go through ``choose`` too. Comprehensions and generator expressions belong to
+the frame and are changed with it; nested functions, decorators and the calls of a with statement stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .assemble import assemble
+from .instructions import ATTRIBUTE_SHIFT
+from .machine import MachineInstruction, read_machine_code
+
+INNER_SCOPES = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+PRECALL = "PRECALL" in dis.opmap
+
+
+def dispatching(code: types.CodeType, choose: Callable[[Any], Any]) -> types.CodeType:
+    """`code` with every callee passed through `choose`.
+
+    >>> def f(x):
+    ...     return abs(x) + max(x, 1)
+    >>> seen = []
+    >>> def choose(callee):
+    ...     seen.append(callee.__name__)
+    ...     return callee
+    >>> types.FunctionType(dispatching(f.__code__, choose), {})(-5)
+    6
+    >>> seen
+    ['abs', 'max']
+    """
+    consts = tuple(dispatching(const, choose) if isinstance(const, types.CodeType) and const.co_name in INNER_SCOPES else const
+                   for const in code.co_consts)
+    instructions = read_machine_code(code).instructions
+    depths = _depths(instructions)
+    choose_at = len(consts)
+    made: list[MachineInstruction] = []
+    position: list[int] = []
+    for at, instruction in enumerate(instructions):
+        position.append(len(made))
+        call = _call_from(instructions, at)
+        if call is not None and _has_null_below(instructions, depths, call):
+            made.extend(_choose(instruction, _above(instructions[call]), choose_at))
+        if instruction.name in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_SUPER_ATTR") and _finds_method(instruction):
+            made.extend(_plain_attribute(instruction))
+        else:
+            made.append(dataclasses.replace(instruction))
+    position.append(len(made))
+    for moved in made:
+        if moved.target is not None:
+            moved.target = position[moved.target]
+        if moved.region is not None:
+            moved.region = dataclasses.replace(moved.region, target=position[moved.region.target])
+    return assemble(code, made, co_consts=(*consts, choose), co_stacksize=code.co_stacksize + 3)
+
+
+def _call_from(instructions: list[MachineInstruction], at: int) -> int | None:
+    """Where the call is that begins at this instruction, if one does: KW_NAMES and PRECALL come before it."""
+    start = at
+    if instructions[at].name == "CALL_FUNCTION_EX":
+        return at
+    if at and instructions[at - 1].name in ("KW_NAMES", "PRECALL"):
+        return None  # began earlier
+    while instructions[at].name in ("KW_NAMES", "PRECALL"):
+        at += 1
+    return at if instructions[at].name == "CALL" and (not PRECALL or at > start) else None
+
+
+def _above(call: MachineInstruction) -> int:
+    """How many values are above the callee."""
+    return call.arg if call.name == "CALL" else 1 + (call.arg & 1)
+
+
+def _has_null_below(instructions: list[MachineInstruction], depths: list[int | None], call: int) -> bool:
+    """Whether the callee stands above NULL, not below its first argument as in `with` and decorators."""
+    depth = depths[call]
+    if depth is None:
+        return False
+    instruction = instructions[call]
+    arguments = instruction.arg if instruction.name == "CALL" else _above(instruction)
+    # In 3.11, PRECALL has taken the arguments off the counted depth already.
+    slot = depth - 2 if PRECALL and instruction.name == "CALL" else depth - 2 - arguments
+    for at in range(call - 1, -1, -1):
+        if depths[at] == slot:
+            return instructions[at].name == "PUSH_NULL"
+        if depths[at] == slot + 1 and _finds_method(instructions[at]):
+            return True
+    return False
+
+
+def _finds_method(instruction: MachineInstruction) -> bool:
+    """Whether an attribute lookup pushes two values: a method and its object, or NULL and what was found."""
+    if instruction.name == "LOAD_METHOD":
+        return True
+    return instruction.name == "LOAD_SUPER_ATTR" and bool(instruction.arg & 1) or \
+        instruction.name == "LOAD_ATTR" and ATTRIBUTE_SHIFT == 1 and bool(instruction.arg & 1)
+
+
+def _plain_attribute(instruction: MachineInstruction) -> list[MachineInstruction]:
+    if instruction.name == "LOAD_METHOD":
+        lookup = dataclasses.replace(instruction, name="LOAD_ATTR")
+    else:
+        lookup = dataclasses.replace(instruction, arg=instruction.arg & ~1)
+    return [lookup, _like(instruction, "PUSH_NULL"), _like(instruction, "SWAP", 2)]
+
+
+def _choose(where: MachineInstruction, above: int, choose_at: int) -> list[MachineInstruction]:
+    """Replace the callee, which stands below `above` values, by ``choose(callee)``."""
+    swap = [("SWAP", above + 1)] if above else []
+    call = [("PRECALL", 1), ("CALL", 1)] if PRECALL else [("CALL", 1)]
+    return [_like(where, name, arg) for name, arg in
+            (*swap, ("PUSH_NULL", 0), ("SWAP", 2), ("LOAD_CONST", choose_at), ("SWAP", 2), *call, *swap)]
+
+
+def _like(where: MachineInstruction, name: str, arg: int = 0) -> MachineInstruction:
+    return MachineInstruction(name, arg, where.positions, where.offset, None, where.region)
+
+
+def _depths(instructions: list[MachineInstruction]) -> list[int | None]:
+    """Stack depth before each instruction; None where control never arrives."""
+    depths: list[int | None] = [None] * len(instructions)
+    pending = [(0, 0)]
+    while pending:
+        at, depth = pending.pop()
+        while at < len(instructions) and depths[at] is None:
+            depths[at] = depth
+            instruction = instructions[at]
+            opcode = dis.opmap[instruction.name]
+            arg = instruction.arg if opcode >= dis.HAVE_ARGUMENT else None
+            if instruction.region is not None:
+                region = instruction.region
+                pending.append((region.target, region.depth + region.push_lasti + 1))
+            if instruction.target is not None:
+                pending.append((instruction.target, depth + dis.stack_effect(opcode, arg, jump=True)))
+            if instruction.name in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
+                                    "JUMP_BACKWARD_NO_INTERRUPT"):
+                break
+            depth += dis.stack_effect(opcode, arg, jump=False)
+            at += 1
+    return depths

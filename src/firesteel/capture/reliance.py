@@ -1,0 +1,121 @@
+"""What a whole capture relied on, guarded when it ends: that objects are distinct, and what classes define.
+
+A capture that found two arguments to be different lists and appended to one of them would be wrong for a call that
+passes the same list twice. Objects found to be the same are guarded at once, where the second path to them is found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .. import torch_compat
+from .source import ConstantSource, ModuleTableSource, Source, class_is_permanent
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .graph import GraphInput
+    from .tracer import Tracer
+    from .values.base import Value
+
+HEAP_TYPE = 1 << 9
+
+
+def guard_reliance(tx: Tracer) -> None:
+    """Add the guards that can only be known at the end of a capture."""
+    _guard_classes(tx)
+    _guard_distinct_objects(tx)
+    _guard_distinct_tensors(tx)
+
+
+def _guard_classes(tx: Tracer) -> None:
+    """No name was added to a class or taken away, and its bases are the same.
+
+    Members that were read are guarded one by one; this is for names that were looked for and not found: special methods
+    that would run, descriptors that would go before an instance attribute, definitions in a nearer base.
+    """
+    counted: set[type] = set()
+    for cls in tx.classes_read:
+        if not cls.__flags__ & HEAP_TYPE:
+            continue
+        where: Source = ConstantSource.of(cls, cls.__qualname__)
+        if class_is_permanent(cls):
+            tx.guard(where, "class", "{0}.__mro__ is {k[0]}", (cls.__mro__,))
+        else:  # its order of bases would keep it alive
+            bases = cls.__mro__[1:-1]
+            same = "".join(f" and {{0}}.__mro__[{i + 1}] is {{k[{i}]}}" for i in range(len(bases)))
+            tx.guard(where, "class", f"len({{0}}.__mro__) == {len(bases) + 2}{same}", bases)
+        for base in cls.__mro__:
+            if base in counted or not base.__flags__ & HEAP_TYPE:
+                continue
+            counted.add(base)
+            members = vars(base)
+            if class_is_permanent(base):
+                where = ConstantSource.of(members, f"{base.__qualname__}.__dict__")
+                tx.guard(where, "class", f"len({{0}}) == {len(members)}")
+            else:
+                tx.guard(ConstantSource.of(base, base.__qualname__), "class", f"len({{0}}.__dict__) == {len(members)}")
+
+
+def _guard_distinct_objects(tx: Tracer) -> None:
+    """What the captured program changed is none of the other objects of its kind that it looked at."""
+    changed = {id(real) for value in tx.effects.changed_values() if (real := getattr(value, "real", None)) is not None}
+    if not changed:
+        return
+    groups: dict[type, dict[int, Value]] = {}
+    for identity, value in tx.known.items():
+        real = getattr(value, "real", None)
+        if real is None or value.source is None or isinstance(value, TensorValue):
+            continue
+        groups.setdefault(type(real), {})[identity] = value
+    for members in groups.values():
+        if len(members) > 1 and not changed.isdisjoint(members):
+            guard_distinct(tx, [value.source for value in members.values() if value.source is not None])
+
+
+def guard_distinct(tx: Tracer, sources: list[Source]) -> None:
+    """Rely on all these being different objects."""
+    if len(sources) == 2:
+        tx.guard(sources[0], "distinct objects", "{0} is not {1}", (), (sources[1],))
+    elif len(sources) > 2:
+        names = ", ".join(f"id({{{i}}})" for i in range(len(sources)))
+        tx.guard(sources[0], "distinct objects", f"len({{{{{names}}}}}) == {len(sources)}", (), tuple(sources[1:]))
+
+
+def _guard_distinct_tensors(tx: Tracer) -> None:
+    """Tensors passed as arguments are distinct; when one is written to, all are, and arguments share memory as they did.
+
+    Two paths to one parameter need no guard while nothing writes to it: the graph then only reads it twice.
+    """
+    inputs = [item for item in tx.graph.inputs if isinstance(item.example, torch.Tensor)]
+    written = [item for item in inputs if item.mutated or item.version is None or _attributes_set(tx, item)]
+    passed = [item for item in inputs if not _in_module(item.source)]
+    guard_distinct(tx, [item.source for item in (inputs if written else passed)])
+    if len(passed) < 2 or not any(item in written for item in passed):
+        return
+    groups: dict[int, list[Source]] = {}
+    for item in passed:
+        address = torch_compat.storage_address(tx.tensor_of_fake[id(item.example)].real)
+        groups.setdefault(address, []).append(item.source)
+    for first, *others in groups.values():
+        for other in others:
+            tx.guard(first, "shared memory", "{k[0]}({0}) == {k[0]}({1})", (torch_compat.storage_address,), (other,))
+    firsts = [members[0] for members in groups.values()]
+    if len(firsts) > 1:
+        names = ", ".join(f"{{k[0]}}({{{i}}})" for i in range(len(firsts)))
+        tx.guard(firsts[0], "shared memory", f"len({{{{{names}}}}}) == {len(firsts)}", (torch_compat.storage_address,),
+                 tuple(firsts[1:]))
+
+
+def _attributes_set(tx: Tracer, item: GraphInput) -> bool:
+    return bool(tx.tensor_of_fake[id(item.example)].attrs)
+
+
+def _in_module(source: Source | None) -> bool:
+    while source is not None:
+        if isinstance(source, ModuleTableSource):
+            return True
+        source = source.base
+    return False
+

@@ -1,0 +1,895 @@
+"""Containers under capture: methods, iteration order, aliasing, nesting and mutation of what came from outside."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import pytest
+import torch
+from capture.differential import check, x
+
+import firesteel as fs
+
+# Lists
+
+
+def test_list_methods() -> None:
+    def f(x, items):
+        items.append(7)
+        items.extend([1, 2])
+        items.insert(1, "in")
+        items.insert(-100, "front")
+        last = items.pop()
+        first = items.pop(0)
+        items.remove("in")
+        items.reverse()
+        n = items.count(1)
+        i = items.index(1)
+        copied = items.copy()
+        items += (x + 7, 8)
+        return last, first, n, i, copied, items, copied is items, len(items)
+
+    check(f, lambda: (x(), [5, 1, 5]))
+
+
+def test_list_clear_and_refill() -> None:
+    def f(x, items):
+        items.clear()
+        items.append(x * 2)
+        return items
+
+    check(f, lambda: (x(), [1, 2, 3]))
+
+
+def test_list_sort() -> None:
+    def f(x, items):
+        items.sort()
+        by_length = sorted(["ccc", "a", "bb"], key=len, reverse=True)
+        pairs = [(2, "b"), (1, "z"), (2, "a")]
+        pairs.sort(key=lambda p: p[0])
+        tensors = sorted([x, x.sum(), x[0]], key=lambda t: t.dim())
+        return items, by_length, pairs, tensors
+
+    check(f, lambda: (x(), [3, 1, 2]))
+
+
+def test_sort_stability_with_reverse() -> None:
+    def f(x):
+        return sorted([(1, "a"), (2, "b"), (1, "c")], key=lambda p: p[0], reverse=True), x + 1
+
+    check(f)
+
+
+def test_list_errors() -> None:
+    def f(x, items):
+        messages = []
+        for action in (lambda: items.pop(9), lambda: items.remove(9), lambda: items.index(9), lambda: items[9],
+                       lambda: [].pop(), lambda: items["a"], lambda: (1,)[4], lambda: items.insert("a", 1)):
+            try:
+                action()
+            except (IndexError, ValueError, TypeError) as error:
+                messages.append(f"{type(error).__name__}: {error}")
+        return x + 1, messages
+
+    check(f, lambda: (x(), [1]))
+
+
+@pytest.mark.parametrize("where", [slice(1, 3), slice(None), slice(0, 0), slice(-1, None), slice(None, None, 2), slice(5, 1)])
+def test_slice_assignment_and_deletion(where: slice) -> None:
+    def f(x, items, other):
+        part = items[where]
+        other[where] = part
+        if where.step is None:
+            items[where] = [x + 1, "new"]
+        del other[where]
+        return part, items
+
+    check(f, lambda: (x(), [0, 1, 2, 3], [0, 1, 2, 3]))
+
+
+def test_slice_assignment_errors() -> None:
+    def f(x, items):
+        try:
+            items[::2] = [1, 2, 3]
+        except ValueError as error:
+            return x + 1, str(error)
+
+    check(f, lambda: (x(), [0, 1, 2, 3]))
+
+
+def test_list_arithmetic_and_comparison() -> None:
+    def f(x, items):
+        grid = [[0] * 2] * 3
+        grid[0].append(x)
+        return items + [x], items * 2, 2 * items, items == [1, 2], items < [1, 3], items != (1, 2), 1 in items, grid
+
+    check(f, lambda: (x(), [1, 2]))
+
+
+def test_list_identity_after_augmented_assignment() -> None:
+    def f(x, items):
+        alias = items
+        items += [x]
+        items *= 2
+        return alias is items, alias
+
+    check(f, lambda: (x(), [1]))
+
+
+def test_list_mutated_while_iterating() -> None:
+    def f(x, items):
+        seen = []
+        for item in items:
+            seen.append(item)
+            if len(items) < 6:
+                items.append(item + 10)
+        return x + len(seen), seen
+
+    check(f, lambda: (x(), [1, 2, 3]))
+
+
+def test_list_shrinks_while_iterating() -> None:
+    def f(x, items):
+        seen = []
+        for item in items:
+            seen.append(item)
+            items.remove(item)
+        return x + 1, seen, items
+
+    check(f, lambda: (x(), [1, 2, 3, 4]))
+
+
+def test_list_containing_itself() -> None:
+    def f(x, items):
+        items.append(items)
+        made = [x]
+        made.append(made)
+        return items[-1] is items, made
+
+    check(f, lambda: (x(), [1]))
+
+
+def test_aliased_lists_in_arguments() -> None:
+    def f(x, a, b, table):
+        a.append(x + 1)
+        b.append(2)
+        table["list"].append(3)
+        return a is b, len(b), table["list"] is a
+
+    def same() -> tuple[Any, ...]:
+        a: list[Any] = []
+        return x(), a, a, {"list": a}
+
+    compiled = check(f, same)
+    assert compiled(x(), [], [1], {"list": []})[:2] == (False, 2)
+
+
+def test_nested_containers_keep_their_identity() -> None:
+    def f(x, outer):
+        inner = outer[0]
+        inner["k"][1].append(x)
+        outer.append(inner)
+        outer[0]["new"] = outer[0]["k"]
+        return outer[0] is outer[-1], inner["k"]
+
+    check(f, lambda: (x(), [{"k": (1, [])}]))
+
+
+def test_new_object_stored_in_two_places() -> None:
+    def f(x, items, table):
+        made = [x + 1]
+        items.append(made)
+        table["made"] = made
+        made.append(2)
+        return made
+
+    check(f, lambda: (x(), [], {}))
+
+
+def test_list_unpacking() -> None:
+    def f(x, items):
+        a, *b, c = items
+        (d, e), g = (1, 2), [3]
+        [h, *_] = "xyz"
+        first, *rest = [x]
+        return a, b, c, d + e, g, h, first + 1, rest, [*items, *b], (*items, x), {*items}, {**{"a": 1}, "b": 2}
+
+    check(f, lambda: (x(), [1, 2, 3, 4]))
+
+
+def test_unpacking_errors() -> None:
+    def f(x, items):
+        messages = []
+        try:
+            a, b = items
+        except ValueError as error:
+            messages.append(str(error))
+        try:
+            a, b, c, d, *e = items
+        except ValueError as error:
+            messages.append(str(error))
+        try:
+            a, b = 3
+        except TypeError as error:
+            messages.append(str(error))
+        return x + 1, messages
+
+    check(f, lambda: (x(), [1, 2, 3]))
+
+
+def test_list_of_tensors_methods() -> None:
+    def f(x, tensors):
+        tensors[0], tensors[1] = tensors[1], tensors[0]
+        tensors[0] += 1
+        return torch.stack(tensors), sum(tensors), tensors[0] is tensors[1], max(len(t) for t in tensors)
+
+    check(f, lambda: (x(), [x(), x() + 1]))
+
+
+def test_list_shared_tensor_identity() -> None:
+    def f(x, items):
+        y = x + 1
+        items.extend([y, y, x])
+        return items[0] is items[1], items
+
+    check(f, lambda: (x(), []))
+
+
+def test_list_in_place_constructor_forms() -> None:
+    def f(x):
+        return list("ab"), list((1, x)), list({"a": 1}), list(range(3)), list(), [*range(2)], list(zip([1], [x], strict=True))
+
+    check(f)
+
+
+# Tuples
+
+
+def test_tuple_methods() -> None:
+    def f(x, t):
+        return t.count(1), t.index(2), t + (x,), t * 2, t[1:], t[::-1], t == (1, 2, 1), hash(t) == hash((1, 2, 1)), tuple([x]), t < (2,)
+
+    check(f, lambda: (x(), (1, 2, 1)))
+
+
+def test_tuple_of_tensors_is_returned_as_is() -> None:
+    def f(x, t):
+        y = t[0] + 1
+        return t, y, tuple(t) is t
+
+    check(f, lambda: (x(), (x(), [1])))
+
+
+def test_tuple_containing_mutated_list() -> None:
+    def f(x, t):
+        t[1].append(x)
+        try:
+            t[1] += [3]
+        except TypeError as error:
+            return t, str(error)
+
+    check(f, lambda: (x(), (1, [])), fullgraph=False, entries=None)
+
+
+# Dictionaries
+
+
+def test_dict_methods() -> None:
+    def f(x, d):
+        d["new"] = x + 1
+        d.update({"a": 10}, z=1)
+        d.update([("q", 2)])
+        popped = d.pop("b")
+        default = d.pop("none", "default")
+        s1, s2 = d.setdefault("a", 0), d.setdefault("fresh", x)
+        item = d.popitem()
+        copied = d.copy()
+        d |= {"m": 3}
+        return (popped, default, s1, s2, item, copied, list(d.keys()), list(d.values()), list(d.items()), "a" in d, len(d),
+                d.get("a"), d.get("no"), d.get("no", 5), d | {"a": 1}, bool(d), list(reversed(d)))
+
+    check(f, lambda: (x(), {"a": 1, "b": 2}))
+
+
+def test_dict_order_after_reinsertion() -> None:
+    def f(x, d):
+        value = d.pop("a")
+        d["a"] = value
+        d["b"] = x
+        del d["c"]
+        d["c"] = 1
+        return d
+
+    check(f, lambda: (x(), {"a": 1, "b": 2, "c": 3}))
+
+
+def test_dict_order_of_new_and_old_keys() -> None:
+    def f(x, d):
+        d["z"] = 1
+        d["a"] = x + 1
+        d["y"] = 2
+        return x * 2
+
+    check(f, lambda: (x(), {"b": 1, "a": 2}))
+
+
+def test_dict_clear_then_fill() -> None:
+    def f(x, d):
+        d.clear()
+        d["k"] = x + 1
+        return len(d)
+
+    check(f, lambda: (x(), {"b": 1, "a": 2}))
+
+
+def test_dict_views() -> None:
+    def f(x, d):
+        keys, items = d.keys(), d.items()
+        d["late"] = x
+        return (list(keys), len(items), "late" in keys, ("a", 1) in items, keys & {"a"}, keys | {"k"}, keys - {"a"},
+                keys ^ {"a"}, keys == {"a", "late"}, sorted(keys), keys.isdisjoint({"q"}), keys <= {"a", "late", "z"})
+
+    check(f, lambda: (x(), {"a": 1}))
+
+
+def test_dict_iteration_with_mutation_raises() -> None:
+    def f(x, d):
+        try:
+            for key in d:
+                d[key + "!"] = 1
+        except RuntimeError as error:
+            return x + 1, str(error), d
+
+    check(f, lambda: (x(), {"a": 1}))
+
+
+def test_dict_values_may_change_while_iterating() -> None:
+    def f(x, d):
+        for key in d:
+            d[key] = x * d[key]
+        for key, value in d.items():
+            d[key] = value + 1
+        return d
+
+    check(f, lambda: (x(), {"a": 1, "b": 2}))
+
+
+def test_dict_key_errors() -> None:
+    def f(x, d):
+        messages = []
+        for action in (lambda: d["no"], lambda: d.pop("no"), lambda: {}.popitem(), lambda: d[1, 2], lambda: {[]: 1},
+                       lambda: d.__delitem__("q")):
+            try:
+                action()
+            except (KeyError, TypeError) as error:
+                messages.append(repr(error))
+        return x + 1, messages
+
+    check(f, lambda: (x(), {"a": 1}))
+
+
+def test_dict_keys_of_many_types() -> None:
+    def f(x, d):
+        d[1.0] = "float replaces int"
+        d[True] = "and bool"
+        d[(1, "a")] = x
+        d[None] = 0
+        d[torch.float32] = 4
+        d[int] = 5
+        d[frozenset({1})] = 6
+        return d[1], list(d), d[(1, "a")] + 1, d[int]
+
+    check(f, lambda: (x(), {1: "one"}))
+
+
+def test_dict_keyed_by_tensors_and_objects() -> None:
+    def f(x, y):
+        table = {x: 1, y: 2}
+        return table[x] + table[y], x in table, (x + 1) in table, x + 1
+
+    check(f, lambda: (x(), x()))
+
+
+def test_dict_keyed_by_outside_tensors() -> None:
+    def f(x, table):
+        return table[x] * x
+
+    def keyed() -> tuple[Any, ...]:
+        t = x()
+        return t, {t: 3}
+
+    check(f, keyed)
+
+
+def test_dict_from_forms() -> None:
+    def f(x):
+        return (dict(a=1, b=x), dict([("a", 1)], c=2), dict({"q": 1}), {k: v for k, v in zip("ab", [1, x], strict=True)},
+                dict.fromkeys("ab", 0), dict(zip("ab", range(2), strict=True)), {**{"a": 1}, **{"a": 2}})
+
+    check(f)
+
+
+def test_dict_equality() -> None:
+    def f(x, d):
+        return x + 1, d == {"b": 2, "a": 1}, d != {"a": 1}, d == 3, {} == [], {"a": {}} == {"a": {}}
+
+    check(f, lambda: (x(), {"a": 1, "b": 2}))
+
+
+def test_dict_containing_itself() -> None:
+    def f(x, d):
+        d["self"] = d
+        made = {"x": x}
+        made["me"] = made
+        return made, d["self"]["self"] is d
+
+    check(f, lambda: (x(), {}))
+
+
+def test_dict_merge_in_call() -> None:
+    def g(a, b=2, **rest):
+        return a * b, rest
+
+    def f(x, d):
+        return g(x, **d), g(**{"a": x}, **{"c": 1})
+
+    check(f, lambda: (x(), {"b": 3, "z": 1}))
+
+
+# Sets
+
+
+def test_set_methods() -> None:
+    def f(x, s):
+        s.add(9)
+        s.discard(100)
+        s.remove(1)
+        s.update([4], (5,))
+        s.update(map(int, ["7", "8"]))
+        copied = s.copy()
+        s |= {20}
+        s -= {20}
+        return (x * len(s), copied == s, 9 in s, s | {1}, s & {2}, s - {2}, s ^ {2}, s.union([1], [0]), s.intersection({2, 3}),
+                s.difference([2]), s.symmetric_difference({2}), s.issubset(range(100)), s.issuperset({2}),
+                s.isdisjoint({50}), s <= copied, s < copied, s >= {2}, sorted(s), frozenset(s) == s)
+
+    check(f, lambda: (x(), {1, 2, 3}))
+
+
+def test_set_in_place_updates() -> None:
+    def f(x, s):
+        alias = s
+        s &= {1, 2}
+        s ^= {2, 5}
+        s.intersection_update({1, 5})
+        s.symmetric_difference_update({8})
+        s.difference_update({1})
+        return alias is s, sorted(s), x + 1
+
+    check(f, lambda: (x(), {1, 2, 3}))
+
+
+def test_set_errors_and_pop() -> None:
+    def f(x):
+        messages = []
+        for action in (lambda: set().pop(), lambda: {1}.remove(3), lambda: {[]}, lambda: {1} | [2]):
+            try:
+                action()
+            except (KeyError, TypeError) as error:
+                messages.append(repr(error))
+        one = {5}
+        return x + 1, messages, one.pop(), one
+
+    check(f)
+
+
+def test_frozenset() -> None:
+    def f(x, s):
+        return x + len(s), s | {3}, {s: 1}[frozenset({1, 2})], 1 in s, hash(s) == hash(frozenset({2, 1})), s - {1}, type(s & {1})
+
+    check(f, lambda: (x(), frozenset({1, 2})))
+
+
+def test_set_of_tensors() -> None:
+    def f(x, y):
+        group = {x, y, x}
+        group.add(x + 1)
+        return len(group), x in group, y + 1
+
+    check(f, lambda: (x(), x()))
+
+
+def test_set_of_outside_tensors() -> None:
+    def f(x, group):
+        return (x + 1) if x in group else x
+
+    def grouped() -> tuple[Any, ...]:
+        t = x()
+        return t, {t}
+
+    check(f, grouped, fullgraph=False, entries=None)
+
+
+def test_set_comprehension_and_order() -> None:
+    def f(x, items):
+        unique = {i % 3 for i in items}
+        return x + 1, sorted(unique), [i for i in {3: 0, 1: 0}], {*items, 9} == set(items) | {9}
+
+    check(f, lambda: (x(), [1, 2, 3, 4]))
+
+
+def test_iteration_order_of_sets_is_pythons() -> None:
+    def f(x, s):
+        made = {8, 1, 0, 16}
+        made.add(24)
+        return x + 1, list(made), list(s), [c for c in {"b"}], tuple({3, 2, 1} | {100, 50})
+
+    check(f, lambda: (x(), {33, 1, 17}))
+
+
+# Comprehensions
+
+
+def test_comprehensions() -> None:
+    def f(x, items):
+        offset = 2
+        nested = [[x * i + j for j in range(2)] for i in items]
+        table = {i: x + i for i in items if i > 1}
+        lazy = (i * offset for i in items)
+        return nested, table, list(lazy), sum(x[0, i] for i in range(2)), [(a, b) for a in items for b in items if a < b]
+
+    check(f, lambda: (x(), [1, 2, 3]))
+
+
+def test_comprehension_scopes() -> None:
+    def f(x):
+        i = "outer"
+        made = [i for i in range(3)]
+        functions = [lambda i=i: x + i for i in range(2)]
+        late = [lambda: x * j for j in range(3)]
+        return i, made, [g() for g in functions], [g() for g in late]
+
+    check(f)
+
+
+def test_walrus() -> None:
+    def f(x, items):
+        if (n := len(items)) > 1:
+            x = x * n
+        found = [y for i in items if (y := i * 2) > 2]
+        while (last := items.pop()) > 1:
+            x = x + last
+        return x, found, y, last
+
+    check(f, lambda: (x(), [1, 2, 3]))
+
+
+# deque, defaultdict, OrderedDict, Counter, ChainMap
+
+
+def test_deque_methods() -> None:
+    def f(x, q):
+        q.append("r")
+        q.appendleft("l")
+        q.extend([1, 2])
+        q.extendleft([3, 4])
+        right, left = q.pop(), q.popleft()
+        q.rotate(1)
+        q.rotate(-3)
+        q.remove(1)
+        q.insert(1, "i")
+        q.reverse()
+        where = q.index("i")
+        copied = q.copy()
+        q.append(x + 1)
+        return where, right, left, list(q), len(q), q[0], q[-1], copied.count("i"), copied, q.maxlen, "i" in copied
+
+    check(f, lambda: (x(), collections.deque([5, 6])))
+
+
+def test_deque_maxlen() -> None:
+    def f(x, q):
+        q.append(x)
+        q.appendleft(0)
+        q.extend([7, 8])
+        made = collections.deque([1, 2, 3], maxlen=2)
+        made.append(x + 1)
+        return made, q, made.maxlen
+
+    check(f, lambda: (x(), collections.deque([5, 6], maxlen=3)))
+
+
+def test_deque_more() -> None:
+    def f(x, q):
+        q[0] = 10
+        q += [5]
+        made = q + collections.deque([x])
+        del q[1]
+        q.clear()
+        return made, q == collections.deque(), bool(q), collections.deque("ab") == collections.deque(["a", "b"])
+
+    check(f, lambda: (x(), collections.deque([5, 6])))
+
+
+def test_deque_errors() -> None:
+    def f(x, q):
+        messages = []
+        for action in (lambda: q.pop(), lambda: q.popleft(), lambda: q.remove(1), lambda: q[0]):
+            try:
+                action()
+            except (IndexError, ValueError) as error:
+                messages.append(f"{type(error).__name__}: {error}")
+        return x + 1, messages
+
+    check(f, lambda: (x(), collections.deque()))
+
+
+def test_defaultdict() -> None:
+    def f(x, d):
+        d["a"].append(x)
+        d["b"].extend([1])
+        made = collections.defaultdict(int)
+        for letter in "hello":
+            made[letter] += 1
+        made2 = collections.defaultdict(lambda: x + 1)
+        return d["c"], made, d.get("zz"), "zz" in d, made2["k"], made.default_factory, len(d), d.default_factory
+
+    check(f, lambda: (x(), collections.defaultdict(list, a=[0])))
+
+
+def test_defaultdict_nested() -> None:
+    def f(x):
+        tree = collections.defaultdict(lambda: collections.defaultdict(list))
+        tree["a"]["b"].append(x)
+        return {k: {m: list(n) for m, n in v.items()} for k, v in tree.items()}
+
+    check(f)
+
+
+def test_defaultdict_without_factory() -> None:
+    def f(x, d):
+        try:
+            d["no"]
+        except KeyError as error:
+            return x + 1, repr(error)
+
+    check(f, lambda: (x(), collections.defaultdict(None, a=1)))
+
+
+def test_ordered_dict() -> None:
+    def f(x, o):
+        o["n"] = x
+        o.move_to_end("a")
+        o.move_to_end("n", last=False)
+        first = o.popitem(last=False)
+        made = collections.OrderedDict(b=1)
+        made.update(a=2)
+        return first, list(o), made, list(reversed(made)), made == collections.OrderedDict(a=2, b=1), made == {"a": 2, "b": 1}
+
+    check(f, lambda: (x(), collections.OrderedDict(a=1, b=2)))
+
+
+def test_counter_from_outside() -> None:
+    def f(x, c):
+        c["a"] += 2
+        c.update("bb")
+        c.subtract({"a": 1})
+        return x * c["a"], c["none"], c.most_common(1), sorted(c.elements()), c.total(), c
+
+    check(f, lambda: (x(), collections.Counter("aab")))
+
+
+def test_counter_made_inside() -> None:
+    def f(x):
+        c = collections.Counter("hello")
+        d = collections.Counter(a=1) + collections.Counter(a=2, b=-1)
+        return x * c["l"], c.most_common(2), d, c - collections.Counter("l"), c | d, c & d
+
+    check(f)
+
+
+def test_chain_map() -> None:
+    def f(x, m):
+        m["new"] = x + 1
+        child = m.new_child({"a": 9})
+        return m["a"], child["a"], "b" in m, len(m), list(m), child.parents["a"]
+
+    check(f, lambda: (x(), collections.ChainMap({"a": 1}, {"b": 2})))
+
+
+def test_mapping_proxy() -> None:
+    import types
+
+    def f(x, p):
+        return x * p["a"], "b" in p, len(p), list(p), p.get("z", 3)
+
+    check(f, lambda: (x(), types.MappingProxyType({"a": 2})))
+
+
+# Iterators over containers
+
+
+def test_iterators_from_outside_advance() -> None:
+    def f(x, it):
+        first = next(it)
+        return x * first, next(it, None)
+
+    check(f, lambda: (x(), iter([1, 2, 3])), fullgraph=False, entries=None)
+
+
+def test_iterators_made_inside_and_returned() -> None:
+    def f(x, items):
+        it = iter(items)
+        next(it)
+        pairs = zip(items, [x, x + 1], strict=False)
+        next(pairs)
+        numbered = enumerate(items, 5)
+        doubled = map(lambda i: i * 2, items)
+        odd = filter(lambda i: i % 2, items)
+        return it, pairs, numbered, doubled, odd, reversed(items), x + 1
+
+    check(f, lambda: (x(), [1, 2, 3]), fullgraph=False, entries=None)
+
+
+def test_builtin_reductions() -> None:
+    def f(x, items):
+        return (sum(items), sum([x, x]), sum([[1], [2]], []), min(items), max(items, key=lambda i: -i), max(1, 2.5),
+                min([], default=None), any(i > 2 for i in items), all(items), all([]), len(range(0, 10, 3)),
+                sorted({"b": 1, "a": 2}), list(reversed((1, 2))), list(enumerate("ab", 1)), max("a", "b"))
+
+    check(f, lambda: (x(), [1, 2, 3]))
+
+
+def test_range_protocol() -> None:
+    def f(x, r):
+        return x + len(r), r[1], r[-1], r[1:], 4 in r, list(r), r.start, r.step, r == range(0, 6, 2), r.index(4), reversed(r), r.count(2)
+
+    check(f, lambda: (x(), range(0, 6, 2)))
+
+
+def test_bytes_and_bytearray() -> None:
+    def f(x, b):
+        return x + len(b), b[0], b[1:], b + b"z", b.hex(), b.decode(), list(b), b"a" in b, bytes([1, 2]), b.split(b"b"), b"%d" % 3
+
+    check(f, lambda: (x(), b"abc"))
+
+
+def test_bytearray_breaks_but_is_right() -> None:
+    def f(x, b):
+        y = x + 1
+        b.append(3)
+        return y * len(b), bytes(b)
+
+    check(f, lambda: (x(), bytearray(b"ab")), fullgraph=False, entries=None)
+
+
+def test_slice_objects() -> None:
+    def f(x, s):
+        where = slice(0, 1)
+        return x[where], [1, 2, 3][s], s.start, s.indices(10), x[s, 0], x[..., None, where], slice(1) == slice(None, 1, None)
+
+    check(f, lambda: (x(), slice(0, 2)))
+
+
+def test_del_of_everything() -> None:
+    def f(x, items, d, a):
+        y = x + 1
+        del items[0], d["k"], a.attribute
+        del items[-1:]
+        z = y * 2
+        del y
+        try:
+            return y
+        except UnboundLocalError as error:
+            return z, str(error), items, d
+
+    class Local:
+        pass
+
+    def make() -> tuple[Any, ...]:
+        a = Local()
+        a.attribute, a.other = 1, 2  # type: ignore[attr-defined]
+        return x(), [1, 2, 3], {"k": 1, "z": 2}, a
+
+    check(f, make)
+
+
+def test_containers_recompile_when_they_change() -> None:
+    def f(x, items, d):
+        total = x
+        for item in items:
+            total = total + item
+        for key in d:
+            total = total * d[key]
+        return total
+
+    compiled = fs.compile(f, backend="eager", fullgraph=True)
+    for items, d in (([1], {}), ([1, 2], {"a": 2}), ([2.5], {"b": 3, "a": 2}), ([], {}), ([x()], {"a": x()})):
+        assert torch.equal(compiled(x(), items, d), f(x(), items, d))
+
+
+# match
+
+
+class Node:
+    __match_args__ = ("left", "right")
+
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+
+
+@pytest.mark.parametrize("subject", [
+    0, 1, -3, 2.5, "text", "go north", None, True, [], [1], [1, 2], [1, 2, 3, 4], (5, [6, 7]), {"kind": "a", "v": 1},
+    {"kind": "b", "x": 1, "y": 2}, {}, Node(1, 2), Node(Node(1, 2), 3), complex(1, 2), b"raw", {"kind": "c"}, range(3),
+], ids=repr)
+def test_match_patterns(subject: Any) -> None:
+    def f(x, subject):
+        match subject:
+            case 0 | 1 as small:
+                return x + small, "small"
+            case None:
+                return x, "none"
+            case True:
+                return x, "true"
+            case -3:
+                return x, "minus"
+            case float(value):
+                return x * value, "float"
+            case str() as text if " " in text:
+                return x + len(text.split()), "words"
+            case "text":
+                return x, "text"
+            case []:
+                return x, "empty"
+            case [one]:
+                return x * one, "one"
+            case [first, second] if first == 1:
+                return x * second, "two"
+            case [first, [*inner]]:
+                return x * first, inner
+            case [first, *_, last]:
+                return x * first * last, "many"
+            case {"kind": "a", "v": int(v)}:
+                return x + v, "a"
+            case {"kind": "b", **rest}:
+                return x + len(rest), rest
+            case {"kind": ("c" | "d") as kind}:
+                return x, kind
+            case Node(Node(a, b), right=c):
+                return x * a * b * c, "deep"
+            case Node(left, right):
+                return x * left + right, "node"
+            case bytes():
+                return x, "bytes"
+            case complex(real=re):
+                return x * re, "complex"
+            case _:
+                return x - 1, "other"
+
+    check(f, lambda: (x(), subject))
+
+
+def test_match_on_tensor() -> None:
+    def f(x):
+        match x:
+            case torch.Tensor(ndim=1):
+                return x, 1
+            case torch.Tensor(ndim=2, shape=(a, b)):
+                return x * a + b, 2
+
+    check(f)
+
+
+def test_match_value_and_dotted_names() -> None:
+    import math
+
+    def f(x, v):
+        match v:
+            case math.pi:
+                return x * 3
+            case math.inf:
+                return x
+        return x - 1
+
+    check(f, lambda: (x(), math.pi))
