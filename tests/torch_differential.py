@@ -65,6 +65,7 @@ def backpropagate(result: Any) -> None:
 def observe(f: Callable[..., Any], make_args: Callable[[], tuple[Any, ...]], backward: bool) -> tuple[Facts, Any]:
     """Run once and collect the facts: result or exception, arguments afterwards, gradients, random and grad state."""
     torch.manual_seed(17)
+    torch.utils.hooks.RemovableHandle.next_id = 0  # hooks are kept under numbers that count up
     args = make_args()
     torch.manual_seed(29)
     snapshot = TorchSnapshot()

@@ -6,14 +6,21 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .capture import markers
 from .capture.builtin_calls import PYTHON_HANDLERS
 from .capture.signals import GraphBreak
+from .capture.torch_calls import is_graph_function
 from .capture.values.constants import ConstantValue
+from .errors import UserCodeError
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Run a function uncompiled, with everything it calls (or, with ``recursive=False``, only its own frame).
+
+    Works as a decorator, with or without arguments. Of a function that was compiled before it gives the uncompiled one.
+    An nn.Module is marked itself: it stays what it is, and compiled code calls it as plain Python.
 
     >>> @disable
     ... def untouched(x):
@@ -23,29 +30,44 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
-    if recursive:
-        return markers.disable(fn, reason)
-    return _only_this_frame(fn)
-
-
-def _only_this_frame(fn: Callable[..., Any]) -> Callable[..., Any]:
-    made = markers.disable(fn)
-    made._firesteel_recursive = False  # type: ignore[attr-defined]
+    if isinstance(fn, torch.nn.Module):
+        original = getattr(type(fn), "_firesteel_original", fn)
+        setattr(original, markers.DISABLED, True)
+        return original
+    if isinstance(fn, type):
+        raise UserCodeError(f"{fn.__name__} is a class", "disable its methods, or the functions that use it")
+    if not callable(fn):
+        raise UserCodeError(f"a {type(fn).__name__} object cannot be called", "pass a function, method or nn.Module")
+    fn = getattr(fn, "__dict__", {}).get(markers.COMPILED, fn)
+    made = markers.disable(fn, reason)
+    if not recursive:
+        setattr(made, markers.ONLY_FRAME, fn)
     return made
 
 
 def allow_in_graph(fn: Any) -> Any:
     """Record calls of `fn` (or of each function in a list) as one operation of the graph without looking inside."""
-    for one in fn if isinstance(fn, (list, tuple)) else (fn,):
-        markers.mark(one, markers.ALLOWED)
+    for one in _each(fn, "allow_in_graph"):
+        markers.unmark(one, markers.DISALLOWED)
+        if not is_graph_function(one):
+            markers.mark(one, markers.ALLOWED)
     return fn
 
 
 def disallow_in_graph(fn: Any) -> Any:
     """Break the graph at calls of `fn` (or of each function in a list)."""
-    for one in fn if isinstance(fn, (list, tuple)) else (fn,):
+    for one in _each(fn, "disallow_in_graph"):
+        markers.unmark(one, markers.ALLOWED)
         markers.mark(one, markers.DISALLOWED)
     return fn
+
+
+def _each(fn: Any, name: str) -> Any:
+    functions = fn if isinstance(fn, (list, tuple)) else (fn,)
+    for one in functions:
+        if not callable(one):
+            raise UserCodeError(f"{name} got {one!r}, which cannot be called", "pass a function, or a list of functions")
+    return functions
 
 
 def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,8 +76,8 @@ def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-def graph_break() -> None:
-    """Break the graph here. Does nothing in uncompiled code."""
+def graph_break(msg: str = "") -> None:
+    """Break the graph here. Does nothing in uncompiled code; `msg` is shown as the reason."""
 
 
 def is_compiling() -> bool:
@@ -64,7 +86,8 @@ def is_compiling() -> bool:
 
 
 def _break_here(tx: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    raise GraphBreak("graph_break() was called", "remove the call")
+    message = tx.constant_of(args[0] if args else kwargs["msg"]) if args or kwargs else ""
+    raise GraphBreak("graph_break() was called" + (f": {message}" if message else ""), "remove the call")
 
 
 PYTHON_HANDLERS[graph_break] = _break_here
@@ -88,7 +111,7 @@ def run(fn: Any) -> Any:
     if compiler is None:
         return fn
 
-    @functools.wraps(fn)
+    @functools.wraps(fn, updated=())
     def frozen(*args: Any, **kwargs: Any) -> Any:
         before = compiler.frozen
         compiler.frozen = True

@@ -33,6 +33,7 @@ __all__ = [
     "dispatch_key_bits",
     "dispatch_keys",
     "dynamo_is_loaded",
+    "function_mode_devices",
     "functorch_active",
     "inference_mode_guard",
     "is_data_dependent",
@@ -317,6 +318,20 @@ def torch_dispatch_stack_length() -> int:
 def torch_function_stack_length() -> int:
     """How many function modes (``torch.device`` contexts among them) are entered in this thread."""
     return torch._C._len_torch_function_stack()
+
+
+def function_mode_devices() -> tuple[torch.device, ...] | None:
+    """The devices of the ``torch.device`` contexts that are entered in this thread; None when another function mode is.
+
+    >>> function_mode_devices()
+    ()
+    """
+    from torch.utils._device import DeviceContext
+
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    if any(type(mode) is not DeviceContext for mode in modes):
+        return None
+    return tuple([mode.device for mode in modes])
 
 
 def torch_function_enabled() -> bool:
@@ -631,7 +646,7 @@ def always_true_while_compiling() -> list[Callable[..., Any]]:
 def always_false_while_compiling() -> list[Callable[..., Any]]:
     """Questions about other ways of tracing."""
     scripting = sys.modules["torch._jit_internal"].is_scripting
-    found = [scripting, torch._C._get_tracing_state, sys.modules["torch.jit._trace"].is_tracing]
+    found = [scripting, sys.modules["torch.jit._trace"].is_tracing]
     compiler = sys.modules.get("torch.compiler")
     if hasattr(compiler, "is_exporting"):
         found.append(compiler.is_exporting)
@@ -652,6 +667,21 @@ def graph_break_functions() -> list[Callable[..., Any]]:
     """torch's own ``graph_break``, if somebody imported it."""
     decorators = sys.modules.get("torch._dynamo.decorators")
     return [decorators.graph_break] if decorators is not None else []
+
+
+def guarded_state_getters() -> frozenset[Callable[..., Any]]:
+    """Those of :func:`state_getters` whose answers follow from what every compiled entry checks, or never change."""
+    return frozenset({
+        torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
+        torch.is_autocast_cpu_enabled, torch.get_autocast_cpu_dtype, torch.get_autocast_gpu_dtype, torch.get_default_dtype,
+        torch.get_num_threads, torch.are_deterministic_algorithms_enabled, torch._C._get_deterministic_algorithms,
+        torch._C._is_torch_function_mode_enabled, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack,
+        torch._C._are_functorch_transforms_active, torch._C._functorch.maybe_current_level,
+        torch._C._functorch.peek_interpreter_stack, torch.cuda.is_available, torch.cuda.device_count,
+        torch.backends.cuda.is_built, torch.backends.mps.is_available, torch.amp.is_autocast_available,
+        torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._get_tracing_state,
+        torch._C._is_tracing, torch.get_default_device, torch.distributed.is_available, torch._C._log_api_usage_once,
+    })
 
 
 #: Device types whose autocast state compiled code depends on.

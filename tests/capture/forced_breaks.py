@@ -21,6 +21,7 @@ from firesteel.capture.bytecode.instructions import Instruction, decode
 from firesteel.capture.frame import Frame
 from firesteel.capture.signals import GraphBreak
 from firesteel.capture.steps import STEPS
+from firesteel.errors import FiresteelError
 from firesteel.runtime.units import Unit
 
 Program = Callable[[torch.Tensor, list[Any]], Any]
@@ -76,11 +77,9 @@ def observe(function: Callable[..., Any], program: Program) -> dict[str, Any]:
     state = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.get_default_dtype())
     try:
         result = function(value, reports)
-    except (fs.FiresteelError, AssertionError) as raised:
-        if isinstance(raised, fs.FiresteelError):
-            raise
-        error = raised
-    except BaseException as raised:
+    except FiresteelError:
+        raise
+    except Exception as raised:
         error = raised
     after = (torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.get_default_dtype())
     torch.set_grad_enabled(True)

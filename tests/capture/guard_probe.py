@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import math
 from collections.abc import Callable
@@ -22,10 +23,12 @@ def same(left: Any, right: Any) -> bool:
             torch.nan_to_num(left.detach().resolve_conj().resolve_neg()), torch.nan_to_num(right.detach().resolve_conj().resolve_neg()))
     if isinstance(left, float):
         return repr(left) == repr(right)
-    if isinstance(left, (list, tuple)):
+    if isinstance(left, (list, tuple, collections.deque)):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict):
         return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if type(left).__eq__ is object.__eq__ and hasattr(left, "__dict__"):
+        return same(left.__dict__, right.__dict__)
     return bool(left == right)
 
 

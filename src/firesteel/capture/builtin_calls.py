@@ -152,7 +152,8 @@ def call_callable(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     value = args[0].realize()
     if isinstance(value, (ClassValue, PythonObject)):
         return ConstantValue(callable(value.as_constant()))
-    return ConstantValue(hasattr(value.python_type(), "__call__"))
+    tx.classes_read[value.python_type()] = None
+    return ConstantValue(any("__call__" in vars(base) for base in value.python_type().__mro__))
 
 
 @handles(id)
@@ -304,6 +305,8 @@ def call_round(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 
 @handles(divmod)
 def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if any(isinstance(arg.realize(), ObjectValue) for arg in args):
+        return operators.dispatch_binary(tx, "divmod", args[0].realize(), args[1].realize(), "__divmod__", "__rdivmod__")
     return tx.tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
 
 
@@ -311,6 +314,9 @@ def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
 def call_pow(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 2 and not kwargs:
         return tx.binary("**", args[0], args[1])
+    base = args[0].realize()
+    if isinstance(base, ObjectValue) and not kwargs:
+        return tx.call(special_method(tx, base, "__pow__"), args[1:], {})
     return tx.fold(pow, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
 
 

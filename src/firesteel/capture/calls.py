@@ -6,14 +6,22 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .. import config
+from ..runtime.skipping import opaque_module
+from .builtin_calls import HANDLERS, PYTHON_HANDLERS, is_foldable
+from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
+from .equivalents import REGISTRY
+from .equivalents.control_flow import BY_NAME
 from .frame import Frame
 from .markers import is_disallowed, marker_of
+from .objects import generic_del_attr, generic_set_attr, plain_get_attr
 from .signals import GraphBreak
+from .torch_calls import is_graph_function
 from .values.base import Value
-from .values.constants import ConstantValue, PythonObject
+from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.functions import FunctionValue
 from .values.iterators import GeneratorValue
 from .values.mappings import DictValue
+from .values.objects import ClassValue, ObjectValue
 from .values.sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -67,11 +75,6 @@ def bind_arguments(tx: Tracer, function: FunctionValue, args: list[Value], kwarg
 
 def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a Python function: modelled as a whole, put into the graph, or inlined."""
-    from ..runtime.skipping import opaque_module
-    from .builtin_calls import PYTHON_HANDLERS
-    from .equivalents import REGISTRY
-    from .equivalents.control_flow import BY_NAME
-    from .torch_calls import is_graph_function
 
     real = function.real
     if real is not None:
@@ -125,9 +128,6 @@ def inline(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[
 
 def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call something that is not a Python function."""
-    from .builtin_calls import HANDLERS, is_foldable
-    from .equivalents import REGISTRY
-    from .torch_calls import is_graph_function
 
     obj = value.obj
     try:
@@ -150,6 +150,9 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         if all(_is_known(arg) for arg in (*args, *kwargs.values())):
             return tx.fold(obj, [tx.constant_of(arg) for arg in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
         raise GraphBreak(f"{value.describe()} of a value that is not known while capturing")
+    result = call_callable_object(tx, value, args, kwargs)
+    if result is not None:
+        return result
     wrapped = getattr(obj, "__wrapped__", None)
     if type(obj).__name__ == "_lru_cache_wrapper" and wrapped is not None:
         return tx.call(tx.python_object(wrapped), args, kwargs)
@@ -168,7 +171,6 @@ def _hashable(obj: Any) -> bool:
 
 
 def _is_known(value: Value) -> bool:
-    from .values.constants import NumberValue
 
     value = value.realize()
     if isinstance(value, NumberValue):
@@ -182,9 +184,6 @@ def _is_known(value: Value) -> bool:
 
 def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """An unbound C method: ``list.append(items, x)``, ``object.__setattr__(self, name, value)``."""
-    from .equivalents import REGISTRY
-    from .objects import generic_del_attr, generic_set_attr, plain_get_attr
-    from .values.objects import ClassValue, ObjectValue
 
     receiver, rest = args[0].realize(), args[1:]
     name, owner = obj.__name__, obj.__objclass__
@@ -208,7 +207,9 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
         if name == "__subclasscheck__" and isinstance(receiver, ClassValue):
             return tx.fold(issubclass, [rest[0].as_constant(), receiver.cls], {})
         if name == "__call__" and isinstance(receiver, ClassValue):
-            return tx.call(receiver, rest, kwargs)
+            from .classes import instantiate
+
+            return instantiate(tx, receiver, rest, kwargs)
     equivalent = REGISTRY.get(obj)
     if equivalent is not None and not receiver.native_methods():
         return tx.call(tx.python_object(equivalent), args, kwargs)

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from .. import torch_compat
 from ..debug import enabled, log
 from ..errors import GraphBreakError, UserFrame
@@ -21,6 +19,7 @@ from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals
 from .entry_code import EntryCode, parameter_name
 from .frame import Frame, HandledMark
+from .global_state import GlobalState
 from .graph import CapturedGraph
 from .guards import Guard
 from .opcodes import HANDLERS
@@ -429,50 +428,6 @@ def _slot_kind(value: Value) -> str:
     return "cell" if isinstance(value, CellValue) else "value"
 
 
-@dataclass(frozen=True)
-class GlobalState:
-    """PyTorch's global state as far as captured graphs depend on it."""
-
-    grad: bool
-    inference: bool
-    autocast: tuple[Any, ...]
-    default_dtype: torch.dtype
-    deterministic: bool
-    threads: int
-    function_modes: int
-
-    @staticmethod
-    def current() -> GlobalState:
-        return GlobalState(
-            torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
-            tuple(torch_compat.autocast_state(device) for device in torch_compat.AUTOCAST_DEVICES),
-            torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), torch.get_num_threads(),
-            torch_compat.torch_function_stack_length())
-
-    def restore(self) -> None:
-        torch_compat.set_grad_enabled(self.grad)
-        for state in self.autocast:
-            torch_compat.set_autocast_state(state)
-
-    def guards(self, code: EntryCode) -> list[str]:
-        """Conditions that hold while the state is the same."""
-        name = code.constant
-        checks = [
-            f"{name(torch.is_grad_enabled)}() is {self.grad}",
-            f"{name(torch.is_inference_mode_enabled)}() is {self.inference}",
-            f"{name(torch.get_default_dtype)}() is {name(self.default_dtype)}",
-            f"{name(torch_compat.deterministic_enabled)}() is {self.deterministic}",
-            f"{name(torch.get_num_threads)}() == {self.threads}",
-            f"{name(torch_compat.function_stack_length)}() == {self.function_modes}",
-            f"{name(torch_compat.functorch_interpreter)}() is None",
-        ]
-        for state in self.autocast:
-            checks.append(f"{name(torch.is_autocast_enabled)}({state.device_type!r}) is {state.enabled}")
-            if state.enabled:
-                checks.append(f"{name(torch.get_autocast_dtype)}({state.device_type!r}) is {name(state.dtype)}")
-        return [f"if not ({' and '.join(checks)}): return _fs_miss"]
-
-
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
     from . import torch_state  # noqa: F401  (registers handlers on first use)
@@ -481,11 +436,11 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     started = time.perf_counter()
     known_break: Restart | None = None
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 20_000))
-    # capture makes many small objects that all stay: collecting in between costs more than the capture itself
     collecting = gc.isenabled()
-    gc.disable()
     try:
+        sys.setrecursionlimit(max(limit, 20_000))
+        # capture makes many small objects that all stay: collecting in between costs more than the capture itself
+        gc.disable()
         for _ in range(10_000):
             state = GlobalState.current()
             attempt = Capture(unit, args, known_break)

@@ -10,14 +10,17 @@ import numpy
 import torch
 
 from .builtin_calls import CLASS_HANDLERS
+from .equivalents import REGISTRY
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
+from .torch_calls import is_graph_function
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.functions import MethodValue
 from .values.mappings import DictValue, SetValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
+from .wrapping import plain_subclass
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -28,8 +31,6 @@ FOLDED = (bytes, torch.device, torch.finfo, torch.iinfo)
 
 def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls(*args, **kwargs)``."""
-    from .equivalents import REGISTRY
-    from .torch_calls import is_graph_function
 
     cls = value.cls
     handler = CLASS_HANDLERS.get(cls)
@@ -89,7 +90,7 @@ def instantiate(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[s
     elif isinstance(made, ObjectValue) and not isinstance(made, ExceptionValue) and (args or kwargs) \
             and init is object.__init__ and not isinstance(function, types.FunctionType):
         raise GraphBreak(f"{cls.__name__}() takes no arguments")
-    elif init is not object.__init__ and not isinstance(made, (ExceptionValue, TupleValue)):
+    elif init is not object.__init__ and not isinstance(made, (ExceptionValue, TupleValue, ConstantValue)):
         raise GraphBreak(f"{cls.__name__}.__init__ is implemented in C")
     return made
 
@@ -106,6 +107,9 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
     if issubclass(cls, tuple):
         return TupleValue(tx.to_list(args[0]) if args else [], cls)
     base = _solid_base(cls)
+    if base in (int, float, str, bytes) and plain_subclass(cls):
+        made = tx.fold(base.__new__, [cls, *(tx.constant_of(a) for a in args)], {})
+        return made if isinstance(made, ConstantValue) else ConstantValue(tx.constant_of(made))
     if base is object:
         if cls.__abstractmethods__ if hasattr(cls, "__abstractmethods__") else False:
             raise GraphBreak(f"instantiating abstract {cls.__name__}")
@@ -150,7 +154,7 @@ def _register_new() -> None:
 
     from .builtin_calls import HANDLERS
 
-    for cls in (object, tuple, list, dict, set, collections.OrderedDict, collections.defaultdict, BaseException, Exception):
+    for cls in (object, tuple, int, float, str, bytes, list, dict, set, collections.OrderedDict, collections.defaultdict, BaseException, Exception):
         HANDLERS[cls.__new__] = call_new
 
 

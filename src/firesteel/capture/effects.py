@@ -51,6 +51,13 @@ class Effects:
         self._replays += 1
         self.events[("replay", self._replays)] = ("replay", (function, args, kwargs))
 
+    def attributes_set(self, value: Any) -> list[str]:
+        """Names set on an object from outside, in order."""
+        return [what[1] for kind, what in self.events.values() if kind == "attribute" and what[0] is value]
+
+    def was_deleted(self, value: Any, name: str) -> bool:
+        return ("deleted", id(value), name) in self.events
+
     def changed_values(self) -> list[Any]:
         """Everything from outside that is changed."""
         return [what if kind == "contents" else what[0] for kind, what in self.events.values() if kind != "replay"]

@@ -139,6 +139,9 @@ def marker_of(function: Any) -> Marker | None:
     known = _BY_IDENTITY.get(id(function))
     if known is not None and known[0] is function:
         return _MARKERS[known[1]]
+    dynamo = sys.modules.get("torch._dynamo.trace_rules")
+    if dynamo is not None and id(function) in getattr(dynamo, "_allowed_callable_ids", ()):
+        return _MARKERS[ALLOWED]
     table = getattr(function, "__dict__", None)
     if not table or not isinstance(table, dict):
         return None
@@ -151,9 +154,6 @@ def marker_of(function: Any) -> Marker | None:
         return _MARKERS[DISABLED]
     if table.get("_dynamo_marked_constant"):
         return _MARKERS[CONSTANT_RESULT]
-    dynamo = sys.modules.get("torch._dynamo.trace_rules")
-    if dynamo is not None and id(function) in getattr(dynamo, "_allowed_callable_ids", ()):
-        return _MARKERS[ALLOWED]
     return None
 
 

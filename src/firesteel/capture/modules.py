@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .markers import is_disabled
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
 from .source import ConstantSource, InstanceDictSource
@@ -42,6 +43,8 @@ def guard_no_hooks(tx: Tracer, module: ModuleValue) -> None:
 def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``module(*args, **kwargs)``."""
     cls = module.cls
+    if is_disabled(module.real):
+        raise GraphBreak(f"{module.describe()} is marked as disabled", "remove the disable marker to compile it")
     raw, owner = find_on_class(cls, "__call__")
     assert owner is not None
     if owner is torch.nn.Module:

@@ -6,6 +6,7 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
+from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
 from .source import AttrSource, ConstantSource, Source, item_source
 from .values.base import Value
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 _ABSENT = object()
+PLAIN_SETTERS = (object.__setattr__, types.SimpleNamespace.__setattr__)
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
@@ -39,7 +41,8 @@ def set_on_class(tx: Tracer, cls: type, name: str) -> Value | None:
         known = tx.classes.get(base)
         if known is not None and name in known.attrs:
             found = known.attrs[name]
-            if found is None or isinstance(found.realize(), (PythonObject, ObjectValue)):
+            if found is None or isinstance(found.realize(), PythonObject) or hasattr(found.python_type(), "__get__") \
+                    and not isinstance(found.realize(), FunctionValue):
                 raise GraphBreak(f"class attribute {name!r} was deleted or became a descriptor")
             return found.realize()
         if name in base.__dict__:
@@ -158,13 +161,15 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             except AttributeError as error:
                 tx.guard(obj.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
                 raise tx.raised(error) from None
-            value = tx.lazy(real, AttrSource(obj.source, name))
+            value = tx.found(real, AttrSource(obj.source, name))
             obj.attrs[name] = value
             return value
         raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}"))
     if kind in C_METHODS or kind is types.BuiltinFunctionType:
         if name in ("__init__", "__init_subclass__", "__setattr__", "__getattribute__", "__delattr__", "__new__",
                     "__reduce_ex__", "__dir__", "__sizeof__") and owner is object:
+            return MethodValue(obj, tx.python_object(raw))
+        if not obj.native_methods() and raw in REGISTRY:
             return MethodValue(obj, tx.python_object(raw))
         if obj.native_methods() or owner is object:
             return NativeMethod(obj, name) if obj.native_methods() else MethodValue(obj, tx.python_object(raw))
@@ -220,6 +225,8 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
         assert meta_owner is not None
         if isinstance(meta_raw, types.FunctionType):
             return MethodValue(value, tx.python_object(meta_raw))
+        if isinstance(meta_raw, property) and meta_raw.fget is not None:
+            return tx.call(tx.python_object(meta_raw.fget), [value], {})
         return tx.python_object(getattr(cls, name))
     assert owner is not None
     kind = type(raw)
@@ -248,9 +255,12 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
 def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
     """Attribute lookup of ``super()``: starts after the given class in the receiver's MRO."""
     receiver = value.receiver.realize()
-    cls = receiver.cls if isinstance(receiver, ClassValue) else receiver.python_type()
+    as_class = isinstance(receiver, ClassValue) and value.after in receiver.cls.__mro__
+    cls = receiver.cls if as_class else receiver.python_type()  # type: ignore[attr-defined]
     if name == "__class__":
         return tx.python_object(super)
+    if value.after not in cls.__mro__:
+        raise tx.raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
     mro = cls.__mro__
     tx.classes_read[cls] = None
     for base in mro[mro.index(value.after) + 1:]:
@@ -263,16 +273,16 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
             function = tx.wrap(raw, where)
             if name == "__new__":
                 return function
-            return function if isinstance(receiver, ClassValue) else MethodValue(receiver, function)
+            return function if as_class else MethodValue(receiver, function)
         if kind is classmethod:
-            owner_value = receiver if isinstance(receiver, ClassValue) else tx.python_object(cls)
+            owner_value = receiver if as_class else tx.python_object(cls)
             return MethodValue(owner_value, tx.wrap(raw.__func__, AttrSource(where, "__func__")))
         if kind is staticmethod:
             return tx.wrap(raw.__func__, AttrSource(where, "__func__"))
         if isinstance(raw, property) and raw.fget is not None:
             return tx.call(tx.wrap(raw.fget, AttrSource(where, "fget")), [receiver], {})
         if kind in C_METHODS or kind is types.BuiltinFunctionType:
-            if isinstance(receiver, ClassValue):
+            if as_class:
                 return tx.python_object(getattr(base, name))
             if base is not object and receiver.native_methods() and name != "__new__":
                 return NativeMethod(receiver, name)
@@ -363,7 +373,7 @@ def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plai
         assert owner is not None
         tx.call(class_member(tx, cls, "__setattr__", raw, owner), [obj, tx.constant(name), value], {})
         return
-    if not plain and setter is not object.__setattr__ and obj.storage is None and not issubclass(cls, BaseException):
+    if not plain and setter not in PLAIN_SETTERS and obj.storage is None and not issubclass(cls, BaseException):
         raise GraphBreak(f"setting attribute {name!r} of {obj.describe()} through a C __setattr__")
     raw, owner = find_on_class(cls, name)
     if raw is not _ABSENT:

@@ -12,6 +12,7 @@ from .signals import GraphBreak, NotConstant
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.functions import MethodValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
@@ -94,7 +95,7 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
                 outcome = tx.call(augmented, [right], {})
                 if not _not_implemented(outcome):
                     return outcome
-        return _dispatch_binary(tx, symbol, left, right, method, reflected)
+        return dispatch_binary(tx, symbol + "=" if in_place else symbol, left, right, method, reflected)
     if _plain(left) and _plain(right):
         return tx.fold(function, [left.as_constant(), right.as_constant()], {})
     try:
@@ -105,10 +106,12 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
 
 
 def _not_implemented(value: Value) -> bool:
+    value = value.realize()
     return isinstance(value, (ConstantValue, PythonObject)) and value.as_constant() is NotImplemented
 
 
-def _dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: str, reflected: str) -> Value:
+def dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: str, reflected: str) -> Value:
+    """Ask both operands' special methods in the order that Python does; `symbol` is for messages."""
     order: list[tuple[Value, Value, str]] = [(left, right, method), (right, left, reflected)]
     left_type, right_type = left.python_type(), right.python_type()
     if right_type is not left_type and issubclass(right_type, left_type) and \
@@ -118,8 +121,7 @@ def _dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method:
         order.pop()
     for receiver, other, name in order:
         if isinstance(receiver, TensorValue):
-            if name in BINARY[symbol][1:]:
-                continue  # a tensor gives NotImplemented for objects it does not know
+            continue  # a tensor gives NotImplemented for objects it does not know
         if isinstance(receiver, ConstantValue) or find_on_class(receiver.python_type(), name)[1] is None:
             continue
         bound = special_method(tx, receiver, name)
@@ -128,6 +130,11 @@ def _dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method:
         result = tx.call(bound, [other], {})
         if not _not_implemented(result):
             return result
+    if all(isinstance(v, ObjectValue) and v.storage is None or isinstance(v, ConstantValue) and
+           isinstance(v.value, (int, float, complex, type(None))) for v in (left, right)):
+        shown = {"**": "** or pow()", "divmod": "divmod()"}.get(symbol, symbol)
+        raise tx.raised(TypeError(
+            f"unsupported operand type(s) for {shown}: {left_type.__name__!r} and {right_type.__name__!r}"))
     raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} has no method that answers")
 
 
@@ -152,7 +159,7 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
         right = right.storage
     if symbol == "+":
         if isinstance(left, TupleValue) and isinstance(right, TupleValue):
-            return TupleValue(left.items + right.items, left.cls if left.cls.__name__ == "Size" else tuple)
+            return TupleValue(left.items + right.items, torch.Size if torch.Size in (left.cls, right.cls) else tuple)
         if isinstance(left, ListValue) and isinstance(right, ListValue) and left.cls is right.cls:
             return ListValue(left.elements(tx) + right.elements(tx), cls=left.cls)
         if isinstance(left, SequenceValue) and not isinstance(right, ObjectValue):
@@ -235,6 +242,12 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
         result = _object_compare(tx, symbol, left, right, method, reflected)
         if result is not None:
             return result
+        if _refuses_strangers(left) and _refuses_strangers(right):
+            # no side knows the other: equality falls back to identity, an order does not exist
+            if symbol in ("==", "!="):
+                return ConstantValue((symbol == "==") == tx.same(left, right))
+            names = (left.python_type().__name__, right.python_type().__name__)
+            raise tx.raised(TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}"))
     storage_left = left.storage if isinstance(left, ObjectValue) and left.storage is not None else left
     storage_right = right.storage if isinstance(right, ObjectValue) and right.storage is not None else right
     result = _container_compare(tx, symbol, storage_left, storage_right)
@@ -253,6 +266,9 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
             return ConstantValue((symbol == "==") == tx.same(left, right))
         if _known_unequal(left, right):
             return ConstantValue(symbol == "!=")
+        if isinstance(left, MethodValue) and isinstance(right, MethodValue):
+            same = tx.same(left.receiver, right.receiver) and tx.same(left.function, right.function)
+            return ConstantValue(same == (symbol == "=="))
     try:
         constants = [left.as_constant(), right.as_constant()]
     except NotConstant:
@@ -262,6 +278,17 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
 
 def _identity_equality(value: Value) -> bool:
     return value.python_type().__eq__ is object.__eq__
+
+
+def _refuses_strangers(value: Value) -> bool:
+    """Whether comparing with an object of an unrelated class is answered by NotImplemented, Python methods apart."""
+    if isinstance(value, ObjectValue):
+        cls = value.cls
+        plain = (object.__eq__, object.__lt__, object.__le__, object.__gt__, object.__ge__)
+        return value.storage is None and all(
+            getattr(cls, name) in plain or isinstance(getattr(cls, name), types.FunctionType)
+            for name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__"))
+    return isinstance(value, ConstantValue) and isinstance(value.value, (int, float, complex, str, bytes, type(None)))
 
 
 def _known_unequal(left: Value, right: Value) -> bool:

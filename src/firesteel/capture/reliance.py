@@ -17,13 +17,16 @@ from .values.tensors import TensorValue
 if TYPE_CHECKING:
     from .graph import GraphInput
     from .tracer import Tracer
-    from .values.base import Value
 
 HEAP_TYPE = 1 << 9
 
 
 def guard_reliance(tx: Tracer) -> None:
     """Add the guards that can only be known at the end of a capture."""
+    for value in tx.looked_up:
+        if value.known is None:
+            # found and not used, but the program may have gone another way had it been missing
+            tx.guard(value.source, "presence", "True")
     _guard_classes(tx)
     _guard_distinct_objects(tx)
     _guard_distinct_tensors(tx)
@@ -60,18 +63,17 @@ def _guard_classes(tx: Tracer) -> None:
 
 def _guard_distinct_objects(tx: Tracer) -> None:
     """What the captured program changed is none of the other objects of its kind that it looked at."""
-    changed = {id(real) for value in tx.effects.changed_values() if (real := getattr(value, "real", None)) is not None}
+    changed = {id(value) for value in tx.effects.changed_values()}
     if not changed:
         return
-    groups: dict[type, dict[int, Value]] = {}
-    for identity, value in tx.known.items():
-        real = getattr(value, "real", None)
-        if real is None or value.source is None or isinstance(value, TensorValue):
-            continue
-        groups.setdefault(type(real), {})[identity] = value
+    groups: dict[type, dict[Source, bool]] = {}
+    for value in tx.known.values():
+        if value.source is not None and not isinstance(value, TensorValue):
+            is_changed = id(value) in changed or id(getattr(value, "storage", None)) in changed
+            groups.setdefault(value.python_type(), {})[value.source] = is_changed
     for members in groups.values():
-        if len(members) > 1 and not changed.isdisjoint(members):
-            guard_distinct(tx, [value.source for value in members.values() if value.source is not None])
+        if len(members) > 1 and any(members.values()):
+            guard_distinct(tx, list(members))
 
 
 def guard_distinct(tx: Tracer, sources: list[Source]) -> None:

@@ -252,6 +252,18 @@ class CallSource(_Derived):
         return f"{self.label}({self.parent.name})"
 
 
+@dataclass(frozen=True, slots=True)
+class CalledSource(_Derived):
+    """``base()``: what a weak reference leads to."""
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{base}()"
+
+    @property
+    def name(self) -> str:
+        return f"{self.parent.name}()"
+
+
 def call_source(parent: Source, function: Any) -> CallSource:
     """Source of ``function(parent)``."""
     return CallSource(parent, _ById(function), getattr(function, "__name__", "call"))

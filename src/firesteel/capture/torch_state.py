@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+ALWAYS_GUARDED = torch_compat.guarded_state_getters()
+
+
 def _setter(function: Any) -> Any:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         plain = [tx.constant_of(arg) for arg in args]
@@ -34,7 +37,11 @@ def _setter(function: Any) -> Any:
 
 def _getter(function: Any) -> Any:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tx.fold(function, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+        plain = [tx.constant_of(arg) for arg in args]
+        result = tx.fold(function, plain, {key: tx.constant_of(value) for key, value in kwargs.items()})
+        if function not in ALWAYS_GUARDED and not tx.touched_state and result.is_constant():
+            tx.guard(None, "global state", "{k[0]}(*{k[1]}) == {k[2]}", (function, tuple(plain), result.as_constant()))
+        return result
 
     return call
 

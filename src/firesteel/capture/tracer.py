@@ -10,7 +10,7 @@ import torch
 
 from .. import shapes
 from ..errors import UserFrame
-from . import operators
+from . import calls, classes, modules, objects, operators, torch_calls, wrapping
 from .effects import Effects
 from .graph import GraphBuilder
 from .guards import Guard, GuardSet, hold, same_constant
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class Tracer:
     """One attempt to capture a frame."""
 
+    objects = objects  # the object protocol, for values, which it is built on
+
     def __init__(self, fake: FakeMode, dynamic_numbers: frozenset[str] = frozenset(), options: Any = None) -> None:
         self.fake = fake
         self.options = options
@@ -52,6 +54,7 @@ class Tracer:
         self.touched_state: dict[str, Any] = {}
         self.unhooked: list[Any] = []
         self.classes_read: dict[type, None] = {}
+        self.looked_up: list[LazyValue] = []
         self.inlined: set[types.CodeType] = set()
 
     # Where the user's program stands
@@ -99,11 +102,15 @@ class Tracer:
     def lazy(self, real: Any, source: Source) -> LazyValue:
         return LazyValue(self, real, source)
 
+    def found(self, real: Any, source: Source) -> LazyValue:
+        """What a lookup that might have failed found: the capture relies at least on its being there."""
+        value = LazyValue(self, real, source)
+        self.looked_up.append(value)
+        return value
+
     def wrap(self, real: Any, source: Source | None) -> Value:
         """The Value of an object from outside, with the guards that its kind needs."""
-        from .wrapping import wrap
-
-        return wrap(self, real, source)
+        return wrapping.wrap(self, real, source)
 
     def remember(self, real: Any, value: Value) -> None:
         """Later sources that lead to the same object give the same Value."""
@@ -112,9 +119,7 @@ class Tracer:
 
     def python_object(self, obj: Any) -> Value:
         """The Value of an object that capture itself knows by identity (no guard): a result of folding, a class, ..."""
-        from .wrapping import value_of_known
-
-        return value_of_known(self, obj)
+        return wrapping.value_of_known(self, obj)
 
     def cell(self, real: types.CellType, source: Source | None) -> CellValue:
         known = self.known.get(id(real))
@@ -258,29 +263,19 @@ class Tracer:
         return self.call(obj.realize().get_attr(self, name), args, kwargs)
 
     def call_function(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .calls import call_function
-
-        return call_function(self, function, args, kwargs)
+        return calls.call_function(self, function, args, kwargs)
 
     def call_object(self, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .calls import call_object
-
-        return call_object(self, value, args, kwargs)
+        return calls.call_object(self, value, args, kwargs)
 
     def call_class(self, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .classes import call_class
-
-        return call_class(self, value, args, kwargs)
+        return classes.call_class(self, value, args, kwargs)
 
     def call_module(self, module: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .modules import call_module
-
-        return call_module(self, module, args, kwargs)
+        return modules.call_module(self, module, args, kwargs)
 
     def call_torch(self, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .torch_calls import call_torch
-
-        return call_torch(self, target, args, kwargs)
+        return torch_calls.call_torch(self, target, args, kwargs)
 
     def binary(self, symbol: str, left: Value, right: Value, in_place: bool = False) -> Value:
         return operators.binary(self, symbol, left, right, in_place)

@@ -6,7 +6,9 @@ import collections
 import enum
 import functools
 import math
+import operator
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -18,7 +20,7 @@ from .guards import constant_condition, same_constant
 from .signals import GraphBreak
 from .source import AttrSource, ConstantSource, LocalSource, ModuleTableSource, Source, StorageSource, _ById, item_source
 from .values.base import LazyValue, Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue, WeakReferenceValue
 from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
 from .values.iterators import OpaqueIterator
 from .values.mappings import DictValue, SetValue
@@ -44,7 +46,8 @@ def _nothing() -> None:
 
 
 # Callable objects that are one thing for the whole process: operators of torch.ops, functions behind functools.lru_cache.
-KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, type(functools.lru_cache(_nothing)))
+KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, type(functools.lru_cache(_nothing)), numpy.ufunc, operator.itemgetter,
+                     operator.attrgetter, operator.methodcaller)
 
 ITERATORS = tuple(type(x) for x in (
     iter([]), iter(()), iter({}), iter({}.values()), iter({}.items()), iter(set()), iter(range(0)), iter(""),
@@ -85,7 +88,9 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         _guard_type(tx, kind, source)
         if _refuses_symbolic_attributes(kind):
             return OpaqueValue(real, source, "its class overrides __getattribute__")
-        return ModuleValue(kind, source, real)
+        # a module that was compiled before is captured as the module behind it, whose __dict__ it shares
+        original = kind.__dict__.get("_firesteel_original", real)
+        return ModuleValue(type(original), source, original)
     if kind is types.FunctionType:
         return _wrap_function(tx, real, source)
     if kind is types.MethodType:
@@ -121,9 +126,17 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
                               source, real)
     if kind is types.CellType:
         return tx.cell(real, source)
+    if kind is weakref.ReferenceType:
+        _guard_type(tx, kind, source)
+        return WeakReferenceValue(real, source)
     if isinstance(real, KNOWN_BY_IDENTITY):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
+    if kind is weakref.ReferenceType:
+        from .callable_objects import WeakReferenceValue
+
+        _guard_type(tx, kind, source)
+        return WeakReferenceValue(real, source)
     if isinstance(real, ITERATORS):
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
         return OpaqueIterator(real, source)
@@ -243,7 +256,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         return DictValue({}, source, real, kind)
     if kind is types.MappingProxyType:
         _guard_type(tx, kind, source)
-        return DictValue({}, source, real, dict)
+        return DictValue({}, source, real, kind)
     if kind is collections.defaultdict:
         _guard_type(tx, kind, source)
         factory = LazyValue(tx, real.default_factory, AttrSource(source, "default_factory"))
@@ -291,7 +304,8 @@ def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
     try:
         fake = tx.fake.from_real(real)
     except FakeUnsupported as error:
-        _guard_type(tx, kind, source)
+        tx.guard(source, "tensor", "type({0}) is {k[0]} and {k[1]}({0}) == {k[2]} and {0}.layout is {k[3]}",
+                 (kind, torch_compat.dispatch_keys, torch_compat.dispatch_keys(real), real.layout))
         return OpaqueValue(real, source, error.reason)
     guard_tensor(tx, real, kind, source)
     node = tx.graph.add_input(source, fake)
@@ -324,7 +338,13 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             return ObjectValue(kind, source, real)
         return OpaqueValue(real, source)
     if isinstance(real, (int, float, str, bytes)):
-        return OpaqueValue(real, source)
+        if not plain_subclass(kind) or not real == real or real == 0.0 or \
+                not all(type(attr) in CONSTANT_TYPES for attr in getattr(real, "__dict__", {}).values()):
+            return OpaqueValue(real, source)
+        tx.guard(source, "constant", "{0} == {k[0]}", (real,))
+        if hasattr(real, "__dict__"):
+            tx.guard(AttrSource(source, "__dict__"), "attributes", "{0} == {k[0]}", (dict(real.__dict__),))
+        return ConstantValue(real, source)
     for base in kind.__mro__:
         if base is object or base.__flags__ & (1 << 9):
             continue
@@ -334,6 +354,17 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             continue
         return OpaqueValue(real, source)
     return ObjectValue(kind, source, real)
+
+
+def plain_subclass(kind: type) -> bool:
+    """Whether a user's subclass of int, float, str or bytes behaves as its base does, but for methods it adds."""
+    for base in kind.__mro__:
+        if not base.__flags__ & (1 << 9):
+            return base in (int, float, str, bytes)
+        for name, member in vars(base).items():
+            if name.startswith("__") and name not in ("__new__", "__init__") and isinstance(member, types.FunctionType):
+                return False
+    return False
 
 
 def value_of_known(tx: Tracer, obj: Any) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -40,11 +41,24 @@ class Compiler:
         self.dynamic = dynamic
         self.options = options or {}
         self.events = events
-        self.frozen = False
+        self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
         self.plain_frames: dict[types.CodeType, types.CodeType] = {}
         COMPILERS.add(self)
         prepare()
+
+    def again(self) -> Compiler:
+        """A compiler with the same options that has compiled nothing."""
+        return Compiler(self.backend, fullgraph=self.fullgraph, dynamic=self.dynamic, options=self.options)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether this thread uses what is compiled and compiles nothing (`fs.run`)."""
+        return getattr(self._thread, "frozen", False)
+
+    @frozen.setter
+    def frozen(self, value: bool) -> None:
+        self._thread.frozen = value
 
     # Units
 

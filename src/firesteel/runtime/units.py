@@ -165,6 +165,8 @@ class Unit:
             return "generator and coroutine functions run as plain Python"
         if torch_compat.functorch_active():
             return "called inside of a torch.func transform"
+        if torch_compat.torch_function_stack_length() and torch_compat.function_mode_devices() is None:
+            return "called inside of a TorchFunctionMode"
         mode = stance.current()
         if mode == "force_eager" or self.options.frozen:
             return mode

@@ -132,6 +132,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 from .machine import MachineCode, Positions, read_machine_code
 
@@ -157,7 +158,7 @@ class Instruction:
     index: int
     op: str
     arg: int | None
-    argval: object
+    argval: Any
     lineno: int | None
     offset: int
     positions: Positions

@@ -223,3 +223,30 @@ def next_(iterator: Any, default: Any = MISSING, /) -> Any:
         return next(iterator)
     except StopIteration:
         return default
+
+
+class SequenceIterator:
+    """What `iter` returns for an object that has `__getitem__` but no `__iter__`."""
+
+    def __init__(self, sequence: Any) -> None:
+        self.sequence = sequence
+        self.index = 0
+
+    def __iter__(self) -> SequenceIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if self.index < 0:
+            raise StopIteration
+        try:
+            element = self.sequence[self.index]
+        except (IndexError, StopIteration):
+            self.index = -1
+            raise StopIteration from None
+        self.index += 1
+        return element
+
+
+def sequence_iterator(sequence: Any) -> SequenceIterator:
+    """``iter(sequence)`` through ``__getitem__``."""
+    return SequenceIterator(sequence)

@@ -7,6 +7,7 @@ when they hold the same object.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..signals import GraphBreak, NotConstant
@@ -49,9 +50,7 @@ class Value:
         raise NotConstant(self.describe())
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
-        from ..objects import generic_get_attr
-
-        return generic_get_attr(tx, self, name)
+        return tx.objects.generic_get_attr(tx, self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         self.unsupported(f"setting attribute {name!r}")
@@ -60,9 +59,7 @@ class Value:
         self.unsupported(f"deleting attribute {name!r}")
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..objects import call_dunder
-
-        return call_dunder(tx, self, "__call__", args, kwargs, f"calling {self.describe()}")
+        return tx.objects.call_dunder(tx, self, "__call__", args, kwargs, f"calling {self.describe()}")
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call a method implemented in C on a value modelled natively (``list.append`` and the like)."""
@@ -73,41 +70,27 @@ class Value:
         return False
 
     def truth(self, tx: Tracer) -> bool:
-        from ..objects import generic_truth
-
-        return generic_truth(tx, self)
+        return tx.objects.generic_truth(tx, self)
 
     def length(self, tx: Tracer) -> Value:
-        from ..objects import call_dunder
-
-        return call_dunder(tx, self, "__len__", [], {}, "len()")
+        return tx.objects.call_dunder(tx, self, "__len__", [], {}, "len()")
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
-        from ..objects import call_dunder
-
-        return call_dunder(tx, self, "__getitem__", [key], {}, "subscripting")
+        return tx.objects.call_dunder(tx, self, "__getitem__", [key], {}, "subscripting")
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        from ..objects import call_dunder
-
-        call_dunder(tx, self, "__setitem__", [key, value], {}, "item assignment")
+        tx.objects.call_dunder(tx, self, "__setitem__", [key, value], {}, "item assignment")
 
     def del_item(self, tx: Tracer, key: Value) -> None:
-        from ..objects import call_dunder
-
-        call_dunder(tx, self, "__delitem__", [key], {}, "item deletion")
+        tx.objects.call_dunder(tx, self, "__delitem__", [key], {}, "item deletion")
 
     def iterate(self, tx: Tracer) -> Value:
         """``iter(self)``: a value with `next_item`."""
-        from ..objects import generic_iter
-
-        return generic_iter(tx, self)
+        return tx.objects.generic_iter(tx, self)
 
     def next_item(self, tx: Tracer) -> Value | None:
         """``next(self)``; None when exhausted."""
-        from ..objects import generic_next
-
-        return generic_next(tx, self)
+        return tx.objects.generic_next(tx, self)
 
     def key(self, tx: Tracer) -> Any:
         """A hashable Python object that is equal for equal dictionary keys."""
@@ -202,3 +185,43 @@ class IdentityKey:
 
     def __hash__(self) -> int:
         return id(self.value)
+
+
+class UserKey(IdentityKey):
+    """Dictionary key of an object with its own ``__hash__``: compared by running its ``__eq__`` symbolically."""
+
+    __slots__ = ("tx", "number")
+
+    def __init__(self, tx: Tracer, value: Value, number: int) -> None:
+        super().__init__(value)
+        self.tx = tx
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, IdentityKey):
+            if other.value is self.value:
+                return True
+            compared = other.value
+        else:
+            compared = self.tx.python_object(other)
+        return without_effects(self.tx, lambda: self.tx.truth(self.tx.compare("==", self.value, compared)))
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+def user_key(tx: Tracer, value: Value) -> UserKey:
+    """The key of an object whose class defines ``__hash__``."""
+    from ..objects import special_method
+
+    number = without_effects(tx, lambda: tx.constant_of(tx.call(special_method(tx, value, "__hash__"), [], {})))
+    return UserKey(tx, value, hash(number))
+
+
+def without_effects(tx: Tracer, run: Callable[[], Any]) -> Any:
+    """Run a user's method that dictionaries call as often as they like: it must not change anything."""
+    before = tx.effects.version
+    result = run()
+    if tx.effects.version != before:
+        raise GraphBreak("a __hash__ or __eq__ that changes something")
+    return result

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
-from ..source import ConstantSource, InstanceDictSource, Source, item_source
+from ..source import CalledSource, ConstantSource, InstanceDictSource, Source, item_source
 from .base import Value
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ class ConstantValue(Value):
         value = self.value
         if value is None or value is True or value is False or type(value) in (int, str, bytes):
             return repr(value)
+        if isinstance(value, (int, float, str, bytes)) and type(value).__flags__ & (1 << 9) and not isinstance(value, enum.Enum):
+            # an instance of a user's subclass may be given attributes, so every call makes its own
+            base = next(kind for kind in (int, float, str, bytes) if isinstance(value, kind))
+            return code.assign(self, f"{code.constant(base.__new__)}({code.constant(type(value))}, {base(value)!r})")
         return code.constant(value)
 
 
@@ -326,6 +331,23 @@ class OpaqueValue(Value):
 
             return IdentityKey(self)
         return super().key(tx)
+
+
+class WeakReferenceValue(OpaqueValue):
+    """A ``weakref.ref``: calling it gives its target."""
+
+    __slots__ = ()
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        target = self.real()
+        assert self.source is not None
+        if target is None:
+            tx.guard(self.source, "weak reference", "{0}() is None")
+            return ConstantValue(None)
+        return tx.wrap(target, CalledSource(self.source))
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
 
 
 class NullValue(Value):

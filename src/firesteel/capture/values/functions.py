@@ -38,7 +38,7 @@ class CellValue(Value):
             except ValueError:
                 tx.guard(self.source, "empty cell", "not {k[0]}({0})", (cell_has_content,))
                 return None
-            self.content = tx.lazy(contents, AttrSource(self.source, "cell_contents"))
+            self.content = tx.found(contents, AttrSource(self.source, "cell_contents"))
         return self.content
 
     def store(self, tx: Tracer, value: Value | None) -> None:
@@ -115,14 +115,16 @@ class FunctionValue(Value):
                 return found
             raise tx.raised(AttributeError(f"'function' object has no attribute {name!r}"))
         if name == "__name__":
-            return tx.constant(self.name if self.real is None else self.real.__name__)
+            return self.text(tx, name, self.name)
         if name == "__qualname__":
-            return tx.constant(self.code.co_qualname if self.real is None else self.real.__qualname__)
+            return self.text(tx, name, self.code.co_qualname)
         if name == "__code__":
             return tx.python_object(self.code)
         if name == "__class__":
             return tx.python_object(types.FunctionType)
         if name == "__defaults__":
+            if not self.defaults and self.source is not None:
+                tx.guard(AttrSource(self.source, name), "constant", "{0} is None")
             return tx.tuple(self.defaults) if self.defaults else tx.constant(None)
         if name == "__get__":
             from .constants import NativeMethod
@@ -137,8 +139,8 @@ class FunctionValue(Value):
                 if self.source is not None:
                     tx.guard(self.source, "missing attribute", "not hasattr({0}, {k[0]})", (name,))
                 raise tx.raised(error) from None
-            if name == "__wrapped__" or name in self.real.__dict__:
-                return tx.lazy(attr, AttrSource(self.source, name)) if self.source is not None else tx.python_object(attr)
+            if (name == "__wrapped__" or name in self.real.__dict__ or isinstance(attr, str)) and self.source is not None:
+                return tx.found(attr, AttrSource(self.source, name))
             return tx.python_object(attr)
         if name == "__module__":
             return tx.python_object(self.globals.get("__name__"))
@@ -153,6 +155,12 @@ class FunctionValue(Value):
         if name == "__kwdefaults__":
             return tx.dict(dict(self.kwdefaults)) if self.kwdefaults else tx.constant(None)
         raise tx.raised(AttributeError(f"'function' object has no attribute {name!r}"))
+
+    def text(self, tx: Tracer, name: str, made_inside: str) -> Value:
+        """One of the function's names."""
+        if self.real is None or self.source is None:
+            return tx.constant(made_inside if self.real is None else getattr(self.real, name))
+        return tx.lazy(getattr(self.real, name), AttrSource(self.source, name)).realize()
 
     def native_methods(self) -> bool:
         return True
@@ -231,10 +239,11 @@ class MethodValue(Value):
 class PartialValue(Value):
     """``functools.partial``."""
 
-    __slots__ = ("function", "args", "kwargs")
+    __slots__ = ("function", "args", "kwargs", "attrs")
 
     def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
         super().__init__(source)
+        self.attrs: dict[str, Value] = {}
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -258,13 +267,23 @@ class PartialValue(Value):
             return tx.tuple(self.args)
         if name == "keywords":
             return tx.dict(dict(self.kwargs))
+        if name in self.attrs:
+            return self.attrs[name]
         return super().get_attr(tx, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        if self.source is not None or name in ("func", "args", "keywords"):
+            self.unsupported(f"setting attribute {name!r}")
+        self.attrs[name] = value
 
     def emit(self, code: EntryCode) -> str:
         parts = [code.value(self.function), *(code.value(a) for a in self.args)]
         if self.kwargs:
             parts.append("**{" + ", ".join(f"{k!r}: {code.value(v)}" for k, v in self.kwargs.items()) + "}")
-        return code.assign(self, f"{code.constant(functools.partial)}({', '.join(parts)})")
+        made = code.assign(self, f"{code.constant(functools.partial)}({', '.join(parts)})")
+        for name, attr in self.attrs.items():
+            code.line(f"{made}.{name} = {code.value(attr)}")
+        return made
 
 
 class SuperValue(Value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak, NotConstant
@@ -55,7 +56,7 @@ class DictValue(Value):
             return found[1] if found is not None else None
         if self.cls.__contains__(self.real, token) if isinstance(self.real, dict) else token in self.real:
             real = self.cls.__getitem__(self.real, token) if isinstance(self.real, dict) else self.real[token]
-            value: Value = LazyValue(tx, real, item_source(self.source, token))
+            value: Value = tx.found(real, item_source(self.source, token))
             self.items[token] = (key, value)
             return value
         if isinstance(self.source, StorageSource):
@@ -98,6 +99,8 @@ class DictValue(Value):
         raise tx.raised(KeyError(*( [key.as_constant()] if key.is_constant() else [tx.constant_of(key)])))
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        if self.cls is types.MappingProxyType:
+            raise tx.raised(TypeError("'mappingproxy' object does not support item assignment"))
         key = key.realize()
         token = key.key(tx)
         tx.effects.mutated(self)

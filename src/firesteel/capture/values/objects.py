@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
-from .base import IdentityKey, LazyValue, Value
+from .base import IdentityKey, LazyValue, Value, user_key
 from .mappings import DictValue
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ObjectValue(Value):
         if table is None:
             return None
         if name in table:
-            value = LazyValue(tx, table[name], item_source(InstanceDictSource(self.source), name))
+            value = tx.found(table[name], item_source(InstanceDictSource(self.source), name))
             self.attrs[name] = value
             return value
         return None
@@ -92,24 +93,21 @@ class ObjectValue(Value):
             raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
         if isinstance(self.real, torch.nn.Module) and self.cls.__eq__ is object.__eq__:
             return IdentityKey(self)
-        raise GraphBreak(f"{self.describe()} with its own __hash__ or __eq__ as a key")
+        return user_key(tx, self)
 
     def instance_dict(self, tx: Tracer) -> Value:
         if self.source is None:
-            items = {}
-            for name, value in self.attrs.items():
-                if value is not None:
-                    items[name] = (tx.constant(name), value)
-            return InstanceDict(self, items)
+            return InstanceDict(self, {})
         real = self.real.__dict__
         known = tx.known.get(id(real))
         if known is None:
             known = InstanceDict(self, {}, InstanceDictSource(self.source), real)
             tx.remember(real, known)
-            for name, attr in self.attrs.items():
-                if attr is not None and name in real:
-                    known.items[name] = (tx.constant(name), attr)
         return known
+
+    def is_slot(self, name: str) -> bool:
+        """Whether a stored attribute lives outside of the instance dictionary."""
+        return any(isinstance(vars(base).get(name), types.MemberDescriptorType) for base in self.cls.__mro__)
 
     def emit(self, code: EntryCode) -> str:
         from .sequences import ListValue
@@ -151,6 +149,24 @@ class InstanceDict(DictValue):
                  real: Any = None) -> None:
         super().__init__(items, source, real)
         self.owner = owner
+
+    def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
+        """Always made anew: the owner's attributes may have changed since the last time."""
+        owner = self.owner
+        items: dict[Any, tuple[Value, Value]] = {}
+        if self.source is not None:
+            tx.guard_keys(self.source, self.real)
+            for name in self.real:
+                found = owner.instance_attr(tx, name)
+                if found is not None and not tx.effects.was_deleted(owner, name):
+                    items[name] = (tx.constant(name), found)
+        for name in owner.attrs if self.source is None else tx.effects.attributes_set(owner):
+            value = owner.attrs[name]
+            if value is not None and name not in items and not owner.is_slot(name):
+                items[name] = (tx.constant(name), value)
+        self.items = items
+        self.complete = True
+        return items
 
     def lookup(self, tx: Tracer, key: Value) -> Value | None:
         token = key.key(tx)
@@ -203,7 +219,7 @@ class ModuleValue(ObjectValue):
                 known = tx.known.get(id(entries))
                 if isinstance(known, DictValue):
                     return known.lookup(tx, tx.constant(name))
-                value = LazyValue(tx, entries[name], item_source(ModuleTableSource(self.source, table), name))
+                value = tx.found(entries[name], item_source(ModuleTableSource(self.source, table), name))
                 self.attrs[name] = value
                 return value
         return None
@@ -214,6 +230,10 @@ class ModuleValue(ObjectValue):
             return found
         assert self.source is not None
         return tx.wrap(self.real.__dict__[name], ModuleTableSource(self.source, name))
+
+    def is_slot(self, name: str) -> bool:
+        tables = (self.real.__dict__.get(table) or {} for table in ("_parameters", "_buffers", "_modules"))
+        return any(name in table for table in tables) or super().is_slot(name)
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         known = self.attrs.get(name)
@@ -324,16 +344,35 @@ class ClassValue(Value):
             from .iterators import ListIterator
 
             return ListIterator([tx.python_object(member) for member in self.cls])
-        return super().iterate(tx)
+        method = self.metaclass_method(tx, "__iter__")
+        return tx.call(method, [], {}) if method is not None else super().iterate(tx)
+
+    def metaclass_method(self, tx: Tracer, name: str) -> Value | None:
+        """A special method that a metaclass written in Python defines."""
+        import types
+
+        from ..objects import find_on_class
+        from .functions import MethodValue
+
+        raw, _ = find_on_class(type(self.cls), name)
+        return MethodValue(self, tx.python_object(raw)) if isinstance(raw, types.FunctionType) else None
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         import enum
 
+        method = self.metaclass_method(tx, "__getitem__")
+        if method is not None and not isinstance(self.cls, enum.EnumMeta):
+            return tx.call(method, [key], {})
         if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
             return tx.fold(lambda c, k: c[k], [self.cls, tx.constant_of(key)], {})
         return super().get_item(tx, key)
 
     def length(self, tx: Tracer) -> Value:
+        import enum
+
+        method = self.metaclass_method(tx, "__len__")
+        if method is not None and not isinstance(self.cls, enum.EnumMeta):
+            return tx.call(method, [], {})
         return tx.fold(len, [self.cls], {})
 
     def emit(self, code: EntryCode) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
@@ -164,6 +165,12 @@ class TupleValue(SequenceValue):
                 return self.items[fields.index(name)]
         return generic_get_attr(tx, self, name)
 
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        if self.cls.__dictoffset__ or isinstance(self.cls.__setattr__, types.FunctionType):
+            self.unsupported(f"setting attribute {name!r}")
+        # a stand-in of the same class refuses with the same message
+        tx.fold(setattr, [make_tuple(self.cls, [None] * len(self.items)), name, None], {})
+
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "numel":
             total: Value = tx.constant(1)
@@ -298,7 +305,8 @@ class ListValue(SequenceValue):
             return none
         if name == "insert" and len(args) == 2:
             position = _index(tx, args[0])
-            self.changed(tx).insert(position, args[1])
+            items = self.changed(tx)
+            tx.user_errors(lambda: items.insert(position, args[1]))
             return none
         if name == "pop":
             items = self.changed(tx)
@@ -309,10 +317,13 @@ class ListValue(SequenceValue):
             except IndexError as error:
                 raise tx.raised(error) from None
         if name == "remove" and len(args) == 1:
+            from ..builtin_calls import text_of
+
             found = self.find(tx, args[0])
             if found is None:
-                message = "list.remove(x): x not in list" if self.cls is list else "deque.remove(x): x not in deque"
-                raise tx.raised(ValueError(message))
+                if self.cls is list:
+                    raise tx.raised(ValueError("list.remove(x): x not in list"))
+                raise tx.raised(ValueError(f"{text_of(tx, args[0], repr)} is not in deque"))
             del self.changed(tx)[found]
             return none
         if name == "clear":

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 # Attributes that are plain facts about a tensor, never part of the graph.
-METADATA = frozenset({
+METADATA = frozenset(name for name in (
     "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_meta", "is_sparse",
     "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_xpu", "is_mps", "is_xla", "is_vulkan", "is_ipu",
     "is_hpu", "is_mtia", "is_maia", "is_ort", "itemsize", "nbytes", "names", "output_nr", "retains_grad",
-})
+) if hasattr(torch.Tensor, name))
 
 # Attributes that compute a tensor.
 COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
@@ -99,7 +99,7 @@ class TensorValue(Value):
         if name == "grad":
             return self.grad(tx)
         if name == "grad_fn":
-            if self.fake.grad_fn is None and self.source is None:
+            if self.fake.grad_fn is None:  # for inputs, being a leaf is guarded
                 return tx.constant(None)
             raise GraphBreak("reading Tensor.grad_fn")
         if name == "_version":

@@ -1,0 +1,121 @@
+"""Calls of objects that are neither functions nor classes: weak references, generic aliases, operator.itemgetter, ..."""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import operator
+import sys
+import types
+import typing
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .builtin_calls import HANDLERS
+from .equivalents import REGISTRY
+from .signals import GraphBreak, UserRaise
+from .source import Source, call_source
+from .values.base import Value
+from .values.constants import ConstantValue, PythonObject
+from .values.functions import FunctionValue
+from .values.objects import ObjectValue
+
+if TYPE_CHECKING:
+    from .entry_code import EntryCode
+    from .tracer import Tracer
+
+GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+
+
+class WeakReferenceValue(Value):
+    """A ``weakref.ref`` from outside. Calling it relies on its referent being alive, or on its being dead."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, real: weakref.ref[Any], source: Source) -> None:
+        super().__init__(source)
+        self.real = real
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        assert self.source is not None
+        return tx.wrap(self.real(), call_source(self.source, operator.call))
+
+
+class ThreadNumber(Value):
+    """``threading.get_ident()``: only known when the entry runs."""
+
+    __slots__ = ()
+
+    def python_type(self) -> type:
+        return int
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def key(self, tx: Tracer) -> Any:
+        return ("thread",)
+
+    def emit(self, code: EntryCode) -> str:
+        return f"{code.constant(_thread.get_ident)}()"
+
+
+HANDLERS[_thread.get_ident] = lambda tx, args, kwargs: ThreadNumber()
+
+
+def call_exc_info(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``sys.exc_info()``, where no exception is being handled."""
+    if any(frame.handled is not None for frame in tx.frames):
+        raise GraphBreak("sys.exc_info() while an exception is handled: it holds a traceback")
+    return tx.tuple([ConstantValue(None)] * 3)
+
+
+HANDLERS[sys.exc_info] = call_exc_info
+
+
+def call_callable_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """Call an object whose call is Python that capture can execute; None when it is something else."""
+    obj = value.obj
+    if isinstance(obj, GETTERS):
+        maker, parts = obj.__reduce__()[:2]  # type: ignore[misc]
+        names: dict[str, Any] = {}
+        if isinstance(maker, functools.partial):  # methodcaller with keyword arguments
+            maker, parts, names = maker.func, maker.args, maker.keywords
+        known = {name: tx.python_object(item) for name, item in names.items()}
+        getter = tx.call(tx.python_object(REGISTRY[maker]), [tx.python_object(part) for part in parts], known)
+        return tx.call(getter, args, kwargs)
+    origin = typing.get_origin(obj)
+    if isinstance(origin, type) and not isinstance(obj, type):
+        made = tx.call(tx.python_object(origin), args, kwargs).realize()
+        if isinstance(made, ObjectValue):
+            try:
+                made.set_attr(tx, "__orig_class__", value)
+            except UserRaise as raised:
+                if not issubclass(raised.value.python_type(), (AttributeError, TypeError)):
+                    raise
+        return made
+    return None
+
+
+def _dispatch_code() -> types.CodeType:
+    """The code of the ``dispatch`` function that every ``functools.singledispatch`` function has."""
+    return next(const for const in functools.singledispatch.__code__.co_consts
+                if isinstance(const, types.CodeType) and const.co_name == "dispatch")
+
+
+SINGLE_DISPATCH = _dispatch_code()
+
+
+def call_single_dispatch(tx: Tracer, function: FunctionValue, args: list[Value]) -> Value:
+    """The implementation for a class, relied on as such: its cache of weak references is no concern of the program."""
+    real = function.real
+    assert real is not None and function.source is not None
+    cls = tx.constant_of(args[0])
+    found = real(cls)
+    tx.guard(function.source, "single dispatch", "{0}({k[0]}) is {k[1]}", (cls, found))
+    return tx.python_object(found)

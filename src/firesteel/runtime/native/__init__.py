@@ -1,0 +1,7 @@
+"""Guards as native code: a table-driven checker over CPython's C API, made once per process with llvmlite.
+
+`program` holds the table of one entry, `machine` the checker itself, `lowering` turns guards and sources into a table,
+and `upgrade` puts it in front of an entry's Python guards once the entry has proved to be worth it. The table can only
+say that all of its checks hold. When it does not say so, the Python guards decide as they did before, so the checker
+may give up on anything unusual, and nothing that it cannot express is lost.
+"""

@@ -1,0 +1,509 @@
+"""The native checker: LLVM IR over CPython's C API, compiled once per process, called as a fast-call builtin.
+
+It runs with the interpreter lock held and never runs Python code: dictionaries are asked for strings only, and only
+while all their keys are strings, so that no ``__eq__`` or ``__hash__`` of a user takes part; attributes are read from
+instance dictionaries. So borrowed references are enough until the result is built. Offsets into Python's objects (the
+type, the size, the kind of a dictionary's keys, a cell's content) are tried on real objects before anything is compiled.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import struct
+import sys
+import sysconfig
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .program import HEADER, MAX_REGISTERS, ROW, TENSOR, Op, Program
+
+SUPPORTED_VERSIONS = ((3, 11), (3, 12))
+FASTCALL, NOARGS, STATIC = 0x0080, 0x0004, 0x0020  # METH_FASTCALL, METH_NOARGS, METH_STATIC
+TYPE, SIZE, CELL = 8, 16, 16  # offsets in every object, in lists, tuples and dicts, and in cells
+DICT_KEYS, KEYS_KIND, GENERAL_KEYS = 32, 10, 0
+
+
+@dataclass(frozen=True)
+class TensorLayout:
+    """How to read a tensor from C: offsets that were tried on real tensors, and addresses of torch's own C functions."""
+
+    implementation: int  # offset of the pointer to the tensor's implementation in the Python object
+    dispatch_keys: int  # offset of the dispatch keys in the implementation
+    dlpack: int  # fills a DLTensor without taking ownership
+    requires_grad: tuple[int, int]  # a getter's function and its closure
+    is_leaf: tuple[int, int]
+
+
+class NativeUnavailable(Exception):
+    """Why this process has no native checker."""
+
+
+class Machine:
+    """The compiled checker."""
+
+    def __init__(self, tensors: TensorLayout | None) -> None:
+        check_layout()
+        self.tensors = tensors
+        try:
+            import llvmlite.binding as llvm
+        except ImportError as error:
+            raise NativeUnavailable(f"llvmlite cannot be imported: {error}") from None
+        try:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            module = llvm.parse_assembly(source(tensors))
+            module.verify()
+            target = llvm.Target.from_default_triple().create_target_machine(opt=2, jit=True)
+            self._engine = llvm.create_mcjit_compiler(module, target)
+            self._engine.finalize_object()
+            address = self._engine.get_function_address("firesteel_guards")
+        except RuntimeError as error:
+            raise NativeUnavailable(f"LLVM: {error}") from None
+        # The interpreter keeps pointing at this record, so it lives as long as the process.
+        self._definition = _MethodDefinition(b"firesteel_guards", address, FASTCALL, None)
+        _ALIVE.append((self._definition, self._engine))
+        new = ctypes.pythonapi.PyCFunction_NewEx
+        new.argtypes, new.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
+        self._new = new
+
+    def function(self, program: Program, inputs: list[int], others: list[int]) -> Callable[..., tuple[Any, ...] | None]:
+        """The builtin that checks `program` on its arguments: what to hand back if all holds, else None."""
+        if program.registers > MAX_REGISTERS:
+            raise ValueError("too many registers")
+        made: Callable[..., tuple[Any, ...] | None] = self._new(
+            ctypes.addressof(self._definition), program.assemble(inputs, others), None)
+        return made
+
+
+class _MethodDefinition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+
+_ALIVE: list[Any] = []
+_machine: Machine | NativeUnavailable | None = None
+_lock = threading.Lock()
+
+
+def machine() -> Machine:
+    """The checker of this process, made on first use. Raises NativeUnavailable where there can be none."""
+    global _machine
+    with _lock:
+        if _machine is None:
+            try:
+                made = Machine(_tensor_layout())
+                self_test(made)
+                _machine = made
+            except NativeUnavailable as error:
+                _machine = error
+        if isinstance(_machine, NativeUnavailable):
+            raise _machine
+        return _machine
+
+
+def _tensor_layout() -> TensorLayout | None:
+    from ... import torch_compat
+
+    found = torch_compat.tensor_layout()
+    return TensorLayout(*found) if found is not None else None
+
+
+def c_function(name: str) -> int:
+    """The address of a function of CPython's C API."""
+    try:
+        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+    except AttributeError:
+        raise NativeUnavailable(f"this Python does not export {name}") from None
+    assert address is not None
+    return address
+
+
+def builtin_parts(function: Any) -> tuple[int, Any]:
+    """Address and receiver of a builtin that takes no arguments. Raises ValueError for any other object."""
+    if type(function) is not types.BuiltinFunctionType:
+        raise ValueError("not a builtin function")
+    for name, kind in (("PyCFunction_GetFlags", ctypes.c_int), ("PyCFunction_GetFunction", ctypes.c_void_p)):
+        getattr(ctypes.pythonapi, name).argtypes, getattr(ctypes.pythonapi, name).restype = [ctypes.py_object], kind
+    if ctypes.pythonapi.PyCFunction_GetFlags(function) & ~STATIC != NOARGS:
+        raise ValueError("takes arguments")
+    return ctypes.pythonapi.PyCFunction_GetFunction(function), function.__self__
+
+
+# Layout of Python's objects
+
+
+def word(address: int) -> int:
+    """Eight bytes of memory."""
+    return ctypes.c_uint64.from_address(address).value
+
+
+def check_layout() -> None:
+    """Try every offset that the checker uses on real objects."""
+    if sys.implementation.name != "cpython" or sys.version_info[:2] not in SUPPORTED_VERSIONS:
+        raise NativeUnavailable("this Python version is not supported")
+    if struct.calcsize("P") != 8 or sysconfig.get_config_var("Py_DEBUG") or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise NativeUnavailable("not a 64-bit release build of Python")
+    sized: list[Any] = [(1, 2, 3), [1, 2, 3, 4], {"a": 1, "b": 2}, {}, [], (), collections.OrderedDict(a=1)]
+    fits = all(word(id(obj) + TYPE) == id(type(obj)) and word(id(obj) + SIZE) == len(obj) for obj in sized)
+    content = object()
+    full, empty = types.CellType(content), types.CellType()
+    fits = fits and word(id(full) + CELL) == id(content) and word(id(empty) + CELL) == 0
+    shared = _Instance()
+    shared.a = 1
+    strings: list[dict[Any, Any]] = [{}, {"a": 1}, dict.fromkeys(map(str, range(500))), shared.__dict__]
+    mixed: list[dict[Any, Any]] = [{1: 1}, {"a": 1, (): 2}, {**dict.fromkeys(map(str, range(500))), None: 1}]
+    fits = fits and all(_keys_kind(table) != GENERAL_KEYS for table in strings)
+    fits = fits and all(_keys_kind(table) == GENERAL_KEYS for table in mixed)
+    if not fits:
+        raise NativeUnavailable("objects of this Python are not laid out as expected")
+
+
+class _Instance:
+    a: int
+
+
+def _keys_kind(table: dict[Any, Any]) -> int:
+    return ctypes.c_uint8.from_address(word(id(table) + DICT_KEYS) + KEYS_KIND).value
+
+
+# The checker
+
+
+def source(tensors: TensorLayout | None) -> str:
+    """The checker as LLVM IR. Objects and functions of this process appear in it as plain addresses."""
+
+    def f(name: str) -> str:
+        return f"inttoptr (i64 {c_function(name)} to ptr)"
+
+    def same(block: str, left: str, right: object, then: str) -> str:
+        """Go on in block `then` if two integers or pointers (as integers) are equal."""
+        return f"  %{block}_same = icmp eq i64 {left}, {right}\n  br i1 %{block}_same, label %{then}, label %none\n"
+
+    def field(name: str, base: str, offset: int, kind: str = "i64") -> str:
+        return (f"  %{name}_at = getelementptr i8, ptr {base}, i64 {offset}\n"
+                f"  %{name} = load {kind}, ptr %{name}_at, align {8 if kind in ('i64', 'ptr') else 4 if kind == 'i32' else 1}\n")
+
+    def block(op: Op, text: str) -> str:
+        return f"op_{op.name}:\n{text}\n"
+
+    def typed(op: Op, kind: object, then: str, register: str = "%v") -> str:
+        name = f"{op.name}_type_{then}"
+        return field(name, register, TYPE) + same(name, f"%{name}", kind, then)
+
+    def string_keys(op: Op, then: str) -> str:
+        """The source is an exact dict, all of whose keys are strings."""
+        name = op.name
+        return (typed(op, id(dict), f"{name}_dict") + f"{name}_dict:\n" + field(f"{name}_keys", "%v", DICT_KEYS, "ptr")
+                + field(f"{name}_kind", f"%{name}_keys", KEYS_KIND, "i8")
+                + f"  %{name}_strings = icmp ne i8 %{name}_kind, {GENERAL_KEYS}\n"
+                f"  br i1 %{name}_strings, label %{then}, label %none\n{then}:\n")
+
+    def lookup(op: Op) -> str:
+        return (string_keys(op, f"{op.name}_look")
+                + f"  %{op.name}_found = call ptr {f('_PyDict_GetItem_KnownHash')}(ptr %v, ptr %a, i64 %b)\n"
+                f"  %{op.name}_null = icmp eq ptr %{op.name}_found, null\n")
+
+    def store(op: Op, value: str) -> str:
+        """Write a loaded object that must be there."""
+        return (f"  %{op.name}_gone = icmp eq ptr {value}, null\n"
+                f"  br i1 %{op.name}_gone, label %none, label %{op.name}_store\n{op.name}_store:\n"
+                f"  store ptr {value}, ptr %slot, align 8\n  br label %next\n")
+
+    blocks = [
+        block(Op.CONSTANT, "  store ptr %a, ptr %slot, align 8\n  br label %next\n"),
+        block(Op.INSTANCE_DICT,
+              f"  %dict_at = call ptr {f('_PyObject_GetDictPtr')}(ptr %v)\n"
+              "  %dict_none = icmp eq ptr %dict_at, null\n  br i1 %dict_none, label %none, label %dict_read\n"
+              "dict_read:\n  %dict = load ptr, ptr %dict_at, align 8\n" + store(Op.INSTANCE_DICT, "%dict")),
+        block(Op.ITEM, lookup(Op.ITEM) + store(Op.ITEM, "%ITEM_found")),
+        block(Op.MISSING, lookup(Op.MISSING) + "  br i1 %MISSING_null, label %next, label %none\n"),
+        block(Op.ITEM_EMPTY,
+              lookup(Op.ITEM_EMPTY) + "  br i1 %ITEM_EMPTY_null, label %none, label %empty_type\nempty_type:\n"
+              + field("table_type", "%ITEM_EMPTY_found", TYPE)
+              + f"  %is_dict = icmp eq i64 %table_type, {id(dict)}\n"
+              f"  %is_ordered = icmp eq i64 %table_type, {id(collections.OrderedDict)}\n"
+              "  %is_table = or i1 %is_dict, %is_ordered\n  br i1 %is_table, label %empty_size, label %none\nempty_size:\n"
+              + field("table_size", "%ITEM_EMPTY_found", SIZE) + same("table_size", "%table_size", 0, "next")),
+        block(Op.TYPE, typed(Op.TYPE, "%ai", "next")),
+        block(Op.IS, "  %is_same = icmp eq ptr %v, %a\n  br i1 %is_same, label %next, label %none\n"),
+        block(Op.SAME, "  %other = load ptr, ptr %slot, align 8\n  %same_same = icmp eq ptr %v, %other\n"
+                       "  br i1 %same_same, label %next, label %none\n"),
+        block(Op.INT,
+              "  %int_is = icmp eq ptr %v, %a\n  br i1 %int_is, label %next, label %int_type\nint_type:\n"
+              + typed(Op.INT, id(int), "int_read")
+              + f"int_read:\n  %int = call i64 {f('PyLong_AsLongLongAndOverflow')}(ptr %v, ptr %overflow)\n"
+              "  %over = load i32, ptr %overflow, align 4\n  %fits = icmp eq i32 %over, 0\n"
+              "  %equal_int = icmp eq i64 %int, %b\n  %int_ok = and i1 %fits, %equal_int\n"
+              "  br i1 %int_ok, label %next, label %none\n"),
+        block(Op.STR,
+              "  %str_is = icmp eq ptr %v, %a\n  br i1 %str_is, label %next, label %str_type\nstr_type:\n"
+              + typed(Op.STR, id(str), "str_read")
+              + f"str_read:\n  %str_order = call i32 {f('PyUnicode_Compare')}(ptr %v, ptr %a)\n"
+              "  %str_ok = icmp eq i32 %str_order, 0\n  br i1 %str_ok, label %next, label %none\n"),
+        block(Op.FLOAT,
+              typed(Op.FLOAT, id(float), "float_read")
+              + f"float_read:\n  %float = call double {f('PyFloat_AsDouble')}(ptr %v)\n"
+              "  %float_bits = bitcast double %float to i64\n" + same("float", "%float_bits", "%b", "next")),
+        block(Op.LENGTH, typed(Op.LENGTH, "%ai", "length_read") + "length_read:\n" + field("length", "%v", SIZE)
+              + same("length", "%length", "%b", "next")),
+        block(Op.ELEMENT,
+              typed(Op.ELEMENT, "%ai", "element_size") + "element_size:\n" + field("size", "%v", SIZE)
+              + field("index", "%pc", 12, "i32")
+              + "  %index_wide = zext i32 %index to i64\n  %inside = icmp ult i64 %index_wide, %size\n"
+              "  br i1 %inside, label %element_read, label %none\nelement_read:\n"
+              "  %element_of = inttoptr i64 %b to ptr\n"
+              "  %element = call ptr %element_of(ptr %v, i64 %index_wide)\n" + store(Op.ELEMENT, "%element")),
+        block(Op.KEYS,
+              string_keys(Op.KEYS, "keys_size") + field("used", "%v", SIZE) + same("used", "%used", "%b", "keys_begin")
+              + "keys_begin:\n  store i64 0, ptr %position, align 8\n  br label %keys_loop\nkeys_loop:\n"
+              "  %n = phi i64 [0, %keys_begin], [%n_next, %keys_next]\n"
+              "  %keys_done = icmp uge i64 %n, %b\n  br i1 %keys_done, label %next, label %keys_step\nkeys_step:\n"
+              f"  %more = call i32 {f('PyDict_Next')}(ptr %v, ptr %position, ptr %key, ptr null)\n"
+              "  %has_more = icmp ne i32 %more, 0\n  br i1 %has_more, label %keys_compare, label %none\nkeys_compare:\n"
+              "  %k = load ptr, ptr %key, align 8\n"
+              f"  %expected = call ptr {f('PyTuple_GetItem')}(ptr %a, i64 %n)\n"
+              "  %key_is = icmp eq ptr %k, %expected\n  br i1 %key_is, label %keys_next, label %keys_string\nkeys_string:\n"
+              + field("key_type", "%k", TYPE) + same("key_type", "%key_type", id(str), "keys_equal")
+              + f"keys_equal:\n  %key_order = call i32 {f('PyUnicode_Compare')}(ptr %k, ptr %expected)\n"
+              "  %key_ok = icmp eq i32 %key_order, 0\n  br i1 %key_ok, label %keys_next, label %none\n"
+              "keys_next:\n  %n_next = add i64 %n, 1\n  br label %keys_loop\n"),
+        block(Op.CODE,
+              typed(Op.CODE, id(types.FunctionType), "code_read")
+              + f"code_read:\n  %code = call ptr {f('PyFunction_GetCode')}(ptr %v)\n"
+              "  %code_ok = icmp eq ptr %code, %a\n  br i1 %code_ok, label %next, label %none\n"),
+        block(Op.CELL, typed(Op.CELL, id(types.CellType), "cell_read") + "cell_read:\n"
+              + field("content", "%v", CELL, "ptr") + store(Op.CELL, "%content")),
+        block(Op.FUNCTION_PART,
+              typed(Op.FUNCTION_PART, id(types.FunctionType), "part_read")
+              + "part_read:\n  %part_of = inttoptr i64 %b to ptr\n  %part = call ptr %part_of(ptr %v)\n"
+              + store(Op.FUNCTION_PART, "%part")),
+        block(Op.WEAK_TYPE,
+              field("weak_type", "%v", TYPE) + f"  %weak_class = call ptr {f('PyWeakref_GetObject')}(ptr %a)\n"
+              "  %weak_word = ptrtoint ptr %weak_class to i64\n" + same("weak_type", "%weak_type", "%weak_word", "next")),
+        block(Op.WEAK_IS,
+              f"  %weak_object = call ptr {f('PyWeakref_GetObject')}(ptr %a)\n"
+              "  %weak_is = icmp eq ptr %v, %weak_object\n  br i1 %weak_is, label %next, label %none\n"),
+        block(Op.NOT_SAME, "  %not_other = load ptr, ptr %slot, align 8\n  %not_same = icmp ne ptr %v, %not_other\n"
+                           "  br i1 %not_same, label %next, label %none\n"),
+        block(Op.CALL_IS,
+              "  %callee = inttoptr i64 %b to ptr\n  %answer = call ptr %callee(ptr %v, ptr null)\n"
+              "  %no_answer = icmp eq ptr %answer, null\n  br i1 %no_answer, label %none, label %answer_compare\n"
+              f"answer_compare:\n  call void {f('Py_DecRef')}(ptr %answer)\n"
+              "  %answer_is = icmp eq ptr %answer, %a\n  br i1 %answer_is, label %next, label %none\n"),
+        block(Op.TENSOR, _tensor_block(tensors, field, same)),
+    ]
+    cases = "\n".join(f"    i32 {op.value}, label %op_{op.name}" for op in Op if op is not Op.END)
+    return f"""
+define ptr @firesteel_guards(ptr %self, ptr %arguments, i64 %given) {{
+entry:
+  %dltensor = alloca [48 x i8], align 8
+  %position = alloca i64, align 8
+  %key = alloca ptr, align 8
+  %overflow = alloca i32, align 4
+  %table = call ptr {f('PyTuple_GetItem')}(ptr %self, i64 0)
+  %program = call ptr {f('PyBytes_AsString')}(ptr %table)
+  %wanted = load i64, ptr %program, align 8
+  %count_ok = icmp eq i64 %wanted, %given
+  br i1 %count_ok, label %prepare, label %none
+prepare:
+{field('registers_count', '%program', 8)}{field('input_count', '%program', 16)}{field('other_count', '%program', 24)}
+{field('outputs_offset', '%program', 32)}
+  %outputs = getelementptr i8, ptr %program, i64 %outputs_offset
+  %registers = alloca ptr, i64 %registers_count, align 8
+  %first = getelementptr i8, ptr %program, i64 {HEADER.size}
+  br label %copy
+copy:
+  %i = phi i64 [0, %prepare], [%i_next, %copy_one]
+  %copied = icmp uge i64 %i, %given
+  br i1 %copied, label %loop, label %copy_one
+copy_one:
+  %argument_at = getelementptr ptr, ptr %arguments, i64 %i
+  %argument = load ptr, ptr %argument_at, align 8
+  %register_at = getelementptr ptr, ptr %registers, i64 %i
+  store ptr %argument, ptr %register_at, align 8
+  %i_next = add i64 %i, 1
+  br label %copy
+loop:
+  %pc = phi ptr [%first, %copy], [%pc_next, %next]
+  %op = load i32, ptr %pc, align 8
+{field('destination', '%pc', 4, 'i32')}{field('source', '%pc', 8, 'i32')}{field('ai', '%pc', 16)}{field('b', '%pc', 24)}
+  %a = inttoptr i64 %ai to ptr
+  %slot = getelementptr ptr, ptr %registers, i32 %destination
+  %source_at_register = getelementptr ptr, ptr %registers, i32 %source
+  %v = load ptr, ptr %source_at_register, align 8
+  switch i32 %op, label %none [
+    i32 {Op.END.value}, label %success
+{cases}
+  ]
+next:
+  %pc_next = getelementptr i8, ptr %pc, i64 {ROW.size}
+  br label %loop
+
+{"".join(blocks)}
+success:
+  %inputs = call ptr {f('PyTuple_New')}(i64 %input_count)
+  %no_memory = icmp eq ptr %inputs, null
+  br i1 %no_memory, label %none, label %fill_inputs
+fill_inputs:
+  call void @fill(ptr %inputs, i64 0, ptr %outputs, i64 %input_count, ptr %registers)
+  %only_inputs = icmp eq i64 %other_count, 0
+  br i1 %only_inputs, label %give_inputs, label %with_others
+give_inputs:
+  ret ptr %inputs
+with_others:
+  %all_count = add i64 %other_count, 1
+  %all = call ptr {f('PyTuple_New')}(i64 %all_count)
+  %no_memory_2 = icmp eq ptr %all, null
+  br i1 %no_memory_2, label %drop_inputs, label %fill_all
+drop_inputs:
+  call void {f('Py_DecRef')}(ptr %inputs)
+  br label %none
+fill_all:
+  %put = call i32 {f('PyTuple_SetItem')}(ptr %all, i64 0, ptr %inputs)
+  %others = getelementptr i64, ptr %outputs, i64 %input_count
+  call void @fill(ptr %all, i64 1, ptr %others, i64 %other_count, ptr %registers)
+  ret ptr %all
+none:
+  call void {f('PyErr_Clear')}()
+  %nothing = inttoptr i64 {id(None)} to ptr
+  call void {f('Py_IncRef')}(ptr %nothing)
+  ret ptr %nothing
+}}
+
+define internal void @fill(ptr %tuple, i64 %from, ptr %list, i64 %count, ptr %registers) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%i_next, %one]
+  %done = icmp uge i64 %i, %count
+  br i1 %done, label %end, label %one
+one:
+  %number_at = getelementptr i64, ptr %list, i64 %i
+  %number = load i64, ptr %number_at, align 8
+  %register = getelementptr ptr, ptr %registers, i64 %number
+  %object = load ptr, ptr %register, align 8
+  call void {f('Py_IncRef')}(ptr %object)
+  %place = add i64 %from, %i
+  %put = call i32 {f('PyTuple_SetItem')}(ptr %tuple, i64 %place, ptr %object)
+  %i_next = add i64 %i, 1
+  br label %loop
+end:
+  ret void
+}}
+"""
+
+
+def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same: Callable[..., str]) -> str:
+    """Compare a tensor with its description: type, dispatch keys, then what DLPack tells, then torch's getters."""
+    if tensors is None:
+        return "  br label %none\n"
+    decref = f"inttoptr (i64 {c_function('Py_DecRef')} to ptr)"
+
+    def getter(name: str, pair: tuple[int, int], expected: str, then: str) -> str:
+        function, closure = pair
+        return (f"  %{name} = call ptr inttoptr (i64 {function} to ptr)(ptr %v, ptr inttoptr (i64 {closure} to ptr))\n"
+                f"  %{name}_failed = icmp eq ptr %{name}, null\n"
+                f"  br i1 %{name}_failed, label %none, label %{name}_compare\n{name}_compare:\n"
+                f"  %{name}_word = ptrtoint ptr %{name} to i64\n  call void {decref}(ptr %{name})\n"
+                + same(name, f"%{name}_word", expected, then))
+
+    return (
+        "  %facts = getelementptr i8, ptr %program, i64 %ai\n"
+        + field("t_type", "%v", TYPE) + field("want_type", "%facts", 0)
+        + same("t_type", "%t_type", "%want_type", "tensor_keys") + "tensor_keys:\n"
+        + field("impl", "%v", tensors.implementation, "ptr")
+        + "  %impl_null = icmp eq ptr %impl, null\n  br i1 %impl_null, label %none, label %tensor_keys_read\n"
+        "tensor_keys_read:\n"
+        + field("keyset", "%impl", tensors.dispatch_keys) + field("want_keyset", "%facts", 8)
+        + same("keyset", "%keyset", "%want_keyset", "tensor_dlpack") + "tensor_dlpack:\n"
+        f"  %status = call i32 inttoptr (i64 {tensors.dlpack} to ptr)(ptr %v, ptr %dltensor)\n"
+        "  %status_ok = icmp eq i32 %status, 0\n  br i1 %status_ok, label %tensor_head, label %none\ntensor_head:\n"
+        # dimensions and dtype are neighbours in both records and are compared as one word
+        + field("t_head", "%dltensor", 16) + field("want_head", "%facts", 16)
+        + same("t_head", "%t_head", "%want_head", "tensor_device") + "tensor_device:\n"
+        + field("t_device", "%dltensor", 8) + field("want_device", "%facts", 24)
+        + same("t_device", "%t_device", "%want_device", "tensor_sizes") + "tensor_sizes:\n"
+        + field("rank", "%facts", 16, "i32") + "  %rank_wide = sext i32 %rank to i64\n"
+        + field("shape", "%dltensor", 24, "ptr") + field("strides", "%dltensor", 32, "ptr")
+        + f"  %want_shape = getelementptr i8, ptr %facts, i64 {TENSOR.size}\n"
+        "  %want_strides = getelementptr i64, ptr %want_shape, i64 %rank_wide\n  br label %sizes_loop\nsizes_loop:\n"
+        "  %d = phi i64 [0, %tensor_sizes], [%d_next, %sizes_next]\n"
+        "  %sizes_done = icmp uge i64 %d, %rank_wide\n  br i1 %sizes_done, label %tensor_grad, label %sizes_one\n"
+        "sizes_one:\n"
+        "  %size_at = getelementptr i64, ptr %shape, i64 %d\n  %dim = load i64, ptr %size_at, align 8\n"
+        "  %want_size_at = getelementptr i64, ptr %want_shape, i64 %d\n"
+        "  %want_size = load i64, ptr %want_size_at, align 8\n"
+        "  %stride_at = getelementptr i64, ptr %strides, i64 %d\n  %stride = load i64, ptr %stride_at, align 8\n"
+        "  %want_stride_at = getelementptr i64, ptr %want_strides, i64 %d\n"
+        "  %want_stride = load i64, ptr %want_stride_at, align 8\n"
+        "  %size_equal = icmp eq i64 %dim, %want_size\n  %stride_equal = icmp eq i64 %stride, %want_stride\n"
+        "  %dim_equal = and i1 %size_equal, %stride_equal\n  br i1 %dim_equal, label %sizes_next, label %none\n"
+        "sizes_next:\n  %d_next = add i64 %d, 1\n  br label %sizes_loop\ntensor_grad:\n"
+        + field("want_grad", "%facts", 32) + getter("grad", tensors.requires_grad, "%want_grad", "tensor_leaf")
+        + "tensor_leaf:\n" + field("want_leaf", "%facts", 40)
+        + "  %leaf_free = icmp eq i64 %want_leaf, 0\n  br i1 %leaf_free, label %next, label %tensor_leaf_read\n"
+        "tensor_leaf_read:\n" + getter("leaf", tensors.is_leaf, "%want_leaf", "next")
+    )
+
+
+# Trying it out
+
+
+def self_test(made: Machine) -> None:
+    """Run every operation on objects that hold and objects that do not."""
+    for op, holds, fails in _samples():
+        program = Program(1)
+        op(program)
+        run = made.function(program, [program.registers - 1], [0])
+        for value in holds:
+            found = run(value)
+            if found is None or found[1] is not value or len(found) != 2 or len(found[0]) != 1:
+                raise NativeUnavailable("the self-test failed: a check that holds was refused")
+        for value in fails:
+            if run(value) is not None or run() is not None:
+                raise NativeUnavailable("the self-test failed: a check that fails was passed")
+
+
+def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
+    instance = _Instance()
+    instance.a = 1
+    def inner() -> Any:
+        return instance
+
+    cell = inner.__closure__[0]  # type: ignore[index]
+    code, key = inner.__code__, "some key"
+    table = {key: 1, "other": 2}
+    tuple_item, closure = c_function("PyTuple_GetItem"), c_function("PyFunction_GetClosure")
+    weak, answer = weakref.ref(_Instance), builtin_parts(sys.is_finalizing)
+    return [
+        (lambda p: p.load(Op.CONSTANT, a=p.keep(key)), [1], []),
+        (lambda p: p.load(Op.INSTANCE_DICT), [instance], [inner, 1, object()]),
+        (lambda p: p.load(Op.ITEM, 0, p.keep(key), hash(key)), [table], [{}, {key: 1, 2: 3}, [key], None]),
+        (lambda p: p.check(Op.MISSING, 0, p.keep(key), hash(key)), [{}, {"a": 1}], [table, {1: 1}, [key]]),
+        (lambda p: p.check(Op.ITEM_EMPTY, 0, p.keep(key), hash(key)),
+         [{key: {}}, {key: collections.OrderedDict()}], [{key: {1: 2}}, {}, {key: []}, 1]),
+        (lambda p: p.check(Op.TYPE, 0, p.keep(int)), [1, 2], [True, "a", None]),
+        (lambda p: p.check(Op.IS, 0, p.keep(None)), [None], [0, False]),
+        (lambda p: p.check(Op.SAME, 0, other=0), [1], []),
+        (lambda p: p.check(Op.INT, 0, p.keep(1 << 40), 1 << 40), [int("1099511627776")], [1, -1, 1 << 70, 1.0, None]),
+        (lambda p: p.check(Op.STR, 0, p.keep(key)), [key, " ".join(["some", "key"])], ["some keys", b"some key", None]),
+        (lambda p: p.check(Op.FLOAT, 0, b=struct.unpack("=q", struct.pack("=d", 0.0))[0]), [0.0], [-0.0, 1.0, 0, None]),
+        (lambda p: p.check(Op.LENGTH, 0, p.keep(list), 2), [[1, 2]], [[], (1, 2), None]),
+        (lambda p: p.load(Op.ELEMENT, 0, p.keep(tuple), tuple_item, 1), [(1, 2), (1, 2, 3)], [(1,), (), [1, 2], None]),
+        (lambda p: p.check(Op.KEYS, 0, p.keep((key, "other")), 2),
+         [table, {" ".join(["some", "key"]): 0, "other": 1}], [{}, {key: 1, "z": 2}, {"other": 1, key: 2}, {key: 1, 2: 1}, []]),
+        (lambda p: p.check(Op.CODE, 0, p.keep(code)), [inner], [_samples, None, 1]),
+        (lambda p: p.load(Op.CELL), [cell], [types.CellType(), 1]),
+        (lambda p: p.load(Op.FUNCTION_PART, b=closure), [inner], [_samples, 1]),
+        (lambda p: p.check(Op.WEAK_TYPE, 0, p.keep(weak)), [instance], [_Instance, 1]),
+        (lambda p: p.check(Op.WEAK_IS, 0, p.keep(weak)), [_Instance], [instance, 1]),
+        (lambda p: p.check(Op.NOT_SAME, 0, other=p.load(Op.CONSTANT, a=p.keep(key))), [1, "x"], [key]),
+        (lambda p: p.check(Op.CALL_IS, 0, p.keep(False), answer[0]), [1], []),
+        (lambda p: p.check(Op.CALL_IS, 0, p.keep(True), answer[0]), [], [1]),
+    ]

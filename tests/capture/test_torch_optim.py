@@ -1,0 +1,126 @@
+"""Optimizers stepping inside compiled functions."""
+
+import copy
+
+import pytest
+import torch
+from tests.torch_differential import compile_observed
+
+OPTIMIZERS = {
+    "SGD": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "SGD plain": lambda p: torch.optim.SGD(p, 0.1),
+    "Adam": lambda p: torch.optim.Adam(p, 0.1),
+    "Adam single": lambda p: torch.optim.Adam(p, 0.1, foreach=False, amsgrad=True),
+    "AdamW": lambda p: torch.optim.AdamW(p, 0.1),
+    "NAdam": lambda p: torch.optim.NAdam(p, 0.1),
+    "RAdam": lambda p: torch.optim.RAdam(p, 0.1),
+    "Adamax": lambda p: torch.optim.Adamax(p, 0.1),
+    "Adadelta": lambda p: torch.optim.Adadelta(p),
+    "Adagrad": lambda p: torch.optim.Adagrad(p),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, momentum=0.5, centered=True),
+    "Rprop": lambda p: torch.optim.Rprop(p),
+    "ASGD": lambda p: torch.optim.ASGD(p),
+    "Adafactor": lambda p: torch.optim.Adafactor(p),
+    "foreach": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, foreach=True),
+    "tensor lr": lambda p: torch.optim.Adam(p, torch.tensor(0.1)),
+    "groups": lambda p: torch.optim.SGD([{"params": p[:1], "lr": 0.5}, {"params": p[1:]}], 0.1, momentum=0.9),
+}
+
+
+def train(step, make, model, batches):
+    optimizer = make(list(model.parameters()))
+    losses = [step(model, optimizer, batch) for batch in batches]
+    return optimizer, losses
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer(name):
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    other = copy.deepcopy(plain)
+    batches = [torch.randn(3, 4) for _ in range(5)]
+    optimizer, losses = train(step, OPTIMIZERS[name], plain, batches)
+    compiled, events = compile_observed(step, fullgraph=False)
+    compiled_optimizer, compiled_losses = train(compiled, OPTIMIZERS[name], other, batches)
+    for a, b in zip(losses, compiled_losses):
+        assert torch.equal(a, b)
+    for a, b in zip(plain.parameters(), other.parameters()):
+        assert torch.equal(a, b)
+    assert str(optimizer.state_dict()) == str(compiled_optimizer.state_dict())
+    # the first steps create the state; after that nothing changes any more
+    limit = 4
+    per_unit = {}
+    for unit, _ in events.entries:
+        per_unit[unit] = per_unit.get(unit, 0) + 1
+    assert max(per_unit.values()) <= limit, [why for _, why in events.recompiles]
+
+
+def test_lbfgs():
+    def run(step_of):
+        torch.manual_seed(0)
+        x = torch.randn(3, requires_grad=True)
+        optimizer = torch.optim.LBFGS([x], max_iter=3)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = ((x - 1) ** 2).sum()
+            loss.backward()
+            return loss
+
+        return [step_of(optimizer, closure).item() for _ in range(2)], x
+
+    plain = run(lambda o, c: o.step(c))
+    compiled, _ = compile_observed(lambda o, c: o.step(c), fullgraph=False)
+    other = run(compiled)
+    assert plain[0] == other[0] and torch.equal(plain[1], other[1])
+
+
+def test_schedulers_clipping_and_scaling():
+    def step(model, optimizer, scheduler, x):
+        optimizer.zero_grad(set_to_none=False)
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
+        optimizer.step()
+        scheduler.step()
+        return loss.detach(), norm
+
+    def run(step):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+        results = [step(model, optimizer, scheduler, torch.randn(3, 4)) for _ in range(5)]
+        return results, list(model.parameters()), optimizer.param_groups[0]["lr"]
+
+    compiled, _ = compile_observed(step, fullgraph=False)
+    plain, other = run(step), run(compiled)
+    assert str(plain) == str(other)
+
+
+def test_average_of_weights():
+    def step(average, model, x):
+        with torch.no_grad():
+            for p, q in zip(average.parameters(), model.parameters()):
+                p.lerp_(q, 0.1)
+        return average(x)
+
+    def run(step):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 2)
+        average = copy.deepcopy(model)
+        with torch.no_grad():
+            model.weight.add_(1)
+        return [step(average, model, torch.ones(1, 4)) for _ in range(3)], average.weight
+
+    compiled, events = compile_observed(step, fullgraph=True)
+    assert str(run(step)) == str(run(compiled))
+    assert len(events.entries) == 1
