@@ -341,3 +341,10 @@ def test_every_public_name_exists():
         assert getattr(fs, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'compiel'"):
         fs.compiel  # noqa: B018
+
+
+def test_names_of_submodules_do_not_hide_functions():
+    """Importing a submodule sets it as an attribute of the package, so none may have the name of a public function."""
+    import pkgutil
+
+    assert not {module.name for module in pkgutil.iter_modules(fs.__path__)} & (set(fs.__all__) - {"config"})

@@ -17,7 +17,7 @@ from firesteel import config
 
 if TYPE_CHECKING:
     from firesteel.backends import list_backends, register_backend
-    from firesteel.compile import compile
+    from firesteel.compiling import compile
     from firesteel.control import (
         allow_in_graph,
         assume_constant_result,
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 
 # Loaded when first used: `import firesteel` must stay cheap.
 _LAZY = {
-    "compile": "firesteel.compile", "list_backends": "firesteel.backends", "register_backend": "firesteel.backends",
+    "compile": "firesteel.compiling", "list_backends": "firesteel.backends", "register_backend": "firesteel.backends",
     "disable": "firesteel.control", "allow_in_graph": "firesteel.control", "disallow_in_graph": "firesteel.control",
     "assume_constant_result": "firesteel.control", "graph_break": "firesteel.control", "is_compiling": "firesteel.control",
     "reset": "firesteel.control", "run": "firesteel.control", "explain": "firesteel.debug.explain",

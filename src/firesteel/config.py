@@ -40,6 +40,10 @@ dynamic_numbers: bool = True
 print_replay: bool = True
 """Printing and logging of plain values does not break the graph: the output is replayed after it, in order."""
 
+native_guards: str = "auto"
+"""Whether guards become native code: "auto" once an entry has been used a few times, "always" on its first use, "never"
+leaves them as generated Python. What native code cannot check stays Python in any case."""
+
 verbose: bool = False
 """Show firesteel's own frames and the full internal traceback in warnings and errors."""
 

@@ -13,6 +13,7 @@ from .capture.modules import has_hooks
 from .errors import UserCodeError
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
+from .runtime.tracebacks import leaving
 from .runtime.units import Resume, drive
 
 _ORIGINAL = "_firesteel_original"
@@ -47,8 +48,12 @@ def _dispatch(compiler: Compiler, plain: Any, function: Any, positional: tuple[A
     bound = None if stance.STATE.eager else bind(function, positional, named)
     if bound is None:
         return plain(*args, **kwargs)
-    result = compiler.unit_of(function).call(bound)
-    return drive(result) if type(result) is Resume else result
+    try:
+        result = compiler.unit_of(function).call(bound)
+        return drive(result) if type(result) is Resume else result
+    except BaseException as error:
+        leaving(error)
+        raise
 
 
 def _through_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -63,7 +68,7 @@ def _reduce(self: Any, protocol: int) -> Any:
 
 def rebuild(original: torch.nn.Module, backend: Any, fullgraph: bool, dynamic: bool | None) -> Any:
     """Unpickle a compiled module: it is compiled again on first use."""
-    from .compile import compile
+    from .compiling import compile
 
     return compile(original, backend=backend, fullgraph=fullgraph, dynamic=dynamic)
 

@@ -35,6 +35,7 @@ __all__ = [
     "dynamo_is_loaded",
     "function_mode_devices",
     "functorch_active",
+    "implementation_address",
     "inference_mode_guard",
     "is_data_dependent",
     "is_functional_tensor",
@@ -136,7 +137,10 @@ def _step_template(func: Callable[..., Any]) -> Callable[..., Any]:
     def _use_grad(*args: Any, **kwargs: Any) -> Any:
         import sys
 
-        break_graph = getattr(sys.modules.get("torch._dynamo"), "graph_break", None)
+        from firesteel.control import is_compiling
+
+        # torch's own compiler breaks here; ours has no reason to
+        break_graph = None if is_compiling() else getattr(sys.modules.get("torch._dynamo"), "graph_break", None)
         previous = torch.is_grad_enabled()
         try:
             torch.set_grad_enabled(args[0].defaults["differentiable"])
@@ -282,13 +286,8 @@ class DispatchMode(TorchDispatchMode):
 disabled_torch_function = torch._C._disabled_torch_function_impl
 
 
-def dispatch_keys(t: torch.Tensor) -> torch._C.DispatchKeySet:
-    """The dispatch keys of a tensor.
-
-    >>> dispatch_keys(torch.zeros(2)).has(torch._C.DispatchKey.CPU)
-    True
-    """
-    return torch._C._dispatch_keys(t)
+#: The dispatch keys of a tensor: ``dispatch_keys(t).has(key)``. Torch's own function, for guards call it often.
+dispatch_keys: Callable[[torch.Tensor], torch._C.DispatchKeySet] = torch._C._dispatch_keys
 
 
 def dispatch_key_bits(t: torch.Tensor) -> int:
@@ -298,6 +297,11 @@ def dispatch_key_bits(t: torch.Tensor) -> int:
     True
     """
     return torch._C._dispatch_keys(t).raw_repr()
+
+
+def implementation_address(t: torch.Tensor) -> int:
+    """The address of the C++ object behind a tensor."""
+    return t._cdata
 
 
 #: ``push_dispatch_mode(mode)`` and ``pop_dispatch_mode()`` are entering and leaving a dispatch mode without the Python
@@ -567,6 +571,11 @@ OPERATOR_TYPES: tuple[type, ...] = (
 )
 
 
+def operator_of_definition(target: Any) -> Any:
+    """The operator that a function decorated with ``torch.library.custom_op`` calls; anything else is returned as it is."""
+    return target._opoverload if isinstance(target, torch._library.custom_ops.CustomOpDef) else target
+
+
 def operation_namespaces() -> list[Any]:
     """Namespaces of C functions that are tensor operations."""
     spaces: list[Any] = [torch._C._VariableFunctions, torch._C._nn, torch._VF]
@@ -691,3 +700,10 @@ AUTOCAST_DEVICES: tuple[str, ...] = ("cpu", "cuda")
 function_stack_length = torch._C._len_torch_function_stack
 functorch_interpreter = torch._C._functorch.peek_interpreter_stack
 deterministic_enabled = torch._C._get_deterministic_algorithms
+any_autocast_enabled = torch._C._is_any_autocast_enabled
+
+#: Questions that run no Python code outside of function modes.
+STATE_QUERIES: frozenset[Callable[[], Any]] = frozenset({
+    function_stack_length, functorch_interpreter, deterministic_enabled, any_autocast_enabled, torch.is_grad_enabled,
+    torch.is_inference_mode_enabled, torch.get_default_dtype, torch.get_num_threads,
+})

@@ -25,7 +25,7 @@ from firesteel.errors import FiresteelError
 from firesteel.runtime.units import Unit
 
 Program = Callable[[torch.Tensor, list[Any]], Any]
-BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "FOR_ITER"}
+BRANCHES = {"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "FOR_ITER", "RERAISE"}
 BREAKABLE = (set(STEPS) | BRANCHES) - {"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST", "LOAD_DEREF", "DELETE_DEREF"}
 
 

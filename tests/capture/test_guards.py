@@ -741,7 +741,7 @@ def test_globals_reassigned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probe(X) >= 1
     monkeypatch.setitem(TABLE, "scale", 100)
     assert probe(X) >= 1
-    monkeypatch.setitem(globals(), "TABLE", {"scale": -1})
+    monkeypatch.setitem(globals(), "TABLE", {"scale": "text"})
     assert probe(X) >= 1
     monkeypatch.setitem(globals(), "helper", other_helper)
     assert probe(X) == 1

@@ -467,3 +467,30 @@ def test_reset_lifts_the_limit() -> None:
         assert probe.compiled._firesteel_unit.given_up
         fs.reset()
         assert probe(X, "bb") == 1
+
+
+def test_several_numbers_become_inputs_at_once() -> None:
+    def f(x: torch.Tensor, a: int, b: float, c: list[int]) -> Any:
+        return x * a + b - c[0] * c[1]
+
+    probe = Probe(f)
+    assert probe(X, 3, 2.5, [4, 5]) == 1
+    assert probe(X, 4, 3.5, [6, 7]) == 1
+    assert probe(X, 5, 4.5, [8, 9]) == 0
+
+
+def test_counter_of_a_submodule() -> None:
+    class Counted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return x + self.calls
+
+    net = torch.nn.Sequential(Counted(), Counted())
+    compiled = fs.compile(net, backend="eager")
+    for step in range(1, 12):
+        assert torch.equal(compiled(X), X + 2 * step)
+    assert sum(len(unit.entries) for units in compiled._firesteel_compiler.units.values() for unit in units) <= 3

@@ -50,10 +50,12 @@ def test_optimizer(name):
     compiled, events = compile_observed(step, fullgraph=False)
     compiled_optimizer, compiled_losses = train(compiled, OPTIMIZERS[name], other, batches)
     for a, b in zip(losses, compiled_losses):
-        assert torch.equal(a, b)
+        torch.testing.assert_close(a, b)  # steps are counted in tensors when compiling, in floats otherwise
     for a, b in zip(plain.parameters(), other.parameters()):
-        assert torch.equal(a, b)
-    assert str(optimizer.state_dict()) == str(compiled_optimizer.state_dict())
+        torch.testing.assert_close(a, b)
+    want, got = optimizer.state_dict(), compiled_optimizer.state_dict()
+    torch.testing.assert_close(want["state"], got["state"])
+    assert str(want["param_groups"]) == str(got["param_groups"])
     # the first steps create the state; after that nothing changes any more
     limit = 4
     per_unit = {}

@@ -331,7 +331,7 @@ def test_augmented_assignment_statement():
 def test_wrong_index_raises():
     check(lambda x: x[5], lambda: (torch.randn(3),), raises=IndexError, fullgraph=False)
     check(lambda x: x[0, 0], lambda: (torch.randn(3),), raises=IndexError, fullgraph=False)
-    check(lambda x: x["a"], lambda: (torch.randn(3),), raises=IndexError, fullgraph=False)
+    check(lambda x: x["a"], lambda: (torch.randn(3),), raises=TypeError, fullgraph=False)
     check(lambda x: x.nothing, lambda: (torch.randn(3),), raises=AttributeError)
     check(lambda x: x.view(7), lambda: (torch.randn(3),), raises=RuntimeError, fullgraph=False)
 

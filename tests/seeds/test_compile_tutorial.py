@@ -102,28 +102,28 @@ def test_evaluate_with_a_mode():
     assert len(recorder.graphs) == 1
 
 
-def test_train():
-    def parts(model):
-        opt = torch.optim.Adam(model.parameters())
+def training(model):
+    opt = torch.optim.Adam(model.parameters())
 
-        def train(mod, data):
-            opt.zero_grad(True)
-            pred = mod(data[0])
-            loss = torch.nn.CrossEntropyLoss()(pred, data[1])
-            loss.backward()
-            opt.step()
+    def train(mod, data):
+        opt.zero_grad(True)
+        pred = mod(data[0])
+        loss = torch.nn.CrossEntropyLoss()(pred, data[1])
+        loss.backward()
+        opt.step()
 
-        return opt, train
+    return opt, train
 
-    # In double precision: under a compiler torch.optim chooses formulas that round differently, and where a gradient is
-    # nearly zero Adam's division makes that visible in float32.
+
+def test_train_resnet():
+    # In double precision, so that rounding does not hide mistakes.
     model = init_model().double()
     twin = copy.deepcopy(model)
-    opt, train = parts(model)
-    twin_opt, twin_train = parts(twin)
+    opt, train = training(model)
+    twin_opt, twin_train = training(twin)
     recorder = Recorder()
     train_opt = fs.compile(twin_train, mode="reduce-overhead", backend=recorder)
-    for step in range(4):
+    for step in range(3):
         images, labels = generate_data(2)
         data = images.double(), labels
         train(model, data)
@@ -131,13 +131,31 @@ def test_train():
         if step == 1:
             after_two = len(recorder.graphs)
     for (name, value), other in zip(model.state_dict().items(), twin.state_dict().values(), strict=True):
-        torch.testing.assert_close(other, value, msg=lambda text, name=name: f"{name}: {text}")
+        error = (value.double() - other.double()).abs()
+        # A step moves a parameter by up to 1e-3. Under a compiler torch.optim corrects its averages with tensors computed
+        # from its float32 step counter, which is good to about 1e-5 of a step: see the next test.
+        assert error.max() < 1e-4 and error.mean() < 1e-7, name
     for state, other in zip(opt.state.values(), twin_opt.state.values(), strict=True):
-        for key in state:
-            torch.testing.assert_close(other[key], state[key])
+        assert set(state) == set(other) and torch.equal(state["step"], other["step"])
     # The forward pass and the loss are in a graph, and training settles: later steps compile nothing.
-    assert any(node.name.startswith("conv2d") for node in recorder.graphs[0].graph.nodes)
+    assert any(node.name.startswith("conv2d") for gm in recorder.graphs for node in gm.graph.nodes)
     assert len(recorder.graphs) == after_two
+
+
+def test_train_is_exact_with_the_formula_that_adam_uses_under_a_compiler(monkeypatch):
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    twin = copy.deepcopy(model)
+    _, train = training(model)
+    _, twin_train = training(twin)
+    train_opt = fs.compile(twin_train)
+    for _ in range(5):
+        data = torch.randn(4, 6), torch.randint(3, (4,))
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.optim.adam, "_get_value", lambda step: step)  # what it does when torch.compiler.is_compiling()
+            train(model, data)
+        train_opt(twin, data)
+    for (name, value), other in zip(model.state_dict().items(), twin.state_dict().values(), strict=True):
+        assert torch.equal(value, other), name
 
 
 # Comparison to TorchScript and FX tracing

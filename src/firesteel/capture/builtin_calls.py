@@ -13,6 +13,7 @@ import operator
 import sys
 import types
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ import numpy
 
 from .. import config
 from . import operators
+from .equivalents import REGISTRY
 from .objects import special_method
 from .signals import GraphBreak, UserRaise
 from .values.base import IdentityKey, Value
@@ -32,12 +34,14 @@ from .values.iterators import (
     FilterIterator,
     ListIterator,
     MapIterator,
+    RangeIterator,
     ZipIterator,
 )
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
+from .values.weak_references import make_weak_reference
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -68,9 +72,17 @@ FOLDABLE_BUILTINS = frozenset({
 })
 
 
+# Functions of NumPy that give a scalar for a scalar or for a list of numbers.
+NUMPY_REDUCTIONS = frozenset({
+    numpy.prod, numpy.sum, numpy.mean, numpy.median, numpy.std, numpy.var, numpy.min, numpy.max, numpy.argmin, numpy.argmax,
+    numpy.all, numpy.any, numpy.round, numpy.clip, numpy.ndim, numpy.isclose, numpy.allclose, numpy.array_equal,
+    numpy.dot, numpy.ptp, numpy.percentile, numpy.quantile, numpy.interp, numpy.count_nonzero,
+})
+
+
 def is_foldable(obj: Any) -> bool:
     """Whether a callable is a pure function that may be computed while capturing when its arguments are constants."""
-    if isinstance(obj, numpy.ufunc):
+    if isinstance(obj, numpy.ufunc) or (isinstance(obj, type(numpy.prod)) and obj in NUMPY_REDUCTIONS):
         return True
     if isinstance(obj, types.BuiltinFunctionType):
         return obj in FOLDABLE_BUILTINS or getattr(obj, "__module__", None) in FOLDABLE_MODULES
@@ -348,7 +360,9 @@ def text_of(tx: Tracer, value: Value, function: Any) -> str:
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
         for name in names:
             method = special_method(tx, value, name)
-            if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
+            if isinstance(method, MethodValue) and (
+                    isinstance(method.function, FunctionValue) or
+                    isinstance(method.function, PythonObject) and method.function.obj in REGISTRY):
                 return tx.constant_of(tx.call(method, [], {}))
         if isinstance(value, ExceptionValue):
             return tx.constant_of(value.call_method(tx, "__str__" if function is str else "__repr__", [], {}))
@@ -690,6 +704,8 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     if isinstance(value, (SequenceValue, DictValue, DictViewValue)):
         return value.call_method(tx, "__reversed__", [], {})
     if isinstance(value, ConstantValue):
+        if type(value.value) is range:
+            return RangeIterator(value.value[::-1])
         return ListIterator([tx.python_object(item) for item in tx.user_errors(lambda: list(reversed(value.value)))])
     if isinstance(value, ObjectValue):
         method = special_method(tx, value, "__reversed__")
@@ -720,6 +736,7 @@ CLASS_HANDLERS: dict[type, Handler] = {
     set: _call_set(set), frozenset: _call_set(frozenset), collections.deque: call_deque, range: call_range,
     slice: call_slice, enumerate: call_enumerate, zip: call_zip, map: call_map, filter: call_filter,
     reversed: call_reversed, functools.partial: call_partial, itertools.count: call_count,
+    weakref.ref: make_weak_reference,
 }
 
 

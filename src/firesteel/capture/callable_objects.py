@@ -8,13 +8,11 @@ import operator
 import sys
 import types
 import typing
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from .builtin_calls import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
-from .source import Source, call_source
 from .values.base import Value
 from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue
@@ -25,26 +23,6 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
-
-
-class WeakReferenceValue(Value):
-    """A ``weakref.ref`` from outside. Calling it relies on its referent being alive, or on its being dead."""
-
-    __slots__ = ("real",)
-
-    def __init__(self, real: weakref.ref[Any], source: Source) -> None:
-        super().__init__(source)
-        self.real = real
-
-    def python_type(self) -> type:
-        return type(self.real)
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        assert self.source is not None
-        return tx.wrap(self.real(), call_source(self.source, operator.call))
 
 
 class ThreadNumber(Value):

@@ -15,7 +15,7 @@ from .frame import Frame
 from .markers import is_disallowed, marker_of
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr
 from .signals import GraphBreak
-from .torch_calls import is_graph_function
+from .torch_calls import UngraphableArgument, is_graph_function
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.functions import FunctionValue
@@ -82,13 +82,18 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
         if handler is not None:
             return handler(tx, args, kwargs)
         if is_graph_function(real) and not is_disallowed(real):
-            return tx.call_torch(real, args, kwargs)
+            try:
+                return tx.call_torch(real, args, kwargs)
+            except UngraphableArgument:  # torch's own Python may know what to do with it
+                return inline(tx, function, args, kwargs)
         marker = marker_of(real)
         if marker is not None:
             return marker.apply(tx, function, args, kwargs)
         equivalent = REGISTRY.get(real) or BY_NAME.get((real.__module__, real.__qualname__))
         if equivalent is not None:
             return tx.call(tx.python_object(equivalent), args, kwargs)
+        if real.__code__ is SINGLE_DISPATCH and len(args) == 1:
+            return call_single_dispatch(tx, function, args)
         if opaque_module(function.globals.get("__name__") or ""):
             return call_opaque(tx, function, args, kwargs)
     return inline(tx, function, args, kwargs)
@@ -97,7 +102,7 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
 def call_opaque(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function of a numeric library: computed now on constants, otherwise between two graphs."""
     name = function.describe()
-    if function.globals["__name__"].partition(".")[0] == "numpy" and all(_is_known(arg) for arg in (*args, *kwargs.values())):
+    if function.globals["__name__"].partition(".")[0] in ("numpy", "re") and all(_is_known(arg) for arg in (*args, *kwargs.values())):
         result = tx.fold(function.real, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})  # type: ignore[arg-type]
         if isinstance(result, ConstantValue):
             return result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import operator
 import sys
 import time
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,16 +16,18 @@ from .. import torch_compat
 from ..debug import enabled, log
 from ..errors import GraphBreakError, UserFrame
 from ..fake import FakeMode
+from ..runtime.tracebacks import RAISER, handle, without_internal_frames
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals
 from .entry_code import EntryCode, parameter_name
+from .failing_graphs import FailingGraph
 from .frame import Frame, HandledMark
 from .global_state import GlobalState
 from .graph import CapturedGraph
-from .guards import Guard
+from .guards import Guard, NumberSeen
+from .inference_mode import leaving_on_failure
 from .opcodes import HANDLERS
-from .random_state import random_state, restore_random_state
 from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, UserRaise
 from .source import LocalSource, item_source
@@ -33,6 +37,7 @@ from .values.base import Value
 from .values.constants import NULL, NullValue
 
 if TYPE_CHECKING:
+    from ..runtime.native.upgrade import Upgrade
     from ..runtime.units import Unit
 
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"})
@@ -71,8 +76,11 @@ class Entry:
     break_reason: BreakReason | None
     seconds: float
     text: str
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: dict[str, NumberSeen] = field(default_factory=dict)
     symbols: dict[Any, Any] = field(default_factory=dict)
+    upgrade: Upgrade | None = None
+    classes: list[weakref.ref[Any]] = field(default_factory=list)
+    """Classes it is for that can go away; the entry is dropped with them."""
 
 
 def parameters_of(code: types.CodeType, start: Start) -> list[str]:
@@ -92,6 +100,7 @@ class Capture:
         self.known_break = known_break
         self.fake = FakeMode()
         self.tx = Tracer(self.fake, unit.dynamic_numbers, unit.options)
+        self.fake.before_late_error = self.before_late_error
         self.parameters = parameters_of(unit.code, unit.start)
         self.frame = self.root_frame()
         self.reason: BreakReason | None = None
@@ -135,6 +144,12 @@ class Capture:
                 frame.locals[variable] = tx.local(name, values[name])
         return frame
 
+    def before_late_error(self) -> None:
+        """An operation follows that may raise when the graph runs; see `failing_graphs`."""
+        tx = self.tx
+        if not tx.graph.note_risk() and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
+            raise GraphBreak("an operation that may raise follows a change in place of a tensor with autograd history")
+
     # Execution
 
     def run(self) -> Callable[[], Entry]:
@@ -151,6 +166,7 @@ class Capture:
                 assert self.known_break is not None
                 cause = self.known_break.cause
                 return self.finish_with_break(instruction, stack, cause, getattr(cause, "frames", ()))
+            tx.root_step = steps
             steps += 1
             frame.index += 1
             before = (tx.graph.operations, tx.effects.version)
@@ -242,6 +258,9 @@ class Capture:
         if inst.op == "FOR_ITER":
             self.emit_for_iter(code, inst, texts, kinds)
             return
+        if inst.op == "RERAISE" or (inst.op == "RAISE_VARARGS" and not inst.argval and frame.handled is not None):
+            self.emit_reraise(code, inst, texts, kinds)
+            return
         pops = pops_of(inst)
         operands, rest = (texts[len(texts) - pops:], texts[: len(texts) - pops]) if pops else ([], texts)
         rest_kinds = kinds[: len(rest)]
@@ -257,8 +276,7 @@ class Capture:
             code.indent += "    "
             self.emit_handler(code, inst, texts, kinds)
             code.indent = code.indent[:-4]
-        terminal = inst.op in ("RAISE_VARARGS", "RERAISE")
-        if not terminal:
+        if inst.op != "RAISE_VARARGS":
             new_kinds = [*rest_kinds, *("null" if text == "" else "value" for text in results)]
             if len(results) > 1 and results[: len(operands)] == operands[: len(results) - 1]:
                 new_kinds = [*kinds[: len(rest) + len(results) - 1], "value"]
@@ -268,6 +286,19 @@ class Capture:
         if with_handled:
             code.indent = code.indent[:-4]
 
+    def emit_reraise(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
+        """Raise what is handled again: no line is added to its traceback."""
+        if inst.op == "RERAISE":
+            raised = texts[-1]
+        else:
+            assert self.frame.handled is not None
+            raised = code.value(self.frame.handled)
+        if inst.handler is not None:
+            code.line(f"_fs_error = {raised}")
+            self.emit_handler(code, inst, texts, kinds)
+        else:
+            code.line(f"return {code.constant(self.unit.resume_type)}({code.constant(RAISER)}, ({raised},))")
+
     def enter_handled(self, code: EntryCode) -> bool:
         """Run the step while the exception is handled that the frame handles, for bare raise and sys.exc_info()."""
         handled = self.frame.handled
@@ -276,7 +307,7 @@ class Capture:
         text = code.value(handled)
         saved = code.fresh(f"{text}.__traceback__")
         code.line("try:")
-        code.line(f"    raise {text}")
+        code.line(f"    {code.constant(handle)}({text})")
         code.line("except BaseException:")
         code.indent += "    "
         code.line(f"{text}.__traceback__ = {saved}")
@@ -285,8 +316,9 @@ class Capture:
     def emit_branch(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
         condition = texts.pop()
         kinds = kinds[:-1]
+        same = code.constant(operator.is_)  # the compiler warns about "is" with a literal
         test = {"POP_JUMP_IF_TRUE": condition, "POP_JUMP_IF_FALSE": f"not {condition}",
-                "POP_JUMP_IF_NONE": f"{condition} is None", "POP_JUMP_IF_NOT_NONE": f"{condition} is not None"}[inst.op]
+                "POP_JUMP_IF_NONE": f"{same}({condition}, None)", "POP_JUMP_IF_NOT_NONE": f"not {same}({condition}, None)"}[inst.op]
         guarded = inst.handler is not None
         if guarded:
             name = code.fresh("None")
@@ -328,7 +360,7 @@ class Capture:
         kept, kept_kinds = texts[: handler.depth], kinds[: handler.depth]
         if handler.push_lasti:
             kept, kept_kinds = [*kept, str(inst.offset)], [*kept_kinds, "value"]
-        trimmed = code.constant(without_entry_frame)
+        trimmed = code.constant(without_internal_frames)
         self.emit_resume(code, handler.target, [*kept, f"{trimmed}(_fs_error)"], [*kept_kinds, "value"])
 
     def live_variables(self, index: int, live: frozenset[str]) -> list[str]:
@@ -370,34 +402,29 @@ class Capture:
 
     def assemble(self, code: EntryCode) -> Entry:
         tx, unit = self.tx, self.unit
+        if any(generator.needs_cleanup() and not code.is_built(generator) for generator in tx.generators):
+            raise SkipFrame("a generator was left inside a try or with block, whose cleanup Python runs on its own time")
         captured: CapturedGraph | None = None
+        # classes made and warnings issued between two graphs look for the name of the module they are in
+        code.namespace["__name__"] = self.frame.globals.get("__name__")
         lines: list[str] = []
         if tx.graph.operations:
             captured = tx.graph.finish(code.outputs, unit.name)
             compiled = unit.options.compile_graph(captured, unit)
-            arguments = ", ".join(code.source(entry.source) for entry in captured.inputs)
+            if "inference_mode" in tx.touched_state:
+                compiled = leaving_on_failure(compiled)
+            code.graph_inputs = [code.source(entry.source) for entry in captured.inputs]
+            code.graph_function = code.constant(compiled)
             targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
-            call = f"{code.constant(compiled)}({arguments})"
-            if captured.inputs and any(entry.mutated for entry in captured.inputs):
-                mutated = [code.source(entry.source) for entry in captured.inputs if entry.mutated]
-                versions = "".join(f"{name}._version, " for name in mutated)
-                lines.append(f"_fs_versions = ({versions})")
-            else:
-                versions = ""
-            if self.fake.draws_random:
-                lines.append(f"_fs_random = {code.constant(random_state)}()")
+            call = f"{code.graph_function}({', '.join(code.graph_inputs)})"
+            failure = FailingGraph(captured.inputs, self.fake.draws_random, code)
+            lines.extend(failure.preparation())
             lines.append("try:")
             lines.append(f"    {f'({targets}) = ' if targets else ''}{call}")
             lines.append("except Exception as _fs_error:")
             if tx.touched_state:
                 lines.append(f"    {code.constant(GlobalState.current())}.restore()")
-            if versions:
-                # what was changed in place cannot be taken back
-                lines.append(f"    if ({versions}) != _fs_versions: raise")
-            if self.fake.draws_random:
-                lines.append(f"    {code.constant(restore_random_state)}(_fs_random)")
-            # effects that come before the failing operation, handlers around it and the user's own traceback: plain
-            # Python gives all of that
+            lines.extend("    " + text for text in failure.undoing())
             catches = any(inlined.co_exceptiontable for inlined in (unit.code, *tx.inlined))
             rerun = code.constant(unit.rerun(catches))
             parameters = "".join(f"{name}, " for name in self.parameters)
@@ -409,15 +436,7 @@ class Capture:
         code.prologue[:0] = GlobalState.current().guards(code)
         function = code.build(lines, unit.miss, f"<firesteel {unit.name}>", unit.code if self.reason else None)
         return Entry(function, tx.guards.guards, list(tx.shape_env.guards), captured, self.reason, 0.0, code.text,
-                     dict(tx.numbers_seen), dict(tx.number_sources))
-
-
-def without_entry_frame(error: BaseException) -> BaseException:
-    """Drop the generated entry's own frame from a traceback that is about to be handled."""
-    traceback = error.__traceback__
-    if traceback is not None and traceback.tb_next is not None:
-        error.__traceback__ = traceback.tb_next
-    return error
+                     dict(tx.numbers_seen), dict(tx.number_sources), code.upgrade, list(code.guarded_classes.values()))
 
 
 def _slot_kind(value: Value) -> str:
@@ -430,7 +449,7 @@ def _slot_kind(value: Value) -> str:
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
-    from . import torch_state  # noqa: F401  (registers handlers on first use)
+    from . import class_bodies, torch_state  # noqa: F401  (register handlers on first use)
 
     torch_compat.neutralise_dynamo_imports()
     started = time.perf_counter()
@@ -446,7 +465,10 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
             attempt = Capture(unit, args, known_break)
             try:
                 with attempt.fake:
-                    finish = attempt.run()
+                    try:
+                        finish = attempt.run()
+                    finally:
+                        attempt.tx.leave_modes()
             except Restart as restart:
                 known_break = restart
                 continue

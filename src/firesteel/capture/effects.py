@@ -6,6 +6,8 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .source import StorageSource
+
 if TYPE_CHECKING:
     from .entry_code import EntryCode
     from .values.base import Value
@@ -21,17 +23,24 @@ class Effects:
 
     events: dict[Any, tuple[str, Any]] = field(default_factory=dict)
     version: int = 0
+    #: While this is a list, every value that changes is noted in it.
+    changes: list[Any] | None = None
     _replays: int = 0
+
+    def _changed(self, value: Any) -> None:
+        self.version += 1
+        if self.changes is not None:
+            self.changes.append(value)
 
     def mutated(self, value: Any) -> None:
         """The contents of a list, dict, set, cell or storage object changed."""
-        self.version += 1
+        self._changed(value)
         if value.source is not None:
             self.events.setdefault(("contents", id(value)), ("contents", value))
 
     def attribute(self, value: Any, name: str) -> None:
         """An attribute was set or deleted."""
-        self.version += 1
+        self._changed(value)
         if value.source is None:
             return
         if value.attrs.get(name) is None:
@@ -43,11 +52,11 @@ class Effects:
 
     def stepped(self, value: Value) -> None:
         """An iterator made inside advanced."""
-        self.version += 1
+        self._changed(value)
 
     def replay(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> None:
         """Call a plain function, such as print, when the effects are applied."""
-        self.version += 1
+        self._changed(None)
         self._replays += 1
         self.events[("replay", self._replays)] = ("replay", (function, args, kwargs))
 
@@ -69,7 +78,9 @@ class Effects:
         """Generate the statements that apply all effects, in order."""
         for kind, what in list(self.events.values()):
             if kind == "contents":
-                what.emit_mutation(code, code.value(what))
+                # a subclass of dict or list is written past the methods it overrides: they have run already
+                owner = type(what) if isinstance(what.source, StorageSource) else None
+                what.emit_mutation(code, code.value(what), owner)
             elif kind == "attribute":
                 value, name = what
                 setter = code.constant(_plain_setter(value))

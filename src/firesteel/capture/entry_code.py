@@ -16,10 +16,13 @@ import ast
 import types
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.native.upgrade import Prologue, Upgrade, upgrade_after
 from .guards import Guard
-from .source import LocalSource, Source, WeakClass
+from .signals import GraphBreak, Restart
+from .source import LocalSource, Source, WeakConstant
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue
 from .values.tensors import TensorValue
@@ -34,6 +37,12 @@ def parameter_name(variable: str) -> str:
     return variable if variable.isidentifier() else "_fs_local_" + "".join(c if c.isalnum() else "_" for c in variable)
 
 
+def suspended(generator: Any) -> Any:
+    """A generator after its first yield."""
+    next(generator)
+    return generator
+
+
 class EntryCode:
     """Collects the lines of one entry."""
 
@@ -43,12 +52,16 @@ class EntryCode:
         self.parameters = parameters
         self.namespace: dict[str, Any] = {}
         self.prologue: list[str] = []
+        self.origins: dict[str, Source | Guard] = {}
+        self.graph_function = ""
+        self.graph_inputs: list[str] = []
+        self.upgrade: Upgrade | None = None
         self.body: list[str] = []
         self.body_lines: list[int | None] = []
         self.indent = ""
         self.user_line: int | None = None
         self._constants: dict[int, str] = {}
-        self.guarded_classes: dict[int, weakref.ref[type]] = {}
+        self.guarded_classes: dict[int, weakref.ref[Any]] = {}
         self._sources: dict[Source, str] = {}
         self._values: dict[int, str] = {}
         self._kept: list[Any] = []
@@ -62,6 +75,10 @@ class EntryCode:
         """Bind an object into the entry."""
         name = self._constants.get(id(obj))
         if name is None:
+            if isinstance(obj, type) and obj in self.tx.made_classes:
+                raise Restart(self.tx.made_classes[obj], GraphBreak(
+                    f"class {obj.__name__}, made inside, or an object of it is needed after the graph",
+                    "make the class outside of the compiled function"))
             name = f"_fs_k{len(self._constants)}"
             self.namespace[name] = obj
             weak = self.guarded_classes.get(id(obj))
@@ -85,7 +102,9 @@ class EntryCode:
             return text
         name = f"_fs_s{len(self._sources)}"
         self._sources[source] = name
-        self.prologue.append(f"{name} = {text}")
+        line = f"{name} = {text}"
+        self.prologue.append(line)
+        self.origins[line] = source
         return name
 
     def fresh(self, expression: str) -> str:
@@ -123,6 +142,10 @@ class EntryCode:
             return self.source(value.source)
         return value.emit(self)
 
+    def is_built(self, value: Value) -> bool:
+        """Whether the entry builds this object."""
+        return id(value) in self._values
+
     def graph_output(self, value: TensorValue) -> str:
         name = self._output_names.get(value.node)
         if name is None:
@@ -154,20 +177,23 @@ class EntryCode:
         from .values.constants import NullValue
 
         decoded = frame.decoded
-        # the sent value, None, is what the first next() of the rebuilt generator delivers to the yield
+        # It starts at the yield where the symbolic one stands. The first next() brings it there, so that send, throw
+        # and close find it suspended; what it yields then has been consumed already.
+        index = frame.index - 1
         stack = [*frame.stack, ConstantValue(None)]
-        cells = cells_at(decoded, frame.index)
-        live = live_locals(decoded, frame.index)
+        cells = cells_at(decoded, index)
+        live = live_locals(decoded, index)
         names = [n for n in frame.locals if n in live] + [n for n in frame.cells if n in cells]
         nulls = frozenset(i for i, v in enumerate(stack) if isinstance(v, NullValue))
-        made = make_continuation(frame.code, frame.index, names, len(stack), null_slots=nulls)
+        made = make_continuation(frame.code, index, names, len(stack), null_slots=nulls)
         arguments = [self.value(v) for v in stack]
         arguments.extend(self.value(frame.cells[n] if n in cells else frame.locals[n]) for n in names)
         closure = [self.value(frame.cells[n]) for n in frame.code.co_freevars]
         closure_text = f"({', '.join(closure)},)" if closure else "None"
         function = self.constant(types.FunctionType)
-        return (f"{function}({self.constant(made)}, {self.constant(frame.globals)}, {frame.code.co_name!r}, None, "
-                f"{closure_text})({', '.join(arguments)})")
+        made_text = (f"{function}({self.constant(made)}, {self.constant(frame.globals)}, {frame.code.co_name!r}, None, "
+                     f"{closure_text})({', '.join(arguments)})")
+        return f"{self.constant(suspended)}({made_text})"
 
     # Assembly
 
@@ -175,44 +201,67 @@ class EntryCode:
         for guard in guards:
             if guard.kind in ("type", "identity", "tensor"):
                 for obj in guard.constants:
-                    if type(obj) is WeakClass:
+                    if type(obj) is WeakConstant:
                         self.guarded_classes[id(obj.ref())] = obj.ref
-        for guard in guards:
-            condition = guard.code(self.source, self.constant)
-            self.prologue.append(f"if not ({condition}): return _fs_miss")
+        self.prologue.extend(self.guard_line(guard) for guard in guards)
+
+    def guard_line(self, guard: Guard) -> str:
+        """The line that checks a guard."""
+        line = f"if not ({guard.code(self.source, self.constant)}): return _fs_miss"
+        self.origins[line] = guard
+        return line
 
     def build(self, graph_call: list[str], miss: Any, filename: str, user_code: types.CodeType | None) -> Callable[..., Any]:
         """Compile the entry. With `user_code` the lines of the body carry the user's line numbers and file."""
-        header = [f"def {self.name}({', '.join(self.parameters)}):"]
-        lines = [*header]
-        marks: list[int | None] = [None]
+        lines: list[str] = []
         if self.prologue:
-            lines.append("    try:")
-            lines.extend("        " + text for text in self.prologue)
-            lines.append("    except Exception: return _fs_miss")
-        for text in graph_call:
-            lines.append("    " + text)
-        marks.extend([None] * (len(lines) - 1))
-        lines.extend("    " + text for text in self.body)
-        marks.extend(self.body_lines)
+            lines = ["try:", *("    " + text for text in self.prologue), "except Exception: return _fs_miss"]
+        hits = upgrade_after(len(self.prologue))
+        if hits is not None:
+            lines.append(f"if _fs_warm is not None: _fs_warm({', '.join(self.parameters)})")
+        compile_lines = _Compiler(self.name, self.parameters, self.body, self.body_lines, filename, user_code)
+        self.text, code = compile_lines.text_and_code([*lines, *graph_call])
         self.namespace["_fs_miss"] = miss
-        text = "\n".join(lines) + "\n"
-        self.text = text
-        if user_code is None:
-            code = compile(text, filename, "exec", dont_inherit=True)
-        else:
-            tree = ast.parse(text)
-            function = tree.body[0]
-            for node in ast.walk(function):
-                line = getattr(node, "lineno", None)
-                if line is not None:
-                    where = marks[line - 1] if line - 1 < len(marks) else None
-                    node.lineno = where or user_code.co_firstlineno  # type: ignore[attr-defined]
-                    node.end_lineno = node.lineno  # type: ignore[attr-defined]
-            code = compile(tree, user_code.co_filename, "exec", dont_inherit=True)
-        exec(code, self.namespace)
-        made = self.namespace[self.name]
-        if user_code is not None:
-            made.__code__ = made.__code__.replace(co_name=user_code.co_name, co_qualname=user_code.co_qualname)
+        made = types.FunctionType(code, self.namespace)
+        if hits is not None:
+            prologue = Prologue(self.parameters, self.prologue, self.origins, graph_call, self.graph_function,
+                                self.graph_inputs, self.body, compile_lines)
+            self.upgrade = Upgrade(prologue, self.namespace, hits, made)
+            self.namespace["_fs_warm"] = self.upgrade.hit
         return made
 
+
+@dataclass
+class _Compiler:
+    """Compiles an entry from the lines before its body."""
+
+    name: str
+    parameters: list[str]
+    body: list[str]
+    body_lines: list[int | None]
+    filename: str
+    user_code: types.CodeType | None
+
+    def __call__(self, lines: list[str]) -> types.CodeType:
+        return self.text_and_code(lines)[1]
+
+    def text_and_code(self, lines: list[str]) -> tuple[str, types.CodeType]:
+        user_code = self.user_code
+        header = f"def {self.name}({', '.join(self.parameters)}):"
+        text = "\n".join([header, *("    " + line for line in lines), *("    " + line for line in self.body)]) + "\n"
+        if user_code is None:
+            return text, _function_code(compile(text, self.filename, "exec", dont_inherit=True))
+        marks = [None, *([None] * len(lines)), *self.body_lines]
+        tree = ast.parse(text)
+        for node in ast.walk(tree.body[0]):
+            line = getattr(node, "lineno", None)
+            if line is not None:
+                where = marks[line - 1] if line - 1 < len(marks) else None
+                node.lineno = where or user_code.co_firstlineno  # type: ignore[attr-defined]
+                node.end_lineno = node.lineno  # type: ignore[attr-defined]
+        code = _function_code(compile(tree, user_code.co_filename, "exec", dont_inherit=True))
+        return text, code.replace(co_name=user_code.co_name, co_qualname=user_code.co_qualname)
+
+
+def _function_code(module: types.CodeType) -> types.CodeType:
+    return next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))

@@ -12,6 +12,7 @@ from .signals import GraphBreak, UserRaise
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.functions import CellValue
+from .values.mappings import DictValue
 from .values.objects import ExceptionValue
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Frame:
         self.handled: Value | None = None
         self.returned: Value = ConstantValue(None)
         self.is_generator = bool(code.co_flags & 0x20)
-        self.class_locals: Value | None = None
+        self.class_locals: DictValue | None = None  # the namespace, when this is the body of a class
         self._user_frame: UserFrame | None = None
         self.hidden = "firesteel/capture/equivalents" in code.co_filename
 
@@ -165,10 +166,15 @@ class Frame:
         """Go to the handler of an exception, or let it leave the frame."""
         handler = instruction.handler
         value = raised.value
-        if isinstance(value, ExceptionValue) and value.context is None and value.source is None:
-            handled = self.current_handled()
-            if handled is not None and handled is not value:
-                value.context = handled
+        if isinstance(value, ExceptionValue) and value.source is None:
+            self.tx.effects.version += 1
+            if value.context is None:
+                handled = self.current_handled()
+                if handled is not None and handled is not value:
+                    value.context = handled
+            again = instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and not instruction.argval)
+            if not again and not self.hidden:
+                value.places.append((self.code, instruction.lineno or self.code.co_firstlineno))
         if handler is None:
             raise raised
         del self.stack[handler.depth:]

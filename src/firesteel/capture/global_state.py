@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from .guards import Guard
 
 if TYPE_CHECKING:
     from .entry_code import EntryCode
@@ -43,20 +44,29 @@ class GlobalState:
 
     def guards(self, code: EntryCode) -> list[str]:
         """Conditions that hold while the state is the same."""
-        name = code.constant
+        constants: list[Any] = []
+
+        def name(obj: Any) -> str:
+            constants.append(obj)
+            return f"{{k[{len(constants) - 1}]}}"
+
+        # Function modes first: inside of one, the other questions may run Python.
         checks = [
+            f"{name(torch_compat.function_stack_length)}() == {len(self.function_modes)}",
             f"{name(torch.is_grad_enabled)}() is {self.grad}",
             f"{name(torch.is_inference_mode_enabled)}() is {self.inference}",
             f"{name(torch.get_default_dtype)}() is {name(self.default_dtype)}",
             f"{name(torch_compat.deterministic_enabled)}() is {self.deterministic}",
             f"{name(torch.get_num_threads)}() == {self.threads}",
-            f"{name(torch_compat.function_stack_length)}() == {len(self.function_modes)}",
             f"{name(torch_compat.functorch_interpreter)}() is None",
         ]
-        for state in self.autocast:
-            checks.append(f"{name(torch.is_autocast_enabled)}({state.device_type!r}) is {state.enabled}")
-            if state.enabled:
-                checks.append(f"{name(torch.get_autocast_dtype)}({state.device_type!r}) is {name(state.dtype)}")
+        if not torch_compat.any_autocast_enabled():
+            checks.append(f"{name(torch_compat.any_autocast_enabled)}() is False")
+        else:
+            for state in self.autocast:
+                checks.append(f"{name(torch.is_autocast_enabled)}({state.device_type!r}) is {state.enabled}")
+                if state.enabled:
+                    checks.append(f"{name(torch.get_autocast_dtype)}({state.device_type!r}) is {name(state.dtype)}")
         if self.function_modes:
             checks.append(f"{name(torch_compat.function_mode_devices)}() == {name(self.function_modes)}")
-        return [f"if not ({' and '.join(checks)}): return _fs_miss"]
+        return [code.guard_line(Guard(None, "global state", " and ".join(checks), tuple(constants)))]

@@ -21,6 +21,8 @@ class GraphInput:
     source: Source
     example: Any
     version: int | None = None
+    # changed in place before an operation that may raise when the graph runs
+    at_risk: bool = False
 
     @property
     def mutated(self) -> bool:
@@ -60,6 +62,18 @@ class GraphBuilder:
         counted = isinstance(example, torch.Tensor) and not example.is_inference()
         self.inputs.append(GraphInput(node, source, example, example._version if counted else None))
         return node
+
+    def note_risk(self) -> bool:
+        """The next operation may raise because of its data: note which inputs have been changed by then.
+
+        False when one of them could not be put back, because its autograd history has changed as well.
+        """
+        restorable = True
+        for entry in self.inputs:
+            if entry.mutated:
+                entry.at_risk = True
+                restorable = restorable and (entry.example.is_leaf or not entry.example.requires_grad)
+        return restorable
 
     def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]) -> torch.fx.Node:
         """Add an operation; a string target is a tensor method."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy
 import torch
 
 from ..errors import UserFrame
-from .source import Source, WeakClass, class_is_permanent
+from .source import Source, WeakConstant, class_is_permanent
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,14 @@ class Guard:
 
 def hold(obj: Any) -> Any:
     """What a guard keeps of a constant: it must not keep alive what may go away."""
-    if isinstance(obj, type) and not class_is_permanent(obj):
-        return WeakClass(obj)
+    if isinstance(obj, (type, enum.Enum)) and not class_is_permanent(obj if isinstance(obj, type) else type(obj)):
+        return WeakConstant(obj)
     return obj
 
 
 def held(obj: Any) -> Any:
-    """The object that `hold` was given, or None for a class that is gone."""
-    return obj.ref() if type(obj) is WeakClass else obj
+    """The object that `hold` was given, or None when it is gone."""
+    return obj.ref() if type(obj) is WeakConstant else obj
 
 
 def _short(obj: object) -> str:
@@ -62,6 +63,14 @@ def _short(obj: object) -> str:
         return obj.__name__
     text = repr(obj)
     return text if len(text) < 80 else text[:77] + "..."
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSeen:
+    """A number from outside that a capture used, and its value then."""
+
+    source: Source
+    value: int | float
 
 
 @dataclass

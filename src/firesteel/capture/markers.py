@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,19 @@ def _disallowed(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str
 
 
 def _in_graph(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return tx.call_torch(function.real if hasattr(function, "real") else function.as_constant(), args, kwargs)
+    return tx.call_torch(_as_target(function.real if hasattr(function, "real") else function.as_constant()), args, kwargs)
+
+
+def _as_target(function: Any) -> Any:
+    """A function as a node's target. Generated code refers to torch's functions by name, so one without a name is copied."""
+    module = getattr(function, "__module__", None) or ""
+    if not isinstance(function, types.FunctionType) or module.partition(".")[0] != "torch" \
+            or getattr(sys.modules.get(module), function.__name__, None) is function:
+        return function
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__module__ = __name__
+    return made
 
 
 def _constant_result(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -411,7 +411,18 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
     if isinstance(raw, property):
         if raw.fdel is None:
             raise tx.raised(AttributeError(f"property {name!r} of {cls.__name__!r} object has no deleter"))
-        tx.call(tx.python_object(raw.fdel), [obj], {})
+        assert owner is not None
+        member = class_member(tx, cls, name, raw, owner)
+        assert member.source is not None
+        tx.call(tx.wrap(raw.fdel, AttrSource(member.source, "fdel")), [obj], {})
+        return
+    if type(raw) is not types.MemberDescriptorType and hasattr(type(raw), "__delete__"):
+        method, method_owner = find_on_class(type(raw), "__delete__")
+        if not isinstance(method, types.FunctionType):
+            raise GraphBreak(f"deleting attribute {name!r} through a C descriptor")
+        assert owner is not None and method_owner is not None
+        tx.call(class_member(tx, type(raw), "__delete__", method, method_owner),
+                [class_member(tx, cls, name, raw, owner), obj], {})
         return
     present = obj.attrs[name] is not None if name in obj.attrs else obj.instance_attr(tx, name) is not None
     if type(raw) is types.MemberDescriptorType and name not in obj.attrs and obj.source is not None:

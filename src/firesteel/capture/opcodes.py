@@ -16,6 +16,7 @@ from .operators import contains, same_object, unary
 from .signals import GraphBreak, UserRaise
 from .values.base import Value
 from .values.constants import NULL, ConstantValue, NullValue, OpaqueValue, SliceValue
+from .values.exceptions import traceback_of
 from .values.functions import CellValue, FunctionValue, MethodValue, SuperValue
 from .values.iterators import GeneratorValue, IteratorValue, OpaqueIterator
 from .values.mappings import DictValue, SetValue
@@ -131,7 +132,7 @@ def make_cell(frame: Frame, inst: Instruction) -> None:
     frame.cells[name] = cell
 
 
-@opcode("COPY_FREE_VARS", "SETUP_ANNOTATIONS", "RETURN_GENERATOR_MARK")
+@opcode("COPY_FREE_VARS", "RETURN_GENERATOR_MARK")
 def nothing(frame: Frame, inst: Instruction) -> None:
     pass
 
@@ -186,8 +187,7 @@ def load_build_class(frame: Frame, inst: Instruction) -> None:
     frame.push(frame.tx.python_object(__build_class__))
 
 
-@opcode("LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_CLASSDEREF", "LOAD_LOCALS", "LOAD_FROM_DICT_OR_DEREF",
-        "LOAD_FROM_DICT_OR_GLOBALS", "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "PRINT_EXPR", "IMPORT_STAR", "MATCH_CLASS_EX",
+@opcode("CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "PRINT_EXPR", "IMPORT_STAR", "MATCH_CLASS_EX",
         "BEFORE_ASYNC_WITH", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "END_ASYNC_FOR", "ASYNC_GEN_WRAP",
         "CHECK_EG_MATCH", "PREP_RERAISE_STAR")
 def not_captured(frame: Frame, inst: Instruction) -> None:
@@ -701,6 +701,9 @@ def raise_varargs(frame: Frame, inst: Instruction) -> None:
         raise UserRaise(handled)
     cause = frame.pop().realize() if inst.argval == 2 else None
     value = tx.as_exception(frame.pop())
+    if value.source is not None and any(active.current.handler is not None for active in tx.frames):
+        # its context and traceback change: only raising it for real does that
+        raise GraphBreak("raising an exception that was made outside")
     if cause is not None:
         if not isinstance(value, ExceptionValue) or value.source is not None:
             raise GraphBreak("'raise ... from' with an exception from outside")
@@ -742,22 +745,7 @@ def with_except_start(frame: Frame, inst: Instruction) -> None:
     tx = frame.tx
     raised, leave = frame.stack[-1].realize(), frame.stack[-4]
     kind = tx.python_object(raised.python_type())
-    frame.push(tx.call(leave, [kind, raised, TracebackValue()], {}))
-
-
-class TracebackValue(Value):
-    """The traceback handed to ``__exit__``: may be ignored or passed on, not looked at."""
-
-    __slots__ = ()
-
-    def python_type(self) -> type:
-        return types.TracebackType
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def emit(self, code: Any) -> str:
-        return "None"
+    frame.push(tx.call(leave, [kind, raised, traceback_of(raised)], {}))
 
 
 # Generators

@@ -7,6 +7,9 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from .equivalents import REGISTRY
 from .objects import find_on_class, special_method
 from .signals import GraphBreak, NotConstant
 from .values.base import Value
@@ -208,7 +211,7 @@ def number_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
         if hints[1] == 0:
             return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
         if isinstance(right, NumberValue):
-            tx.decide(right.expr != 0)
+            tx.decide(tx.equality(right.expr, 0, False))
         if any(isinstance(h, float) for h in hints) and symbol != "/":
             return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
     exprs = [v.expr if isinstance(v, NumberValue) else tx.expr(v.as_constant()) for v in (left, right)]
@@ -277,6 +280,8 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _identity_equality(value: Value) -> bool:
+    if isinstance(value, PythonObject) and isinstance(value.obj, types.BuiltinFunctionType):
+        return not hasattr(value.obj.__self__, "__dict__") or isinstance(value.obj.__self__, types.ModuleType)
     return value.python_type().__eq__ is object.__eq__
 
 
@@ -314,7 +319,8 @@ def _object_compare(tx: Tracer, symbol: str, left: Value, right: Value, method: 
         order.reverse()
     for receiver, other, name in order:
         raw = find_on_class(receiver.python_type(), name)[0]
-        if not isinstance(raw, types.FunctionType):
+        if not isinstance(raw, types.FunctionType) and not (
+                isinstance(raw, types.WrapperDescriptorType) and raw in REGISTRY and isinstance(receiver, ObjectValue)):
             if name == "__ne__" and isinstance(find_on_class(receiver.python_type(), "__eq__")[0], types.FunctionType):
                 equal = tx.call(special_method(tx, receiver, "__eq__"), [other], {})
                 if not _not_implemented(equal):

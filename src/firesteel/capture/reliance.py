@@ -50,7 +50,7 @@ def _guard_classes(tx: Tracer) -> None:
             same = "".join(f" and {{0}}.__mro__[{i + 1}] is {{k[{i}]}}" for i in range(len(bases)))
             tx.guard(where, "class", f"len({{0}}.__mro__) == {len(bases) + 2}{same}", bases)
         for base in cls.__mro__:
-            if base in counted or not base.__flags__ & HEAP_TYPE:
+            if base in counted or not base.__flags__ & HEAP_TYPE or base in tx.made_classes:
                 continue
             counted.add(base)
             members = vars(base)

@@ -96,14 +96,14 @@ def class_is_permanent(cls: type) -> bool:
     return module is not None and getattr(module, "__dict__", {}).get(cls.__qualname__) is cls
 
 
-class WeakClass:
-    """Stands for a class that can go away among the constants of a guard."""
+class WeakConstant:
+    """Stands for a class that can go away, or a member of an enum that can, among the constants of a guard."""
 
     __slots__ = ("ref", "name")
 
-    def __init__(self, cls: type) -> None:
-        self.ref = weakref.ref(cls)
-        self.name = cls.__qualname__
+    def __init__(self, obj: Any) -> None:
+        self.ref = weakref.ref(obj)
+        self.name = obj.__qualname__ if isinstance(obj, type) else repr(obj)
 
     def __repr__(self) -> str:
         return self.name
@@ -254,7 +254,7 @@ class CallSource(_Derived):
 
 @dataclass(frozen=True, slots=True)
 class CalledSource(_Derived):
-    """``base()``: what a weak reference leads to."""
+    """``base()`` for a weak reference."""
 
     def code(self, base: str, constant: Any) -> str:
         return f"{base}()"

@@ -7,6 +7,7 @@ returns the expressions of the values it pushes.
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from .bytecode.instructions import Instruction
 from .entry_code import EntryCode
 from .frame import Frame
 from .signals import SkipFrame
+from .values.base import Value
 
 Step = Callable[[EntryCode, Frame, Instruction, list[str]], list[str]]
 STEPS: dict[str, tuple[int | Callable[[Instruction], int], Step]] = {}
@@ -67,7 +69,8 @@ def contains_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
 
 @step(2, "IS_OP")
 def is_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{ops[0]} {'is not' if inst.argval else 'is'} {ops[1]}")
+    # a call, because the compiler warns about "is" with a literal
+    return _result(code, f"{code.constant(operator.is_not if inst.argval else operator.is_)}({ops[0]}, {ops[1]})")
 
 
 @step(1, "UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT", "UNARY_NOT")
@@ -144,7 +147,27 @@ def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> li
     else:
         function = second
     nested = code.constant(frame.tx.options.nested)
+    if not positional and not keywords and "__class__" in frame.code.co_freevars:
+        receiver = own_first_argument(frame)
+        if receiver is not None:
+            cell = code.value(frame.cells["__class__"])
+            return _result(code, f"{code.constant(call_or_super)}({nested}, {function}, {cell}, {code.value(receiver)})")
     return _result(code, f"{nested}({function})({', '.join([*positional, *keywords])})")
+
+
+def own_first_argument(frame: Frame) -> Value | None:
+    """What ``super()`` takes for the object: the function's first parameter."""
+    name = frame.code.co_varnames[0] if frame.code.co_argcount else None
+    if name is None:
+        return None
+    if name in frame.locals:
+        return frame.locals[name]
+    return frame.cells[name].load(frame.tx) if name in frame.cells else None
+
+
+def call_or_super(nested: Callable[[Any], Any], function: Any, cell: Any, receiver: Any) -> Any:
+    """A call without arguments inside a method: ``super`` would look for its own arguments in the calling frame."""
+    return super(cell.cell_contents, receiver) if function is super else nested(function)()
 
 
 @step(lambda inst: 4 if inst.argval else 3, "CALL_FUNCTION_EX")
@@ -197,7 +220,7 @@ def build_string(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str
 
 @step(lambda inst: inst.argval, "BUILD_SET")  # type: ignore[arg-type, return-value]
 def build_set(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{{{', '.join(ops)}}}")
+    return _result(code, f"{{{', '.join(ops)}}}" if ops else "set()")
 
 
 @step(lambda inst: 2 * inst.argval, "BUILD_MAP")  # type: ignore[operator]
@@ -293,12 +316,6 @@ def import_from(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
 @step(lambda inst: inst.argval, "RAISE_VARARGS")  # type: ignore[arg-type, return-value]
 def raise_varargs(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     code.line("raise" + (f" {ops[0]}" if ops else "") + (f" from {ops[1]}" if len(ops) > 1 else ""))
-    return []
-
-
-@step(1, "RERAISE")
-def reraise(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"raise {ops[0]}")
     return []
 
 

@@ -7,13 +7,14 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from .. import torch_compat
 from ..fake import DataDependentError, FakeTensor, FakeUnsupported
 from .signals import GraphBreak
 from .values.base import Value
-from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.mappings import DictValue, DictViewValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
@@ -92,7 +93,8 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     if isinstance(value, TensorValue):
         return value.node, value.fake
     if isinstance(value, ConstantValue):
-        return value.value, value.value
+        constant = value.value.item() if isinstance(value.value, numpy.generic) else value.value
+        return constant, constant
     if isinstance(value, NumberValue):
         if keep_numbers:
             return tx.number_node(value), value.hint
@@ -125,11 +127,17 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     if iterable is not None and value.native_methods():
         pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
         return [p[0] for p in pairs], [p[1] for p in pairs]
-    raise GraphBreak(f"{value.describe()} as an argument of a tensor operation")
+    reason = f" ({value.reason})" if isinstance(value, OpaqueValue) and value.reason else ""
+    raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}")
+
+
+class UngraphableArgument(GraphBreak):
+    """An argument that no node of a graph can have."""
 
 
 def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Record one operation; a string target is a tensor method."""
+    target = torch_compat.operator_of_definition(target)
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     keep_numbers = name in VALUE_ONLY
     if isinstance(target, type(operator.add)) and target in _METHOD_OF and isinstance(args[0].realize(), (ConstantValue, NumberValue)):

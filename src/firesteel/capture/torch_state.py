@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from . import autograd_functions as autograd_functions  # these register their handlers
+from . import parameters as parameters
+from . import profiler_regions as profiler_regions
 from .builtin_calls import HANDLERS, PYTHON_HANDLERS, handles
 from .signals import GraphBreak
 from .values.base import Value

@@ -13,7 +13,7 @@ from ..errors import UserFrame
 from . import calls, classes, modules, objects, operators, torch_calls, wrapping
 from .effects import Effects
 from .graph import GraphBuilder
-from .guards import Guard, GuardSet, hold, same_constant
+from .guards import Guard, GuardSet, NumberSeen, hold, same_constant
 from .objects import find_on_class
 from .signals import GraphBreak, NotConstant, UserRaise
 from .source import ConstantSource, GlobalsSource, LocalSource, Source, StorageSource, call_source, item_source
@@ -43,7 +43,7 @@ class Tracer:
         self.effects = Effects()
         self.shape_env = shapes.ShapeEnv()
         self.dynamic_numbers = dynamic_numbers
-        self.numbers_seen: dict[str, Any] = {}
+        self.numbers_seen: dict[str, NumberSeen] = {}
         self.number_sources: dict[Any, Source] = {}
         self.known: dict[int, Value] = {}
         self.kept_alive: list[Any] = []
@@ -52,8 +52,14 @@ class Tracer:
         self.globals_values: dict[int, DictValue] = {}
         self.classes: dict[type, ClassValue] = {}
         self.touched_state: dict[str, Any] = {}
+        self.entered_modes: list[Any] = []
         self.unhooked: list[Any] = []
+        self.generators: list[Any] = []
         self.classes_read: dict[type, None] = {}
+        # classes that the program makes, with the step of the root frame at which that happens, and their members
+        self.made_classes: dict[type, int] = {}
+        self.stand_ins: dict[int, Value] = {}
+        self.root_step = 0
         self.looked_up: list[LazyValue] = []
         self.inlined: set[types.CodeType] = set()
 
@@ -66,9 +72,17 @@ class Tracer:
 
     def guard(self, source: Source | None, kind: str, template: str, constants: tuple[Any, ...] = (),
               others: tuple[Source, ...] = ()) -> None:
+        if self.made_classes and self._of_made_class(source):
+            return  # the program makes it anew in every call
         frames = self.frames
         here = (frames[-1].user_frame(),) if frames else ()
         self.guards.add(Guard(source, kind, template, tuple(hold(obj) for obj in constants), here, others))
+
+    def _of_made_class(self, source: Source | None) -> bool:
+        while source is not None and source.base is not None:
+            source = source.base
+        return isinstance(source, ConstantSource) and isinstance(source.holder.obj, type) \
+            and source.holder.obj in self.made_classes
 
     def guard_keys(self, source: Source, real: Any) -> None:
         """Rely on all keys of a dictionary and their order."""
@@ -252,6 +266,11 @@ class Tracer:
             number.node = self.graph.call(function, args, {}, self.user_frames())
             number.node.meta["example_value"] = number.hint
         return number.node
+
+    def leave_modes(self) -> None:
+        """Leave what the capture has entered and the program has not left when the capture ends."""
+        while self.entered_modes:
+            self.entered_modes.pop().__exit__(None, None, None)
 
     # Operations
 

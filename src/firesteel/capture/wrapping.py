@@ -16,17 +16,18 @@ import torch
 
 from .. import config, torch_compat
 from ..fake import FakeUnsupported
-from .guards import constant_condition, same_constant
+from .guards import NumberSeen, constant_condition, same_constant
 from .signals import GraphBreak
-from .source import AttrSource, ConstantSource, LocalSource, ModuleTableSource, Source, StorageSource, _ById, item_source
+from .source import AttrSource, ConstantSource, Source, StorageSource, _ById, item_source
 from .values.base import LazyValue, Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue, WeakReferenceValue
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
 from .values.iterators import OpaqueIterator
 from .values.mappings import DictValue, SetValue
 from .values.objects import ClassValue, ExceptionValue, ModuleValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
+from .values.weak_references import WeakReference
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -46,7 +47,8 @@ def _nothing() -> None:
 
 
 # Callable objects that are one thing for the whole process: operators of torch.ops, functions behind functools.lru_cache.
-KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, type(functools.lru_cache(_nothing)), numpy.ufunc, operator.itemgetter,
+KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, type(functools.lru_cache(_nothing)), numpy.ufunc, type(numpy.prod),
+                     operator.itemgetter,
                      operator.attrgetter, operator.methodcaller)
 
 ITERATORS = tuple(type(x) for x in (
@@ -60,6 +62,9 @@ def wrap(tx: Tracer, real: Any, source: Source | None) -> Value:
     """The Value of `real`, reached through `source`."""
     if source is None:
         return value_of_known(tx, real)
+    stand_in = tx.stand_ins.get(id(real))
+    if stand_in is not None:
+        return stand_in
     kind = type(real)
     known = tx.known.get(id(real))
     if known is not None and known.source is not None and kind not in CONSTANT_TYPES:
@@ -118,6 +123,9 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             return SliceValue(*(ConstantValue(part) for part in (real.start, real.stop, real.step)))
     if kind is functools.partial:
         return _wrap_partial(tx, real, source)
+    if kind is weakref.ref:
+        _guard_type(tx, kind, source)
+        return WeakReference(real, source)
     if isinstance(real, BaseException):
         _guard_type(tx, kind, source)
         args_source = AttrSource(source, "args")
@@ -126,17 +134,9 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
                               source, real)
     if kind is types.CellType:
         return tx.cell(real, source)
-    if kind is weakref.ReferenceType:
-        _guard_type(tx, kind, source)
-        return WeakReferenceValue(real, source)
     if isinstance(real, KNOWN_BY_IDENTITY):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
-    if kind is weakref.ReferenceType:
-        from .callable_objects import WeakReferenceValue
-
-        _guard_type(tx, kind, source)
-        return WeakReferenceValue(real, source)
     if isinstance(real, ITERATORS):
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
         return OpaqueIterator(real, source)
@@ -180,38 +180,18 @@ def _is_plain_c_callable(real: Any) -> bool:
 
 def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     name = source.name
-    tx.numbers_seen[name] = real
+    tx.numbers_seen[name] = NumberSeen(source, real)
     # arithmetic on zeros, infinities and NaN has rules of its own
     plain = isinstance(real, int) or (math.isfinite(real) and real != 0.0)
-    if plain and name in tx.dynamic_numbers and config.dynamic_numbers and _may_vary(source):
+    if plain and name in tx.dynamic_numbers and config.dynamic_numbers:
         kind = "int" if isinstance(real, int) else "float"
         tx.guard(source, "type", "type({0}) is int" if kind == "int" else "type({0}) is float and {0} - {0} == 0.0 != {0}")
         symbol = tx.shape_env.new_symbol(real, name, kind=kind)
         tx.number_sources[symbol] = source
         node = tx.graph.add_input(source, real)
-        number = NumberValue(symbol, real, node, source)
-        if isinstance(real, int):
-            # 0 and 1 take other paths through too many operators
-            tx.decide(tx.equality(symbol, tx.expr(real), True) if real in (0, 1) else symbol >= 2 if real > 1 else symbol <= -1)
-            if real in (0, 1):
-                return ConstantValue(real, source)
-        return number
+        return NumberValue(symbol, real, node, source)
     tx.guard(source, "constant", *constant_condition(real))
     return ConstantValue(real, source)
-
-
-def _may_vary(source: Source) -> bool:
-    """Arguments and items of containers vary from call to call; module configuration is better specialised."""
-    base: Source | None = source
-    while base is not None:
-        if isinstance(base, ModuleTableSource):
-            return False
-        if isinstance(base, LocalSource):
-            return True
-        if isinstance(base, ConstantSource):
-            return True
-        base = base.base
-    return True
 
 
 def _wrap_function(tx: Tracer, real: types.FunctionType, source: Source) -> Value:
@@ -270,7 +250,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
 
         if all(_constant_key(item) for item in real):
             tx.guard(source, "constant", "type({0}) is {k[1]} and {k[2]}([*{0}], {k[0]})", (list(real), kind, same_constant))
-            return SetValue({item: tx.python_object(item) for item in real}, kind, source)
+            return SetValue({item: tx.python_object(item) for item in real}, kind, source, list(real))
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a set of tensors or objects")
     for base in (dict, list, set):
@@ -294,6 +274,13 @@ def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | 
         return DictValue({}, StorageSource(source, _ById(builtin)), real, builtin, factory)
     if base is list:
         return ListValue(None, StorageSource(source, _ById(list)), real)
+    from .tracer import _constant_key
+
+    items = list(set.__iter__(real))
+    if base is set and all(_constant_key(item) for item in items):
+        where = StorageSource(source, _ById(set))
+        tx.guard(where, "constant", "{k[0]}({0}) == {k[1]}", (set.copy, set(items)))
+        return SetValue({item: tx.python_object(item) for item in items}, set, where, items)
     return None
 
 
@@ -333,18 +320,24 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     _guard_type(tx, kind, source)
     if isinstance(real, numpy.ndarray):
         return OpaqueValue(real, source, "a NumPy array")
-    if kind.__flags__ & (1 << 9) == 0 or _refuses_symbolic_attributes(kind):  # not a heap type: implemented in C
-        if isinstance(real, types.SimpleNamespace):
-            return ObjectValue(kind, source, real)
-        return OpaqueValue(real, source)
+    if kind.__module__ == "typing":  # Optional, Union and the like
+        tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+        return PythonObject(real, source)
     if isinstance(real, (int, float, str, bytes)):
-        if not plain_subclass(kind) or not real == real or real == 0.0 or \
+        if not plain_subclass(kind) or not real == real or (real == 0 and isinstance(real, float)) or \
                 not all(type(attr) in CONSTANT_TYPES for attr in getattr(real, "__dict__", {}).values()):
             return OpaqueValue(real, source)
         tx.guard(source, "constant", "{0} == {k[0]}", (real,))
         if hasattr(real, "__dict__"):
             tx.guard(AttrSource(source, "__dict__"), "attributes", "{0} == {k[0]}", (dict(real.__dict__),))
         return ConstantValue(real, source)
+    if kind.__flags__ & (1 << 9) == 0 or _refuses_symbolic_attributes(kind):  # not a heap type: implemented in C
+        if isinstance(real, types.SimpleNamespace):
+            return ObjectValue(kind, source, real)
+        if any(real is space for space in torch_compat.operation_namespaces()):
+            tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+            return PythonObject(real, source)
+        return OpaqueValue(real, source)
     for base in kind.__mro__:
         if base is object or base.__flags__ & (1 << 9):
             continue
@@ -390,7 +383,7 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
         return DictValue(items, cls=kind)
     if kind in (set, frozenset):
         values = [value_of_known(tx, item) for item in obj]
-        return SetValue({value.key(tx): value for value in values}, kind)
+        return SetValue({value.key(tx): value for value in values}, kind, table=obj)
     if kind is slice:
         return SliceValue(*(value_of_known(tx, part) for part in (obj.start, obj.stop, obj.step)))
     if kind is types.FunctionType:

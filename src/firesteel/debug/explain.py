@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import html
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,18 +12,17 @@ from typing import Any
 import torch
 
 from ..capture.capture import BreakReason
-from ..capture.guards import Guard
-from ..errors import GraphBreakError, UserCodeError
+from ..errors import GraphBreakError, UserCodeError, format_user_stack
 from .events import TIMES, Events
 
 
 @dataclass
 class Explanation:
-    """Result of `explain`: the graphs of one call, where they end and why."""
+    """Result of `explain`: the graphs of one call, where they end and why. Print it, or show it in a notebook."""
 
     graphs: list[torch.fx.GraphModule]
     break_reasons: list[BreakReason]
-    guards: list[Guard]
+    guards: list[Any]
     ops_per_graph: list[list[Any]]
     compile_times: list[tuple[str, float]]
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -33,6 +34,7 @@ class Explanation:
 
     @property
     def graph_break_count(self) -> int:
+        """Places where a graph ends early, each counted once however often it was passed."""
         return len(self.break_reasons)
 
     @property
@@ -40,16 +42,14 @@ class Explanation:
         return sum(len(ops) for ops in self.ops_per_graph)
 
     @property
-    def out_guards(self) -> list[Guard]:
+    def out_guards(self) -> list[Any]:
+        """Another name of `guards`."""
         return self.guards
 
     def summary(self) -> str:
         """One line, as the tutorials print it."""
-        def count(n: int, what: str) -> str:
-            return f"{n} {what}" + ("" if n == 1 else "s")
-
-        return (f"firesteel produced {count(self.graph_count, 'graph')} with "
-                f"{count(self.graph_break_count, 'graph break')} and {count(self.op_count, 'op')}")
+        return (f"firesteel produced {_count(self.graph_count, 'graph')} with "
+                f"{_count(self.graph_break_count, 'graph break')} and {_count(self.op_count, 'op')}")
 
     def __str__(self) -> str:
         lines = [self.summary()]
@@ -57,16 +57,16 @@ class Explanation:
             lines.append("Break reasons:")
             for number, reason in enumerate(self.break_reasons, 1):
                 lines.append(f"{number}. {reason.reason}")
-                for frame in reason.frames:
-                    lines.append(f'     File "{frame.filename}", line {frame.lineno}, in {frame.function}')
-                    if frame.source:
-                        lines.append(f"       {frame.source}")
+                lines.append(format_user_stack(reason.frames, "     "))
                 if reason.hint:
                     lines.append(f"   What to do: {reason.hint}")
         for name, why in self.skipped:
             lines.append(f"Not compiled: {name}: {why}")
-        lines.append("Compile times:")
-        lines.extend(f"  {name:<40} {seconds * 1e3:8.2f} ms" for name, seconds in self.compile_times)
+        if self.compile_times:
+            width = max(len(name) for name, _ in self.compile_times)
+            lines.append("Compile times:")
+            lines.extend(f"  {name:<{width}}  {seconds * 1e3:8.2f} ms" for name, seconds in self.compile_times)
+        lines.append(f"{_count(len(self.guards), 'guard')}, in .guards")
         return "\n".join(lines)
 
     def __rich__(self) -> Any:
@@ -76,30 +76,66 @@ class Explanation:
 
         parts: list[Any] = [Text(self.summary(), style="bold")]
         if self.break_reasons:
-            table = Table("", "why the graph ends", "where", "what to do", title="graph breaks", title_justify="left")
+            table = Table("", "why the graph ends", "where", "what to do", title="graph breaks", title_justify="left",
+                          show_lines=True)
             for number, reason in enumerate(self.break_reasons, 1):
-                frame = reason.frames[-1] if reason.frames else None
-                where = f"{frame.filename}:{frame.lineno}\n{frame.source}" if frame else ""
-                table.add_row(str(number), reason.reason, where, reason.hint)
+                table.add_row(str(number), Text(reason.reason), Text(_places(reason), overflow="fold"), Text(reason.hint))
             parts.append(table)
-        times = Table("compiled", "ms", title="compile times", title_justify="left")
-        for name, seconds in self.compile_times:
-            times.add_row(name, f"{seconds * 1e3:.2f}")
-        parts.append(times)
+        parts.extend(Text(f"not compiled: {name}: {why}") for name, why in self.skipped)
+        if self.compile_times:
+            times = Table("compiled", "ms", title="compile times", title_justify="left")
+            for name, seconds in self.compile_times:
+                times.add_row(Text(name), Text(f"{seconds * 1e3:.2f}", justify="right"))
+            parts.append(times)
+        parts.append(Text(f"{_count(len(self.guards), 'guard')}, in .guards", style="dim"))
         return Group(*parts)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        import html
+        def table(title: str, heads: list[str], rows: list[list[str]]) -> str:
+            if not rows:
+                return ""
+            head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
+            body = "".join("<tr>" + "".join(f"<td style='text-align:left'><pre>{html.escape(text)}</pre></td>" for text in row)
+                           + "</tr>" for row in rows)
+            return f"<p>{html.escape(title)}</p><table><tr>{head}</tr>{body}</table>"
 
-        rows = "".join(
-            f"<tr><td>{n}</td><td>{html.escape(r.reason)}</td><td>{html.escape(str(r.frames[-1]) if r.frames else '')}</td>"
-            f"<td>{html.escape(r.hint)}</td></tr>" for n, r in enumerate(self.break_reasons, 1))
-        table = f"<table><tr><th></th><th>why</th><th>where</th><th>what to do</th></tr>{rows}</table>" if rows else ""
-        return f"<p><b>{html.escape(self.summary())}</b></p>{table}"
+        breaks = [[str(n), r.reason, _places(r), r.hint] for n, r in enumerate(self.break_reasons, 1)]
+        return "".join([
+            f"<p><b>{html.escape(self.summary())}</b></p>",
+            table("graph breaks", ["", "why the graph ends", "where", "what to do"], breaks),
+            table("not compiled", ["function", "why"], [[name, why] for name, why in self.skipped]),
+            table("compile times", ["compiled", "ms"], [[name, f"{s * 1e3:.2f}"] for name, s in self.compile_times]),
+            table("guards", ["guard"], [["\n".join(str(guard) for guard in self.guards)]] if self.guards else []),
+        ])
 
 
-def explain(fn: Any, *extra: Any, **options: Any) -> Any:
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def _places(reason: BreakReason) -> str:
+    """Where a graph ends, innermost first, with the source line."""
+    lines = []
+    for frame in reversed(reason.frames):
+        lines.append(f"{frame.filename}:{frame.lineno} in {frame.function}")
+        if not lines[1:] and frame.source:
+            lines.append(f"  {frame.source}")
+    return "\n".join(lines)
+
+
+def distinct(reasons: list[BreakReason]) -> list[BreakReason]:
+    """Each place once: a break inside a callee ends the caller's graph too, and a loop can pass it many times."""
+    kept: list[BreakReason] = []
+    for reason in reasons:
+        count = len(reason.frames)
+        if not any(other.reason == reason.reason and other.frames[len(other.frames) - count:] == reason.frames
+                   for other in kept if len(other.frames) >= count):
+            kept.append(reason)
+    return kept
+
+
+def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None = None) -> Callable[..., Explanation]:
     """``explain(f)(*args)`` runs `f` once under a fresh compiler and tells what was captured, broken and guarded.
 
     >>> import torch
@@ -112,23 +148,28 @@ def explain(fn: Any, *extra: Any, **options: Any) -> Any:
         raise UserCodeError("explain takes the function only", "write explain(f)(*args)")
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        from ..capture.markers import COMPILED
-        from ..compile import compile_with
-        from ..runtime.compiler import Compiler
-
         events = Events()
-        compiler = Compiler(options.get("backend", "eager"), events=events)
-        target = getattr(fn, COMPILED, fn)
-        result = compile_with(compiler, target)(*args, **kwargs)
+        result = _compile_for(events, fn, backend, dynamic=dynamic)(*args, **kwargs)
+        skipped = [(unit.name, why) for unit, why in events.skipped]
+        if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+            skipped.append((fn.__name__, "generator and coroutine functions run as plain Python"))
         return Explanation(
             [captured.module for captured in events.graphs],
-            events.break_reasons,
+            distinct(events.break_reasons),
             [guard for _, entry in events.entries for guard in (*entry.guards, *entry.shape_guards)],
             [_operations(captured.module) for captured in events.graphs],
             [(unit.name, entry.seconds) for unit, entry in events.entries],
-            [(unit.name, why) for unit, why in events.skipped], result)
+            skipped, result)
 
     return run
+
+
+def _compile_for(events: Events, fn: Any, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None) -> Any:
+    """`fn` under a compiler of its own that reports to `events`."""
+    from ..compiling import compile_with
+    from ..runtime.compiler import Compiler
+
+    return compile_with(Compiler(backend, fullgraph=fullgraph, dynamic=dynamic, events=events), fn)
 
 
 def _operations(module: torch.fx.GraphModule) -> list[Any]:
@@ -143,7 +184,7 @@ class GraphAndGuards:
     """Result of `capture_graph`: one torch-level graph and what it relies on."""
 
     graph_module: torch.fx.GraphModule
-    guards: list[Guard]
+    guards: list[Any]
 
     def __iter__(self) -> Any:
         return iter((self.graph_module, self.guards))
@@ -152,7 +193,7 @@ class GraphAndGuards:
         return (self.graph_module, self.guards)[position]
 
 
-def capture_graph(fn: Any, **options: Any) -> Callable[..., GraphAndGuards]:
+def capture_graph(fn: Any) -> Callable[..., GraphAndGuards]:
     """``capture_graph(f)(*args)``: the whole of `f` as one torch-level graph with its guards, or a `GraphBreakError`.
 
     >>> import torch
@@ -161,15 +202,11 @@ def capture_graph(fn: Any, **options: Any) -> Callable[..., GraphAndGuards]:
     ['x', 'sin', 'add', 'output']
     """
     def run(*args: Any, **kwargs: Any) -> GraphAndGuards:
-        from ..capture.markers import COMPILED
-        from ..compile import compile_with
-        from ..runtime.compiler import Compiler
-
         events = Events()
-        compiler = Compiler("eager", fullgraph=True, events=events)
-        compile_with(compiler, getattr(fn, COMPILED, fn))(*args, **kwargs)
+        _compile_for(events, fn, "eager", fullgraph=True)(*args, **kwargs)
         if len(events.graphs) != 1:
-            raise GraphBreakError(f"the program has {len(events.graphs)} graphs", "it does no tensor work, or raises")
+            raise GraphBreakError(f"the program has {_count(len(events.graphs), 'graph')}",
+                                  "capture_graph is for functions with tensor operations that return a result")
         return GraphAndGuards(events.graphs[0].module, [g for _, e in events.entries for g in (*e.guards, *e.shape_guards)])
 
     return run

@@ -38,6 +38,8 @@ class FakeMode(torch_compat.DispatchMode):
         self._storages: dict[int, tuple[Any, FakeTensor]] = {}
         # whether an operator that draws random numbers was run
         self.draws_random = False
+        # called ahead of an operator that may raise because of its tensors' values
+        self.before_late_error: Callable[[], None] | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         return dispatch(self, func, args, kwargs or {})
@@ -153,6 +155,7 @@ class _Operator:
     mutates: bool
     untrusted: Callable[..., bool] | None
     random: bool
+    raises_late: Callable[..., bool] | None
 
 
 _operators: dict[Any, _Operator] = {}
@@ -161,6 +164,11 @@ _operators: dict[Any, _Operator] = {}
 _SOMETIMES = frozenset({"aten.index.Tensor", "aten.repeat_interleave.Tensor"})
 # Values are looked at, but only to raise an error for bad ones, which eager will do when the graph runs.
 _CHECKS = frozenset({"aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg"})
+# Operators whose real kernels refuse some values: indices out of range, singular matrices, division by zero.
+_RAISE_LATE = ("index", "embedding", "gather", "scatter", "take", "put", "nll_loss", "linalg", "cholesky", "lu",
+               "multinomial", "bernoulli", "normal", "poisson", "binomial", "bincount", "histc", "repeat_interleave",
+               "assert", "ctc_loss", "unsafe_index", "max_unpool", "nonzero", "segment", "pad_packed")
+_INTEGERS_RAISE_LATE = ("floor_divide", "div", "remainder", "fmod", "pow")
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 # Meta kernels that give results another layout than the CPU kernels do, and for which arguments.
 _UNTRUSTED: dict[str, Callable[..., bool]] = {
@@ -185,9 +193,19 @@ def _look_up(func: Any) -> _Operator:
         mutates=torch_compat.mutates_arguments(func),
         untrusted=_UNTRUSTED.get(name),
         random=torch.Tag.nondeterministic_seeded in func.tags,
+        raises_late=_raises_late(name),
     )
     _operators[func] = operator
     return operator
+
+
+def _raises_late(name: str) -> Callable[..., bool] | None:
+    space, base = name.split(".")[:2]
+    if space not in ("aten", "prims") or base.strip("_").startswith(_RAISE_LATE):
+        return lambda *args: True
+    if base.strip("_").startswith(_INTEGERS_RAISE_LATE):
+        return lambda *args: not any(isinstance(x, torch.Tensor) and x.dtype.is_floating_point for x in args)
+    return None
 
 
 def _no_result(*args: Any, **kwargs: Any) -> None:
@@ -201,6 +219,9 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         operator = _look_up(func)
     if operator.random and mode is not None:
         mode.draws_random = True
+    if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
+            and operator.raises_late(*args):
+        mode.before_late_error()
     for value in args:
         kind = type(value)
         if kind is FakeTensor or kind is int:

@@ -70,6 +70,23 @@ def first_failure(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> FailedGuar
         if entry.function(*args) is unit.miss else None
 
 
+def changed_numbers(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> set[str]:
+    """The numbers an entry was specialised to that are different now, when such a number is why it does not fit."""
+    failure = first_failure(entry, unit, args)
+    if failure is None or failure.source not in entry.numbers:
+        return set()
+    values = dict(zip(parameters_of(unit.code, unit.start), args, strict=True))
+    changed = set()
+    for name, seen in entry.numbers.items():
+        try:
+            now = evaluate(seen.source, values)
+        except Exception:
+            continue  # the path to it is gone
+        if type(now) is type(seen.value) and now != seen.value:
+            changed.add(name)
+    return changed
+
+
 def _found(value: Any) -> str:
     import torch
 

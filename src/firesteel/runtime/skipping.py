@@ -12,6 +12,9 @@ TORCH_MODELS = ("torch.nn.modules", "torch.nn.init", "torch.nn.attention", "torc
 NUMERIC_LIBRARIES = frozenset({"numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "matplotlib", "tqdm", "rich", "pytest",
                                "_pytest", "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors"})
 
+# Regular expressions are C code behind a cache that changes with every new pattern.
+OPAQUE_LIBRARIES = NUMERIC_LIBRARIES | {"re"}
+
 
 @functools.lru_cache(maxsize=4096)
 def plain_module(name: str) -> bool:
@@ -30,4 +33,4 @@ def runs_plain(function: types.FunctionType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def opaque_module(name: str) -> bool:
     """Whether calls into a module are never followed while capturing."""
-    return name.partition(".")[0] in NUMERIC_LIBRARIES
+    return name.partition(".")[0] in OPAQUE_LIBRARIES

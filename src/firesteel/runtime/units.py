@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import types
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..capture.signals import SkipFrame
 from ..debug import enabled, log
 from ..errors import BackendError, FiresteelError, FiresteelWarning, InternalError, RecompileError, UserFrame, format_report
 from . import stance
-from .explain_miss import first_failure
+from .explain_miss import changed_numbers, first_failure
 
 if TYPE_CHECKING:
     from .compiler import Compiler
@@ -210,20 +211,29 @@ class Unit:
             return None
         self.numbers.update(entry.numbers)
         self.entries.append(entry)
+        self.drop_with_classes(entry)
         self.origin.total += 1
         self.functions = (entry.function, *self.functions)
         self.options.compiled(self, entry)
         return entry
 
+    def drop_with_classes(self, entry: Entry) -> None:
+        """Forget an entry when a class that it is for goes away."""
+        this, dying = weakref.ref(self), weakref.ref(entry)
+
+        def forget(_: object) -> None:
+            unit, gone = this(), dying()
+            if unit is not None and gone is not None:
+                unit.entries = [other for other in unit.entries if other is not gone]
+                unit.functions = tuple(function for function in unit.functions if function is not gone.function)
+
+        entry.classes = [weakref.ref(cls, forget) for ref in entry.classes if (cls := ref()) is not None]
+
     def learn_numbers(self, args: tuple[Any, ...]) -> None:
         """A number that differs from what an earlier capture saw becomes an input of the graph."""
         if not self.numbers or not config.dynamic_numbers or self.options.dynamic is False:
             return
-        changed = set()
-        for entry in self.entries:
-            failing = first_failure(entry, self, args)
-            if failing is not None and failing.source in entry.numbers:
-                changed.add(failing.source)
+        changed = {name for entry in self.entries for name in changed_numbers(entry, self, args)}
         if changed:
             self.dynamic_numbers = self.dynamic_numbers | changed
 

@@ -6,7 +6,7 @@ import enum
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
-from ..source import CalledSource, ConstantSource, InstanceDictSource, Source, item_source
+from ..source import ConstantSource, InstanceDictSource, Source, item_source
 from .base import Value
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class NumberValue(Value):
         return True
 
     def truth(self, tx: Tracer) -> bool:
-        return tx.decide(self.expr != 0) if not isinstance(self.hint, bool) else tx.decide(self.expr)
+        return tx.decide(tx.equality(self.expr, 0, False)) if not isinstance(self.hint, bool) else tx.decide(self.expr)
 
     def key(self, tx: Tracer) -> Any:
         return self.specialize(tx).key(tx)
@@ -272,6 +272,11 @@ class PythonObject(Value):
             raise tx.raised(error) from None
         return tx.python_object(attr)
 
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        if type(self.obj).__module__ == "typing":  # Optional[int]
+            return tx.fold(lambda form, parts: form[parts], [self.obj, tx.constant_of(key)], {})
+        return super().get_item(tx, key)
+
     def key(self, tx: Tracer) -> Any:
         try:
             hash(self.obj)
@@ -331,23 +336,6 @@ class OpaqueValue(Value):
 
             return IdentityKey(self)
         return super().key(tx)
-
-
-class WeakReferenceValue(OpaqueValue):
-    """A ``weakref.ref``: calling it gives its target."""
-
-    __slots__ = ()
-
-    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        target = self.real()
-        assert self.source is not None
-        if target is None:
-            tx.guard(self.source, "weak reference", "{0}() is None")
-            return ConstantValue(None)
-        return tx.wrap(target, CalledSource(self.source))
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
 
 class NullValue(Value):

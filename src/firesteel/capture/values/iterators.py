@@ -97,15 +97,16 @@ class SequenceIterator(IteratorValue):
 class ListIterator(IteratorValue):
     """Iterates a fixed list of values."""
 
-    __slots__ = ("items", "position")
+    __slots__ = ("items", "position", "kind")
 
     def __init__(self, items: list[Value], kind: str = "iter") -> None:
         super().__init__(None)
         self.items = items
         self.position = 0
+        self.kind = kind
 
     def python_type(self) -> type:
-        return type(iter([]))
+        return type(iter([])) if self.kind == "iter" else type(reversed([]))
 
     def next_item(self, tx: Tracer) -> Value | None:
         tx.effects.stepped(self)
@@ -116,7 +117,9 @@ class ListIterator(IteratorValue):
 
     def emit(self, code: EntryCode) -> str:
         rest = [code.value(item) for item in self.items[self.position:]]
-        return code.assign(self, f"iter([{', '.join(rest)}])")
+        if self.kind == "reversed":
+            rest.reverse()
+        return code.assign(self, f"{self.kind}([{', '.join(rest)}])")
 
 
 class RangeIterator(IteratorValue):
@@ -389,6 +392,8 @@ class GeneratorValue(IteratorValue):
         if self.running:
             raise tx.raised(ValueError("generator already executing"))
         tx.effects.stepped(self)
+        if not self.started:
+            tx.generators.append(self)
         self.running = True
         try:
             first = not self.started
@@ -405,6 +410,16 @@ class GeneratorValue(IteratorValue):
 
     def next_item(self, tx: Tracer) -> Value | None:
         return self.resume(tx)
+
+    def needs_cleanup(self) -> bool:
+        """Whether Python would run code of the user's when the generator is dropped where it stands."""
+        if not self.started or self.finished:
+            return False
+        handler = self.frame.current.handler
+        if handler is None:
+            return False
+        # every 3.12 generator is covered by a handler that only turns StopIteration into RuntimeError
+        return self.frame.decoded.instructions[handler.target].op != "STOPITERATION_ERROR"
 
     def close(self, tx: Tracer) -> None:
         from ..signals import UserRaise

@@ -1,4 +1,4 @@
-"""Dictionaries (dict, OrderedDict, defaultdict), their views, and sets."""
+"""Dictionaries (dict, OrderedDict, defaultdict) and their views."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak, NotConstant
-from ..source import Source, StorageSource, item_source
+from ..source import Source, StorageSource, call_source, item_source
 from .base import IdentityKey, LazyValue, Value
+from .sets import SetValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -78,11 +79,16 @@ class DictValue(Value):
                 token = key_value.key(tx)
                 known = self.items.get(token)
                 if known is not None:
-                    tokens[token] = known
+                    tokens[token] = (key_value, known[1])  # an equal key does not replace the one that is there
                 else:
-                    tokens[token] = (key_value, LazyValue(tx, real, item_source(self.source, key)))
+                    # a key known by equality is in the entry; of others only the position is known
+                    by_position = isinstance(token, (IdentityKey, tuple)) and not key_value.is_constant()
+                    where = item_source(call_source(call_source(self.source, dict.values), list), position) \
+                        if by_position and isinstance(self.real, dict) else item_source(self.source, key)
+                    tokens[token] = (key_value, LazyValue(tx, real, where))
             for token in self.stored:
-                tokens[token] = self.items[token]
+                old = tokens.get(token)
+                tokens[token] = (old[0] if old is not None else self.items[token][0], self.items[token][1])
             self.items = tokens
             self.complete = True
         return self.items
@@ -357,140 +363,4 @@ class DictViewValue(Value):
         return code.assign(self, f"{code.value(self.mapping)}.{self.kind}()")
 
 
-class SetValue(Value):
-    """A set or frozenset; `items` maps each element's key to its Value."""
-
-    __slots__ = ("items", "cls")
-
-    OPERATIONS = {
-        "union": "|", "intersection": "&", "difference": "-", "symmetric_difference": "^",
-        "__or__": "|", "__and__": "&", "__sub__": "-", "__xor__": "^", "__ror__": "|", "__rand__": "&", "__rxor__": "^",
-    }
-    IN_PLACE = {
-        "update": "|", "intersection_update": "&", "difference_update": "-", "symmetric_difference_update": "^",
-        "__ior__": "|", "__iand__": "&", "__isub__": "-", "__ixor__": "^",
-    }
-
-    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.items = items
-        self.cls = cls
-
-    def __repr__(self) -> str:
-        return f"SetValue({list(self.items)})"
-
-    def python_type(self) -> type:
-        return self.cls
-
-    def native_methods(self) -> bool:
-        return True
-
-    def is_constant(self) -> bool:
-        return self.cls is frozenset and all(v.is_constant() for v in self.items.values())
-
-    def as_constant(self) -> Any:
-        return self.cls(v.as_constant() for v in self.items.values())
-
-    def key(self, tx: Tracer) -> Any:
-        if self.cls is set:
-            raise tx.raised(TypeError("unhashable type: 'set'"))
-        return frozenset(self.items)
-
-    def ordered(self, tx: Tracer) -> list[Value]:
-        """The elements in the order in which the real set iterates, where that is known."""
-        try:
-            plain = self.as_constant()
-        except NotConstant:
-            if len(self.items) <= 1:
-                return list(self.items.values())
-            raise GraphBreak("the iteration order of a set that holds tensors or objects") from None
-        return [tx.python_object(item) for item in plain]
-
-    def truth(self, tx: Tracer) -> bool:
-        return bool(self.items)
-
-    def length(self, tx: Tracer) -> Value:
-        return tx.constant(len(self.items))
-
-    def iterate(self, tx: Tracer) -> Value:
-        from .iterators import ListIterator
-
-        return ListIterator(self.ordered(tx))
-
-    def other_items(self, tx: Tracer, other: Value) -> dict[Any, Value]:
-        other = other.realize()
-        if isinstance(other, SetValue):
-            return other.items
-        return {item.key(tx): item.realize() for item in tx.to_list(other)}
-
-    def combine(self, operation: str, mine: dict[Any, Value], theirs: dict[Any, Value]) -> dict[Any, Value]:
-        if operation == "|":
-            return {**mine, **{k: v for k, v in theirs.items() if k not in mine}}
-        if operation == "&":
-            return {k: v for k, v in mine.items() if k in theirs}
-        if operation == "-":
-            return {k: v for k, v in mine.items() if k not in theirs}
-        return {k: v for k, v in (*mine.items(), *theirs.items()) if (k in mine) != (k in theirs)}
-
-    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        none = tx.constant(None)
-        if name in self.OPERATIONS:
-            result = dict(self.items)
-            for other in args:
-                result = self.combine(self.OPERATIONS[name], result, self.other_items(tx, other))
-            return SetValue(result, self.cls)
-        if name == "copy" or name == "__copy__":
-            return SetValue(dict(self.items), self.cls)
-        if name == "__contains__":
-            return tx.constant(args[0].key(tx) in self.items)
-        if name == "__len__":
-            return self.length(tx)
-        if name == "__iter__":
-            return self.iterate(tx)
-        if name in ("issubset", "issuperset", "isdisjoint", "__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__"):
-            theirs = set(self.other_items(tx, args[0]))
-            mine = set(self.items)
-            method = {"__eq__": "__eq__", "__ne__": "__ne__"}.get(name, name)
-            return tx.constant(getattr(mine, method)(theirs))
-        if self.cls is set:
-            if name in self.IN_PLACE:
-                result = dict(self.items)
-                for other in args:
-                    result = self.combine(self.IN_PLACE[name], result, self.other_items(tx, other))
-                self.replace(tx, result)
-                return self if name.startswith("__") else none
-            if name == "add":
-                result = dict(self.items)
-                result.setdefault(args[0].key(tx), args[0].realize())
-                self.replace(tx, result)
-                return none
-            if name in ("remove", "discard"):
-                token = args[0].key(tx)
-                if token not in self.items:
-                    if name == "remove":
-                        raise tx.raised(KeyError(tx.constant_of(args[0])))
-                    return none
-                self.replace(tx, {k: v for k, v in self.items.items() if k != token})
-                return none
-            if name == "clear":
-                self.replace(tx, {})
-                return none
-            if name == "__init__":
-                self.replace(tx, self.other_items(tx, args[0]) if args else {})
-                return none
-        if name in ("__repr__", "__str__"):
-            return tx.fold(repr, [tx.constant_of(self)], {})
-        self.unsupported(f"method {name!r}")
-
-    def replace(self, tx: Tracer, items: dict[Any, Value]) -> None:
-        tx.effects.mutated(self)
-        self.items = items
-
-    def emit(self, code: EntryCode) -> str:
-        items = ", ".join(code.value(item) for item in self.items.values())
-        return code.assign(self, f"{self.cls.__name__}(({items}{',' if items else ''}))")
-
-    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
-        items = ", ".join(code.value(item) for item in self.items.values())
-        code.line(f"set.clear({target})")
-        code.line(f"set.update({target}, ({items}{',' if items else ''}))")
+__all__ = ["DictValue", "DictViewValue", "SetValue"]

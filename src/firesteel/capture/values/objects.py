@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...runtime.tracebacks import as_raised
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
 from .base import IdentityKey, LazyValue, Value, user_key
+from .exceptions import Places, TracebackValue
 from .mappings import DictValue
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ class ObjectValue(Value):
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.storage is not None:
+            if name == "__getitem__" and isinstance(self.storage, DictValue) and args:
+                missing = getattr(self.cls, "__missing__", None)
+                if isinstance(missing, types.FunctionType) and self.storage.lookup(tx, args[0].realize()) is None:
+                    return tx.call_method(self, "__missing__", args, {})
             result = self.storage.call_method(tx, name, args, kwargs)
             return self if result is self.storage else result
         self.unsupported(f"method {name!r}")
@@ -382,7 +388,7 @@ class ClassValue(Value):
 class ExceptionValue(ObjectValue):
     """An exception object."""
 
-    __slots__ = ("args", "cause", "context", "suppress", "traceback")
+    __slots__ = ("args", "cause", "context", "suppress", "places")
 
     def __init__(self, cls: type, args: list[Value], source: Source | None = None, real: Any = None) -> None:
         super().__init__(cls, source, real)
@@ -390,6 +396,7 @@ class ExceptionValue(ObjectValue):
         self.cause: Value | None = None
         self.context: Value | None = None
         self.suppress = False
+        self.places: Places = []  # the lines through which it was raised
 
     def __repr__(self) -> str:
         return f"ExceptionValue({self.cls.__name__}, {self.args})"
@@ -399,12 +406,14 @@ class ExceptionValue(ObjectValue):
         if name == "args":
             return tx.tuple(self.args)
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+            if name == "__traceback__" and (self.source is not None or self.places):
+                return TracebackValue(self, self.places)
             if self.source is not None:
                 return tx.lazy(getattr(self.real, name), AttrSource(self.source, name))
             if name == "__suppress_context__":
                 return tx.constant(self.suppress)
             if name == "__traceback__":
-                raise GraphBreak("the traceback of an exception")
+                return none
             return (self.cause if name == "__cause__" else self.context) or none
         if name == "value" and self.cls is StopIteration:
             return self.args[0] if self.args else none
@@ -414,8 +423,12 @@ class ExceptionValue(ObjectValue):
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         value = value.realize()
+        if name == "__traceback__" and isinstance(value, TracebackValue) and value.error is self:
+            self.places = list(value.places)
+            return
         if self.source is not None:
             self.unsupported(f"setting attribute {name!r}")
+        tx.effects.version += 1
         if name == "__cause__":
             self.cause, self.suppress = value, True
         elif name == "__context__":
@@ -426,7 +439,8 @@ class ExceptionValue(ObjectValue):
             self.args = tx.to_list(value)
         elif name == "__traceback__":
             if not (value.is_constant() and value.as_constant() is None):
-                raise GraphBreak("the traceback of an exception")
+                raise GraphBreak("setting the traceback of an exception")
+            self.places = []
         else:
             super().set_attr(tx, name, value)
 
@@ -438,6 +452,7 @@ class ExceptionValue(ObjectValue):
             self.args = list(args)
             return tx.constant(None)
         if name == "with_traceback":
+            self.set_attr(tx, "__traceback__", args[0])
             return self
         if name in ("__str__", "__repr__"):
             if self.python_dunder("__str__") or (self.python_dunder("__repr__") and name == "__repr__"):
@@ -477,6 +492,8 @@ class ExceptionValue(ObjectValue):
             code.line(f"{name}.__context__ = {code.value(self.context)}")
         if self.suppress:
             code.line(f"{name}.__suppress_context__ = True")
+        if self.places:
+            code.line(f"{code.constant(as_raised)}({name}, {code.constant(tuple(self.places))})")
         for attr, value in self.attrs.items():
             if value is not None:
                 code.line(f"{code.constant(object.__setattr__)}({name}, {attr!r}, {code.value(value)})")

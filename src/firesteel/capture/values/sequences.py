@@ -113,7 +113,7 @@ class SequenceValue(Value):
         if name == "__reversed__":
             from .iterators import ListIterator
 
-            return ListIterator(items[::-1])
+            return ListIterator(items[::-1], "reversed" if self.builtin is list else "iter")
         if name in ("__init__", "__init_subclass__"):
             return tx.constant(None)
         self.unsupported(f"method {name!r}")

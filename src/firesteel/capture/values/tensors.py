@@ -53,6 +53,10 @@ BREAKING_METHODS = {
 }
 
 
+# Operations with a factor, and what is done with the product of the factor and the first operand.
+SCALED = {"addcdiv": "div", "addcdiv_": "div", "addcmul": "mul", "addcmul_": "mul"}
+
+
 class TensorValue(Value):
     """A tensor of the captured program."""
 
@@ -165,6 +169,11 @@ class TensorValue(Value):
             return ConstantValue(None)
         if name == "__contains__":
             raise GraphBreak("membership test in a tensor needs its data")
+        scale = kwargs["value"].realize() if name in SCALED and "value" in kwargs else None
+        if isinstance(scale, TensorValue) and len(args) == 2:
+            # optimizers keep this factor in a tensor while compiling; as an argument it would be read
+            product = tx.call_torch(SCALED[name], [tx.call_torch("mul", [args[0], scale], {}), args[1]], {})
+            return tx.call_torch("add_" if name.endswith("_") else "add", [self, product], {})
         return tx.call_torch(name, [self, *args], kwargs)
 
     def length(self, tx: Tracer) -> Value:

@@ -23,7 +23,7 @@ from typing import Any
 from .program import HEADER, MAX_REGISTERS, ROW, TENSOR, Op, Program
 
 SUPPORTED_VERSIONS = ((3, 11), (3, 12))
-FASTCALL, NOARGS, STATIC = 0x0080, 0x0004, 0x0020  # METH_FASTCALL, METH_NOARGS, METH_STATIC
+FASTCALL, KEYWORDS, NOARGS = 0x80, 0x02, 0x04  # METH_FASTCALL, METH_KEYWORDS, METH_NOARGS
 TYPE, SIZE, CELL = 8, 16, 16  # offsets in every object, in lists, tuples and dicts, and in cells
 DICT_KEYS, KEYS_KIND, GENERAL_KEYS = 32, 10, 0
 
@@ -97,7 +97,9 @@ def machine() -> Machine:
     with _lock:
         if _machine is None:
             try:
-                made = Machine(_tensor_layout())
+                from .tensors import tensor_layout
+
+                made = Machine(tensor_layout())
                 self_test(made)
                 _machine = made
             except NativeUnavailable as error:
@@ -105,13 +107,6 @@ def machine() -> Machine:
         if isinstance(_machine, NativeUnavailable):
             raise _machine
         return _machine
-
-
-def _tensor_layout() -> TensorLayout | None:
-    from ... import torch_compat
-
-    found = torch_compat.tensor_layout()
-    return TensorLayout(*found) if found is not None else None
 
 
 def c_function(name: str) -> int:
@@ -125,13 +120,17 @@ def c_function(name: str) -> int:
 
 
 def builtin_parts(function: Any) -> tuple[int, Any]:
-    """Address and receiver of a builtin that takes no arguments. Raises ValueError for any other object."""
+    """Address and receiver of a builtin that can be called as ``f(receiver, NULL, 0, NULL)`` for no arguments.
+
+    That is one without parameters, which ignores what follows the receiver, or one with a fast call and keywords.
+    Raises ValueError for any other object.
+    """
     if type(function) is not types.BuiltinFunctionType:
         raise ValueError("not a builtin function")
     for name, kind in (("PyCFunction_GetFlags", ctypes.c_int), ("PyCFunction_GetFunction", ctypes.c_void_p)):
         getattr(ctypes.pythonapi, name).argtypes, getattr(ctypes.pythonapi, name).restype = [ctypes.py_object], kind
-    if ctypes.pythonapi.PyCFunction_GetFlags(function) & ~STATIC != NOARGS:
-        raise ValueError("takes arguments")
+    if ctypes.pythonapi.PyCFunction_GetFlags(function) not in (NOARGS, FASTCALL | KEYWORDS):
+        raise ValueError("called in another way")
     return ctypes.pythonapi.PyCFunction_GetFunction(function), function.__self__
 
 
@@ -292,7 +291,7 @@ def source(tensors: TensorLayout | None) -> str:
         block(Op.NOT_SAME, "  %not_other = load ptr, ptr %slot, align 8\n  %not_same = icmp ne ptr %v, %not_other\n"
                            "  br i1 %not_same, label %next, label %none\n"),
         block(Op.CALL_IS,
-              "  %callee = inttoptr i64 %b to ptr\n  %answer = call ptr %callee(ptr %v, ptr null)\n"
+              "  %callee = inttoptr i64 %b to ptr\n  %answer = call ptr %callee(ptr %v, ptr null, i64 0, ptr null)\n"
               "  %no_answer = icmp eq ptr %answer, null\n  br i1 %no_answer, label %none, label %answer_compare\n"
               f"answer_compare:\n  call void {f('Py_DecRef')}(ptr %answer)\n"
               "  %answer_is = icmp eq ptr %answer, %a\n  br i1 %answer_is, label %next, label %none\n"),
@@ -436,7 +435,7 @@ def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same:
         "  %d = phi i64 [0, %tensor_sizes], [%d_next, %sizes_next]\n"
         "  %sizes_done = icmp uge i64 %d, %rank_wide\n  br i1 %sizes_done, label %tensor_grad, label %sizes_one\n"
         "sizes_one:\n"
-        "  %size_at = getelementptr i64, ptr %shape, i64 %d\n  %dim = load i64, ptr %size_at, align 8\n"
+        "  %dim_at = getelementptr i64, ptr %shape, i64 %d\n  %dim = load i64, ptr %dim_at, align 8\n"
         "  %want_size_at = getelementptr i64, ptr %want_shape, i64 %d\n"
         "  %want_size = load i64, ptr %want_size_at, align 8\n"
         "  %stride_at = getelementptr i64, ptr %strides, i64 %d\n  %stride = load i64, ptr %stride_at, align 8\n"

@@ -14,6 +14,7 @@ from .capture.markers import COMPILED, disabled_frame, is_disabled
 from .errors import UserCodeError
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
+from .runtime.tracebacks import leaving
 from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
 
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -127,17 +128,21 @@ WRAPPER = """
 def wrapper({signature}):
     if _fs_stance.eager or _fs_function.__code__ is not _fs_code:
         return _fs_otherwise(({arguments}))
-{defaults}    for _fs_entry in _fs_unit.functions:
-        _fs_result = _fs_entry({arguments})
-        if _fs_result is not _fs_miss:
-            if _fs_entry is not _fs_unit.functions[0]:
-                _fs_unit.promote(_fs_entry)
-            break
-    else:
-        _fs_result = _fs_unit.missed(({arguments}))
-    if type(_fs_result) is _fs_resume:
-        return _fs_drive(_fs_result)
-    return _fs_result
+{defaults}    try:
+        for _fs_entry in _fs_unit.functions:
+            _fs_result = _fs_entry({arguments})
+            if _fs_result is not _fs_miss:
+                if _fs_entry is not _fs_unit.functions[0]:
+                    _fs_unit.promote(_fs_entry)
+                break
+        else:
+            _fs_result = _fs_unit.missed(({arguments}))
+        if type(_fs_result) is _fs_resume:
+            return _fs_drive(_fs_result)
+        return _fs_result
+    except BaseException as _fs_error:
+        _fs_leaving(_fs_error)
+        raise
 """
 
 
@@ -169,6 +174,7 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
         return _generic_wrapper(unit, function)
     scope: dict[str, Any] = {
         "_fs_unit": unit, "_fs_miss": MISS, "_fs_resume": Resume, "_fs_drive": drive, "_fs_unset": UNSET,
+        "_fs_leaving": leaving,
         "_fs_closure": function.__closure__, "_fs_stance": stance.STATE, "_fs_function": function, "_fs_code": code,
         "_fs_otherwise": functools.partial(_otherwise, unit, function)}
     with_default = len(function.__defaults__ or ())

@@ -1,0 +1,83 @@
+"""What an entry does around its graph so that the graph may raise: an index out of range, a singular matrix.
+
+The unit then runs again from its start as plain Python, which gives the effects that come before the failing operation,
+the handlers around it and the user's own traceback. All the graph itself may have changed until then are tensors and
+random generators; those are put back first. Tensors that are too large to be kept, or whose autograd history has
+changed, cannot be: then the exception goes to the caller as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from .entry_code import EntryCode
+    from .graph import GraphInput
+
+MAX_KEPT_BYTES = 1 << 20
+RandomState = tuple[torch.Tensor, torch.Tensor | None]
+
+
+class FailingGraph:
+    """Generates the lines before the graph and those that undo its work."""
+
+    def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode) -> None:
+        self.code = code
+        self.draws_random = draws_random
+        kept = [entry for entry in inputs if entry.at_risk and _restorable(entry.example)]
+        if sum(entry.example.numel() * entry.example.element_size() for entry in kept) > MAX_KEPT_BYTES:
+            kept = []
+        nodes = {entry.node for entry in kept}
+        lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
+        self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
+        self.versions = "".join(f"{code.source(entry.source)}._version, " for entry in lost)
+
+    def preparation(self) -> list[str]:
+        lines = []
+        if self.kept:
+            lines.append(f"_fs_kept = {self.code.constant(keep)}({self.kept})")
+        if self.versions:
+            lines.append(f"_fs_versions = ({self.versions})")
+        if self.draws_random:
+            lines.append(f"_fs_random = {self.code.constant(random_state)}()")
+        return lines
+
+    def undoing(self) -> list[str]:
+        lines = []
+        if self.versions:
+            lines.append(f"if ({self.versions}) != _fs_versions: raise")
+        if self.kept:
+            lines.append(f"{self.code.constant(put_back)}(_fs_kept, {self.kept})")
+        if self.draws_random:
+            lines.append(f"{self.code.constant(restore_random_state)}(_fs_random)")
+        return lines
+
+
+def _restorable(example: Any) -> bool:
+    return example.is_leaf or not example.requires_grad
+
+
+def keep(*tensors: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
+    """Copies of tensors that the graph is going to change."""
+    return [(tensor._version, tensor.detach().clone()) for tensor in tensors]
+
+
+def put_back(kept: list[tuple[int, torch.Tensor]], *tensors: torch.Tensor) -> None:
+    """Undo the changes."""
+    with torch.no_grad():
+        for (version, copy), tensor in zip(kept, tensors, strict=True):
+            if tensor._version != version:
+                tensor.copy_(copy)
+
+
+def random_state() -> RandomState:
+    """The state of the CPU's generator and, once CUDA is in use, of the current device's."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+
+
+def restore_random_state(state: RandomState) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1])

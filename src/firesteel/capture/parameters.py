@@ -1,0 +1,29 @@
+"""``torch.nn.Parameter(data)`` in captured code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .builtin_calls import CLASS_HANDLERS
+from .signals import GraphBreak
+from .torch_calls import call_torch
+from .values.base import Value
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def make_parameter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """An operation of the graph whose result is of another class."""
+    made = call_torch(tx, torch.nn.Parameter, args, kwargs)
+    if not isinstance(made, TensorValue):
+        raise GraphBreak("a Parameter of something that is no tensor")
+    made.cls = torch.nn.Parameter
+    made.fake.is_parameter = True
+    return made
+
+
+CLASS_HANDLERS[torch.nn.Parameter] = make_parameter

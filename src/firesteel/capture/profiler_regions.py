@@ -1,0 +1,69 @@
+"""``torch.autograd.profiler.record_function`` in captured code: beginning and end of a region are operations of the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.profiler import record_function
+
+from .builtin_calls import PYTHON_HANDLERS
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue
+from .values.objects import ObjectValue
+
+if TYPE_CHECKING:
+    from .entry_code import EntryCode
+    from .tracer import Tracer
+
+
+def begin_region(name: str, args: str | None) -> Any:
+    """Graph operation: the result keeps the region open."""
+    return torch.ops.profiler._record_function_enter_new(name, args)
+
+
+def end_region(region: Any) -> None:
+    """Graph operation: close what `begin_region` opened."""
+    torch.ops.profiler._record_function_exit._RecordFunction(region)
+
+
+class RegionValue(Value):
+    """An open region; an output of the graph when the graph ends inside it."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(None)
+        self.node = node
+
+    def python_type(self) -> type:
+        return torch.ScriptObject
+
+    def emit(self, code: EntryCode) -> str:
+        return code.graph_output(self)  # type: ignore[arg-type]
+
+
+def enter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``record_function.__enter__``."""
+    manager = args[0].realize()
+    if not isinstance(manager, ObjectValue):
+        raise GraphBreak("a profiler region that capture cannot look into")
+    label = tuple(tx.constant_of(tx.get_attr(manager, part)) for part in ("name", "args"))
+    manager.store_attr(tx, "record", RegionValue(tx.graph.call(begin_region, label, {}, tx.user_frames())))
+    return manager
+
+
+def leave(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``record_function.__exit__``."""
+    region = tx.get_attr(args[0], "record").realize()
+    if not isinstance(region, RegionValue):
+        raise GraphBreak("the end of a profiler region that began before this graph")
+    if tx.truth(tx.get_attr(args[0], "run_callbacks_on_exit")):
+        tx.graph.call(end_region, (region.node,), {}, tx.user_frames())
+        tx.effects.version += 1
+    return ConstantValue(None)
+
+
+PYTHON_HANDLERS[record_function.__enter__] = enter
+PYTHON_HANDLERS[record_function.__exit__] = leave

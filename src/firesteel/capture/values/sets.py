@@ -1,0 +1,214 @@
+"""Sets and frozensets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..signals import GraphBreak, NotConstant
+from ..source import Source
+from .base import Value
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+class SetValue(Value):
+    """A set or frozenset; `items` maps each element's key to its Value.
+
+    The order in which a set iterates comes from its history, so every operation is also carried out on `table`, a real
+    set of the keys. None: the keys were put into an empty set one after the other, or the set came from outside and has
+    not been changed. `real` is what a set from outside held, in its order; relying on that order guards it.
+    """
+
+    __slots__ = ("items", "cls", "table", "real")
+
+    OPERATIONS = {
+        "union": "|", "intersection": "&", "difference": "-", "symmetric_difference": "^",
+        "__or__": "|", "__and__": "&", "__sub__": "-", "__xor__": "^", "__ror__": "|", "__rand__": "&", "__rxor__": "^",
+    }
+    IN_PLACE = {
+        "update": "|", "intersection_update": "&", "difference_update": "-", "symmetric_difference_update": "^",
+        "__ior__": "|", "__iand__": "&", "__isub__": "-", "__ixor__": "^",
+    }
+
+    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None, real: list[Any] | None = None,
+                 table: Any = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+        self.real = real
+        self.table: Any = table
+
+    def __repr__(self) -> str:
+        return f"SetValue({list(self.items)})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def native_methods(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return self.cls is frozenset and all(v.is_constant() for v in self.items.values())
+
+    def as_constant(self) -> Any:
+        for value in self.items.values():
+            if not value.is_constant():
+                raise NotConstant("set")
+        return self.cls(self.items[token].as_constant() for token in self.layout())
+
+    def key(self, tx: Tracer) -> Any:
+        if self.cls is not frozenset:
+            raise tx.raised(TypeError("unhashable type: 'set'"))
+        return frozenset(self.items)
+
+    def layout(self) -> Any:
+        """A real set of the keys, in the order of the real one where keys are constants."""
+        return self.table if self.table is not None else set(self.items)
+
+    def ordered(self, tx: Tracer) -> list[Value]:
+        """The elements in the order in which the real set iterates, where that is known."""
+        if len(self.items) > 1 and not all(value.is_constant() for value in self.items.values()):
+            raise GraphBreak("the iteration order of a set that holds tensors or objects")
+        if self.source is not None and self.real is not None and len(self.real) > 1:
+            tx.guard(self.source, "order", "[*{k[0]}({0})] == {k[1]}", (self.cls.__iter__, list(self.real)))
+            if self.table is None:
+                return list(self.items.values())
+        return [self.items[token] for token in self.layout()]
+
+    def truth(self, tx: Tracer) -> bool:
+        return bool(self.items)
+
+    def length(self, tx: Tracer) -> Value:
+        return tx.constant(len(self.items))
+
+    def iterate(self, tx: Tracer) -> Value:
+        from .iterators import ListIterator
+
+        return ListIterator(self.ordered(tx))
+
+    def other_items(self, tx: Tracer, other: Value) -> SetValue:
+        """Another iterable as keys and Values."""
+        other = other.realize()
+        storage = getattr(other, "storage", None)
+        if isinstance(storage, SetValue):
+            other = storage
+        if isinstance(other, SetValue):
+            return other
+        return SetValue({item.key(tx): item.realize() for item in tx.to_list(other)})
+
+    def combine(self, tx: Tracer, operation: str, theirs: SetValue, in_place: bool = False) -> SetValue:
+        keys = theirs.layout()
+        if in_place:
+            table = self.own_table()
+            {"|": set.update, "&": set.intersection_update, "-": set.difference_update,
+             "^": set.symmetric_difference_update}[operation](table, keys)
+        else:
+            table = {"|": set.union, "&": set.intersection, "-": set.difference,
+                     "^": set.symmetric_difference}[operation](set(self.layout()), keys)
+        both = {**theirs.items, **self.items}
+        kept = [token for token in (*self.items, *theirs.items) if token in table]
+        return SetValue({token: both[token] for token in kept}, self.cls, table=table)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        none = tx.constant(None)
+        if name in self.OPERATIONS:
+            if name.startswith("__") and not _is_set(args[0]):
+                return tx.constant(NotImplemented)
+            result: SetValue = self
+            if name.startswith("__r"):
+                result, args = self.other_items(tx, args[0]), [self]
+            if not args:
+                result = SetValue(dict(self.items), self.cls, table=set(self.layout()))
+            for other in args:
+                result = result.combine(tx, self.OPERATIONS[name], self.other_items(tx, other))
+            return SetValue(result.items, result.cls, table=result.layout())
+        if name == "__rsub__":
+            return self.other_items(tx, args[0]).combine(tx, "-", self)
+        if name == "copy" or name == "__copy__":
+            return SetValue(dict(self.items), self.cls, table=set(self.layout()))
+        if name == "__contains__":
+            return tx.constant(args[0].key(tx) in self.items)
+        if name == "__len__":
+            return self.length(tx)
+        if name == "__iter__":
+            return self.iterate(tx)
+        if name in ("issubset", "issuperset", "isdisjoint", "__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__"):
+            if name.startswith("__") and not _is_set(args[0]):
+                return tx.constant(NotImplemented)
+            theirs = set(self.other_items(tx, args[0]).items)
+            return tx.constant(getattr(set(self.items), name)(theirs))
+        if self.cls is set:
+            changed = self.change(tx, name, args)
+            if changed is not None:
+                return changed
+        if name in ("__repr__", "__str__"):
+            self.ordered(tx)
+            return tx.fold(repr, [tx.constant_of(self)], {})
+        self.unsupported(f"method {name!r}")
+
+    def change(self, tx: Tracer, name: str, args: list[Value]) -> Value | None:
+        """Methods that a frozenset does not have."""
+        none = tx.constant(None)
+        if name in self.IN_PLACE:
+            if name.startswith("__") and not _is_set(args[0]):
+                return tx.constant(NotImplemented)
+            for other in args:
+                self.replace(tx, self.combine(tx, self.IN_PLACE[name], self.other_items(tx, other), in_place=True))
+            return self if name.startswith("__") else none
+        if name == "add":
+            token = args[0].key(tx)
+            table = self.own_table()
+            table.add(token)
+            self.replace(tx, SetValue({**self.items, token: self.items.get(token, args[0].realize())}, table=table))
+            return none
+        if name in ("remove", "discard", "pop"):
+            if name == "pop":
+                if not self.items:
+                    raise tx.raised(KeyError("pop from an empty set"))
+                popped = self.ordered(tx)[0]
+                token = popped.key(tx)
+            else:
+                popped, token = none, args[0].key(tx)
+            if token not in self.items:
+                if name == "remove":
+                    raise tx.raised(KeyError(tx.constant_of(args[0])))
+                return none
+            table = self.own_table()
+            table.discard(token)
+            self.replace(tx, SetValue({k: v for k, v in self.items.items() if k != token}, table=table))
+            return popped
+        if name == "clear":
+            self.replace(tx, SetValue({}))
+            return none
+        if name == "__init__":
+            self.replace(tx, self.other_items(tx, args[0]) if args else SetValue({}))
+            return none
+        return None
+
+    def own_table(self) -> Any:
+        """The table, to be changed: a copy may iterate in another order than its original."""
+        return self.table if type(self.table) is set else set(self.layout())
+
+    def replace(self, tx: Tracer, new: SetValue) -> None:
+        tx.effects.mutated(self)
+        self.items = dict(new.items)
+        self.table = new.table if new.table is not None else set(new.items)
+
+    def emit(self, code: EntryCode) -> str:
+        items = ", ".join(code.value(item) for item in self.items.values())
+        return code.assign(self, f"{self.cls.__name__}(({items}{',' if items else ''}))")
+
+    def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        before = frozenset(self.real or ())
+        gone = [repr(item) if type(item) in (int, str) else code.constant(item) for item in before if item not in self.items]
+        new = [code.value(value) for token, value in self.items.items() if token not in before]
+        if gone:
+            code.line(f"set.difference_update({target}, ({', '.join(gone)},))")
+        if new:
+            code.line(f"set.update({target}, ({', '.join(new)},))")
+
+
+def _is_set(value: Value) -> bool:
+    return issubclass(value.realize().python_type(), (set, frozenset, type({}.keys()), type({}.items())))

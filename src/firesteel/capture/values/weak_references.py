@@ -1,0 +1,55 @@
+"""Weak references that existed before the call, or are made to what existed before."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..signals import GraphBreak
+from ..source import CalledSource, Source
+from .base import IdentityKey, Value
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+
+class WeakReference(Value):
+    """A ``weakref.ref`` without a callback of its own class; calling it gives the object it refers to."""
+
+    __slots__ = ("real", "referent")
+
+    def __init__(self, real: Any = None, source: Source | None = None, referent: Value | None = None) -> None:
+        super().__init__(source)
+        self.real = real
+        self.referent = referent
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def key(self, tx: Tracer) -> Any:
+        return IdentityKey(self)
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if args or kwargs:
+            raise GraphBreak("a weak reference called with arguments")
+        if self.referent is None:
+            assert self.source is not None
+            # whether it is still alive, and what it is, are guarded as for any other way to reach an object
+            self.referent = tx.wrap(self.real(), CalledSource(self.source))
+        return self.referent
+
+    def emit(self, code: EntryCode) -> str:
+        assert self.referent is not None
+        return code.assign(self, f"{code.constant(weakref.ref)}({code.value(self.referent)})")
+
+
+def make_weak_reference(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``weakref.ref(obj)``."""
+    referent = args[0].realize() if args else None
+    if referent is None or len(args) != 1 or kwargs or referent.source is None or referent.is_constant():
+        raise GraphBreak("a weak reference with a callback, or to an object made in the compiled function")
+    return WeakReference(referent=referent)

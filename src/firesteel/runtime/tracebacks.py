@@ -1,0 +1,104 @@
+"""Tracebacks as the user's program would have them: without our frames, and with those that were only executed symbolically."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any
+
+from .. import config
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_FRAMES: dict[types.CodeType, types.FrameType] = {}
+
+
+def is_internal(frame: types.FrameType) -> bool:
+    """Whether a frame belongs to firesteel or to code that it generated without a user's line."""
+    filename = frame.f_code.co_filename
+    return filename.startswith((_PACKAGE, "<firesteel "))
+
+
+def without_internal_frames(error: BaseException, after: types.TracebackType | None = None) -> BaseException:
+    """Take our frames out of an exception's traceback, behind the entry `after` if it is given."""
+    kept = [after] if after is not None else []
+    traceback = after.tb_next if after is not None else error.__traceback__
+    while traceback is not None:
+        if not is_internal(traceback.tb_frame):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for entry, following in zip(kept, [*kept[1:], None], strict=True):
+        if entry.tb_next is not following:
+            entry.tb_next = following
+    if after is None:
+        error.__traceback__ = kept[0] if kept else None
+    return error
+
+
+def leaving(error: BaseException) -> None:
+    """An exception leaves compiled code for the user's: only the frame that catches it here stays of ours.
+
+    What failed while compiling keeps all frames when internal failures are to be shown.
+    """
+    first = error.__traceback__
+    if first is None or (config.raise_on_internal_error and _from_compiling(first)):
+        return
+    without_internal_frames(error, first)
+
+
+def _from_compiling(traceback: types.TracebackType | None) -> bool:
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_qualname == "Unit.compile" and code.co_filename.startswith(_PACKAGE):
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def as_raised(error: BaseException, places: tuple[tuple[types.CodeType, int], ...]) -> None:
+    """Give an exception that was raised and caught symbolically the traceback that it would have; innermost place first."""
+    if error.__context__ is None:
+        handled = sys.exc_info()[1]
+        if handled is not error:
+            error.__context__ = handled
+    error.__traceback__ = make_traceback(places)
+
+
+def make_traceback(places: tuple[tuple[types.CodeType, int], ...]) -> types.TracebackType | None:
+    """A traceback through these lines; innermost first."""
+    traceback = None
+    for code, line in places:
+        traceback = types.TracebackType(traceback, _frame_of(code), -1, line)
+    return traceback
+
+
+def _frame_of(code: types.CodeType) -> types.FrameType:
+    """A finished frame that prints as one of `code`."""
+    frame = _FRAMES.get(code)
+    if frame is None:
+        names: dict[str, Any] = {}
+        exec("import sys\ndef make(): return sys._getframe()", names)
+        made = names["make"]
+        made.__code__ = made.__code__.replace(
+            co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+        frame = _FRAMES[code] = made()
+    return frame
+
+
+def handle(error: BaseException) -> None:
+    """Raise an exception that keeps its context, so that an except clause around the call handles it from then on."""
+    context = error.__context__
+    try:
+        raise error
+    finally:
+        error.__context__ = context
+
+
+class Raiser:
+    """Stands for a continuation that raises an exception again: unlike ``raise`` this adds no line of the user's program."""
+
+    def call(self, args: tuple[Any, ...]) -> Any:
+        handle(args[0])
+
+
+RAISER = Raiser()

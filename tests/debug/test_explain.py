@@ -1,0 +1,172 @@
+"""`explain`, `capture_graph`, `compile_times` and the profiler."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from rich.console import Console
+
+import firesteel as fs
+from firesteel.errors import GraphBreakError, UserCodeError
+
+X = torch.arange(4.0)
+
+
+def inner(x):
+    x = x.sin()
+    fs.graph_break()
+    return x.cos()
+
+
+def outer(x):
+    return inner(x) + 1
+
+
+def test_numbers_and_operations():
+    explanation = fs.explain(outer)(X)
+    assert (explanation.graph_count, explanation.graph_break_count, explanation.op_count) == (3, 1, 3)
+    assert all(isinstance(graph, torch.fx.GraphModule) for graph in explanation.graphs)
+    assert [str(op) for ops in explanation.ops_per_graph for op in ops][:2] == ["sin", "cos"]
+    assert torch.equal(explanation.result, X.sin().cos() + 1)
+    assert all(seconds > 0 for _, seconds in explanation.compile_times)
+    assert {name for name, _ in explanation.compile_times} >= {"outer", "inner"}
+
+
+def test_breaks_carry_the_whole_user_stack():
+    (reason,) = fs.explain(outer)(X).break_reasons
+    assert [frame.function for frame in reason.frames] == ["outer", "inner"]
+    assert [frame.source for frame in reason.frames] == ["return inner(x) + 1", "fs.graph_break()"]
+    assert all(frame.filename == __file__ for frame in reason.frames)
+
+
+def test_each_place_counts_once():
+    def f(x):
+        for _ in range(5):
+            fs.graph_break()
+            x = x + 1
+        fs.graph_break()
+        return x
+
+    explanation = fs.explain(f)(X)
+    lines = [reason.frames[-1].source for reason in explanation.break_reasons]
+    assert lines.count("fs.graph_break()") == 2 and len(lines) <= 3  # the loop's own next step may be a third
+
+
+def test_guards_say_what_was_relied_on():
+    def f(x, config):
+        return x * config["scale"]
+
+    explanation = fs.explain(f)(X, {"scale": 2})
+    text = "\n".join(str(guard) for guard in explanation.guards)
+    assert "x.shape == (4,)" in text and "config['scale']" in text
+    assert explanation.out_guards is explanation.guards
+
+
+def test_text():
+    text = str(fs.explain(outer)(X))
+    assert text.splitlines()[0] == "firesteel produced 3 graphs with 1 graph break and 3 ops"
+    assert f'File "{__file__}"' in text and "fs.graph_break()" in text and "What to do: remove the call" in text
+    assert "Compile times:" in text and "guards, in .guards" in text
+    assert str(fs.explain(lambda x: x + 1)(X)).startswith("firesteel produced 1 graph with 0 graph breaks and 1 op\n")
+
+
+def test_terminal():
+    console = Console(file=io.StringIO(), width=200, force_terminal=True)
+    console.print(fs.explain(outer)(X))
+    text = console.file.getvalue()
+    assert "graph breaks" in text and "graph_break() was called" in text and "compile times" in text
+    assert "test_explain.py" in text
+
+
+def test_notebook():
+    text = fs.explain(outer)(X)._repr_html_()
+    assert text.count("<table>") == text.count("</table>") == 3
+    assert "graph_break() was called" in text and "x.shape == (4,)" in text
+
+    def with_markup(x):
+        if x.sum() < 0:
+            return -x
+        return x
+
+    assert "x.sum() &lt; 0" in fs.explain(with_markup)(X)._repr_html_()
+
+
+def test_brackets_in_reasons_are_not_markup():
+    def f(x):
+        fs.graph_break("[bold]not markup[/nothing]")
+        return x + 1
+
+    console = Console(file=io.StringIO(), width=200)
+    console.print(fs.explain(f)(X))
+    assert "[bold]not markup[/nothing]" in console.file.getvalue()
+
+
+def test_modules_methods_and_compiled_functions():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return self.method(x).relu()
+
+        def method(self, x):
+            return x + 1
+
+    model = Model()
+    compiled = fs.compile(outer)
+    for target in (model, fs.compile(model), model.method, fs.compile(model.method), compiled):
+        assert fs.explain(target)(X).graph_count >= 1
+    assert compiled._firesteel_unit.entries == []  # explaining does not add to what is compiled
+
+
+def test_plain_functions_are_named():
+    def numbers(x):
+        yield x
+
+    explanation = fs.explain(numbers)(X)
+    assert explanation.graph_count == 0 and explanation.skipped[0][0] == "numbers"
+    assert "Not compiled: numbers" in str(explanation)
+
+
+def test_wrong_use():
+    with pytest.raises(UserCodeError, match="write explain"):
+        fs.explain(outer, X)
+
+
+def test_errors_of_the_program_pass_through():
+    def f(x):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        fs.explain(f)(X)
+
+
+def test_capture_graph():
+    captured = fs.capture_graph(lambda x, y: torch.sin(x) + y)(X, 2)
+    graph, guards = captured
+    assert captured.graph_module is graph is captured[0] and captured.guards is guards is captured[1]
+    assert [node.name for node in graph.graph.nodes if node.op == "placeholder"] == ["x"]
+    assert torch.equal(graph(X)[0], X.sin() + 2)
+    with pytest.raises(GraphBreakError, match="graph_break"):
+        fs.capture_graph(outer)(X)
+    with pytest.raises(GraphBreakError, match="0 graphs"):
+        fs.capture_graph(lambda x: x)(X)
+
+
+def test_compile_times():
+    assert "nothing was compiled" in fs.compile_times()
+    fs.compile(outer)(X)
+    text = fs.compile_times()
+    assert "outer" in text and "inner" in text and __file__ in text
+
+
+def test_profiler():
+    with fs.CompileProfiler() as prof:
+        compiled = fs.compile(outer, backend=prof)
+        compiled(X)
+        fs.compile(lambda x: x + 1)(X)  # another backend: not counted
+        assert prof.frame_count == 3 and "no recompilation" in prof.report() and "graph breaks:" in prof.report()
+        compiled(X[:2])
+    report = prof.report()
+    assert prof.recompilations and "x.shape == (4,)" in report and "recompilations:" in report
+    compiled(X[:3])
+    assert prof.report() == report or prof.frame_count > 3  # still a backend; listening has ended

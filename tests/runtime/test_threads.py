@@ -1,0 +1,421 @@
+"""Threads, forks, re-entrancy and interrupts: compiled functions stay right, and a failed compilation leaves no trace."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import firesteel as fs
+from firesteel import torch_compat
+
+X = torch.arange(4.0)
+
+
+def in_threads(count: int, body: Callable[[int], None]) -> None:
+    """Run `body` in several threads at once and raise what any of them raised."""
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(count)
+
+    def run(index: int) -> None:
+        try:
+            barrier.wait(10)
+            body(index)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    if errors:
+        raise errors[0]
+
+
+def state() -> Any:
+    """What an unfinished compilation could leave behind."""
+    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), sys.getrecursionlimit(),
+            torch_compat.torch_dispatch_stack_length(), torch_compat.torch_function_stack_length(), gc.isenabled(),
+            torch.get_default_dtype(), torch.random.get_rng_state().tolist()[:16])
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Any:
+    before = state()
+    yield
+    assert state()[:-1] == before[:-1]
+
+
+# Threads
+
+
+def test_one_function_many_threads() -> None:
+    compilations: list[int] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        compilations.append(1)
+        return gm.forward
+
+    @fs.compile(backend=backend)
+    def f(x: torch.Tensor, log: list[Any], k: float) -> Any:
+        y = x * k
+        log.append(y)
+        fs.graph_break()
+        return y + len(log)
+
+    def body(index: int) -> None:
+        for step in range(30):
+            log: list[Any] = []
+            result = f(X + index, log, 2.5)
+            assert torch.equal(result, (X + index) * 2.5 + 1), (index, step)
+            assert len(log) == 1
+
+    in_threads(6, body)
+    assert len(compilations) == 2
+
+
+def test_threads_with_different_guards() -> None:
+    @fs.compile(backend="eager")
+    def f(x: torch.Tensor, name: str) -> Any:
+        y = x + len(name)
+        fs.graph_break()
+        return y * 2, name
+
+    def body(index: int) -> None:
+        name = "abcdefgh"[: index + 1]
+        for _ in range(20):
+            result, same = f(X, name)
+            assert torch.equal(result, (X + len(name)) * 2)
+            assert same == name
+
+    in_threads(6, body)
+    assert len(f._firesteel_unit.entries) <= 6
+
+
+def test_grad_mode_belongs_to_the_thread() -> None:
+    weight = torch.ones(4, requires_grad=True)
+
+    @fs.compile(backend="eager")
+    def f(x: torch.Tensor) -> Any:
+        y = x * weight
+        with torch.no_grad():
+            z = y * 2
+        return y, z
+
+    def body(index: int) -> None:
+        for _ in range(20):
+            with torch.set_grad_enabled(index % 2 == 0):
+                y, z = f(X)
+                assert y.requires_grad is (index % 2 == 0)
+                assert not z.requires_grad
+                assert torch.is_grad_enabled() is (index % 2 == 0)
+
+    in_threads(4, body)
+
+
+def test_modules_and_many_functions() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    compiled = fs.compile(net, backend="eager")
+    functions = [fs.compile(lambda x, k=k: torch.sin(x) * k, backend="eager") for k in range(4)]
+    expected = net(X)
+
+    def body(index: int) -> None:
+        for _ in range(10):
+            assert torch.equal(compiled(X), expected)
+            assert torch.equal(functions[index % 4](X), torch.sin(X) * (index % 4))
+
+    in_threads(6, body)
+
+
+def test_reset_while_others_call() -> None:
+    @fs.compile(backend="eager")
+    def f(x: torch.Tensor) -> Any:
+        y = x + 1
+        fs.graph_break()
+        return y * 2
+
+    stop = time.monotonic() + 0.5
+
+    def body(index: int) -> None:
+        while time.monotonic() < stop:
+            if index == 0:
+                fs.reset()
+            else:
+                assert torch.equal(f(X), (X + 1) * 2)
+
+    in_threads(3, body)
+
+
+def test_a_slow_compilation_does_not_block_compiled_calls() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(gm: Any, inputs: Any) -> Any:
+        entered.set()
+        assert leave.wait(10)
+        return gm.forward
+
+    ready = fs.compile(lambda x: x + 1, backend="eager")
+    ready(X)
+    waiting = fs.compile(lambda x: x + 2, backend=slow)
+    thread = threading.Thread(target=waiting, args=(X,))
+    thread.start()
+    assert entered.wait(10)
+    assert torch.equal(ready(X), X + 1)
+    leave.set()
+    thread.join(10)
+
+
+# Re-entrancy
+
+
+def test_compiled_calls_compiled() -> None:
+    @fs.compile(backend="eager")
+    def inner(x: torch.Tensor) -> Any:
+        y = x + 1
+        fs.graph_break()
+        return y * 2
+
+    @fs.compile(backend="eager")
+    def outer(x: torch.Tensor) -> Any:
+        return inner(inner(x)) + inner(x)
+
+    def plain(x: torch.Tensor) -> Any:
+        return (x + 1) * 2
+
+    for _ in range(3):
+        assert torch.equal(outer(X), plain(plain(X)) + plain(X))
+
+
+def test_recursion_through_the_compiled_function() -> None:
+    @fs.compile(backend="eager")
+    def f(x: torch.Tensor, n: int) -> Any:
+        if n == 0:
+            return x
+        fs.graph_break()
+        return f(x + n, n - 1) * 2
+
+    def plain(x: torch.Tensor, n: int) -> Any:
+        return x if n == 0 else plain(x + n, n - 1) * 2
+
+    assert torch.equal(f(X, 6), plain(X, 6))
+    assert torch.equal(f(X, 9), plain(X, 9))
+
+
+def test_backend_that_calls_a_compiled_function() -> None:
+    helper = fs.compile(lambda x: x * 3, backend="eager")
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        assert torch.equal(helper(X), X * 3)
+        return lambda *args: [helper(result) for result in gm(*args)]
+
+    f = fs.compile(lambda x: x + 1, backend=backend)
+    assert torch.equal(f(X), (X + 1) * 3)
+    assert torch.equal(f(X), (X + 1) * 3)
+
+
+def test_opaque_step_calls_back_into_the_function() -> None:
+    depth: list[int] = []
+
+    @fs.disable
+    def again(x: torch.Tensor) -> Any:
+        depth.append(1)
+        return f(x + 10) if len(depth) < 3 else x
+
+    @fs.compile(backend="eager")
+    def f(x: torch.Tensor) -> Any:
+        y = x + 1
+        return again(y) * 2
+
+    assert torch.equal(f(X), (((X + 1 + 10) + 1 + 10) + 1) * 8)
+
+
+# Forks
+
+
+def forked(body: Callable[[], bool]) -> int:
+    """The exit status of a child that runs `body`: 0 when it returns True."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = 0 if body() else 2
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")
+
+
+def test_fork_after_compiling() -> None:
+    @fs.compile(backend="eager")
+    def f(x: torch.Tensor, name: str) -> Any:
+        y = x + len(name)
+        fs.graph_break()
+        return y * 2
+
+    f(X, "a")
+
+    def child() -> bool:
+        return torch.equal(f(X, "a"), (X + 1) * 2) and torch.equal(f(X, "bb"), (X + 2) * 2)
+
+    assert forked(child) == 0
+    assert torch.equal(f(X, "bb"), (X + 2) * 2)
+
+
+def test_fork_while_another_thread_compiles() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(gm: Any, inputs: Any) -> Any:
+        entered.set()
+        leave.wait(30)
+        return gm.forward
+
+    f = fs.compile(lambda x: x + 1, backend="eager")
+    waiting = fs.compile(lambda x: x + 2, backend=slow)
+    thread = threading.Thread(target=waiting, args=(X,))
+    thread.start()
+    assert entered.wait(10)
+    try:
+        # the child has no thread that could release what the compiling thread holds
+        assert forked(lambda: torch.equal(f(X), X + 1)) == 0
+    finally:
+        leave.set()
+        thread.join(10)
+
+
+def _in_child(queue: Any) -> None:
+    queue.put(FORKED(X).tolist())
+
+
+FORKED = fs.compile(lambda x: torch.cos(x) + 1, backend="eager")
+
+
+def test_multiprocessing_fork() -> None:
+    FORKED(X)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=_in_child, args=(queue,))
+    process.start()
+    try:
+        assert queue.get(timeout=30) == (torch.cos(X) + 1).tolist()
+    finally:
+        process.join(10)
+    assert process.exitcode == 0
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupt_in_the_backend(error: type[BaseException]) -> None:
+    attempts: list[int] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise error
+        return gm.forward
+
+    @fs.compile(backend=backend)
+    def f(x: torch.Tensor) -> Any:
+        with torch.no_grad():
+            y = x + 1
+        with torch.autocast("cpu"):
+            return y @ y
+
+    before = state()
+    with pytest.raises(error):
+        f(X)
+    assert state() == before
+    assert not f._firesteel_unit.entries
+    assert f._firesteel_unit.given_up is None
+    assert torch.equal(f(X), torch.autocast("cpu")(lambda y: y @ y)(X + 1))
+    assert len(attempts) == 2
+
+
+def test_interrupt_in_another_thread_does_not_lock_others_out() -> None:
+    def backend(gm: Any, inputs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    f = fs.compile(lambda x: x + 1, backend=backend)
+
+    def body() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            f(X)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join(10)
+    g = fs.compile(lambda x: x + 2, backend="eager")
+    done: list[Any] = []
+    other = threading.Thread(target=lambda: done.append(g(X)), daemon=True)
+    other.start()
+    other.join(10)
+    assert done
+    assert torch.equal(done[0], X + 2)
+
+
+class Stop(BaseException):
+    """Raised asynchronously."""
+
+
+def test_asynchronous_interrupts_during_capture() -> None:
+    def f(x: torch.Tensor) -> Any:
+        for i in range(60):
+            with torch.no_grad():
+                x = torch.nn.functional.layer_norm(x + i, (4,)) * 2
+        with torch.autocast("cpu"):
+            return x @ x
+
+    expected = f(X)
+    interrupted = 0
+    for attempt in range(25):
+        fs.reset()
+        compiled = fs.compile(f, backend="eager")
+        before = state()
+        outcome: list[Any] = []
+        started = threading.Event()
+
+        def run(compiled: Any = compiled, outcome: list[Any] = outcome, started: threading.Event = started) -> None:
+            inside = state()
+            try:
+                started.set()
+                try:
+                    outcome.append(compiled(X))
+                except Stop:
+                    outcome.append(Stop)
+                after = state()
+                outcome.append(inside[:-1] == after[:-1] or (inside, after))
+            except Stop:
+                outcome.append("late")
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        started.wait(10)
+        time.sleep(0.0004 * attempt)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stop))
+        thread.join(20)
+        assert not thread.is_alive()
+        if outcome and outcome[0] is Stop:
+            interrupted += 1
+            assert outcome[1] is True, outcome[1]
+        assert state()[:-1] == before[:-1]
+        assert torch.equal(compiled(X), expected)
+    assert interrupted >= 3

@@ -1,0 +1,122 @@
+"""The command line: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from firesteel.cli import BAD_INPUT, FAILED, OK, main
+
+PROGRAM = textwrap.dedent("""
+    import torch
+
+    SIZE = 3
+
+    def bar(a, b):
+        x = a / (torch.abs(a) + 1)
+        if b.sum() < 0:
+            b = b * -1
+        return x * b
+
+    def scaled(x, factor=2, *, shift=0.0):
+        return x * factor + shift
+
+    def nothing():
+        return torch.ones(SIZE) + 1
+
+    def fails(x):
+        raise ValueError("the program's own error")
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    number = 3
+
+    class Thing:
+        def method(self, x):
+            return x + 1
+
+    thing = Thing()
+""")
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    path = tmp_path / "program_for_cli.py"
+    path.write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield path
+    sys.modules.pop("program_for_cli", None)
+
+
+def test_explain_a_file(program, capsys):
+    assert main(["explain", "program_for_cli.py:bar", "--args", "torch.ones(4), torch.ones(4)"]) == OK
+    out = capsys.readouterr().out
+    assert "2 graphs with 1 graph break and 6 ops" in out
+    assert f'File "{program.name}"' in out or str(program) in out
+    assert "if b.sum() < 0:" in out
+
+
+def test_explain_a_module_with_keywords(program, capsys):
+    assert main(["explain", "program_for_cli:scaled", "--args", "torch.randn(SIZE), factor=3, shift=1.5"]) == OK
+    assert "1 graph with 0 graph breaks and 2 ops" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target, args", [("nothing", ""), ("model", "torch.randn(2, 3)"), ("thing.method", "torch.ones(2)")])
+def test_explain_other_things(program, capsys, target, args):
+    assert main(["explain", f"program_for_cli:{target}", "--args", args]) == OK
+    assert "1 graph with 0 graph breaks" in capsys.readouterr().out
+
+
+def test_graphs_and_guards(program, capsys):
+    assert main(["explain", "program_for_cli:scaled", "--args", "torch.randn(3)", "--graphs", "--guards"]) == OK
+    out = capsys.readouterr().out
+    assert "graph 1:" in out and "def forward" in out and "guards:" in out and "factor" in out
+
+
+@pytest.mark.parametrize("target, args, text", [
+    ("program_for_cli", "", "not of the form module:function"),
+    (":f", "", "not of the form module:function"),
+    ("program_for_cli:", "", "not of the form module:function"),
+    ("no_such_module:f", "", "there is no module 'no_such_module'"),
+    ("nowhere.py:f", "", "there is no file nowhere.py"),
+    ("program_for_cli:missing", "", "has no missing"),
+    ("program_for_cli:number", "", "int and cannot be called"),
+    ("program_for_cli:scaled", "", "missing a required argument: 'x'"),
+    ("program_for_cli:scaled", "1, 2, 3, 4", "too many positional arguments"),
+    ("program_for_cli:scaled", "undefined_name", "NameError"),
+    ("program_for_cli:scaled", "torch.randn(3", "SyntaxError"),
+    ("program_for_cli:Thing", "", "is a class"),
+])
+def test_bad_input(program, capsys, target, args, text):
+    assert main(["explain", target, "--args", args]) == BAD_INPUT
+    captured = capsys.readouterr()
+    assert text in captured.err and captured.out == "" and "Traceback" not in captured.err
+
+
+def test_a_module_that_fails_to_import(program, capsys):
+    program.with_name("broken_for_cli.py").write_text("import no_such_dependency\n")
+    assert main(["explain", "broken_for_cli:f"]) == BAD_INPUT
+    assert "importing broken_for_cli failed: No module named 'no_such_dependency'" in capsys.readouterr().err
+
+
+def test_an_error_of_the_program(program, capsys):
+    assert main(["explain", "program_for_cli:fails", "--args", "torch.ones(2)"]) == FAILED
+    assert "ValueError: the program's own error" in capsys.readouterr().err
+
+
+def test_unknown_command_and_version(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["explode"])
+    assert caught.value.code == BAD_INPUT
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0 and "firesteel 0." in capsys.readouterr().out
+
+
+def test_as_a_process(program):
+    command = [sys.executable, "-m", "firesteel.cli", "explain", "program_for_cli:bar", "--args", "torch.ones(4), -torch.ones(4)"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=program.parent)
+    assert done.returncode == 0 and "2 graphs with 1 graph break" in done.stdout, done.stderr
