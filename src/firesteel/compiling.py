@@ -129,10 +129,10 @@ def wrapper({signature}):
     if _fs_stance.eager or _fs_function.__code__ is not _fs_code:
         return _fs_otherwise(({arguments}))
 {defaults}    try:
-        for _fs_entry in _fs_unit.functions:
+        for _fs_entry in (_fs_functions := _fs_unit.functions):
             _fs_result = _fs_entry({arguments})
             if _fs_result is not _fs_miss:
-                if _fs_entry is not _fs_unit.functions[0]:
+                if _fs_entry is not _fs_functions[0]:
                     _fs_unit.promote(_fs_entry)
                 break
         else:

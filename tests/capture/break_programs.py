@@ -912,3 +912,474 @@ def math_and_constants(x, log):
     n = math.floor(math.sqrt(x.shape[0] * 3))
     log.append(divmod(n, 2))
     return x * n + int("12") + abs(-3) + max(1, n) + round(2.6)
+
+
+# Programs that break by themselves
+
+
+@program
+def item_loop(x, log):
+    total = 0.0
+    for value in x:
+        total += value.item()
+        if value > 2:
+            log.append("big")
+    while total < 20:
+        total = total * 2 + float(x.sum())
+    return total, x * total
+
+
+@program
+def print_and_item(x, log):
+    y = (x * 2).sum()
+    log.append(f"{y.item():.1f}")
+    if y.item() > 3 and (x[0] > 0 or x[1] > 0):
+        y = y + 1
+    return y if y else x
+
+
+@program
+def opaque_calls(x, log):
+    import re
+    import time
+
+    y = x + 1
+    log.append(re.sub(r"\d+", lambda m: str(int(m.group()) + 1), "a1b22"))
+    started = time.monotonic()
+    y = y * 2
+    log.append(time.monotonic() >= started)
+    return y
+
+
+@program
+def generator_with_item(x, log):
+    def items():
+        for value in x:
+            log.append("make")
+            yield value.item() * 2
+
+    out = []
+    for item in items():
+        out.append(x + item)
+        if item < 0:
+            break
+    return out
+
+
+@program
+def map_with_item(x, log):
+    def one(t):
+        log.append("one")
+        return t.item() + 1
+
+    a = list(map(one, x))
+    b = sorted(x, key=lambda t: -t.item())
+    return a, b, [one(t) for t in x], max(a, key=lambda v: -v)
+
+
+@program
+def nonlocal_around_break(x, log):
+    count = 0
+
+    def step(t):
+        nonlocal count
+        count += 1
+        s = t.sum().item()
+        count += int(s)
+        return t * count
+
+    a = step(x)
+    b = step(a)
+    return a, b, count
+
+
+@program
+def deep_break(x, log):
+    def one(t):
+        log.append("one")
+        return two(t + 1) * 2
+
+    def two(t):
+        log.append("two")
+        return three(t) - 1
+
+    def three(t):
+        if t.sum() > 0:
+            log.append("three")
+            return t * 3
+        return t
+
+    return one(x)
+
+
+@program
+def break_in_dunders(x, log):
+    class Noisy:
+        def __enter__(self):
+            log.append(x.sum().item())
+            return self
+
+        def __exit__(self, *args):
+            log.append(x.max().item())
+            return True
+
+        def __getitem__(self, key):
+            return x[key].item()
+
+        def __add__(self, other):
+            return x.sum().item() + other
+
+        def __bool__(self):
+            return x.sum().item() > 0
+
+        def __len__(self):
+            return int(x.sum().item())
+
+        def __contains__(self, value):
+            return value in x.tolist()
+
+        def __iter__(self):
+            return iter(x.tolist())
+
+        def __eq__(self, other):
+            return x.sum().item() == other
+
+        @property
+        def prop(self):
+            return x.sum().item()
+
+    n = Noisy()
+    with n as m:
+        y = x + n[0]
+        log.append(n + 1)
+        if n:
+            log.append((len(n), 1.0 in n, n == 2, n.prop, [*n]))
+        raise ValueError("swallowed")
+    return y, m is n
+
+
+@program
+def user_iterator_break(x, log):
+    class Steps:
+        def __init__(self):
+            self.left = 3
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.left == 0:
+                log.append("stop")
+                raise StopIteration
+            self.left -= 1
+            return x.sum().item() + self.left
+
+    out = [v for v in Steps()]
+    for i, v in enumerate(Steps()):
+        if i == 1:
+            continue
+        out.append(x * v)
+    return out
+
+
+@program
+def error_in_step(x, log):
+    y = x + 1
+    try:
+        with CM(log, "step"):
+            int("not a number")
+    except ValueError as error:
+        log.append(error.args)
+        y = y * 2
+    try:
+        log.append(x.sum().item())
+        x.view(7)
+    except RuntimeError as error:
+        log.append(type(error))
+    return y
+
+
+@program
+def reraised_in_callee(x, log):
+    def reraise():
+        log.append(type(sys.exc_info()[1]))
+        raise
+
+    try:
+        try:
+            {}[x.shape[0]]
+        except KeyError:
+            reraise()
+    except KeyError as error:
+        log.append(error.args)
+        saved = error
+    try:
+        raise saved
+    except KeyError as error:
+        log.append(error is saved)
+    return x + 1
+
+
+@program
+def chained_three(x, log):
+    try:
+        try:
+            try:
+                raise KeyError(1)
+            except KeyError as first:
+                raise ValueError(2) from first
+        except ValueError:
+            raise TypeError(3)
+    except TypeError as error:
+        log.append(error)
+        raise Custom(4, code=5) from error
+
+
+@program
+def exception_state(x, log):
+    error = Custom("made", code=7)
+    error.extra = [1]
+    error.add_note("note")
+    try:
+        raise error
+    except Custom as caught:
+        log.append((caught is error, caught.code, caught.extra, caught.__notes__))
+        caught.extra.append(2)
+    log.append(str(error))
+    raise error
+
+
+@program
+def exception_in_comprehension(x, log):
+    try:
+        return [x / i if i else fails(x, log) for i in (1, 2, 0)]
+    except ValueError as error:
+        log.append(user_frames(error)[-1][0])
+        return x
+
+
+@program
+def generator_finally(x, log):
+    def resource():
+        log.append("open")
+        try:
+            yield x
+            yield x + 1
+        finally:
+            log.append("release")
+
+    for item in resource():
+        log.append("use")
+        break
+    g = resource()
+    next(g)
+    try:
+        g.throw(ValueError("into"))
+    except ValueError as error:
+        log.append(error.args)
+    h = resource()
+    a = next(h)
+    del h
+    return a, item, list(g)
+
+
+@program
+def generator_in_handler(x, log):
+    def values():
+        try:
+            raise KeyError("inside")
+        except KeyError as error:
+            yield x
+            log.append((type(sys.exc_info()[1]), error.args))
+            yield x + 1
+
+    g = values()
+    a = next(g)
+    log.append(sys.exc_info()[0])
+    b = next(g)
+    return a, b, next(g, None)
+
+
+@program
+def nested_generators(x, log):
+    def inner(n):
+        for i in range(n):
+            received = yield x + i
+            log.append(received)
+        return n
+
+    def outer():
+        first = yield from inner(2)
+        second = yield from inner(first - 1)
+        return first + second
+
+    g = outer()
+    out = [next(g), g.send("a"), g.send("b")]
+    try:
+        g.send("c")
+    except StopIteration as stop:
+        out.append(stop.value)
+    return out
+
+
+@program
+def exit_stack_errors(x, log):
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(CM(log, 1))
+            stack.push(lambda *exc: log.append(exc[0]))
+            y = stack.enter_context(managed(log, "m"))
+            raise ValueError(y)
+    except ValueError as error:
+        log.append(error.args)
+    return x + 1
+
+
+@program
+def no_grad_with_break(x, log):
+    w = torch.ones(3, requires_grad=True)
+    for i in range(2):
+        with torch.no_grad():
+            y = w * 2
+            log.append((y.sum().item(), torch.is_grad_enabled()))
+            y = w * 3
+        z = w * y
+        log.append((z.requires_grad, y.requires_grad))
+    with torch.set_grad_enabled(False):
+        log.append((w * 2).requires_grad)
+    return y, z
+
+
+@program
+def autocast_with_break(x, log):
+    m = torch.eye(3)
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            a = m @ m
+            log.append(a.sum().item())
+            b = m @ m
+            raise ValueError("leave")
+    except ValueError:
+        c = m @ m
+    return a, b, c
+
+
+@program
+def conditional_import(x, log):
+    from math import floor as down
+    import os.path as path
+
+    log.append(path.join("a", "b"))
+    return x + down(2.7)
+
+
+@program
+def loop_variables_after(x, log):
+    for i, t in enumerate([x, x + 1]):
+        for _ in range(2):
+            last = t * i
+    try:
+        del i
+        log.append(i)
+    except UnboundLocalError as error:
+        log.append(error.args)
+    return last, t
+
+
+@program
+def finally_return(x, log):
+    def inner():
+        for i in range(3):
+            try:
+                if i == 1:
+                    return "early"
+                log.append(i)
+            finally:
+                log.append(("f", i))
+        return "late"
+
+    y = x
+    try:
+        y = y + 1
+        return inner(), y
+    finally:
+        y = y * 2
+        log.append(y.shape[0])
+
+
+@program
+def global_in_callee(x, log):
+    def bump():
+        global GLOBAL
+        GLOBAL = 5
+        value = x.sum().item()
+        GLOBAL += int(value)
+        return GLOBAL
+
+    a = bump()
+    return x + a, GLOBAL
+
+
+@program
+def random_numbers(x, log):
+    a = torch.rand(3)
+    log.append(a.shape[0])
+    b = torch.randn(3) + a
+    log.append((b.sum() > -100).item())
+    return a, b, torch.rand(2)
+
+
+@program
+def class_body(x, log):
+    class Made:
+        table = {k: k * 2 for k in range(2)}
+        log.append(sorted(table))
+
+        class Inner:
+            value = 3
+
+        def get(self):
+            return __class__.__name__
+
+    m = Made()
+    return m.get(), m.Inner.value, x + Made.table[1]
+
+
+@program
+def mutable_default(x, log):
+    def gather(item, into=[]):  # noqa: B006
+        into.append(item)
+        return into
+
+    a = gather(1)
+    b = gather(x)
+    log.append(a is b)
+    return a
+
+
+@program
+def deep_recursion(x, log):
+    def down(t, n):
+        if n == 0:
+            log.append(t.sum().item())
+            return t
+        r = down(t + 1, n - 1)
+        log.append(n)
+        return r * 2
+
+    return down(x, 4)
+
+
+@program
+def dict_changes_in_loop(x, log):
+    d = {"a": 1}
+    try:
+        for k in d:
+            d[k + "x"] = 2
+    except RuntimeError as error:
+        log.append(error.args)
+    items = [1, 2, 3]
+    for i in items:
+        if i < 3 and len(items) < 6:
+            items.append(i + 10)
+    return x, items

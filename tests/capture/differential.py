@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from fuzz.snapshot import Facts, Snapshot, TensorFact, drain
 
 import firesteel as fs
 from firesteel.errors import FiresteelError
+from fuzz.snapshot import Facts, Snapshot, TensorFact, drain
 
 
 def x() -> torch.Tensor:
@@ -55,8 +55,14 @@ def assert_same_facts(plain: Facts, compiled: Facts) -> None:
             assert repr(expected) == repr(actual), f"{path}: expected {expected}, got {actual}"
 
 
-def check(function: Callable[..., Any], make_args: Callable[[], tuple[Any, ...]] = lambda: (x(),), *,
-          fullgraph: bool = True, state: Callable[[], Any] | None = None, entries: int | None = 1) -> Any:
+def check(
+    function: Callable[..., Any],
+    make_args: Callable[[], tuple[Any, ...]] = lambda: (x(),),
+    *,
+    fullgraph: bool = True,
+    state: Callable[[], Any] | None = None,
+    entries: int | None = 1,
+) -> Any:
     """Compare three compiled calls with a plain one; with `fullgraph` no break is allowed.
 
     `entries` is how many captures the function itself may need for these calls; None does not look.

@@ -812,3 +812,234 @@ def test_torch_function_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probe(X) == 0
     monkeypatch.setattr(torch.nn.functional, "relu", torch.cos)
     assert probe(X) == 1
+
+
+def test_own_code_and_defaults_replaced() -> None:
+    def f(x: torch.Tensor, k: int = 1, *, scale: int = 2) -> Any:
+        return (x + k) * scale
+
+    probe = Probe(f)
+    assert probe(X) == 1
+    f.__defaults__ = ("text",)
+    probe(X)
+    f.__defaults__ = (5,)
+    f.__kwdefaults__ = {"scale": 7}
+    assert torch.equal(probe.compiled(X), (X + 5) * 7)
+    f.__code__ = (lambda x, k=1, *, scale=2: x - k - scale).__code__
+    assert torch.equal(probe.compiled(X), X - 12)
+
+
+# Paths that are easy to forget
+
+
+def test_objects_as_dictionary_keys() -> None:
+    class Key:
+        pass
+
+    def f(x: torch.Tensor, table: dict[Any, int], key: Any) -> Any:
+        return x + table.get(key, 100), key in table, [type(k).__name__ for k in table]
+
+    probe = Probe(f)
+    one, two = Key(), Key()
+    assert probe(X, {one: 1}, one) == 1
+    probe(X, {one: 1}, two)
+    probe(X, {two: 5}, two)
+    probe(X, {one: 1, two: 2}, two)
+    probe(X, {two: 2, one: 1}, two)
+    probe(X, {}, two)
+
+
+def test_tensors_as_dictionary_keys() -> None:
+    def f(x: torch.Tensor, table: dict[Any, int], key: Any) -> Any:
+        return x + table.get(key, 100)
+
+    probe = Probe(f)
+    one, two = torch.ones(2), torch.ones(2)
+    probe(X, {one: 1}, two)
+    probe(X, {one: 1}, one)
+    probe(X, {one: 1, two: 3}, two)
+    probe(X, {two: 3, one: 1}, two)
+
+
+def test_two_functions_with_a_common_cell() -> None:
+    def make(shared: bool) -> Any:
+        n = m = 1
+
+        def increase() -> None:
+            nonlocal n
+            n += 1
+
+        def read_same(x: torch.Tensor) -> torch.Tensor:
+            return x * n
+
+        def read_other(x: torch.Tensor) -> torch.Tensor:
+            return x * m
+
+        return increase, (read_same if shared else read_other)
+
+    def f(x: torch.Tensor, increase: Any, read: Any) -> Any:
+        increase()
+        return read(x)
+
+    for order in ([True, False], [False, True]):
+        compiled = Probe(f).compiled
+        for shared in (*order, *order):
+            assert torch.equal(compiled(X, *make(shared)), f(X, *make(shared)))
+
+
+def test_one_function_with_cells_of_two_origins() -> None:
+    def make() -> Any:
+        n = 1
+
+        def bump(by: int) -> None:
+            nonlocal n
+            n += by
+
+        def read(x: torch.Tensor) -> torch.Tensor:
+            return x * n
+
+        return bump, read
+
+    def f(x: torch.Tensor, bump: Any, read: Any) -> Any:
+        bump(4)
+        return read(x)
+
+    compiled = Probe(f).compiled
+    (bump, _), (_, read) = make(), make()
+    assert torch.equal(compiled(X, bump, read), X)
+    assert torch.equal(compiled(X, *make()), X * 5)
+    (bump, _), (_, read) = make(), make()
+    assert torch.equal(compiled(X, bump, read), X)
+
+
+def test_function_attributes() -> None:
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def f(x: torch.Tensor) -> Any:
+        return g(x) + getattr(g, "shift", 0), g.__name__, hasattr(g, "other")
+
+    probe = Probe(f)
+    assert probe(X) == 1
+    g.shift = 5  # type: ignore[attr-defined]
+    assert probe(X) == 1
+    g.__name__ = "renamed"
+    assert probe(X) == 1
+    g.other = 1  # type: ignore[attr-defined]
+    assert probe(X) == 1
+    del g.shift  # type: ignore[attr-defined]
+    probe(X)
+
+
+def test_attribute_found_but_not_used() -> None:
+    def f(x: torch.Tensor, p: Any, table: dict[str, Any]) -> Any:
+        try:
+            p.value  # noqa: B018
+            table["k"]
+        except (AttributeError, KeyError):
+            return x - 1
+        return x + 1
+
+    probe, p = Probe(f), Point()
+    assert probe(X, p, {"k": 1}) == 1
+    assert probe(X, p, {"k": "other"}) == 0
+    assert probe(X, p, {}) >= 1
+    del p.value
+    assert probe(X, p, {"k": 1}) >= 1
+
+
+def test_import_inside_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    import math
+
+    def f(x: torch.Tensor) -> Any:
+        import math as m
+        from math import tau
+
+        return x * m.pi + tau
+
+    probe = Probe(f)
+    assert probe(X) == 1
+    monkeypatch.setattr(math, "pi", 3)
+    assert probe(X) == 1
+    monkeypatch.setattr(math, "tau", 6)
+    assert probe(X) >= 1
+
+
+def test_types_compared() -> None:
+    def f(x: torch.Tensor, a: Any, b: Any) -> Any:
+        return x + 1 if type(a) is type(b) else x - 1, issubclass(type(a), type(b))
+
+    probe = Probe(f)
+    assert probe(X, [], []) == 1
+    assert probe(X, [], ()) == 1
+    assert probe(X, Point(), Point()) == 1
+    assert probe(X, Point(), []) == 1
+
+
+def test_equality_method_added_afterwards() -> None:
+    class A:
+        pass
+
+    def f(x: torch.Tensor, a: Any, b: Any) -> Any:
+        return x + 1 if a == b else x - 1
+
+    probe, a, b = Probe(f), A(), A()
+    assert probe(X, a, b) == 1
+    assert probe(X, a, a) >= 1
+    A.__eq__ = lambda self, other: True  # type: ignore[assignment, method-assign]
+    assert probe(X, a, b) >= 1
+
+
+def test_string_identity() -> None:
+    left = "".join(["a", "b c"])
+    right = "".join(["a", "b c"])
+
+    def f(x: torch.Tensor, a: str, b: str) -> Any:
+        return x + 1 if a is b else x - 1
+
+    probe = Probe(f)
+    assert probe(X, left, right) == 1
+    assert probe(X, left, left) == 1
+    assert probe(X, left, right) == 0
+
+
+def test_iterator_position() -> None:
+    def f(x: torch.Tensor, it: Any) -> Any:
+        return x + next(it), list(it)
+
+    probe = Probe(f, copies=True)
+    probe(X, iter([1, 2, 3]))
+    later = iter([1, 2, 3])
+    next(later)
+    probe(X, later)
+    probe(X, iter([5]))
+    probe(X, iter([]))
+
+
+def test_generic_alias_and_types_as_constants() -> None:
+    def f(x: torch.Tensor, t: Any) -> Any:
+        return x + 1, str(t), t is int
+
+    probe = Probe(f)
+    for t in (int, list[int], dict[str, int], int | str, Any, type(None)):
+        probe(X, t)
+        assert probe(X, t) == 0
+
+
+def test_subclass_of_int_and_str() -> None:
+    class Number(int):
+        def __add__(self, other: int) -> int:
+            return 1000
+
+    class Text(str):
+        def upper(self) -> str:
+            return "shouted"
+
+    def f(x: torch.Tensor, n: int, s: str) -> Any:
+        return x + (n + 1), s.upper()
+
+    probe = Probe(f)
+    assert probe(X, 1, "a") == 1
+    assert probe(X, Number(1), "a") >= 1
+    assert probe(X, 1, Text("a")) >= 1
+    assert probe(X, 1, "a") == 0

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from capture.differential import check, x
 
 import firesteel as fs
+from capture.differential import check, x
 
 # Arguments
 
@@ -23,23 +23,39 @@ def everything(a, b=2, /, c=3, *args, d, e=5, **kwargs):
 
 def test_all_kinds_of_parameters() -> None:
     def f(x):
-        return (everything(x, d=1), everything(x, 4, 5, 6, 7, d=8, e=9, z=10), everything(x, c=1, d=2, b="kept"),
-                everything(*(x, 1), **{"d": 2, "q": 3}))
+        return (
+            everything(x, d=1),
+            everything(x, 4, 5, 6, 7, d=8, e=9, z=10),
+            everything(x, c=1, d=2, b="kept"),
+            everything(*(x, 1), **{"d": 2, "q": 3}),
+        )
 
     check(f)
 
 
 def test_compiled_function_with_all_kinds_of_parameters() -> None:
     compiled = fs.compile(everything, backend="eager", fullgraph=True)
-    for args, kwargs in (((x(),), {"d": 1}), ((x(), 3, 4, 5), {"d": 1, "e": 2, "z": x()}), ((x(), 1), {"c": 2, "d": x()})):
+    for args, kwargs in (
+        ((x(),), {"d": 1}),
+        ((x(), 3, 4, 5), {"d": 1, "e": 2, "z": x()}),
+        ((x(), 1), {"c": 2, "d": x()}),
+    ):
         expected, actual = everything(*args, **kwargs), compiled(*args, **kwargs)
         assert torch.equal(expected[0], actual[0])
         assert expected[1:] == actual[1:] or "z" in kwargs
 
 
-@pytest.mark.parametrize("call", [
-    lambda g, x: g(), lambda g, x: g(x, x, x), lambda g, x: g(x, q=1), lambda g, x: g(x, a=1), lambda g, x: g(**{"b": 2}),
-], ids=["missing", "too many", "unknown", "twice", "keyword"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g, x: g(),
+        lambda g, x: g(x, x, x),
+        lambda g, x: g(x, q=1),
+        lambda g, x: g(x, a=1),
+        lambda g, x: g(**{"b": 2}),
+    ],
+    ids=["missing", "too many", "unknown", "twice", "keyword"],
+)
 def test_wrong_arguments_raise_pythons_message(call: Any) -> None:
     def g(a, b=1):
         return a + b

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,15 @@ import torch
 import firesteel as fs
 
 X = torch.arange(4.0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_collections() -> Iterator[None]:
+    """Collections look only at what these tests make."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Plain:

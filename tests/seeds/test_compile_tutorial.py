@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+import sys
 import traceback
 from contextlib import redirect_stdout
 
@@ -45,7 +46,7 @@ def bar(a, b):
 
 
 def generate_data(b):
-    return torch.randn(b, 3, 64, 64), torch.randint(1000, (b,))
+    return torch.randn(b, 3, 32, 32), torch.randint(1000, (b,))
 
 
 def init_model():
@@ -130,11 +131,13 @@ def test_train_resnet():
         train_opt(twin, data)
         if step == 1:
             after_two = len(recorder.graphs)
-    for (name, value), other in zip(model.state_dict().items(), twin.state_dict().values(), strict=True):
-        error = (value.double() - other.double()).abs()
-        # A step moves a parameter by up to 1e-3. Under a compiler torch.optim corrects its averages with tensors computed
-        # from its float32 step counter, which is good to about 1e-5 of a step: see the next test.
-        assert error.max() < 1e-4 and error.mean() < 1e-7, name
+    # A step moves a parameter by up to 1e-3. Under a compiler torch.optim corrects its averages with tensors computed from
+    # its float32 step counter, which is good to about 1e-5 of a step, on average: where a gradient is nearly zero, Adam
+    # divides noise by noise. Plain Python with that formula differs from plain Python as much. The next test is exact.
+    for (name, value), other in zip(model.named_parameters(), twin.parameters(), strict=True):
+        assert (value - other).abs().mean() < 1e-7, name
+    for (name, value), other in zip(model.named_buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(other, value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
     for state, other in zip(opt.state.values(), twin_opt.state.values(), strict=True):
         assert set(state) == set(other) and torch.equal(state["step"], other["step"])
     # The forward pass and the loss are in a graph, and training settles: later steps compile nothing.
@@ -151,7 +154,8 @@ def test_train_is_exact_with_the_formula_that_adam_uses_under_a_compiler(monkeyp
     for _ in range(5):
         data = torch.randn(4, 6), torch.randint(3, (4,))
         with monkeypatch.context() as patch:
-            patch.setattr(torch.optim.adam, "_get_value", lambda step: step)  # what it does when torch.compiler.is_compiling()
+            # what it does where torch.compiler.is_compiling() is true
+            patch.setattr(sys.modules["torch.optim.adam"], "_get_value", lambda step: step)
             train(model, data)
         train_opt(twin, data)
     for (name, value), other in zip(model.state_dict().items(), twin.state_dict().values(), strict=True):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import operator
-import sys
 import time
 import types
 import weakref
@@ -23,7 +21,7 @@ from .bytecode.liveness import live_locals
 from .entry_code import EntryCode, parameter_name
 from .failing_graphs import FailingGraph
 from .frame import Frame, HandledMark
-from .global_state import GlobalState
+from .global_state import GlobalState, InterpreterSettings
 from .graph import CapturedGraph
 from .guards import Guard, NumberSeen
 from .inference_mode import leaving_on_failure
@@ -34,6 +32,7 @@ from .source import LocalSource, item_source
 from .steps import emit_step, pops_of
 from .tracer import Tracer
 from .values.base import Value
+from .values.iterators import IteratorValue
 from .values.constants import NULL, NullValue
 
 if TYPE_CHECKING:
@@ -223,9 +222,8 @@ class Capture:
 
     def finish_with_return(self, value: Value) -> Callable[[], Entry]:
         code = self.new_code()
-        expression = code.value(value)
         self.tx.effects.emit(code)
-        code.line(f"return {expression}")
+        code.line(f"return {code.value(value)}")
         return self.finisher(code)
 
     def finish_with_break(self, inst: Instruction, stack: list[Value], cause: GraphBreak,
@@ -245,12 +243,12 @@ class Capture:
 
     def emit_break(self, code: EntryCode, inst: Instruction, stack: list[Value]) -> None:
         frame = self.frame
-        # everything that outlives the graph is built before the effects and the step
+        # iterators are built on containers that are up to date, so the effects come first
+        self.tx.effects.emit(code)
         live = live_locals(frame.decoded, inst.index)
         for name in self.live_variables(inst.index, live):
             code.value(self.variable(name, inst.index))
         texts = [code.value(v) if not isinstance(v, NullValue) else "" for v in stack]
-        self.tx.effects.emit(code)
         kinds = [_slot_kind(v) for v in stack]
         if inst.op in BRANCHES:
             self.emit_branch(code, inst, texts, kinds)
@@ -394,7 +392,23 @@ class Capture:
 
     # Assembly
 
+    def close_abandoned_generators(self, code: EntryCode) -> None:
+        """Python closes a generator when it is dropped. What that does to the user's objects cannot wait until now."""
+        tx = self.tx
+        for generator in tx.generators:
+            if generator.needs_cleanup() and not code.is_built(generator):
+                operations, tx.effects.changes = tx.graph.operations, []
+                try:
+                    generator.close(tx)
+                except (UserRaise, GraphBreak, NotConstant):
+                    raise SkipFrame("closing a generator that was left in the middle fails or is not captured") from None
+                changes, tx.effects.changes = tx.effects.changes, None
+                if operations != tx.graph.operations or any(not isinstance(v, IteratorValue) for v in changes):
+                    raise SkipFrame("a generator was left inside a try or with block whose cleanup has side effects")
+
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
+        self.close_abandoned_generators(code)
+
         def finish() -> Entry:
             return self.assemble(code)
 
@@ -402,8 +416,6 @@ class Capture:
 
     def assemble(self, code: EntryCode) -> Entry:
         tx, unit = self.tx, self.unit
-        if any(generator.needs_cleanup() and not code.is_built(generator) for generator in tx.generators):
-            raise SkipFrame("a generator was left inside a try or with block, whose cleanup Python runs on its own time")
         captured: CapturedGraph | None = None
         # classes made and warnings issued between two graphs look for the name of the module they are in
         code.namespace["__name__"] = self.frame.globals.get("__name__")
@@ -454,12 +466,7 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     torch_compat.neutralise_dynamo_imports()
     started = time.perf_counter()
     known_break: Restart | None = None
-    limit = sys.getrecursionlimit()
-    collecting = gc.isenabled()
-    try:
-        sys.setrecursionlimit(max(limit, 20_000))
-        # capture makes many small objects that all stay: collecting in between costs more than the capture itself
-        gc.disable()
+    with InterpreterSettings():
         for _ in range(10_000):
             state = GlobalState.current()
             attempt = Capture(unit, args, known_break)
@@ -478,10 +485,6 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
             entry.seconds = time.perf_counter() - started
             report(unit, entry)
             return entry
-    finally:
-        sys.setrecursionlimit(limit)
-        if collecting:
-            gc.enable()
     raise SkipFrame("capture did not settle")
 
 

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import ast
 import types
 import weakref
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.native.upgrade import Prologue, Upgrade, upgrade_after
+from .bytecode.line_table import with_lines
 from .guards import Guard
 from .signals import GraphBreak, Restart
 from .source import LocalSource, Source, WeakConstant
@@ -251,15 +251,9 @@ class _Compiler:
         text = "\n".join([header, *("    " + line for line in lines), *("    " + line for line in self.body)]) + "\n"
         if user_code is None:
             return text, _function_code(compile(text, self.filename, "exec", dont_inherit=True))
-        marks = [None, *([None] * len(lines)), *self.body_lines]
-        tree = ast.parse(text)
-        for node in ast.walk(tree.body[0]):
-            line = getattr(node, "lineno", None)
-            if line is not None:
-                where = marks[line - 1] if line - 1 < len(marks) else None
-                node.lineno = where or user_code.co_firstlineno  # type: ignore[attr-defined]
-                node.end_lineno = node.lineno  # type: ignore[attr-defined]
-        code = _function_code(compile(tree, user_code.co_filename, "exec", dont_inherit=True))
+        first = user_code.co_firstlineno
+        marks = [first] * (1 + len(lines)) + [mark or first for mark in self.body_lines]
+        code = with_lines(_function_code(compile(text, self.filename, "exec", dont_inherit=True)), marks, user_code.co_filename)
         return text, code.replace(co_name=user_code.co_name, co_qualname=user_code.co_qualname)
 
 

@@ -1,9 +1,12 @@
-"""PyTorch's global state around a capture: put back when the capture ends, guarded by every entry."""
+"""Global state around a capture, of PyTorch and of the interpreter: put back when the capture ends."""
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -12,6 +15,43 @@ from .guards import Guard
 
 if TYPE_CHECKING:
     from .entry_code import EntryCode
+
+
+class InterpreterSettings:
+    """Context manager: deep recursion and no garbage collection while capturing.
+
+    Capture makes many small objects that all stay; collecting in between costs more than the capture itself.
+    """
+
+    in_progress: ClassVar[list[InterpreterSettings]] = []
+
+    def __init__(self) -> None:
+        self.limit = sys.getrecursionlimit()
+        self.collecting = gc.isenabled()
+
+    def __enter__(self) -> None:
+        self.in_progress.append(self)
+        sys.setrecursionlimit(max(self.limit, 20_000))
+        gc.disable()
+
+    def __exit__(self, *exc: object) -> None:
+        self.in_progress.remove(self)
+        self.restore()
+
+    def restore(self) -> None:
+        sys.setrecursionlimit(self.limit)
+        if self.collecting:
+            gc.enable()
+
+    @classmethod
+    def abandon(cls) -> None:
+        """In a forked child: the thread that was capturing does not exist here and will put nothing back."""
+        if cls.in_progress:
+            cls.in_progress[0].restore()
+            cls.in_progress.clear()
+
+
+os.register_at_fork(after_in_child=InterpreterSettings.abandon)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ class Guard:
 
 def hold(obj: Any) -> Any:
     """What a guard keeps of a constant: it must not keep alive what may go away."""
-    if isinstance(obj, (type, enum.Enum)) and not class_is_permanent(obj if isinstance(obj, type) else type(obj)):
+    if isinstance(obj, type):
+        return obj if class_is_permanent(obj) else WeakConstant(obj)
+    if isinstance(obj, enum.Enum) and type(obj).__weakrefoffset__ and not class_is_permanent(type(obj)):
         return WeakConstant(obj)
     return obj
 

@@ -380,7 +380,9 @@ def same_object(tx: Tracer, left: Value, right: Value) -> bool:
     if left is right:
         return True
     if isinstance(left, NumberValue) or isinstance(right, NumberValue):
-        return False
+        # small integers are the same object when they are equal
+        both = isinstance(left, (NumberValue, ConstantValue)) and isinstance(right, (NumberValue, ConstantValue))
+        return both and tx.constant_of(left) is tx.constant_of(right)
     if _plain(left) and _plain(right):
         return _same_constant_object(tx, left, right)
     if getattr(left, "real", None) is not None and getattr(left, "real", None) is getattr(right, "real", None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import types
 import warnings
 import weakref
@@ -16,13 +15,13 @@ from ..debug import enabled, log
 from ..errors import BackendError, FiresteelError, FiresteelWarning, InternalError, RecompileError, UserFrame, format_report
 from . import stance
 from .explain_miss import changed_numbers, first_failure
+from .locking import compiling
 
 if TYPE_CHECKING:
     from .compiler import Compiler
 
 VARARGS, VARKEYWORDS = 0x04, 0x08
 UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
-CAPTURE_LOCK = threading.RLock()
 
 
 class Miss:
@@ -144,7 +143,7 @@ class Unit:
         reason = self.why_not_compile()
         if reason is not None:
             return self.plain(args)
-        with CAPTURE_LOCK:
+        with compiling():
             for function in self.functions:  # another thread may have compiled meanwhile
                 result = function(*args)
                 if result is not MISS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -189,11 +190,14 @@ class DictIterator(IteratorValue):
         if self.position > self.size:
             return None
         tx.effects.stepped(self)
-        if len(self.mapping.items) != self.size:
+        ordered = self.mapping.cls is collections.OrderedDict
+        if len(self.mapping.items) != self.size and not ordered:
             raise tx.raised(RuntimeError("dictionary changed size during iteration"))
         if self.position >= self.size:
             self.position += 1
             return None
+        if ordered and list(self.mapping.items) != self.tokens:
+            raise tx.raised(RuntimeError("OrderedDict mutated during iteration"))
         token = self.tokens[self.position]
         self.position += 1
         if token not in self.mapping.items:
@@ -204,6 +208,8 @@ class DictIterator(IteratorValue):
         return value if self.kind == "values" else tx.tuple([key, value])
 
     def emit(self, code: EntryCode) -> str:
+        if len(self.mapping.items) != self.size:
+            self.unsupported("rebuilding after the dictionary changed")
         name = code.assign(self, f"iter({code.value(self.mapping)}.{self.kind}())")
         if self.position:
             code.line(f"for _ in {code.constant(itertools.islice)}({name}, {self.position}): pass")

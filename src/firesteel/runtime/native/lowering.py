@@ -220,10 +220,11 @@ class Lowering:
         if dtype not in DTYPE_CODES or device.type not in DEVICE_CODES:
             raise Unsupported
         leaf = values["is_leaf"][1] == "True" if "is_leaf" in values else None
+        shape, strides = ast.literal_eval(values["shape"][1]), ast.literal_eval(values["stride"][1])
+        place = DEVICE_CODES[device.type], device.index or 0
         register, _ = self.load(guard.source)
-        self.program.tensor(register, TensorFacts(
-            kind, constant("keys", 2).raw_repr(), ast.literal_eval(values["shape"][1]), ast.literal_eval(values["stride"][1]),
-            DTYPE_CODES[dtype], (DEVICE_CODES[device.type], device.index or 0), values["requires_grad"][1] == "True", leaf))
+        self.program.tensor(register, TensorFacts(kind, constant("keys", 2).raw_repr(), shape, strides, DTYPE_CODES[dtype],
+                                                  place, values["requires_grad"][1] == "True", leaf))
 
 
 TENSOR_ATOMS = [(name, re.compile(pattern)) for name, pattern in (
@@ -249,7 +250,7 @@ def plain_dict(kind: type) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def conditions(template: str, sources: int, constants: int) -> tuple[str, ...]:
-    """The parts of a guard's condition, in one spelling: ``_0`` is the source, ``_1`` and on the others, ``_k0`` a constant.
+    """The parts of a guard's condition: ``_0`` stands for the source, ``_1`` and on for the others, ``_k0`` for a constant.
 
     >>> conditions("type({0}) is {k[0]} and {0} == 'a and b'", 1, 1)
     ('type(_0) is _k0', "_0 == 'a and b'")

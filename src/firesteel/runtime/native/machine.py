@@ -3,7 +3,7 @@
 It runs with the interpreter lock held and never runs Python code: dictionaries are asked for strings only, and only
 while all their keys are strings, so that no ``__eq__`` or ``__hash__`` of a user takes part; attributes are read from
 instance dictionaries. So borrowed references are enough until the result is built. Offsets into Python's objects (the
-type, the size, the kind of a dictionary's keys, a cell's content) are tried on real objects before anything is compiled.
+type, the size, the kind of a dictionary's keys, a cell's content) are tried on real objects before it is compiled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import ctypes
 import struct
 import sys
 import sysconfig
-import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -26,11 +25,12 @@ SUPPORTED_VERSIONS = ((3, 11), (3, 12))
 FASTCALL, KEYWORDS, NOARGS = 0x80, 0x02, 0x04  # METH_FASTCALL, METH_KEYWORDS, METH_NOARGS
 TYPE, SIZE, CELL = 8, 16, 16  # offsets in every object, in lists, tuples and dicts, and in cells
 DICT_KEYS, KEYS_KIND, GENERAL_KEYS = 32, 10, 0
+ALIGNMENT = {"i64": 8, "ptr": 8, "i32": 4, "i8": 1}
 
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """How to read a tensor from C: offsets that were tried on real tensors, and addresses of torch's own C functions."""
+    """How to read a tensor from C: offsets that were tried on real tensors, addresses of torch's own C functions."""
 
     implementation: int  # offset of the pointer to the tensor's implementation in the Python object
     dispatch_keys: int  # offset of the dispatch keys in the implementation
@@ -83,30 +83,32 @@ class Machine:
 class _MethodDefinition(ctypes.Structure):
     """PyMethodDef."""
 
-    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p)]
 
 
 _ALIVE: list[Any] = []
 _machine: Machine | NativeUnavailable | None = None
-_lock = threading.Lock()
 
 
 def machine() -> Machine:
-    """The checker of this process, made on first use. Raises NativeUnavailable where there can be none."""
-    global _machine
-    with _lock:
-        if _machine is None:
-            try:
-                from .tensors import tensor_layout
+    """The checker of this process, made on first use. Raises NativeUnavailable where there can be none.
 
-                made = Machine(tensor_layout())
-                self_test(made)
-                _machine = made
-            except NativeUnavailable as error:
-                _machine = error
-        if isinstance(_machine, NativeUnavailable):
-            raise _machine
-        return _machine
+    Two threads at the same time are no harm: each gets a checker that works.
+    """
+    global _machine
+    if _machine is None:
+        from .tensors import tensor_layout
+
+        try:
+            made = Machine(tensor_layout())
+            self_test(made)
+            _machine = made
+        except NativeUnavailable as error:
+            _machine = error
+    if isinstance(_machine, NativeUnavailable):
+        raise _machine
+    return _machine
 
 
 def c_function(name: str) -> int:
@@ -186,7 +188,7 @@ def source(tensors: TensorLayout | None) -> str:
 
     def field(name: str, base: str, offset: int, kind: str = "i64") -> str:
         return (f"  %{name}_at = getelementptr i8, ptr {base}, i64 {offset}\n"
-                f"  %{name} = load {kind}, ptr %{name}_at, align {8 if kind in ('i64', 'ptr') else 4 if kind == 'i32' else 1}\n")
+                f"  %{name} = load {kind}, ptr %{name}_at, align {ALIGNMENT[kind]}\n")
 
     def block(op: Op, text: str) -> str:
         return f"op_{op.name}:\n{text}\n"
@@ -227,7 +229,8 @@ def source(tensors: TensorLayout | None) -> str:
               + field("table_type", "%ITEM_EMPTY_found", TYPE)
               + f"  %is_dict = icmp eq i64 %table_type, {id(dict)}\n"
               f"  %is_ordered = icmp eq i64 %table_type, {id(collections.OrderedDict)}\n"
-              "  %is_table = or i1 %is_dict, %is_ordered\n  br i1 %is_table, label %empty_size, label %none\nempty_size:\n"
+              "  %is_table = or i1 %is_dict, %is_ordered\n  br i1 %is_table, label %empty_size, label %none\n"
+              "empty_size:\n"
               + field("table_size", "%ITEM_EMPTY_found", SIZE) + same("table_size", "%table_size", 0, "next")),
         block(Op.TYPE, typed(Op.TYPE, "%ai", "next")),
         block(Op.IS, "  %is_same = icmp eq ptr %v, %a\n  br i1 %is_same, label %next, label %none\n"),
@@ -267,7 +270,8 @@ def source(tensors: TensorLayout | None) -> str:
               "  %has_more = icmp ne i32 %more, 0\n  br i1 %has_more, label %keys_compare, label %none\nkeys_compare:\n"
               "  %k = load ptr, ptr %key, align 8\n"
               f"  %expected = call ptr {f('PyTuple_GetItem')}(ptr %a, i64 %n)\n"
-              "  %key_is = icmp eq ptr %k, %expected\n  br i1 %key_is, label %keys_next, label %keys_string\nkeys_string:\n"
+              "  %key_is = icmp eq ptr %k, %expected\n  br i1 %key_is, label %keys_next, label %keys_string\n"
+              "keys_string:\n"
               + field("key_type", "%k", TYPE) + same("key_type", "%key_type", id(str), "keys_equal")
               + f"keys_equal:\n  %key_order = call i32 {f('PyUnicode_Compare')}(ptr %k, ptr %expected)\n"
               "  %key_ok = icmp eq i32 %key_order, 0\n  br i1 %key_ok, label %keys_next, label %none\n"
@@ -284,7 +288,8 @@ def source(tensors: TensorLayout | None) -> str:
               + store(Op.FUNCTION_PART, "%part")),
         block(Op.WEAK_TYPE,
               field("weak_type", "%v", TYPE) + f"  %weak_class = call ptr {f('PyWeakref_GetObject')}(ptr %a)\n"
-              "  %weak_word = ptrtoint ptr %weak_class to i64\n" + same("weak_type", "%weak_type", "%weak_word", "next")),
+              "  %weak_word = ptrtoint ptr %weak_class to i64\n"
+              + same("weak_type", "%weak_type", "%weak_word", "next")),
         block(Op.WEAK_IS,
               f"  %weak_object = call ptr {f('PyWeakref_GetObject')}(ptr %a)\n"
               "  %weak_is = icmp eq ptr %v, %weak_object\n  br i1 %weak_is, label %next, label %none\n"),
@@ -496,7 +501,8 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
         (lambda p: p.check(Op.LENGTH, 0, p.keep(list), 2), [[1, 2]], [[], (1, 2), None]),
         (lambda p: p.load(Op.ELEMENT, 0, p.keep(tuple), tuple_item, 1), [(1, 2), (1, 2, 3)], [(1,), (), [1, 2], None]),
         (lambda p: p.check(Op.KEYS, 0, p.keep((key, "other")), 2),
-         [table, {" ".join(["some", "key"]): 0, "other": 1}], [{}, {key: 1, "z": 2}, {"other": 1, key: 2}, {key: 1, 2: 1}, []]),
+         [table, {" ".join(["some", "key"]): 0, "other": 1}],
+         [{}, {key: 1, "z": 2}, {"other": 1, key: 2}, {key: 1, 2: 1}, []]),
         (lambda p: p.check(Op.CODE, 0, p.keep(code)), [inner], [_samples, None, 1]),
         (lambda p: p.load(Op.CELL), [cell], [types.CellType(), 1]),
         (lambda p: p.load(Op.FUNCTION_PART, b=closure), [inner], [_samples, 1]),

@@ -67,7 +67,8 @@ class TensorFacts:
         code, bits, lanes = self.dtype
         dtype, device = struct.unpack("=IQ", struct.pack("=BBHii", code, bits, lanes, *self.device))
         leaf = 0 if self.is_leaf is None else id(self.is_leaf)
-        head = TENSOR.pack(id(self.kind), self.dispatch_keys, len(self.shape), dtype, device, id(self.requires_grad), leaf)
+        grad = id(self.requires_grad)
+        head = TENSOR.pack(id(self.kind), self.dispatch_keys, len(self.shape), dtype, device, grad, leaf)
         return head + struct.pack(f"={2 * len(self.shape)}q", *self.shape, *self.strides)
 
 

@@ -26,9 +26,10 @@ class DLTensor(ctypes.Structure):
     """DLPack's description of a tensor."""
 
     _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
     ]
 
 
@@ -76,7 +77,8 @@ def _dlpack_function() -> int | None:
         return None
     fill = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))(address)
     odd = torch.ones(4, 1, 3, dtype=torch.int16).as_strided((2, 1, 3), (3, 7, 1))
-    for t in (torch.ones(2, 3), torch.ones((), dtype=torch.bool), torch.ones(0, 5), odd, torch.ones(2, requires_grad=True)):
+    scalar, empty = torch.ones((), dtype=torch.bool), torch.ones(0, 5)
+    for t in (torch.ones(2, 3), scalar, empty, odd, torch.ones(2, requires_grad=True)):
         found = DLTensor()
         if fill(t, ctypes.byref(found)) or found.ndim != t.dim() or (found.device_type, found.device_id) != (1, 0):
             return None

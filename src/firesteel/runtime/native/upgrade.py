@@ -13,7 +13,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import config, torch_compat
 from ...debug import log
+from ..locking import compiling
 
 if TYPE_CHECKING:
     from ...capture.guards import Guard
@@ -38,6 +41,15 @@ REFUSALS = 4
 """So often may the checker refuse what the Python guards accept, until the entry stays with those."""
 
 LOADED = re.compile(r"\b_fs_s\d+\b")
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()  # in a new process nobody holds it
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def upgrade_after(lines: int) -> int | None:
@@ -70,7 +82,7 @@ class Upgrade:
     prologue: Prologue | None
     namespace: dict[str, Any]
     remaining: int
-    function: types.FunctionType | None = None
+    function: Any
     text: str = ""
     native: Callable[..., Any] | None = None
     kept_in_python: list[str] = field(default_factory=list)
@@ -81,11 +93,21 @@ class Upgrade:
         self.remaining -= 1
         if self.remaining > 0:
             return
+        lock = compiling()
+        if not lock.acquire(blocking=False):
+            self.remaining = 1  # another thread compiles; the next call will do
+            return
+        try:
+            self._change(args)
+        finally:
+            lock.release()
+
+    def _change(self, args: tuple[Any, ...]) -> None:
         self.namespace["_fs_warm"] = None
         prologue, self.prologue = self.prologue, None
         if self.native is not None:
             # the checker keeps refusing, for instance because a dictionary now has other keys than strings
-            assert self.function is not None and self._python is not None
+            assert self._python is not None
             self.function.__code__ = self._python
             return
         if prologue is None:
@@ -113,7 +135,6 @@ class Upgrade:
             self._install(made.function(parts.program, parts.inputs, parts.others), parts, prologue, args)
 
     def _install(self, native: Callable[..., Any], parts: Split, prologue: Prologue, args: tuple[Any, ...]) -> None:
-        assert self.function is not None
         if native(*args) is None:
             if config.raise_on_internal_error:
                 raise AssertionError("the native guards refuse arguments that the Python guards accept")
@@ -157,7 +178,8 @@ class Split:
         elif self.inputs:
             other.append("    _fs_inputs = _fs_found")
         if self.kept:
-            other.extend(["    try:", *("        " + line for line in self.kept), "    except Exception: return _fs_miss"])
+            kept = ["        " + line for line in self.kept]
+            other.extend(["    try:", *kept, "    except Exception: return _fs_miss"])
         return [*lines, *(["else:", *other] if other else []), *calls]
 
 

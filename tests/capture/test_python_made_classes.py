@@ -1,0 +1,243 @@
+"""Classes made inside compiled functions, and weak references."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import firesteel as fs
+from capture.differential import check, x
+
+
+class Account:
+    kind = "plain"
+    log: list[str] = []
+
+    def __init__(self, value: Any = 1) -> None:
+        self.value = value
+        self._level = 3
+
+    @property
+    def level(self) -> int:
+        return self._level
+
+    @level.setter
+    def level(self, new: int) -> None:
+        self._level = new * 2
+
+    @level.deleter
+    def level(self) -> None:
+        self._level = -1
+
+    @classmethod
+    def make(cls, value: Any) -> Account:
+        return cls(value)
+
+    @staticmethod
+    def double(value: Any) -> Any:
+        return value * 2
+
+    @functools.cached_property
+    def expensive(self) -> Any:
+        return self.value * 10
+
+
+# Classes made inside
+
+
+def test_class_made_inside() -> None:
+    def f(x):
+        class Local:
+            factor = 3
+
+            def __init__(self, value):
+                self.value = value
+
+            def get(self):
+                return self.value * self.factor
+
+        return Local(x).get() + Local.factor
+
+    check(f)
+
+
+def test_class_made_inside_with_every_kind_of_member() -> None:
+    def f(x, bias):
+        class Local:
+            shared = [x]
+            count: int = 0
+
+            def __init__(self):
+                self.value = x
+
+            def __add__(self, other):
+                return self.value + other + bias
+
+            def __call__(self, y):
+                return y * 2
+
+            @property
+            def twice(self):
+                return self.value * 2
+
+            @staticmethod
+            def plain(y):
+                return y + 1
+
+            @classmethod
+            def make(cls):
+                cls().count += 1
+                return cls()
+
+            table = {name: 1 for name in "ab"}
+
+        local = Local.make()
+        local.shared.append(bias)
+        return (
+            local + 1,
+            local(x),
+            local.twice,
+            Local.plain(x),
+            local.plain(3),
+            len(Local.shared),
+            Local.table,
+            Local.count,
+            isinstance(local, Local),
+            type(local) is Local,
+            Local.__name__,
+            hasattr(local, "nothing"),
+        )
+
+    check(f, lambda: (x(), 2))
+
+
+def test_class_made_inside_outlives_the_call() -> None:
+    def f(x):
+        y = x + 1
+
+        class Local:
+            def get(self):
+                return y
+
+        return Local, Local(), y * 2
+
+    compiled = fs.compile(f, backend="eager")
+    first, second = compiled(x()), compiled(x() + 1)
+    assert first[0] is not second[0] and type(first[1]) is first[0] and first[0].__module__ == __name__
+    assert torch.equal(first[1].get(), x() + 1) and torch.equal(second[1].get(), x() + 2)
+
+
+def test_class_made_inside_does_not_recompile() -> None:
+    def f(x):
+        class Local:
+            def get(self, y):
+                return y * 3
+
+        return Local().get(x) + 1
+
+    compiled = fs.compile(f, backend="eager")
+    counts = []
+    for _ in range(5):
+        assert torch.equal(compiled(x()), x() * 3 + 1)
+        unit = compiled._firesteel_unit
+        counts.append(_entries(unit))
+    assert counts[-1] == counts[1], counts
+
+
+def _entries(unit: Any) -> int:
+    return len(unit.entries) + sum(_entries(child) for child in unit.continuations.values())
+
+
+def test_class_made_inside_with_super_and_closure() -> None:
+    def f(x, bias):
+        class Base:
+            def go(self, y):
+                return y + bias
+
+        class Child(Base):
+            def go(self, y):
+                return super().go(y) * 2
+
+        return Child().go(x), Child.__name__, issubclass(Child, Base)
+
+    check(f, lambda: (x(), 2))
+
+
+def test_exception_class_made_inside() -> None:
+    def f(x):
+        class Oops(ValueError):
+            pass
+
+        try:
+            raise Oops("a", 1)
+        except ValueError as error:
+            return x + 1, error.args, type(error).__name__
+
+    check(f)
+
+
+def test_dataclass_made_inside() -> None:
+    def f(x):
+        @dataclass
+        class Local:
+            a: Any
+            b: int = 3
+
+        made = Local(x + 1)
+        return made.a * made.b
+
+    check(f, fullgraph=False, entries=None)
+
+
+def test_type_with_three_arguments() -> None:
+    def f(x):
+        made = type("Made", (Account,), {"bonus": 4})
+        return made(x).value * made.bonus, made.__name__
+
+    check(f, fullgraph=False, entries=None)
+
+
+def test_named_tuple_made_inside() -> None:
+    def f(x):
+        local = collections.namedtuple("local", "p q")
+        made = local(x, 2)
+        return made.p * made.q
+
+    check(f, fullgraph=False, entries=None)
+
+
+# Weak references
+
+
+def test_weakref_call() -> None:
+    def f(x, ref):
+        target = ref()
+        return x * target.value, target
+
+    kept = Account(3)
+    check(f, lambda: (x(), weakref.ref(kept)))
+
+
+def test_weakref_dead() -> None:
+    def f(x, ref):
+        return (x + 1, "dead") if ref() is None else (x, "alive")
+
+    def dead() -> tuple[Any, ...]:
+        return x(), weakref.ref(Account(3))
+
+    compiled = check(f, dead)
+    kept = Account(1)
+    assert compiled(x(), weakref.ref(kept))[1] == "alive"
+
+
+def test_weakref_made_inside() -> None:
+    def f(x, a):
+        ref = weakref.ref(a)
+        return ref() is a, x + ref().value
+
+    check(f, lambda: (x(), Account(3)), fullgraph=False, entries=None)
