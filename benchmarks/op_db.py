@@ -5,8 +5,8 @@
     python -m benchmarks.op_db --dtype complex64
     python -m benchmarks.op_db --write-breaks         # renew tests/conformance/op_db_breaks.txt
 
-Each sample runs as a function, and where the operator has them as a method, in place and as a Python operator. Prints the
-mismatches (exits with 1 if there are any) and the operators that break the graph, with reasons.
+Each sample runs as a function, and where the operator has them as a method, in place and as a Python operator. Prints
+the mismatches (exits with 1 if there are any) and the operators that break the graph, with reasons.
 """
 
 from __future__ import annotations
@@ -63,17 +63,20 @@ def variants(op: Any, sample: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 
     yield "function", as_function
     if method is not None and isinstance(sample.input, torch.Tensor):
+
         def as_method(x: Any, *args: Any, **kwargs: Any) -> Any:
             return method(x, *args, **kwargs)
 
         yield "method", as_method
     if inplace is not None and isinstance(sample.input, torch.Tensor) and not sample.broadcasts_input:
+
         def in_place(x: Any, *args: Any, **kwargs: Any) -> Any:
             y = x.clone()
             return y, inplace(y, *args, **kwargs)
 
         yield "in place", in_place
     if operator is not None and isinstance(sample.input, torch.Tensor) and not sample.kwargs:
+
         def as_operator(x: Any, *args: Any) -> Any:
             return operator(x, *args)
 
@@ -89,8 +92,13 @@ def cases(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Case]:
         return
     for number, sample in samples:
         for variant, function in variants(op, sample):
-            yield Case(f"{op.formatted_name} {variant} {number}", function, (sample.input, *sample.args), sample.kwargs,
-                       op.name not in UNDEFINED)
+            yield Case(
+                f"{op.formatted_name} {variant} {number}",
+                function,
+                (sample.input, *sample.args),
+                sample.kwargs,
+                op.name not in UNDEFINED,
+            )
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -186,8 +194,10 @@ def main() -> int:
     if options.write_breaks:
         BREAKS.write_text("".join(f"{name}: {reason}\n" for name, reason in sorted(first_reason.items())))
     broken = len({name for names in breaks.values() for name in names})
-    print(f"{count} cases, {failed} mismatches, {broken} with a break ({broken / max(count, 1):.1%}), "
-          f"{time.perf_counter() - started:.0f} s")
+    print(
+        f"{count} cases, {failed} mismatches, {broken} with a break ({broken / max(count, 1):.1%}), "
+        f"{time.perf_counter() - started:.0f} s"
+    )
     return 1 if failed else 0
 
 

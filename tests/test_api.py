@@ -32,7 +32,8 @@ def test_decorator_without_arguments():
     assert torch.equal(f(X), X + 1) and len(f._firesteel_unit.entries) == 1
 
 
-@pytest.mark.parametrize("arguments", [{}, {"backend": "eager"}, {"fullgraph": True, "dynamic": False}, {"mode": "default"}])
+@pytest.mark.parametrize("arguments", [{}, {"backend": "eager"}, {"fullgraph": True, "dynamic": False},
+                                       {"mode": "default"}])
 def test_decorator_with_arguments(arguments):
     @fs.compile(**arguments)
     def f(x):
@@ -70,7 +71,8 @@ def test_positional_only_and_keyword_only():
     compiled = fs.compile(f)
     for args, kwargs in [((1,), {"d": 4}), ((1, 7), {"d": 4, "e": 6}), ((1, 7, 8), {"d": 1}), ((1,), {"c": 9, "d": 2})]:
         assert torch.equal(compiled(*args, **kwargs), f(*args, **kwargs))
-    for args, kwargs in [((), {"d": 1}), ((1,), {}), ((1, 2, 3, 4), {"d": 1}), ((1,), {"b": 3, "d": 1}), ((1,), {"z": 1, "d": 1})]:
+    for args, kwargs in [((), {"d": 1}), ((1,), {}), ((1, 2, 3, 4), {"d": 1}), ((1,), {"b": 3, "d": 1}),
+                         ((1,), {"z": 1, "d": 1})]:
         with pytest.raises(TypeError):
             compiled(*args, **kwargs)
 
@@ -271,7 +273,8 @@ def test_async_functions():
 
 
 @pytest.mark.parametrize("arguments, text", [
-    ({"mode": "fastest"}, "unknown mode 'fastest'"), ({"fullgraph": "yes"}, "fullgraph='yes'"), ({"dynamic": 1}, "dynamic=1"),
+    ({"mode": "fastest"}, "unknown mode 'fastest'"), ({"fullgraph": "yes"}, "fullgraph='yes'"),
+    ({"dynamic": 1}, "dynamic=1"),
     ({"options": ["a"]}, "options="), ({"mode": "default", "options": {}}, "both mode= and options="),
 ])
 def test_wrong_arguments(arguments, text):
@@ -286,7 +289,7 @@ def test_unknown_argument():
         fs.compile(module_level, fullgraf=True)
 
 
-@pytest.mark.parametrize("thing, text", [(3, "int object cannot be called"), (Thing, "is a class"), ("f", "str object")])
+@pytest.mark.parametrize("thing, text", [(3, "int object cannot be called"), (Thing, "is a class"), ("f", "str obj")])
 def test_things_that_cannot_be_compiled(thing, text):
     with pytest.raises(UserCodeError, match=text):
         fs.compile(thing)
@@ -347,4 +350,4 @@ def test_names_of_submodules_do_not_hide_functions():
     """Importing a submodule sets it as an attribute of the package, so none may have the name of a public function."""
     import pkgutil
 
-    assert not {module.name for module in pkgutil.iter_modules(fs.__path__)} & (set(fs.__all__) - {"config"})
+    assert not {module.name for module in pkgutil.iter_modules(fs.__path__)} & (set(fs.__all__) - {"config", "errors"})

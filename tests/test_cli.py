@@ -64,7 +64,8 @@ def test_explain_a_module_with_keywords(program, capsys):
     assert "1 graph with 0 graph breaks and 2 ops" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("target, args", [("nothing", ""), ("model", "torch.randn(2, 3)"), ("thing.method", "torch.ones(2)")])
+@pytest.mark.parametrize("target, args", [("nothing", ""), ("model", "torch.randn(2, 3)"),
+                                          ("thing.method", "torch.ones(2)")])
 def test_explain_other_things(program, capsys, target, args):
     assert main(["explain", f"program_for_cli:{target}", "--args", args]) == OK
     assert "1 graph with 0 graph breaks" in capsys.readouterr().out
@@ -117,6 +118,7 @@ def test_unknown_command_and_version(capsys):
 
 
 def test_as_a_process(program):
-    command = [sys.executable, "-m", "firesteel.cli", "explain", "program_for_cli:bar", "--args", "torch.ones(4), -torch.ones(4)"]
+    command = [sys.executable, "-m", "firesteel.cli", "explain", "program_for_cli:bar"]
+    command += ["--args", "torch.ones(4), -torch.ones(4)"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=program.parent)
     assert done.returncode == 0 and "2 graphs with 1 graph break" in done.stdout, done.stderr

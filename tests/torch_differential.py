@@ -80,8 +80,17 @@ def observe(f: Callable[..., Any], make_args: Callable[[], tuple[Any, ...]], bac
         snapshot.add("args", list(args))
         snapshot.add("result", result)
     snapshot.add("random state", torch.get_rng_state())
-    snapshot.facts.append(("state", (torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
-                                     torch.is_autocast_enabled("cpu"), torch.get_default_dtype())))
+    snapshot.facts.append(
+        (
+            "state",
+            (
+                torch.is_grad_enabled(),
+                torch.is_inference_mode_enabled(),
+                torch.is_autocast_enabled("cpu"),
+                torch.get_default_dtype(),
+            ),
+        )
+    )
     return snapshot.facts, result
 
 
@@ -133,13 +142,22 @@ def compile_observed(f: Callable[..., Any], fullgraph: bool) -> tuple[Callable[.
     return compiled, compiler.events
 
 
-def check(f: Callable[..., Any], make_args: Callable[[], tuple[Any, ...]] = tuple, *, fullgraph: bool = True,
-          backward: bool = False, calls: int = 2, raises: type[Exception] | None = None) -> Outcome:
+def check(
+    f: Callable[..., Any],
+    make_args: Callable[[], tuple[Any, ...]] = tuple,
+    *,
+    fullgraph: bool = True,
+    backward: bool = False,
+    calls: int = 2,
+    raises: type[Exception] | None = None,
+) -> Outcome:
     """Assert that compiled calls behave as plain ones, that later calls do not recompile and, with `fullgraph`, that
     nothing breaks."""
     expected, _ = observe(f, make_args, backward)
     raised = [fact for path, fact in expected if path == "raised"]
-    assert [kind for kind, _ in raised] == ([raises] if raises is not None else []), f"the plain program raises {raised}"
+    assert [kind for kind, _ in raised] == ([raises] if raises is not None else []), (
+        f"the plain program raises {raised}"
+    )
     compiled, events = compile_observed(f, fullgraph)
     entries = 0
     result = None
@@ -154,5 +172,10 @@ def check(f: Callable[..., Any], make_args: Callable[[], tuple[Any, ...]] = tupl
             assert entries, "nothing was compiled"
     assert len(events.entries) == entries, f"recompiled: {[why for _, why in events.recompiles]}"
     reasons = [reason.reason for reason in events.break_reasons]
-    return Outcome(len(events.graphs), reasons, [why for _, why in events.recompiles], result,
-                   [graph.module for graph in events.graphs])
+    return Outcome(
+        len(events.graphs),
+        reasons,
+        [why for _, why in events.recompiles],
+        result,
+        [graph.module for graph in events.graphs],
+    )

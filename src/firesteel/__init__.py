@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from firesteel import config
+from firesteel import config, errors
 
 if TYPE_CHECKING:
     from firesteel.backends import list_backends, register_backend
@@ -36,17 +36,24 @@ __version__ = "0.1.0"
 
 # Loaded when first used: `import firesteel` must stay cheap.
 _LAZY = {
-    "compile": "firesteel.compiling", "list_backends": "firesteel.backends", "register_backend": "firesteel.backends",
-    "disable": "firesteel.control", "allow_in_graph": "firesteel.control", "disallow_in_graph": "firesteel.control",
-    "assume_constant_result": "firesteel.control", "graph_break": "firesteel.control", "is_compiling": "firesteel.control",
-    "reset": "firesteel.control", "run": "firesteel.control", "explain": "firesteel.debug.explain",
-    "capture_graph": "firesteel.debug.explain", "compile_times": "firesteel.debug.explain",
-    "CompileProfiler": "firesteel.debug.explain", "set_logs": "firesteel.debug.logs", "set_stance": "firesteel.runtime.stance",
+    name: module
+    for module, names in {
+        "firesteel.compiling": ["compile"],
+        "firesteel.backends": ["list_backends", "register_backend"],
+        "firesteel.control": ["allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "graph_break",
+                              "is_compiling", "reset", "run"],
+        "firesteel.debug.explain": ["CompileProfiler", "capture_graph", "compile_times", "explain"],
+        "firesteel.debug.logs": ["set_logs"],
+        "firesteel.runtime.stance": ["set_stance"],
+    }.items()
+    for name in names
 }
 
-__all__ = ["CompileProfiler", "allow_in_graph", "assume_constant_result", "capture_graph", "compile", "compile_times", "config",
-           "disable", "disallow_in_graph", "explain", "graph_break", "is_compiling", "list_backends", "register_backend",
-           "reset", "run", "set_logs", "set_stance"]
+__all__ = [
+    "CompileProfiler", "allow_in_graph", "assume_constant_result", "capture_graph", "compile", "compile_times",
+    "config", "disable", "disallow_in_graph", "errors", "explain", "graph_break", "is_compiling", "list_backends",
+    "register_backend", "reset", "run", "set_logs", "set_stance",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import firesteel
+from firesteel.errors import FiresteelError, UserCodeError
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -55,7 +56,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     _check_call(function, arguments.target, args, kwargs)
     try:
         explanation = firesteel.explain(function)(*args, **kwargs)
-    except firesteel.errors.UserCodeError as error:
+    except UserCodeError as error:
         raise InputError(str(error)) from None
     except Exception as error:
         _show_error(error)
@@ -142,7 +143,7 @@ def _show(explanation: Any) -> None:
 def _show_error(error: Exception) -> None:
     import traceback
 
-    if isinstance(error, firesteel.errors.FiresteelError):
+    if isinstance(error, FiresteelError):
         print(f"firesteel: {error}", file=sys.stderr)
     else:
         traceback.print_exception(error)

@@ -78,6 +78,7 @@ _ALIASES = {
     "cache_size_limit": _Alias("recompile_limit", _same),
     "suppress_errors": _Alias("raise_on_internal_error", _opposite),
 }
+_CHOICES: dict[str, tuple[str, ...]] = {"native_guards": ("auto", "always", "never")}
 _TYPES: dict[str, type] = {
     name: type(value)
     for name, value in list(globals().items())
@@ -116,6 +117,9 @@ def _resolve(name: str, value: object) -> tuple[str, object]:
         raise _unknown(name)
     if type(value) is not expected:
         raise TypeError(f"firesteel.config.{given[0]} is of type {expected.__name__}, got {given[1]!r}")
+    choices = _CHOICES.get(name)
+    if choices is not None and value not in choices:
+        raise ValueError(f"firesteel.config.{given[0]} is one of {', '.join(map(repr, choices))}, got {given[1]!r}")
     return name, value
 
 
@@ -210,7 +214,8 @@ def _read_environment(environment: Mapping[str, str]) -> None:
         try:
             target, value = _resolve(name, _parse(text, expected))
         except (KeyError, ValueError):
-            kind = "one of " + ", ".join(_WORDS) if expected is bool else f"of type {expected.__name__}"
+            words = _WORDS if expected is bool else _CHOICES.get(name)
+            kind = "one of " + ", ".join(words) if words is not None else f"of type {expected.__name__}"
             raise ValueError(f"environment variable {variable}={text!r} must be {kind}") from None
         values[target] = value
 

@@ -66,7 +66,7 @@ def _each(fn: Any, name: str) -> Any:
     functions = fn if isinstance(fn, (list, tuple)) else (fn,)
     for one in functions:
         if not callable(one):
-            raise UserCodeError(f"{name} got {one!r}, which cannot be called", "pass a function, or a list of functions")
+            raise UserCodeError(f"{name} got {one!r}, which cannot be called", "pass a function or a list of functions")
     return functions
 
 

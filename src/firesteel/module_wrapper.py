@@ -22,38 +22,47 @@ _COMPILER = "_firesteel_compiler"
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module(*args, **kwargs)``."""
-    cls = type(self)
-    original = cls._firesteel_original
+    original = type(self)._firesteel_original
     if has_hooks(original) or type(original).__call__ is not torch.nn.Module.__call__:
-        return _dispatch(cls._firesteel_compiler, original, _through_call, (original, args, kwargs), {}, args, kwargs)
+        return _through(self, args, kwargs)
     forward = original.forward
     if type(forward) is not types.MethodType or type(forward.__func__) is not types.FunctionType:
-        return _dispatch(cls._firesteel_compiler, original, _through_call, (original, args, kwargs), {}, args, kwargs)
-    return _dispatch(cls._firesteel_compiler, original, forward.__func__, (forward.__self__, *args), kwargs, args, kwargs)
+        return _through(self, args, kwargs)
+    return _dispatch(self, original, forward, args, kwargs)
 
 
 def _forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module.forward(*args, **kwargs)``: compiled too, without hooks."""
-    cls = type(self)
-    original = cls._firesteel_original
-    forward = original.forward
+    forward = type(self)._firesteel_original.forward
     if type(forward) is not types.MethodType or type(forward.__func__) is not types.FunctionType:
         return forward(*args, **kwargs)
-    return _dispatch(cls._firesteel_compiler, forward, forward.__func__, (forward.__self__, *args), kwargs, args, kwargs)
+    return _dispatch(self, forward, forward, args, kwargs)
 
 
-def _dispatch(compiler: Compiler, plain: Any, function: Any, positional: tuple[Any, ...], named: dict[str, Any],
-              args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call `function` through its compiled entries, or `plain` uncompiled where that cannot be."""
-    bound = None if stance.STATE.eager else bind(function, positional, named)
+def _dispatch(self: Any, plain: Any, forward: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call `forward` through its compiled entries, or `plain` uncompiled where that cannot be."""
+    function: Any = forward.__func__
+    bound = None if stance.STATE.eager else bind(function, (forward.__self__, *args), kwargs)
     if bound is None:
         return plain(*args, **kwargs)
+    return _run(type(self)._firesteel_compiler, function, bound)
+
+
+def _run(compiler: Compiler, function: Any, bound: tuple[Any, ...]) -> Any:
     try:
         result = compiler.unit_of(function).call(bound)
         return drive(result) if type(result) is Resume else result
     except BaseException as error:
         leaving(error)
         raise
+
+
+def _through(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The module's own ``__call__`` with all it does, compiled."""
+    cls = type(self)
+    if stance.STATE.eager:
+        return cls._firesteel_original(*args, **kwargs)
+    return _run(cls._firesteel_compiler, _through_call, (cls._firesteel_original, args, kwargs))
 
 
 def _through_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -99,11 +108,11 @@ def compile_module(compiler: Compiler, module: torch.nn.Module) -> torch.nn.Modu
     except TypeError as error:
         raise UserCodeError(f"{cls.__name__} does not allow subclasses: {error}",
                             "compile its forward: fs.compile(module.forward)") from error
-    twin = object.__new__(made)
+    twin: torch.nn.Module = object.__new__(made)
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin
 
 
-def _method(function: types.FunctionType) -> types.FunctionType:
+def _method(function: Any) -> types.FunctionType:
     """A new function object, so that each class can have its own name and signature for it."""
     return types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)

@@ -7,6 +7,7 @@ from importing it behind our back.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import importlib
@@ -41,6 +42,7 @@ __all__ = [
     "is_functional_tensor",
     "is_functorch_tensor",
     "is_zero_tensor",
+    "library_function",
     "make_wrapper",
     "mark_as_parameter",
     "mutates_arguments",
@@ -302,6 +304,16 @@ def dispatch_key_bits(t: torch.Tensor) -> int:
 def implementation_address(t: torch.Tensor) -> int:
     """The address of the C++ object behind a tensor."""
     return t._cdata
+
+
+@functools.cache
+def _library() -> ctypes.PyDLL:
+    return ctypes.PyDLL(torch._C.__file__)  # a name is looked for in all libraries that it needs
+
+
+def library_function(name: str) -> Any:
+    """A function that torch's shared libraries export, for ctypes; None where they do not."""
+    return getattr(_library(), name, None)
 
 
 #: ``push_dispatch_mode(mode)`` and ``pop_dispatch_mode()`` are entering and leaving a dispatch mode without the Python
@@ -569,6 +581,20 @@ OPERATOR_TYPES: tuple[type, ...] = (
     torch._ops.OpOverloadPacket,
     torch._library.custom_ops.CustomOpDef,
 )
+
+
+#: Sorts lists of tensors by device and dtype of the first list's.
+group_tensors = torch._C._group_tensors_by_device_and_dtype
+
+
+def begin_profiler_region(name: str, args: str | None) -> Any:
+    """What ``record_function(name, args).__enter__()`` does; the result keeps the region open."""
+    return torch.ops.profiler._record_function_enter_new(name, args)
+
+
+def end_profiler_region(region: Any) -> None:
+    """Close what :func:`begin_profiler_region` opened."""
+    torch.ops.profiler._record_function_exit._RecordFunction(region)
 
 
 def operator_of_definition(target: Any) -> Any:

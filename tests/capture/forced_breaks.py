@@ -134,15 +134,26 @@ def compiled_run(program: Program, plain: dict[str, Any], calls: int = 2, label:
             assert not found, f"{program.__name__}, {label}, call {call}\n{found}"
 
 
-def check_everywhere(program: Program, seeds: int = 4) -> None:
-    """Break at each instruction of the program alone, at all of them, and at random ones, also in its callees."""
+def check_everywhere(program: Program, seeds: int = 4, every: int = 1) -> None:
+    """Break at each instruction of the program alone, at all of them, and at random ones, also in its callees.
+
+    With `every`, only each n-th instruction is tried alone.
+    """
     plain = observe(program, program)
     compiled_run(program, plain, label="no forced break")
     code = program.__code__
     candidates = [inst for inst in decode(code).instructions if inst.op in BREAKABLE]
+    candidates = candidates[len(program.__name__) % every:: every]
+
+    def only(chosen: Instruction) -> Callable[[Frame, Instruction, bool], bool]:
+        return lambda frame, inst, root: root and frame.code is code and inst.index == chosen.index
+
     for chosen in candidates:
-        with breaking(lambda frame, inst, root, chosen=chosen: root and frame.code is code and inst.index == chosen.index):
-            compiled_run(program, plain, label=f"break at {chosen.index} {chosen.op} {chosen.argval} line {chosen.lineno}")
+        where = f"{chosen.index} {chosen.op} {chosen.argval}, line {chosen.lineno}"
+        with breaking(only(chosen)):
+            compiled_run(program, plain, label=f"break at {where}")
+        with plain_continuations(1.0, 0), breaking(only(chosen)):
+            compiled_run(program, plain, calls=1, label=f"plain after {where}")
     with breaking(lambda frame, inst, root: root):
         compiled_run(program, plain, label="break at every instruction")
     for seed in range(seeds):
@@ -152,7 +163,3 @@ def check_everywhere(program: Program, seeds: int = 4) -> None:
             if seed % 2:
                 stack.enter_context(plain_continuations(0.5, seed))
             compiled_run(program, plain, label=f"random breaks, seed {seed}")
-    for chosen in candidates:
-        with plain_continuations(1.0, 0), breaking(
-                lambda frame, inst, root, chosen=chosen: root and frame.code is code and inst.index == chosen.index):
-            compiled_run(program, plain, calls=1, label=f"plain after {chosen.index} {chosen.op} line {chosen.lineno}")

@@ -18,9 +18,9 @@ def same(left: Any, right: Any) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, torch.Tensor):
-        return (left.dtype, left.shape, left.stride(), left.requires_grad) == (
-            right.dtype, right.shape, right.stride(), right.requires_grad) and torch.equal(
-            torch.nan_to_num(left.detach().resolve_conj().resolve_neg()), torch.nan_to_num(right.detach().resolve_conj().resolve_neg()))
+        facts = [(t.dtype, t.shape, t.stride(), t.requires_grad) for t in (left, right)]
+        values = [torch.nan_to_num(t.detach().resolve_conj().resolve_neg()) for t in (left, right)]
+        return facts[0] == facts[1] and torch.equal(*values)
     if isinstance(left, float):
         return repr(left) == repr(right)
     if isinstance(left, (list, tuple, collections.deque)):
@@ -33,9 +33,10 @@ def same(left: Any, right: Any) -> bool:
 
 
 class Probe:
-    """A compiled function beside the plain one. Calling the probe compares both and returns how many entries were compiled.
+    """A compiled function beside the plain one. A call compares both and returns how many entries were compiled.
 
-    Arguments are copied (in one go, so that aliasing among them stays) before each run, and their state afterwards is compared as well.
+    With `copies` each gets its own copy of the arguments (made in one go, so that aliasing among them stays), and the
+    state of the arguments afterwards is compared as well.
     """
 
     def __init__(self, function: Callable[..., Any], *, copies: bool = False, **options: Any) -> None:
@@ -79,3 +80,27 @@ def outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 NAN = math.nan
+
+
+class Point:
+    """An instance with every kind of member."""
+
+    scale = 2
+
+    def __init__(self, value: Any = 1) -> None:
+        self.value = value
+
+    def shifted(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.value
+
+    @property
+    def double(self) -> Any:
+        return self.value * 2
+
+    @staticmethod
+    def fixed(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    @classmethod
+    def of_class(cls, x: torch.Tensor) -> torch.Tensor:
+        return x * cls.scale

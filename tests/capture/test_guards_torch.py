@@ -1,4 +1,4 @@
-"""Each kind of guard on tensors, modules and PyTorch's global state: change it, see the right result and a recompilation."""
+"""Guards on tensors, modules and PyTorch's global state: change them, see the right result and a recompilation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_tensor_properties(kind: str) -> None:
 
     def run(function: Any, x: torch.Tensor) -> Any:
         y, *rest = function(x)
-        return [y if y.device.type == "meta" or y.is_sparse else y.detach().clone().as_subclass(torch.Tensor), y.requires_grad, type(y), *rest]
+        plain = y if y.device.type == "meta" or y.is_sparse else y.detach().clone().as_subclass(torch.Tensor)
+        return [plain, y.requires_grad, type(y), *rest]
 
     def equal(left: list[Any], right: list[Any]) -> bool:
         if left[0].is_sparse or left[0].device.type == "meta":
@@ -189,11 +190,13 @@ STATES: dict[str, Callable[[], Any]] = {
     "autocast": lambda: torch.autocast("cpu"),
     "autocast float16": lambda: torch.autocast("cpu", dtype=torch.float16),
     "default dtype": lambda: setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
-    "deterministic": lambda: setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
+    "deterministic": lambda: setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms,
+                                     True),
     "num threads": lambda: setting(torch.get_num_threads, torch.set_num_threads, 2),
     "function mode": Doubling,
     "device": lambda: torch.device("meta"),
-    "matmul precision": lambda: setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"),
+    "matmul precision": lambda: setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision,
+                                        "medium"),
 }
 
 
@@ -316,7 +319,7 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     "layer appended": lambda net: net.layers.append(nn.Tanh()),
     "layer replaced": lambda net: net.layers.__setitem__(1, nn.Tanh()),
     "parameter frozen": lambda net: net.linear.weight.requires_grad_(False),
-    "parameter replaced": lambda net: setattr(net.linear, "weight", nn.Parameter(torch.ones(3, 3, dtype=torch.float32).t())),
+    "parameter replaced": lambda net: setattr(net.linear, "weight", nn.Parameter(torch.ones(3, 3).t())),
     "bias removed": lambda net: setattr(net.linear, "bias", None),
     "buffer dtype": lambda net: setattr(net, "shift", torch.ones(3, dtype=torch.int64)),
     "forward hook": lambda net: net.linear.register_forward_hook(hook),

@@ -49,7 +49,7 @@ def test_limit_per_function_warns_once_and_runs_plain() -> None:
             assert probe(X, "d") == 0
         text = str(caught[0].message)
         assert "many" in text
-        assert f'File "{__file__}", line {many.__code__.co_firstlineno}' in text or f"line {many.__code__.co_firstlineno + 1}" in text
+        assert f'File "{__file__}", line {many.__code__.co_firstlineno}' in text
         assert "name == " in text
         assert "'d'" in text
         with warnings.catch_warnings():
@@ -171,7 +171,8 @@ def test_number_used_in_range_and_text() -> None:
     def f(x: torch.Tensor, n: int) -> Any:
         for i in range(n):
             x = x + i
-        return x, f"{n} steps", [n] * n, {n: x}, divmod(n, 3), n % 4, n // 2, n ** 2, n << 1, n & 3, n == 3, float(n), int(n)
+        return (x, f"{n} steps", [n] * n, {n: x}, divmod(n, 3), n % 4, n // 2, n ** 2, n << 1, n & 3, n == 3, float(n),
+                int(n))
 
     probe = Probe(f)
     for n in (2, 3, 4, 5, 3):
@@ -420,9 +421,10 @@ def test_run_never_compiles() -> None:
     assert frozen(X, "a")[1] is False
     assert compiled(X, "a")[1] is True
     assert frozen(X, "a")[1] is True
-    before = [len(part.entries) for part in (compiled._firesteel_unit, *compiled._firesteel_unit.continuations.values())]
+    unit = compiled._firesteel_unit
+    before = [len(part.entries) for part in (unit, *unit.continuations.values())]
     assert torch.equal(frozen(X, "bb")[0], (X + 2) * 2)
-    after = [len(part.entries) for part in (compiled._firesteel_unit, *compiled._firesteel_unit.continuations.values())]
+    after = [len(part.entries) for part in (unit, *unit.continuations.values())]
     assert before == after
     assert compiled(X, "bb")[1] is True
 

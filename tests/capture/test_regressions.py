@@ -152,6 +152,42 @@ def dict_subclass_with_own_methods() -> Made:
     return f, [(ones(),), (ones(),)], lambda: registry
 
 
+class Dying:
+    ends: list[str] = []
+
+    def __del__(self) -> None:
+        self.ends.append("end")
+
+
+@case
+def object_that_ends_with_the_call() -> Made:
+    Dying.ends.clear()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        made = Dying()
+        return x + len(made.ends)
+
+    return f, [(ones(),), (ones(),)], lambda: Dying.ends
+
+
+@case
+def attributes_of_builtin_exceptions() -> Made:
+    def f(x: torch.Tensor, note: Note) -> tuple[Any, ...]:
+        try:
+            note.missing  # type: ignore[attr-defined]  # noqa: B018
+        except AttributeError as error:
+            first = error.name, error.obj is note
+            kept = error
+        try:
+            undefined_name  # type: ignore[name-defined]  # noqa: B018, F821
+        except NameError as error:
+            second = error.name
+        fs.graph_break()
+        return x + 1, first, second, kept.name
+
+    return f, [(ones(), Note())], lambda: None
+
+
 # Iteration
 
 
@@ -250,11 +286,8 @@ def late_error_is_caught() -> Made:
             log.append("finally")
         return y
 
-    def seeded(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        return f(x, index)
-
     torch.manual_seed(0)
-    return seeded, [(ones(), torch.tensor([i])) for i in (1, 9)], lambda: (log, torch.get_rng_state())
+    return f, [(ones(), torch.tensor([i])) for i in (1, 9)], lambda: (log, torch.get_rng_state())
 
 
 @case

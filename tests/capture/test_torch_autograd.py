@@ -67,7 +67,7 @@ class InPlace(torch.autograd.Function):
 class SetupContext(torch.autograd.Function):
     @staticmethod
     def forward(x, n):
-        return x ** n
+        return x**n
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -123,12 +123,170 @@ def test_autograd_function_with_closure_state():
     assert calls == ["forward", "backward"] * 3
 
 
+class Defaults(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, eps=1e-5, flag=True):
+        ctx.save_for_backward(x, w)
+        ctx.eps = eps
+        return x * w if flag else x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return grad * w + ctx.eps, (grad * x).sum(0), None, None
+
+
+class Identity(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+class Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+class Noisy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.nn.functional.dropout(x) * torch.rand(4)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 5
+
+
+class Inner(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            y = x.detach().requires_grad_()
+            z = y * y
+        ctx.save_for_backward(y, z)
+        return z.detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        y, z = ctx.saved_tensors
+        return torch.autograd.grad(z, y, grad)[0]
+
+
+class Mixed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, None, 5
+
+    @staticmethod
+    def backward(ctx, grad, *others):
+        return grad * 3
+
+
+class Branching(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2 if x.sum() > 0 else x * 3
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 5
+
+
+class WithModule(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, module, x):
+        return module(x).detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, grad * 2
+
+
+class Appending(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, seen):
+        seen.append(x.shape)
+        return x * len(seen)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+WHOLE = {
+    "defaults": lambda x: Defaults.apply(x, torch.ones(4, requires_grad=True)),
+    "arguments": lambda x: Defaults.apply(x, x[0], 0.1, False),
+    "identity": lambda x: Identity.apply(x) * 2,
+    "reversal": lambda x: Reversal.apply(x) * 2,
+    "random": lambda x: Noisy.apply(x) + torch.rand(4),
+    "inner graph": lambda x: Inner.apply(x) * 2,
+    "mixed results": lambda x: Mixed.apply(x),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_autograd_function_details(name):
+    check(WHOLE[name], leaf, backward=True)
+    check(WHOLE[name], lambda: (torch.randn(3, 4),))
+
+
+def test_autograd_function_that_breaks():
+    check(lambda x: Branching.apply(x) + 1, leaf, fullgraph=False, backward=True)
+    check(
+        lambda m, x: WithModule.apply(m, x) + 1,
+        lambda: (torch.nn.Linear(4, 4), *leaf()),
+        fullgraph=False,
+        backward=True,
+    )
+    check(lambda x, s: (Appending.apply(x, s), s), lambda: (*leaf(), []), fullgraph=False, backward=True)
+
+    def own_list(x):
+        seen = ["before"]
+        return Appending.apply(x, seen) + len(seen), seen
+
+    check(own_list, leaf, fullgraph=False, backward=True)
+
+
+FACTOR = [2.0]
+
+
+class ReadingGlobal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * FACTOR[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * FACTOR[0]
+
+
+def test_autograd_function_reads_globals_anew():
+    import firesteel as fs
+
+    compiled = fs.compile(lambda x: ReadingGlobal.apply(x) + 1, backend="eager")
+    try:
+        for factor in (2.0, 3.0, 4.0):
+            FACTOR[0] = factor
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), factor + 1))
+    finally:
+        FACTOR[0] = 2.0
+
+
 def test_gradients_inside():
     check(lambda x: torch.autograd.grad((x * x).sum(), x)[0] + 1, leaf, fullgraph=False)
 
     def penalty(x, y):
-        (g,) = torch.autograd.grad((x ** 3 * y).sum(), x, create_graph=True)
-        return (g ** 2).sum()
+        (g,) = torch.autograd.grad((x**3 * y).sum(), x, create_graph=True)
+        return (g**2).sum()
 
     check(penalty, leaves, fullgraph=False, backward=True)
 
@@ -163,10 +321,14 @@ CHECKPOINTS = {
     "plain": lambda x: checkpoint(lambda t: torch.sin(t) * t, x, use_reentrant=False),
     "reentrant": lambda x: checkpoint(lambda t: torch.sin(t) * t, x, use_reentrant=True),
     "several": lambda x: checkpoint(lambda a, b: (a * b, a + b), x, x * 2, use_reentrant=False),
-    "nested": lambda x: checkpoint(lambda t: checkpoint(torch.sin, t * 2, use_reentrant=False) * t, x, use_reentrant=False),
+    "nested": lambda x: checkpoint(
+        lambda t: checkpoint(torch.sin, t * 2, use_reentrant=False) * t, x, use_reentrant=False
+    ),
     "dropout": lambda x: checkpoint(lambda t: torch.nn.functional.dropout(t) * t, x, use_reentrant=False),
     "keywords": lambda x: checkpoint(lambda t, scale: t * scale, x, scale=3.0, use_reentrant=False),
-    "no determinism": lambda x: checkpoint(torch.cos, x, use_reentrant=False, preserve_rng_state=False, determinism_check="none"),
+    "no determinism": lambda x: checkpoint(
+        torch.cos, x, use_reentrant=False, preserve_rng_state=False, determinism_check="none"
+    ),
 }
 
 
@@ -187,6 +349,7 @@ def test_checkpoint_of_modules():
     check(lambda x: checkpoint(model, x, use_reentrant=False), fresh, fullgraph=False, backward=True)
     check(lambda x: checkpoint_sequential(model, 2, x, use_reentrant=False), fresh, fullgraph=False, backward=True)
     for reentrant in (True, False):
+
         def f(x):
             for block in model:
                 x = checkpoint(block, x, use_reentrant=reentrant)
@@ -204,9 +367,15 @@ TRANSFORMS = {
     "vmap": lambda x: torch.func.vmap(lambda t: t * 2 + t.sum())(x),
     "torch.vmap": lambda x: torch.vmap(torch.dot)(x, x),
     "per sample": lambda x: torch.func.vmap(torch.func.grad(_square))(x),
-    "jacobians": lambda x: (torch.func.jacrev(torch.sin)(x[0]), torch.func.jacfwd(torch.cos)(x[0]), torch.func.hessian(_square)(x[0])),
+    "jacobians": lambda x: (
+        torch.func.jacrev(torch.sin)(x[0]),
+        torch.func.jacfwd(torch.cos)(x[0]),
+        torch.func.hessian(_square)(x[0]),
+    ),
     "products": lambda x: (torch.func.vjp(torch.sin, x)[1](x)[0], torch.func.jvp(torch.sin, (x,), (x,))),
-    "functional call": lambda x: torch.func.functional_call(torch.nn.Linear(4, 2).requires_grad_(False), {"weight": x[:2]}, (x,)).shape,
+    "functional call": lambda x: (
+        torch.func.functional_call(torch.nn.Linear(4, 2).requires_grad_(False), {"weight": x[:2]}, (x,)).shape
+    ),
     "grad and value": lambda x: torch.func.grad_and_value(_square)(x),
 }
 

@@ -1,4 +1,4 @@
-"""Beyond plain dense tensors: subclasses, function protocol, custom operators, sparse, complex, quantized, nested, dtypes."""
+"""Beyond plain dense tensors: subclasses, function protocol, custom operators, sparse, complex, quantized, nested."""
 
 import numpy
 import pytest
@@ -109,11 +109,16 @@ def test_subclass_as_input(kind):
 
 def test_subclass_made_inside():
     check(lambda x: torch.sin(x.detach().as_subclass(Tagged)), leaf, fullgraph=False)
+    check(lambda x: (x.as_subclass(torch.Tensor) + 1, x.type(torch.DoubleTensor)), leaf, fullgraph=False, backward=True)
     check(lambda x: (torch.Tensor._make_subclass(Tagged, x.detach()), x + 1), leaf, fullgraph=False)
 
 
 def test_function_protocol_of_objects():
-    check(lambda d, x: (torch.mean(d), torch.add(d, x), x + 1), lambda: (Diagonal(2, 3.0), torch.randn(2)), fullgraph=False)
+    check(
+        lambda d, x: (torch.mean(d), torch.add(d, x), x + 1),
+        lambda: (Diagonal(2, 3.0), torch.randn(2)),
+        fullgraph=False,
+    )
 
 
 def test_wrapper_subclass():
@@ -140,7 +145,7 @@ def test_wrapper_subclass():
 
 SPARSE = {
     "coo": lambda x: x.to_sparse().to_dense(),
-    "csr": lambda x: (x.to_sparse_csr() @ x.T),
+    "csr": lambda x: x.to_sparse_csr() @ x.T,
     "mm": lambda x: torch.sparse.mm(x.to_sparse(), x.T),
     "construct": lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), x[0, :2], (3, 4)).to_dense(),
     "attributes": lambda x: (x.to_sparse().is_sparse, x.to_sparse().layout, x.to_sparse().values()),
@@ -155,10 +160,19 @@ def test_sparse(name):
 
 @pytest.mark.filterwarnings("ignore")
 def test_unusual_inputs():
-    check(lambda s, y: (s @ y, (s * 2).to_dense()), lambda: (torch.eye(3).to_sparse(), torch.randn(3, 3)), fullgraph=False)
-    check(lambda q: q.dequantize() + 1, lambda: (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),), fullgraph=False)
-    check(lambda n: (n * 2).to_padded_tensor(0.0), lambda: (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),),
-          fullgraph=False)
+    check(
+        lambda s, y: (s @ y, (s * 2).to_dense()), lambda: (torch.eye(3).to_sparse(), torch.randn(3, 3)), fullgraph=False
+    )
+    check(
+        lambda q: q.dequantize() + 1,
+        lambda: (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),),
+        fullgraph=False,
+    )
+    check(
+        lambda n: (n * 2).to_padded_tensor(0.0),
+        lambda: (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),),
+        fullgraph=False,
+    )
     check(lambda c: c * 2, lambda: (torch.randn(3, dtype=torch.complex64).conj(),), fullgraph=False)
     check(lambda m: (m * 2).shape, lambda: (torch.empty(3, device="meta"),), fullgraph=False)
     check(lambda x: x * 2, lambda: (torch.randn(()),))
@@ -166,30 +180,63 @@ def test_unusual_inputs():
 
 
 COMPLEX = {
-    "arithmetic": lambda z: (z * 2, z + 1j, z / z, z ** 2, z.abs(), z.angle()),
+    "arithmetic": lambda z: (z * 2, z + 1j, z / z, z**2, z.abs(), z.angle()),
     "parts": lambda z: (z.real, z.imag, torch.view_as_real(z)),
     "conjugate": lambda z: (z.conj() * z, z.conj().resolve_conj(), z.conj_physical(), z.H, z.mH),
-    "fft": lambda z: (torch.fft.fft(z), torch.fft.ifft(z).real, torch.fft.rfft(z.real.contiguous()), torch.fft.fftshift(z)),
+    "fft": lambda z: (
+        torch.fft.fft(z),
+        torch.fft.ifft(z).real,
+        torch.fft.rfft(z.real.contiguous()),
+        torch.fft.fftshift(z),
+    ),
     "linear algebra": lambda z: (z @ z.T, torch.linalg.norm(z), z.sum()),
 }
 
 
 @pytest.mark.parametrize("name", COMPLEX)
 def test_complex(name):
-    check(COMPLEX[name], lambda: (torch.randn(3, 4, dtype=torch.complex64, requires_grad=True),),
-          fullgraph=name not in {"conjugate"}, backward=True)
+    check(
+        COMPLEX[name],
+        lambda: (torch.randn(3, 4, dtype=torch.complex64, requires_grad=True),),
+        fullgraph=name not in {"conjugate"},
+        backward=True,
+    )
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32,
-                                   torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.uint16])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+        torch.int8,
+        torch.uint8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.bool,
+        torch.complex64,
+        torch.float8_e4m3fn,
+        torch.uint16,
+    ],
+)
 def test_dtypes(dtype):
     def f(x):
         y = x.to(torch.float32)
-        return y * 2, x.clone(), x.to(torch.int32) if not dtype.is_complex else x.real, x.dtype, torch.zeros_like(x), x.view(-1)
+        return (
+            y * 2,
+            x.clone(),
+            x.to(torch.int32) if not dtype.is_complex else x.real,
+            x.dtype,
+            torch.zeros_like(x),
+            x.view(-1),
+        )
 
     check(f, lambda: (torch.randint(0, 2, (3, 4)).to(dtype),))
     if dtype not in (torch.float8_e4m3fn, torch.uint16, torch.bool):
-        check(lambda x: (x + x, x * 2, x + 1.5, x.sum(), (x != 0).any()), lambda: (torch.randint(0, 2, (3, 4)).to(dtype),))
+        check(
+            lambda x: (x + x, x * 2, x + 1.5, x.sum(), (x != 0).any()), lambda: (torch.randint(0, 2, (3, 4)).to(dtype),)
+        )
 
 
 def test_numpy_meets_torch():
@@ -202,8 +249,10 @@ def test_numpy_meets_torch():
 def test_foreach_and_pytrees():
     from torch.utils import _pytree as pytree
 
-    check(lambda xs: (torch._foreach_add(xs, 1), torch._foreach_mul(xs, xs), torch._foreach_norm(xs)),
-          lambda: ([torch.randn(3), torch.randn(2)],))
+    check(
+        lambda xs: (torch._foreach_add(xs, 1), torch._foreach_mul(xs, xs), torch._foreach_norm(xs)),
+        lambda: ([torch.randn(3), torch.randn(2)],),
+    )
 
     def in_place(xs):
         torch._foreach_mul_(xs, 2.0)
@@ -211,8 +260,16 @@ def test_foreach_and_pytrees():
         return xs[0] + 1
 
     check(in_place, lambda: ([torch.randn(3), torch.randn(2)],))
-    check(lambda tree: pytree.tree_map(lambda t: t * 2, tree), lambda: ({"a": [torch.randn(2)], "b": (torch.randn(1), 3)},), fullgraph=False)
-    check(lambda tree: pytree.tree_flatten(tree)[0], lambda: ({"a": [torch.randn(2)], "b": (torch.randn(1), 3)},), fullgraph=False)
+    check(
+        lambda tree: pytree.tree_map(lambda t: t * 2, tree),
+        lambda: ({"a": [torch.randn(2)], "b": (torch.randn(1), 3)},),
+        fullgraph=False,
+    )
+    check(
+        lambda tree: pytree.tree_flatten(tree)[0],
+        lambda: ({"a": [torch.randn(2)], "b": (torch.randn(1), 3)},),
+        fullgraph=False,
+    )
 
 
 def test_distributions():

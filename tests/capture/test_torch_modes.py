@@ -1,4 +1,4 @@
-"""Grad mode, inference mode, autocast and torch functions' modes: as context managers, decorators, nested, around breaks."""
+"""Grad mode, inference mode, autocast and function modes: as context managers, decorators, nested, around breaks."""
 
 import contextlib
 
@@ -318,3 +318,89 @@ def test_managers_made_outside(manager):
         return y, x * 3
 
     check(f, leaf, backward=manager is not torch.inference_mode)
+
+
+def test_inference_mode_left_by_an_exception():
+    def caught(x):
+        try:
+            with torch.inference_mode():
+                y = x * 2
+                z = y.view(7)
+        except RuntimeError:
+            z = x + 1
+        return z, torch.is_inference_mode_enabled()
+
+    check(caught, leaf, fullgraph=False, backward=True)
+
+    def while_the_graph_runs(x):
+        with torch.inference_mode(), torch.no_grad():
+            y = x * 2
+            torch.linalg.cholesky(-torch.eye(3))
+        return y
+
+    check(while_the_graph_runs, leaf, raises=torch.linalg.LinAlgError)
+
+
+def test_inference_mode_in_a_loop():
+    def f(x):
+        for i in range(2):
+            with torch.inference_mode(i == 0):
+                y = x * 2
+        return y
+
+    check(f, leaf, backward=True)
+
+
+def test_modes_in_generators():
+    def inside(x):
+        with torch.no_grad():
+            yield x * 2
+            yield x * 3
+
+    @torch.no_grad()
+    def decorated(x):
+        yield x * 2
+        yield x * 3
+
+    check(lambda x: [*inside(x), x * 4], leaf, backward=True)
+    check(lambda x: [*decorated(x), x * 4], leaf, backward=True)
+
+
+class Decorated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    @torch.no_grad()
+    def encode(self, x):
+        return self.linear(x)
+
+    @torch.autocast("cpu", dtype=torch.bfloat16)
+    def forward(self, x):
+        return self.linear(x) + self.encode(x)
+
+
+def test_decorated_methods():
+    check(lambda m, x: m(x), lambda: (Decorated(), *leaf()), backward=True)
+
+
+def test_profiler_regions():
+    def f(x):
+        with torch.profiler.record_function("ours"):
+            return x.sin() + 1
+
+    check(f, leaf, backward=True)
+
+    def broken(x):
+        with torch.profiler.record_function("ours"):
+            return x.sin() + x.sum().item()
+
+    check(broken, leaf, fullgraph=False, backward=True)
+    import firesteel as fs
+
+    compiled = fs.compile(f, backend="eager")
+    compiled(*leaf())
+    with torch.profiler.profile() as profile:
+        compiled(*leaf())
+    events = {event.key: event for event in profile.key_averages()}
+    assert events["ours"].cpu_time_total >= events["aten::sin"].cpu_time_total

@@ -66,9 +66,20 @@ class Introspecting(Containers):
         kinds = [type(m).__name__ for m in self.children()]
         buffers = {n: b.shape for n, b in self.named_buffers()}
         own = [n for n, _ in self.named_children()]
-        return x * total, sizes, names, kinds, buffers, own, self.training, self.get_parameter("table.w"), \
-            self.get_submodule("layers.0").weight, any(p.requires_grad for p in self.parameters()), \
-            next(self.parameters()).dtype, self.layers[0] is self.layers[0]
+        return (
+            x * total,
+            sizes,
+            names,
+            kinds,
+            buffers,
+            own,
+            self.training,
+            self.get_parameter("table.w"),
+            self.get_submodule("layers.0").weight,
+            any(p.requires_grad for p in self.parameters()),
+            next(self.parameters()).dtype,
+            self.layers[0] is self.layers[0],
+        )
 
 
 def test_introspection():
@@ -123,7 +134,9 @@ def test_batch_norm(training):
     # the cumulative average reads the number of batches from a tensor
     check(call, fresh(nn.BatchNorm1d(4, momentum=None).train(training)), fullgraph=not training, backward=True)
     check(call, fresh(nn.BatchNorm1d(4, track_running_stats=False).train(training)), backward=True)
-    image = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.InstanceNorm2d(2, track_running_stats=True)).train(training)
+    image = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.InstanceNorm2d(2, track_running_stats=True)).train(
+        training
+    )
     check(lambda m, x: m(x[None, None]), fresh(image), backward=True)
 
 
@@ -139,9 +152,9 @@ def test_train_and_eval_inside():
 
 def test_module_as_argument_and_built_inside():
     check(lambda m, x: m(x) + m.weight.sum(), fresh(nn.Linear(4, 4)), backward=True)
-    check(lambda x: nn.ReLU()(x) + nn.Softmax(-1)(x), data, fullgraph=False, backward=True)
-    check(lambda x: nn.Linear(4, 3)(x), data, fullgraph=False, backward=True)
-    check(lambda x: nn.Sequential(nn.Linear(4, 3), nn.Tanh())(x), data, fullgraph=False, backward=True)
+    check(lambda x: nn.ReLU()(x) + nn.Softmax(-1)(x), data, backward=True)
+    check(lambda x: nn.Linear(4, 3)(x), data, backward=True)
+    check(lambda x: nn.Sequential(nn.Linear(4, 3), nn.Tanh())(x), data, backward=True)
     check(lambda ms, x: [m(x) for m in ms], lambda: ([nn.Linear(4, 2), nn.ReLU()], *data()), backward=True)
 
 
@@ -324,19 +337,30 @@ def test_recurrent_cells_and_packed():
         out, _ = m(sequence)
         return nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0]
 
-    check(packed, lambda: (nn.LSTM(4, 5, batch_first=True), torch.randn(2, 3, 4, requires_grad=True)), fullgraph=False,
-          backward=True)
+    check(
+        packed,
+        lambda: (nn.LSTM(4, 5, batch_first=True), torch.randn(2, 3, 4, requires_grad=True)),
+        fullgraph=False,
+        backward=True,
+    )
 
 
 TRANSFORMERS = {
     "attention": (lambda: nn.MultiheadAttention(4, 2), lambda m, x: m(x, x, x)),
-    "attention mask": (lambda: nn.MultiheadAttention(4, 2, batch_first=True),
-                       lambda m, x: m(x[None], x[None], x[None], attn_mask=torch.zeros(2, 2, dtype=torch.bool), need_weights=False)),
+    "attention mask": (
+        lambda: nn.MultiheadAttention(4, 2, batch_first=True),
+        lambda m, x: m(x[None], x[None], x[None], attn_mask=torch.zeros(2, 2, dtype=torch.bool), need_weights=False),
+    ),
     "encoder layer": (lambda: nn.TransformerEncoderLayer(4, 2, 8), lambda m, x: m(x)),
-    "encoder eval": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 2).eval(),
-                     lambda m, x: m(x[None])),
+    "encoder eval": (
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 2).eval(),
+        lambda m, x: m(x[None]),
+    ),
     "decoder": (lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 8), 2), lambda m, x: m(x, x)),
-    "whole": (lambda: nn.Transformer(4, 2, 1, 1, 8), lambda m, x: m(x, x, tgt_mask=m.generate_square_subsequent_mask(2))),
+    "whole": (
+        lambda: nn.Transformer(4, 2, 1, 1, 8),
+        lambda m, x: m(x, x, tgt_mask=m.generate_square_subsequent_mask(2)),
+    ),
 }
 
 
@@ -351,26 +375,81 @@ def test_transformer(name):
 
 
 SMALL = {
-    "embedding": lambda x: (nn.Embedding(5, 3)(torch.tensor([1, 2])) if False else F.embedding(torch.tensor([1, 2]), x.T),),
-    "losses": lambda x: (F.cross_entropy(x, torch.tensor([1, 2])), F.mse_loss(x, x.detach() * 2), F.l1_loss(x, x.detach() + 1),
-                         F.nll_loss(x.log_softmax(-1), torch.tensor([0, 3])), F.smooth_l1_loss(x, x.detach() * 2),
-                         F.binary_cross_entropy_with_logits(x, torch.ones_like(x)), F.kl_div(x.log_softmax(-1), x.softmax(-1)),
-                         F.huber_loss(x, x.detach() + 1), F.hinge_embedding_loss(x, torch.ones_like(x)),
-                         F.cosine_embedding_loss(x, x.detach() + 1, torch.ones(2)), F.margin_ranking_loss(x[0], x[1], torch.ones(4)),
-                         F.triplet_margin_loss(x, x.detach() + 1, x.detach() - 1), F.multi_margin_loss(x, torch.tensor([0, 1]))),
-    "activations": lambda x: [f(x) for f in (F.relu, F.gelu, F.silu, F.elu, F.selu, F.leaky_relu, F.softplus, F.hardtanh,
-                                             F.mish, F.tanh, F.sigmoid, F.logsigmoid, F.relu6, F.celu, F.hardswish, F.glu)],
+    "embedding": lambda x: (
+        nn.Embedding(5, 3)(torch.tensor([1, 2])) if False else F.embedding(torch.tensor([1, 2]), x.T),
+    ),
+    "losses": lambda x: (
+        F.cross_entropy(x, torch.tensor([1, 2])),
+        F.mse_loss(x, x.detach() * 2),
+        F.l1_loss(x, x.detach() + 1),
+        F.nll_loss(x.log_softmax(-1), torch.tensor([0, 3])),
+        F.smooth_l1_loss(x, x.detach() * 2),
+        F.binary_cross_entropy_with_logits(x, torch.ones_like(x)),
+        F.kl_div(x.log_softmax(-1), x.softmax(-1)),
+        F.huber_loss(x, x.detach() + 1),
+        F.hinge_embedding_loss(x, torch.ones_like(x)),
+        F.cosine_embedding_loss(x, x.detach() + 1, torch.ones(2)),
+        F.margin_ranking_loss(x[0], x[1], torch.ones(4)),
+        F.triplet_margin_loss(x, x.detach() + 1, x.detach() - 1),
+        F.multi_margin_loss(x, torch.tensor([0, 1])),
+    ),
+    "activations": lambda x: [
+        f(x)
+        for f in (
+            F.relu,
+            F.gelu,
+            F.silu,
+            F.elu,
+            F.selu,
+            F.leaky_relu,
+            F.softplus,
+            F.hardtanh,
+            F.mish,
+            F.tanh,
+            F.sigmoid,
+            F.logsigmoid,
+            F.relu6,
+            F.celu,
+            F.hardswish,
+            F.glu,
+        )
+    ],
     "softmax without dim": lambda x: F.softmax(x, dim=-1),
-    "normalisation": lambda x: (F.layer_norm(x, (4,)), F.group_norm(x, 2), F.normalize(x), F.rms_norm(x, (4,)), F.local_response_norm(x[None], 2)),
-    "padding": lambda x: (F.pad(x, (1, 1)), F.pad(x[None, None], (1, 1, 1, 1), mode="reflect"), F.pad(x, (1, 0), value=3.0)),
-    "resizing": lambda x: (F.interpolate(x[None], scale_factor=2.0), F.interpolate(x[None, None], size=(4, 4), mode="bilinear"),
-                           F.adaptive_avg_pool1d(x[None], 2), F.max_pool1d(x[None], 2), F.avg_pool1d(x[None], 2),
-                           F.max_pool1d(x[None], 2, return_indices=True), F.adaptive_max_pool1d(x[None], 2)),
-    "convolution": lambda x: (F.conv1d(x[None], x[None, :, :2]), F.conv_transpose1d(x[None], x[:, None, :2]), F.unfold(x[None, None], 2)),
+    "normalisation": lambda x: (
+        F.layer_norm(x, (4,)),
+        F.group_norm(x, 2),
+        F.normalize(x),
+        F.rms_norm(x, (4,)),
+        F.local_response_norm(x[None], 2),
+    ),
+    "padding": lambda x: (
+        F.pad(x, (1, 1)),
+        F.pad(x[None, None], (1, 1, 1, 1), mode="reflect"),
+        F.pad(x, (1, 0), value=3.0),
+    ),
+    "resizing": lambda x: (
+        F.interpolate(x[None], scale_factor=2.0),
+        F.interpolate(x[None, None], size=(4, 4), mode="bilinear"),
+        F.adaptive_avg_pool1d(x[None], 2),
+        F.max_pool1d(x[None], 2),
+        F.avg_pool1d(x[None], 2),
+        F.max_pool1d(x[None], 2, return_indices=True),
+        F.adaptive_max_pool1d(x[None], 2),
+    ),
+    "convolution": lambda x: (
+        F.conv1d(x[None], x[None, :, :2]),
+        F.conv_transpose1d(x[None], x[:, None, :2]),
+        F.unfold(x[None, None], 2),
+    ),
     "attention": lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None], is_causal=True),
-    "others": lambda x: (F.one_hot(torch.tensor([0, 2]), 3), F.cosine_similarity(x, x * 2), F.pixel_shuffle(x.view(1, 4, 1, 2), 2),
-                         F.grid_sample(x[None, None], torch.zeros(1, 2, 2, 2), align_corners=False),
-                         F.affine_grid(torch.eye(2, 3)[None], [1, 1, 2, 2], align_corners=False), F.bilinear(x, x, torch.ones(2, 4, 4))),
+    "others": lambda x: (
+        F.one_hot(torch.tensor([0, 2]), 3),
+        F.cosine_similarity(x, x * 2),
+        F.pixel_shuffle(x.view(1, 4, 1, 2), 2),
+        F.grid_sample(x[None, None], torch.zeros(1, 2, 2, 2), align_corners=False),
+        F.affine_grid(torch.eye(2, 3)[None], [1, 1, 2, 2], align_corners=False),
+        F.bilinear(x, x, torch.ones(2, 4, 4)),
+    ),
 }
 
 
@@ -384,15 +463,26 @@ MODULES = {
     "embedding": (lambda: nn.Embedding(10, 3, padding_idx=0), lambda m, x: m(torch.tensor([1, 0, 2]))),
     "embedding bag": (lambda: nn.EmbeddingBag(10, 3), lambda m, x: m(torch.tensor([[1, 0], [2, 3]]))),
     "embedding max norm": (lambda: nn.Embedding(10, 3, max_norm=1.0), lambda m, x: m(torch.tensor([1, 0, 2]))),
-    "losses": (lambda: nn.ModuleList([nn.CrossEntropyLoss(label_smoothing=0.1), nn.NLLLoss()]),
-               lambda m, x: [loss(x.log_softmax(-1), torch.tensor([1, 2])) for loss in m]),
-    "triplet": (lambda: nn.TripletMarginWithDistanceLoss(distance_function=nn.PairwiseDistance()), lambda m, x: m(x, x * 2, x + 1)),
+    "losses": (
+        lambda: nn.ModuleList([nn.CrossEntropyLoss(label_smoothing=0.1), nn.NLLLoss()]),
+        lambda m, x: [loss(x.log_softmax(-1), torch.tensor([1, 2])) for loss in m],
+    ),
+    "triplet": (
+        lambda: nn.TripletMarginWithDistanceLoss(distance_function=nn.PairwiseDistance()),
+        lambda m, x: m(x, x * 2, x + 1),
+    ),
     "upsample": (lambda: nn.Upsample(scale_factor=2), lambda m, x: m(x[None])),
     "flatten": (lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Flatten(), nn.Identity()), lambda m, x: m(x)),
     "bilinear": (lambda: nn.Bilinear(4, 4, 2), lambda m, x: m(x, x)),
     "prelu": (lambda: nn.Sequential(nn.PReLU(4), nn.GLU(), nn.Threshold(0.1, 2.0)), lambda m, x: m(x)),
-    "conv": (lambda: nn.Sequential(nn.Conv1d(2, 3, 2, padding="same", padding_mode="circular"), nn.AvgPool1d(2)), lambda m, x: m(x[None])),
-    "adaptive softmax": (lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 6, [2, 4]), lambda m, x: m(x, torch.tensor([1, 4])).loss),
+    "conv": (
+        lambda: nn.Sequential(nn.Conv1d(2, 3, 2, padding="same", padding_mode="circular"), nn.AvgPool1d(2)),
+        lambda m, x: m(x[None]),
+    ),
+    "adaptive softmax": (
+        lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 6, [2, 4]),
+        lambda m, x: m(x, torch.tensor([1, 4])).loss,
+    ),
 }
 
 
@@ -400,7 +490,9 @@ MODULES = {
 @pytest.mark.parametrize("name", MODULES)
 def test_module(name):
     make, use = MODULES[name]
-    check(use, lambda: (make(), *data()), fullgraph=name not in {"adaptive softmax", "embedding max norm"}, backward=True)
+    check(
+        use, lambda: (make(), *data()), fullgraph=name not in {"adaptive softmax", "embedding max norm"}, backward=True
+    )
 
 
 class Forwarding(nn.Module):
@@ -507,3 +599,100 @@ def test_registering_inside():
         return model(x) + model.extra + model.seen
 
     check(f, fresh(nn.Linear(4, 4)), fullgraph=False, calls=1, backward=True)
+
+
+def test_hooks_registered_inside():
+    def f(model, x):
+        seen = []
+        handle = model[0].register_forward_hook(lambda m, args, out: seen.append(out))
+        y = model(x)
+        handle.remove()
+        return y, seen, model(x)
+
+    check(f, fresh(nn.Sequential(nn.Linear(4, 4), nn.ReLU())), fullgraph=False, backward=True)
+
+
+class Caching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.cache = {}
+        self.register_buffer("mean", None)
+        self.register_buffer("keys", torch.zeros(5, 4), persistent=False)
+        self.position = 0
+
+    def forward(self, x):
+        if x.shape not in self.cache:
+            self.cache[x.shape] = torch.arange(x.shape[-1]).float()
+        if self.mean is None:
+            self.mean = x.detach().mean(0)
+        self.keys[self.position : self.position + x.shape[0]] = x.detach()
+        self.position += 1
+        return self.linear(x) + self.cache[x.shape] * self.mean + self.keys.sum(0)
+
+
+def test_state_kept_between_calls():
+    check(lambda m, x: (m(x), m(x)), fresh(Caching()), backward=True)
+
+
+def test_weights_changed_inside():
+    def in_place(m, x):
+        with torch.no_grad():
+            m.weight.copy_(torch.ones(4, 4))
+            m.bias.zero_()
+            m.weight.normal_()
+        return m(x)
+
+    check(in_place, fresh(nn.Linear(4, 4)), backward=True)
+
+    def data(m, x):
+        m.weight.data.mul_(2)
+        m.bias.data = m.bias.data + 1
+        return m(x)
+
+    check(data, fresh(nn.Linear(4, 4)), fullgraph=False, backward=True)
+
+    def frozen(m, x):
+        m.requires_grad_(False)
+        a = m(x)
+        m.requires_grad_(True)
+        return a, m(x), m.weight.requires_grad
+
+    check(frozen, fresh(nn.Linear(4, 4)), backward=True)
+    check(lambda m, x: m.to(torch.float64)(x.double()), fresh(nn.Linear(4, 4)), fullgraph=False, backward=True)
+    check(lambda m, x: (m.half().weight.dtype, x * 2), fresh(nn.Linear(4, 4)), fullgraph=False, backward=True)
+
+    def loaded(m, x):
+        m.load_state_dict({name: tensor * 2 for name, tensor in m.state_dict().items()})
+        return m(x)
+
+    check(loaded, fresh(nn.Linear(4, 4)), fullgraph=False, backward=True)
+
+
+def test_weak_references():
+    import weakref
+
+    class Holder:
+        def __init__(self, module):
+            self.ref = weakref.ref(module)
+
+    def f(m, holder, x):
+        target = holder.ref()
+        made = weakref.ref(m)
+        return target(x), target is m, made() is m
+
+    def make():
+        model = nn.Linear(4, 4)
+        return model, Holder(model), *data()
+
+    check(f, make, backward=True)
+
+    import firesteel as fs
+
+    compiled = fs.compile(lambda holder, x: x + 1 if holder.ref() is None else holder.ref()(x), backend="eager")
+    model = nn.Linear(4, 4)
+    holder = Holder(model)
+    x = torch.ones(1, 4)
+    assert torch.equal(compiled(holder, x), model(x))
+    del model
+    assert torch.equal(compiled(holder, x), x + 1)

@@ -15,15 +15,30 @@ DRAWS = {
     "bernoulli": lambda x: (torch.bernoulli(x.sigmoid()), x.sigmoid().bernoulli(), torch.bernoulli(x, 0.5)),
     "multinomial": lambda x: torch.multinomial(x.softmax(-1), 2),
     "poisson": lambda x: torch.poisson(x.abs()),
-    "in place": lambda x: (x.clone().normal_(), x.clone().uniform_(0, 2), x.clone().random_(5), x.clone().exponential_(),
-                           x.clone().bernoulli_(0.3), x.clone().cauchy_(), x.clone().geometric_(0.5), x.clone().log_normal_()),
+    "in place": lambda x: (
+        x.clone().normal_(),
+        x.clone().uniform_(0, 2),
+        x.clone().random_(5),
+        x.clone().exponential_(),
+        x.clone().bernoulli_(0.3),
+        x.clone().cauchy_(),
+        x.clone().geometric_(0.5),
+        x.clone().log_normal_(),
+    ),
     "dropout": lambda x: (F.dropout(x), F.dropout(x, 0.1), torch.dropout(x, 0.3, True), F.alpha_dropout(x, 0.5, True)),
-    "dropout channels": lambda x: (F.dropout1d(x[None]), F.dropout2d(x[None, None]), F.feature_alpha_dropout(x[None], 0.5, True)),
+    "dropout channels": lambda x: (
+        F.dropout1d(x[None]),
+        F.dropout2d(x[None, None]),
+        F.feature_alpha_dropout(x[None], 0.5, True),
+    ),
     "rrelu": lambda x: (F.rrelu(x, training=True), F.gumbel_softmax(x, hard=True)),
     "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.2),
     "mixed order": lambda x: (torch.rand(1), F.dropout(x), torch.randperm(3), x * torch.randn(4), torch.rand(1)),
-    "init": lambda x: (torch.nn.init.kaiming_uniform_(torch.empty(3, 3)), torch.nn.init.xavier_normal_(torch.empty(3, 3)),
-                       torch.nn.init.orthogonal_(torch.empty(3, 3))),
+    "init": lambda x: (
+        torch.nn.init.kaiming_uniform_(torch.empty(3, 3)),
+        torch.nn.init.xavier_normal_(torch.empty(3, 3)),
+        torch.nn.init.orthogonal_(torch.empty(3, 3)),
+    ),
 }
 
 

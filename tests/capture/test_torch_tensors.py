@@ -22,9 +22,33 @@ def leaf_and_plain():
 # Attributes
 
 
-ATTRIBUTES = ["T", "mT", "H", "mH", "data", "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf",
-              "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized", "itemsize", "nbytes", "real", "grad",
-              "output_nr", "retains_grad", "is_nested", "is_mkldnn"]
+ATTRIBUTES = [
+    "T",
+    "mT",
+    "H",
+    "mH",
+    "data",
+    "shape",
+    "dtype",
+    "device",
+    "layout",
+    "ndim",
+    "requires_grad",
+    "is_leaf",
+    "is_cuda",
+    "is_cpu",
+    "is_meta",
+    "is_sparse",
+    "is_quantized",
+    "itemsize",
+    "nbytes",
+    "real",
+    "grad",
+    "output_nr",
+    "retains_grad",
+    "is_nested",
+    "is_mkldnn",
+]
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
@@ -42,13 +66,34 @@ METADATA_CALLS = {
     "dim": lambda x: (x.dim(), x.ndimension(), x.numel(), x.nelement(), len(x)),
     "stride": lambda x: (x.stride(), x.stride(0), x.storage_offset(), x.T.stride()),
     "contiguous": lambda x: (x.is_contiguous(), x.T.is_contiguous(), x.T.contiguous().is_contiguous()),
-    "types": lambda x: (x.is_floating_point(), x.is_complex(), x.is_signed(), x.type(), x.element_size(), x.dtype.is_complex),
+    "types": lambda x: (
+        x.is_floating_point(),
+        x.is_complex(),
+        x.is_signed(),
+        x.type(),
+        x.element_size(),
+        x.dtype.is_complex,
+    ),
     "device": lambda x: (x.get_device(), x.device.type, x.device.index, x.is_pinned()),
     "conj": lambda x: (x.is_conj(), x.is_neg(), x.is_inference()),
     "functions": lambda x: (torch.is_tensor(x), torch.is_floating_point(x), torch.numel(x), torch.is_complex(x)),
-    "info": lambda x: (torch.finfo(x.dtype).eps, torch.finfo(x.dtype).max, torch.iinfo(torch.int8).min, torch.finfo(x.dtype).bits),
-    "promotion": lambda x: (torch.result_type(x, 1), torch.promote_types(x.dtype, torch.int64), torch.can_cast(x.dtype, torch.int32)),
-    "isinstance": lambda x: (isinstance(x, torch.Tensor), isinstance(x, torch.nn.Parameter), isinstance(x, torch.FloatTensor), type(x) is torch.Tensor),
+    "info": lambda x: (
+        torch.finfo(x.dtype).eps,
+        torch.finfo(x.dtype).max,
+        torch.iinfo(torch.int8).min,
+        torch.finfo(x.dtype).bits,
+    ),
+    "promotion": lambda x: (
+        torch.result_type(x, 1),
+        torch.promote_types(x.dtype, torch.int64),
+        torch.can_cast(x.dtype, torch.int32),
+    ),
+    "isinstance": lambda x: (
+        isinstance(x, torch.Tensor),
+        isinstance(x, torch.nn.Parameter),
+        isinstance(x, torch.FloatTensor),
+        type(x) is torch.Tensor,
+    ),
     "broadcast": lambda x: (torch.broadcast_shapes((3, 1), (1, 4)), x.shape == torch.Size([3, 4]), x.shape == (3, 4)),
 }
 
@@ -91,7 +136,7 @@ def test_requires_grad_set():
     check(f, lambda: (torch.randn(3),), backward=True)
     check(lambda x: (x.requires_grad_(), x * 2), lambda: (torch.randn(3),), backward=True)
     check(lambda x: x.clone().requires_grad_() * 2, lambda: (torch.randn(3),), backward=True)
-    check(lambda x: (x.detach().requires_grad_(True) * x), leaf, backward=True)
+    check(lambda x: x.detach().requires_grad_(True) * x, leaf, backward=True)
 
 
 def test_attributes_of_users():
@@ -138,17 +183,56 @@ CONSTRUCTORS = {
     "scalar_tensor": lambda x: torch.scalar_tensor(2),
     "arange": lambda x: (torch.arange(5), torch.arange(1, 7, 2), torch.arange(0.0, 1.0, 0.25), torch.arange(x.size(0))),
     "linspace": lambda x: (torch.linspace(0, 1, 5), torch.logspace(0, 2, 3), torch.range(0, 3)),
-    "zeros": lambda x: (torch.zeros(2), torch.zeros(2, 3), torch.zeros((2, 3)), torch.zeros([2], dtype=torch.int8), torch.zeros(x.shape)),
+    "zeros": lambda x: (
+        torch.zeros(2),
+        torch.zeros(2, 3),
+        torch.zeros((2, 3)),
+        torch.zeros([2], dtype=torch.int8),
+        torch.zeros(x.shape),
+    ),
     "ones": lambda x: (torch.ones(2), torch.ones(*x.shape), torch.ones(x.size(), dtype=x.dtype, device=x.device)),
-    "full": lambda x: (torch.full((2,), 3), torch.full((2,), 3.0), torch.full((2,), True), torch.full(x.shape, math.inf)),
+    "full": lambda x: (
+        torch.full((2,), 3),
+        torch.full((2,), 3.0),
+        torch.full((2,), True),
+        torch.full(x.shape, math.inf),
+    ),
     "eye": lambda x: (torch.eye(3), torch.eye(2, 3)),
-    "likes": lambda x: (torch.zeros_like(x), torch.ones_like(x, dtype=torch.int32), torch.full_like(x, 2), torch.empty_like(x).fill_(1)),
-    "news": lambda x: (x.new_zeros(2), x.new_ones((2, 3)), x.new_full((2,), 5), x.new_tensor([1, 2]), x.new_empty(3).zero_()),
+    "likes": lambda x: (
+        torch.zeros_like(x),
+        torch.ones_like(x, dtype=torch.int32),
+        torch.full_like(x, 2),
+        torch.empty_like(x).fill_(1),
+    ),
+    "news": lambda x: (
+        x.new_zeros(2),
+        x.new_ones((2, 3)),
+        x.new_full((2,), 5),
+        x.new_tensor([1, 2]),
+        x.new_empty(3).zero_(),
+    ),
     "empty": lambda x: (torch.empty(2, 3).zero_(), torch.empty_strided((2, 3), (1, 2)).fill_(0), torch.empty(0)),
-    "grids": lambda x: (torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij"), torch.tril_indices(3, 3), torch.cartesian_prod(torch.arange(2), torch.arange(2))),
+    "grids": lambda x: (
+        torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij"),
+        torch.tril_indices(3, 3),
+        torch.cartesian_prod(torch.arange(2), torch.arange(2)),
+    ),
     "windows": lambda x: (torch.hann_window(5), torch.hamming_window(4), torch.kaiser_window(4)),
     "complex": lambda x: (torch.complex(x, x), torch.polar(x.abs(), x), torch.view_as_complex(torch.stack([x, x], -1))),
-    "casts": lambda x: (x.to(torch.float64), x.double(), x.half(), x.to(x.dtype), x.long(), x.bool(), x.to("cpu"), x.type(torch.int32), x.type_as(x.double()), x.cpu(), x.bfloat16(), x.to(device="cpu", dtype=torch.float16, copy=True)),
+    "casts": lambda x: (
+        x.to(torch.float64),
+        x.double(),
+        x.half(),
+        x.to(x.dtype),
+        x.long(),
+        x.bool(),
+        x.to("cpu"),
+        x.type(torch.int32),
+        x.type_as(x.double()),
+        x.cpu(),
+        x.bfloat16(),
+        x.to(device="cpu", dtype=torch.float16, copy=True),
+    ),
     "classes": lambda x: (torch.FloatTensor([1, 2]), torch.LongTensor([1]), torch.Tensor([1.5])),
     "parameter": lambda x: torch.nn.Parameter(x.detach() * 2),
     "from tensors": lambda x: torch.tensor([x.size(0), x.size(1)]) + 1,
@@ -192,16 +276,43 @@ def test_device_contexts():
             y = torch.ones(3)
         return x + y
 
-    check(f, lambda: (torch.randn(3),), fullgraph=False)
+    check(f, lambda: (torch.randn(3),))
 
     def meta(x):
         with torch.device("meta"):
             y = torch.ones(3)
-        return y.device, x + 1
+            with torch.device("cpu"):
+                z = torch.ones(3)
+        return y, y.device, z, torch.ones(2), x + 1
 
-    check(meta, lambda: (torch.randn(3),), fullgraph=False)
+    check(meta, lambda: (torch.randn(3),))
+
+    def broken(x):
+        with torch.device("meta"):
+            y = torch.ones(3)
+            n = x.sum().item()
+            z = torch.ones(2)
+        return y, z, n, torch.ones(2)
+
+    check(broken, lambda: (torch.randn(3),), fullgraph=False)
+
+    def raising(x):
+        with torch.device("meta"):
+            y = torch.ones(3)
+            torch.linalg.cholesky(-torch.eye(2, device="cpu"))
+        return y
+
+    check(raising, lambda: (torch.randn(3),), raises=torch.linalg.LinAlgError)
+
+    def linear(x):
+        with torch.device("meta"):
+            layer = torch.nn.Linear(4, 4)
+        return layer.weight.device, x + 1
+
+    check(linear, lambda: (torch.randn(3),), fullgraph=False)
     with torch.device("cpu"):
         check(lambda x: x + torch.ones(3), lambda: (torch.randn(3),), fullgraph=False)
+    assert torch.ones(1).device.type == "cpu"
 
 
 # Sizes
@@ -212,9 +323,27 @@ SIZES = {
     "items": lambda s: (s[0], s[-1], s[0:1], s[::-1], s[:-1] + (7,)),
     "methods": lambda s: (s.numel(), len(s), s.count(3), s.index(4), list(s), tuple(s), 3 in s),
     "unpacking": lambda s: [a * b for a, b in [s]],
-    "types": lambda s: (type(s), isinstance(s, tuple), isinstance(s, torch.Size), s == [3, 4], s == (3, 4), s != (3, 4)),
+    "types": lambda s: (
+        type(s),
+        isinstance(s, tuple),
+        isinstance(s, torch.Size),
+        s == [3, 4],
+        s == (3, 4),
+        s != (3, 4),
+    ),
     "making": lambda s: (torch.Size([1, 2]), torch.Size(s), torch.Size((s[0], 2)), torch.Size()),
-    "arithmetic": lambda s: (s[0] * s[1] // 2, s[0] % 2, -s[0], s[0] / 2, s[0] ** 2, math.sqrt(s[0]), max(s), min(s), sum(s), math.prod(s)),
+    "arithmetic": lambda s: (
+        s[0] * s[1] // 2,
+        s[0] % 2,
+        -s[0],
+        s[0] / 2,
+        s[0] ** 2,
+        math.sqrt(s[0]),
+        max(s),
+        min(s),
+        sum(s),
+        math.prod(s),
+    ),
     "text": lambda s: (str(s), f"{s[0]}x{s[1]}", repr(s)),
     "hash": lambda s: ({s: 1}[s], hash(s) == hash((3, 4))),
 }
@@ -255,7 +384,12 @@ INDICES = {
     "zero-dim": lambda x, i, m: x[torch.tensor(1)],
     "range": lambda x, i, m: x[range(2)],
     "where": lambda x, i, m: torch.where(m, x, x * 2),
-    "take": lambda x, i, m: (x.take(i), x.gather(0, i[None, :3]), x.index_select(0, i), torch.take_along_dim(x, i[:, None], 1)),
+    "take": lambda x, i, m: (
+        x.take(i),
+        x.gather(0, i[None, :3]),
+        x.index_select(0, i),
+        torch.take_along_dim(x, i[:, None], 1),
+    ),
     "iterate": lambda x, i, m: [row.sum() for row in x],
     "unpack": lambda x, i, m: (lambda a, b, c: a + b * c)(*x),
     "mask": lambda x, i, m: x[m],
@@ -305,14 +439,22 @@ ASSIGNMENTS = {
     "augmented": lambda y, i, m, v: y[0].add_(v[0]),
     "bool": lambda y, i, m, v: _set(y, True, 3.0),
     "index_put": lambda y, i, m, v: y.index_put_((i,), v, accumulate=True),
-    "scatter": lambda y, i, m, v: (y.scatter_(0, i[None, :3], v[:1, :3]), y.index_fill_(0, i, 1.0), y.index_add_(0, i, v)),
+    "scatter": lambda y, i, m, v: (
+        y.scatter_(0, i[None, :3], v[:1, :3]),
+        y.index_fill_(0, i, 1.0),
+        y.index_add_(0, i, v),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", ASSIGNMENTS)
 def test_assignment(name):
-    check(assign(ASSIGNMENTS[name]), lambda: (*indexed(), torch.randn(3, 4, requires_grad=True)), backward=True,
-          fullgraph=name not in {"bool"})
+    check(
+        assign(ASSIGNMENTS[name]),
+        lambda: (*indexed(), torch.randn(3, 4, requires_grad=True)),
+        backward=True,
+        fullgraph=name not in {"bool"},
+    )
 
 
 def test_augmented_assignment_statement():
@@ -479,18 +621,49 @@ def test_out_that_must_grow():
 
 
 OPERATORS = {
-    "arithmetic": lambda x, y: (x + y, x - y, x * y, x / y, x // y, x % y, x ** 2, 2 ** x, -x, +x, abs(x)),
+    "arithmetic": lambda x, y: (x + y, x - y, x * y, x / y, x // y, x % y, x**2, 2**x, -x, +x, abs(x)),
     "numbers": lambda x, y: (1 + x, 1 - x, 2 * x, 2 / x, 7 // y, 7 % y, 1.5 + x, True + x, x + 1j),
     "matmul": lambda x, y: (x @ y.T, x.T @ y),
     "compare": lambda x, y: (x < y, x <= y, x == y, x != y, x > 0, 0 >= x),
     "bits": lambda x, y: ((x > 0) & (y > 0), (x > 0) | (y > 0), (x > 0) ^ (y > 0), ~(x > 0)),
     "shifts": lambda x, y: (x.int() << 1, x.int() >> 1, 2 << x.abs().int(), x.int() & 3, x.int() | 1, x.int() ^ 5),
     "functions": lambda x, y: (pow(x, 2), x.round(), sum([x, y]), sum((x, y), x)),
-    "not implemented": lambda x, y: (x.__add__(y), x.__radd__(1), x.__eq__(y), x.__matmul__(y.T), x.__rsub__(1), x.__rpow__(2), x.__len__()),
+    "not implemented": lambda x, y: (
+        x.__add__(y),
+        x.__radd__(1),
+        x.__eq__(y),
+        x.__matmul__(y.T),
+        x.__rsub__(1),
+        x.__rpow__(2),
+        x.__len__(),
+    ),
     "equality with others": lambda x, y: (x is None, x is not y, x in [x], [x, y].index(x)),
     "chained": lambda x, y: torch.where((x < y) & (y < 2), x, y).clamp(0, 1).sum(dim=[0, 1], keepdim=True),
-    "reductions": lambda x, y: (x.sum(), x.mean(0), x.max(), x.max(1), x.min(0).values, x.argmax(), x.std(), x.norm(), x.all(), x.any(), torch.max(x, y), x.topk(2), x.sort(), x.median(), torch.var_mean(x)),
-    "sequences": lambda x, y: (torch.cat([x, y]), torch.cat((x, y), dim=1), torch.stack([x] * 3), torch.hstack([x, y]), torch.einsum("ij,kj->ik", x, y), torch.broadcast_tensors(x, y[0])),
+    "reductions": lambda x, y: (
+        x.sum(),
+        x.mean(0),
+        x.max(),
+        x.max(1),
+        x.min(0).values,
+        x.argmax(),
+        x.std(),
+        x.norm(),
+        x.all(),
+        x.any(),
+        torch.max(x, y),
+        x.topk(2),
+        x.sort(),
+        x.median(),
+        torch.var_mean(x),
+    ),
+    "sequences": lambda x, y: (
+        torch.cat([x, y]),
+        torch.cat((x, y), dim=1),
+        torch.stack([x] * 3),
+        torch.hstack([x, y]),
+        torch.einsum("ij,kj->ik", x, y),
+        torch.broadcast_tensors(x, y[0]),
+    ),
 }
 
 
@@ -517,3 +690,34 @@ def test_values_of_tensors_break_and_are_right():
     check(lambda x: x.numpy().sum(), lambda: (torch.arange(3),), fullgraph=False)
     check(lambda x: list(range(x[2])), lambda: (torch.arange(3),), fullgraph=False)
     check(lambda x: torch.zeros(int(x[2])) + x[0], lambda: (torch.arange(3),), fullgraph=False)
+
+
+def test_steps_between_graphs_can_import():
+    import pickle
+
+    check(lambda x: pickle.loads(pickle.dumps(x * 2)) + 1, lambda: (torch.randn(3),), fullgraph=False)
+
+
+def test_parameter_made_inside():
+    def f(x):
+        w = torch.nn.Parameter(torch.ones(4))
+        with torch.no_grad():
+            v = torch.nn.Parameter(x.detach()[0], requires_grad=False)
+        return isinstance(w, torch.nn.Parameter), type(w), w.requires_grad, x * w + v, w, v
+
+    check(f, leaf, backward=True)
+
+
+def test_errors_of_operations_are_caught():
+    def f(x):
+        try:
+            torch.nn.functional.linear(x, torch.ones(2, 2))
+        except RuntimeError:
+            x = x * 2
+        else:
+            x = x * 3
+        finally:
+            x = x + 1
+        return x
+
+    check(f, leaf, fullgraph=False, backward=True)

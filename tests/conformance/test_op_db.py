@@ -9,7 +9,9 @@ from benchmarks.fake_tensors import load_op_db
 from benchmarks.op_db import known_breaks, run_operator
 
 STRIDE, PARTS = 9, 3
-OPERATORS = sorted((op for op in load_op_db() if torch.float32 in op.supported_dtypes("cpu")), key=lambda op: op.formatted_name)
+OPERATORS = sorted(
+    (op for op in load_op_db() if torch.float32 in op.supported_dtypes("cpu")), key=lambda op: op.formatted_name
+)
 SAMPLE = OPERATORS[::STRIDE]
 
 

@@ -101,7 +101,9 @@ FEATURES = (
     "match |nonlocal c|global |lambda |yield |try:|finally:|raise | from |with torch.no_grad()|while |continue|break|"
     "else:|:=|del |*rest|class |super()|.item()|dropout|defaultdict|deque|Counter|itertools.|functools.reduce|"
     "functools.partial|operator.|sorted(|zip(|print(|f'|.add_(|torch.cat(|torch.stack(| @ |.shape[0] * 2|net|"
-    "nullcontext|suppress|copy.|torch.where|.long()|random.|enumerate(|with Tracker|with recording|ExitStack"
+    "nullcontext|suppress|copy.|torch.where|.long()|random.|enumerate(|with Tracker|with recording|ExitStack|"
+    "graph_break()|digits(|interrupted(|re.match|class Owner:|class Owner(torch.nn.Module)|fn = owner.run|fn = owner\n|"
+    "Clamped(|__init_subclass__|@dataclasses.dataclass|gauge|registry|F.embedding|torch.linalg.inv"
 )
 
 

@@ -1,4 +1,4 @@
-"""Threads, forks, re-entrancy and interrupts: compiled functions stay right, and a failed compilation leaves no trace."""
+"""Threads, forks, re-entrancy and interrupts: results stay right, and a failed compilation leaves no trace."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def in_threads(count: int, body: Callable[[int], None]) -> None:
 
 def state() -> Any:
     """What an unfinished compilation could leave behind."""
-    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), sys.getrecursionlimit(),
-            torch_compat.torch_dispatch_stack_length(), torch_compat.torch_function_stack_length(), gc.isenabled(),
-            torch.get_default_dtype(), torch.random.get_rng_state().tolist()[:16])
+    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
+            sys.getrecursionlimit(), torch_compat.torch_dispatch_stack_length(),
+            torch_compat.torch_function_stack_length(), gc.isenabled(), torch.get_default_dtype(),
+            torch.random.get_rng_state().tolist()[:16])
 
 
 @pytest.fixture(autouse=True)

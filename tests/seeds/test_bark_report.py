@@ -1,4 +1,4 @@
-"""The failures in a report on compiling the Bark text-to-audio model: two crashes, and a loop that compiled every round."""
+"""What a report on compiling the Bark text-to-audio model found: two crashes, and a loop compiled in every round."""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ def test_run():
     quietly(compiled, *args)
     count = len(recorder.graphs)
     assert count == 2
-    for args in [(torch.randn(10), torch.ones(10)), (torch.randn(10), -torch.ones(10)), (torch.randn(7), torch.ones(7))]:
+    b = torch.ones(10)
+    for args in [(torch.randn(10), b), (torch.randn(10), -b), (torch.randn(7), torch.ones(7))]:
         assert torch.equal(quietly(frozen_toy_example, *args)[0], quietly(toy_example, *args)[0])
     assert len(recorder.graphs) == count
     quietly(compiled, torch.randn(10), -torch.ones(10))

@@ -46,7 +46,7 @@ def bar(a, b):
 
 
 def generate_data(b):
-    return torch.randn(b, 3, 32, 32), torch.randint(1000, (b,))
+    return torch.randn(b, 3, 64, 64), torch.randint(1000, (b,))
 
 
 def init_model():
@@ -131,9 +131,10 @@ def test_train_resnet():
         train_opt(twin, data)
         if step == 1:
             after_two = len(recorder.graphs)
-    # A step moves a parameter by up to 1e-3. Under a compiler torch.optim corrects its averages with tensors computed from
-    # its float32 step counter, which is good to about 1e-5 of a step, on average: where a gradient is nearly zero, Adam
-    # divides noise by noise. Plain Python with that formula differs from plain Python as much. The next test is exact.
+    # A step moves a parameter by up to 1e-3. Under a compiler torch.optim corrects its averages with tensors computed
+    # from its float32 step counter, which is good to about 1e-5 of a step, on average: where a gradient is nearly zero,
+    # Adam divides noise by noise. Plain Python with that formula differs from plain Python as much; the next test is
+    # exact.
     for (name, value), other in zip(model.named_parameters(), twin.parameters(), strict=True):
         assert (value - other).abs().mean() < 1e-7, name
     for (name, value), other in zip(model.named_buffers(), twin.buffers(), strict=True):
@@ -242,7 +243,7 @@ def test_printed_graph_of_resnet():
     assert torch.equal(out, model(inp))
     (table,) = tables(printed.getvalue())
     names = [name for _, name in table]
-    assert "x" in names and "self_conv1_weight" in names and "flatten" in names and "iadd" in names and "iadd_7" in names
+    assert {"x", "self_conv1_weight", "flatten", "iadd", "iadd_7"} <= set(names)
     operations = [name for op, name in table if op.startswith("call")]
     assert sum(name.startswith("conv2d") for name in operations) == 20
     assert sum(name.startswith("batch_norm") for name in operations) == 20

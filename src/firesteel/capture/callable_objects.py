@@ -1,4 +1,4 @@
-"""Calls of objects that are neither functions nor classes: weak references, generic aliases, operator.itemgetter, ..."""
+"""Calls of objects that are neither functions nor classes: generic aliases, operator.itemgetter, singledispatch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from .builtin_calls import HANDLERS
 from .equivalents import REGISTRY
-from .signals import GraphBreak, UserRaise
+from .frame import handled_exception
+from .signals import UserRaise
 from .values.base import Value
 from .values.constants import ConstantValue, PythonObject
+from .values.exceptions import traceback_of
 from .values.functions import FunctionValue
 from .values.objects import ObjectValue
 
@@ -47,20 +49,29 @@ HANDLERS[_thread.get_ident] = lambda tx, args, kwargs: ThreadNumber()
 
 
 def call_exc_info(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``sys.exc_info()``, where no exception is being handled."""
-    if any(frame.handled is not None for frame in tx.frames):
-        raise GraphBreak("sys.exc_info() while an exception is handled: it holds a traceback")
-    return tx.tuple([ConstantValue(None)] * 3)
+    """``sys.exc_info()``."""
+    handled = handled_exception(tx)
+    if handled is None:
+        return tx.tuple([ConstantValue(None)] * 3)
+    return tx.tuple([tx.python_object(handled.python_type()), handled, traceback_of(handled)])
+
+
+def call_exception(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``sys.exception()``."""
+    return handled_exception(tx) or ConstantValue(None)
 
 
 HANDLERS[sys.exc_info] = call_exc_info
+HANDLERS[sys.exception] = call_exception
 
 
 def call_callable_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Call an object whose call is Python that capture can execute; None when it is something else."""
     obj = value.obj
     if isinstance(obj, GETTERS):
-        maker, parts = obj.__reduce__()[:2]  # type: ignore[misc]
+        reduced: Any = obj.__reduce__()
+        maker: Any = reduced[0]
+        parts = reduced[1]
         names: dict[str, Any] = {}
         if isinstance(maker, functools.partial):  # methodcaller with keyword arguments
             maker, parts, names = maker.func, maker.args, maker.keywords

@@ -24,7 +24,7 @@ from .frame import Frame, HandledMark
 from .global_state import GlobalState, InterpreterSettings
 from .graph import CapturedGraph
 from .guards import Guard, NumberSeen
-from .inference_mode import leaving_on_failure
+from .modes import leaving_on_failure
 from .opcodes import HANDLERS
 from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, UserRaise
@@ -188,6 +188,7 @@ class Capture:
                 continue
             if not hasattr(cause, "frames"):
                 cause.frames = self.error_frames(cause)  # type: ignore[attr-defined]
+                cause.__traceback__ = cause.__context__ = None  # they would keep all values of this capture alive
             del tx.frames[1:]
             if before != (tx.graph.operations, tx.effects.version):
                 raise Restart(steps - 1, cause)
@@ -406,6 +407,17 @@ class Capture:
                 if operations != tx.graph.operations or any(not isinstance(v, IteratorValue) for v in changes):
                     raise SkipFrame("a generator was left inside a try or with block whose cleanup has side effects")
 
+    def release(self) -> None:
+        """Let go of the user's objects: values, frames and tracer refer to each other, so that they would stay until
+        the next garbage collection."""
+        self.args = ()
+        self.fake.forget()
+        for frame in (self.frame, *self.tx.frames):
+            frame.stack.clear()
+            frame.locals.clear()
+            frame.cells.clear()
+        vars(self.tx).clear()
+
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
         self.close_abandoned_generators(code)
 
@@ -423,7 +435,7 @@ class Capture:
         if tx.graph.operations:
             captured = tx.graph.finish(code.outputs, unit.name)
             compiled = unit.options.compile_graph(captured, unit)
-            if "inference_mode" in tx.touched_state:
+            if "modes" in tx.touched_state:
                 compiled = leaving_on_failure(compiled)
             code.graph_inputs = [code.source(entry.source) for entry in captured.inputs]
             code.graph_function = code.constant(compiled)
@@ -471,17 +483,22 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
             state = GlobalState.current()
             attempt = Capture(unit, args, known_break)
             try:
-                with attempt.fake:
-                    try:
-                        finish = attempt.run()
-                    finally:
-                        attempt.tx.leave_modes()
+                try:
+                    with attempt.fake:
+                        try:
+                            finish = attempt.run()
+                        finally:
+                            attempt.tx.leave_modes()
+                finally:
+                    state.restore()
+                entry = finish()
             except Restart as restart:
                 known_break = restart
+                for error in (restart, restart.cause):
+                    error.__traceback__ = error.__context__ = None  # they keep the whole attempt alive
                 continue
             finally:
-                state.restore()
-            entry = finish()
+                attempt.release()
             entry.seconds = time.perf_counter() - started
             report(unit, entry)
             return entry

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+ADVICE = "make the class outside of the compiled function"
+DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__", "__set_name__")
+
+
 class StandIn:
     """A class member whose Value is known to the capture only."""
 
@@ -37,11 +41,11 @@ def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
     body, name = args[0].realize(), tx.constant_of(args[1])
     bases = [base.realize() for base in args[2:]]
     if kwargs or not isinstance(body, FunctionValue):
-        raise GraphBreak("a class with keyword arguments or a metaclass", "make the class outside of the compiled function")
+        raise GraphBreak("a class with keyword arguments or a metaclass", ADVICE)
     reals = []
     for base in bases:
         if not isinstance(base, ClassValue) or not _may_be_base(base.cls):
-            raise GraphBreak(f"a class derived from {base.describe()}", "make the class outside of the compiled function")
+            raise GraphBreak(f"a class derived from {base.describe()}", ADVICE)
         reals.append(base.cls)
     frame = Frame(tx, body.code, body.globals, body.closure, {})
     frame.class_locals = DictValue({})
@@ -83,8 +87,8 @@ def stand_in(tx: Tracer, value: Value) -> Any:
             return value.real
         closure = tuple(types.CellType() for _ in value.code.co_freevars)
         real = types.FunctionType(value.code, value.globals, value.name, None, closure)
-    elif isinstance(value, ObjectValue) and any(hasattr(value.cls, name) for name in ("__get__", "__set__", "__set_name__")):
-        raise GraphBreak("a class with descriptors made inside", "make the class outside of the compiled function")
+    elif isinstance(value, ObjectValue) and any(hasattr(value.cls, name) for name in DESCRIPTOR_METHODS):
+        raise GraphBreak("a class with descriptors made inside", ADVICE)
     else:
         real = StandIn()
     tx.stand_ins[id(real)] = value

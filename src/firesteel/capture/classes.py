@@ -71,7 +71,9 @@ def _call_metaclass(tx: Tracer, value: ClassValue, args: list[Value], kwargs: di
 def instantiate(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``type.__call__``: ``__new__``, then ``__init__``."""
     cls = value.cls
-    raw, owner = find_on_class(cls, "__new__")
+    if hasattr(cls, "__del__"):
+        raise GraphBreak(f"making a {cls.__name__}, whose end is noticed by its __del__", "use a with statement")
+    raw, owner = find_on_class(cls, "__new__", tx)
     function = raw.__func__ if isinstance(raw, staticmethod) else raw
     if isinstance(function, types.FunctionType) and owner is not None:
         made = tx.call(tx.python_object(function), [value, *args], kwargs).realize()
@@ -79,7 +81,7 @@ def instantiate(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[s
             return made
     else:
         made = new_object(tx, cls, args, kwargs)
-    init, init_owner = find_on_class(cls, "__init__")
+    init, init_owner = find_on_class(cls, "__init__", tx)
     if isinstance(init, types.FunctionType):
         assert init_owner is not None
         result = tx.call(class_member(tx, cls, "__init__", init, init_owner), [made, *args], kwargs).realize()

@@ -67,6 +67,10 @@ class Effects:
     def was_deleted(self, value: Any, name: str) -> bool:
         return ("deleted", id(value), name) in self.events
 
+    def is_changed(self, value: Any) -> bool:
+        """Whether the contents of something from outside are changed."""
+        return ("contents", id(value)) in self.events
+
     def changed_values(self) -> list[Any]:
         """Everything from outside that is changed."""
         return [what if kind == "contents" else what[0] for kind, what in self.events.values() if kind != "replay"]

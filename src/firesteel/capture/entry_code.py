@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 import weakref
 from collections.abc import Callable
@@ -50,7 +51,8 @@ class EntryCode:
         self.tx = tx
         self.name = name
         self.parameters = parameters
-        self.namespace: dict[str, Any] = {}
+        # C code that imports looks for its builtins in the globals of the running frame
+        self.namespace: dict[str, Any] = {"__builtins__": builtins}
         self.prologue: list[str] = []
         self.origins: dict[str, Source | Guard] = {}
         self.graph_function = ""

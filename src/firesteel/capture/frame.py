@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ class Frame:
             if scope is builtins.__dict__:
                 return self.tx.globals_of(builtins.__dict__).lookup(self.tx, key)  # type: ignore[return-value]
             raise GraphBreak(f"name {name!r} from a replaced __builtins__")
-        raise self.tx.raised(NameError(f"name {name!r} is not defined"))
+        raise self.tx.raised(NameError(f"name {name!r} is not defined", name=name))
 
     # Running
 
@@ -176,7 +177,10 @@ class Frame:
             if not again and not self.hidden:
                 value.places.append((self.code, instruction.lineno or self.code.co_firstlineno))
         if handler is None:
-            raise raised
+            try:
+                raise raised
+            finally:
+                del raised  # this frame is in its traceback: a cycle that would keep the user's objects alive
         del self.stack[handler.depth:]
         if handler.push_lasti:
             self.stack.append(ConstantValue(instruction.offset))
@@ -191,6 +195,16 @@ class Frame:
             if frame.handled is not None:
                 return frame.handled
         return None
+
+
+def handled_exception(tx: Tracer) -> Value | None:
+    """The exception that the program handles now, in any of its frames."""
+    handled = tx.frames[-1].current_handled()
+    if handled is None:
+        if sys.exc_info()[1] is not None:
+            raise GraphBreak("the exception that a caller of compiled code handles")
+        tx.guard(None, "no handled exception", "{k[0]}() is None", (sys.exception,))
+    return handled
 
 
 def cells_of_made_function(values: list[Value]) -> list[CellValue]:

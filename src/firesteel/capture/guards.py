@@ -143,5 +143,5 @@ def same_constant(left: Any, right: Any) -> bool:
     if kind is float or kind is complex:
         return repr(left) == repr(right)
     if isinstance(left, numpy.generic):
-        return left.dtype == right.dtype and (left.tobytes() == right.tobytes() if left.dtype != object else bool(left == right))
+        return left.dtype == right.dtype and left.tobytes() == right.tobytes()
     return bool(left == right)

@@ -86,16 +86,18 @@ def _disallowed(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str
 
 
 def _in_graph(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return tx.call_torch(_as_target(function.real if hasattr(function, "real") else function.as_constant()), args, kwargs)
+    real = function.real if hasattr(function, "real") else function.as_constant()
+    return tx.call_torch(_as_target(real), args, kwargs)
 
 
 def _as_target(function: Any) -> Any:
-    """A function as a node's target. Generated code refers to torch's functions by name, so one without a name is copied."""
+    """A function as a node's target. Generated code names torch's functions, so one that cannot be named is copied."""
     module = getattr(function, "__module__", None) or ""
     if not isinstance(function, types.FunctionType) or module.partition(".")[0] != "torch" \
             or getattr(sys.modules.get(module), function.__name__, None) is function:
         return function
-    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__,
+                              function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     made.__module__ = __name__
     return made

@@ -30,6 +30,14 @@ def has_hooks(module: torch.nn.Module) -> bool:
     return any(getattr(torch.nn.modules.module, name) for name in GLOBAL_HOOK_TABLES)
 
 
+def _changes_hooks(tx: Tracer, module: ModuleValue) -> bool:
+    """Whether the program itself has added or removed hooks."""
+    tables = [module.real.__dict__.get(name) for name in HOOK_TABLES]
+    tables.extend(getattr(torch.nn.modules.module, name) for name in GLOBAL_HOOK_TABLES)
+    known = [tx.known.get(id(table)) for table in tables]
+    return any(table is not None and tx.effects.is_changed(table) for table in known)
+
+
 def guard_no_hooks(tx: Tracer, module: ModuleValue) -> None:
     """Rely on the module having no hooks, and on there being no global ones."""
     assert module.source is not None
@@ -45,11 +53,11 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
     cls = module.cls
     if is_disabled(module.real):
         raise GraphBreak(f"{module.describe()} is marked as disabled", "remove the disable marker to compile it")
-    raw, owner = find_on_class(cls, "__call__")
+    raw, owner = find_on_class(cls, "__call__", tx)
     assert owner is not None
     if owner is torch.nn.Module:
         compiled = module.real.__dict__.get("_compiled_call_impl")
-        if has_hooks(module.real) or compiled is not None:
+        if has_hooks(module.real) or compiled is not None or _changes_hooks(tx, module):
             if compiled is not None:
                 raise GraphBreak("a module compiled by another compiler")
             implementation = class_member(tx, cls, "_call_impl", *find_on_class(cls, "_call_impl"))  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 _ABSENT = object()
-PLAIN_SETTERS = (object.__setattr__, types.SimpleNamespace.__setattr__)
+PLAIN_SETTERS: tuple[Any, ...] = (object.__setattr__, types.SimpleNamespace.__setattr__)
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
@@ -123,7 +123,9 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     if raw is not _ABSENT:
         assert owner is not None
         return bind(tx, obj, cls, name, raw, owner)
-    raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}"))
+    missing = tx.exception(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name))
+    missing.attrs["obj"] = obj
+    raise UserRaise(missing)
 
 
 def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) -> Value:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .bytecode.instructions import Instruction
-from .frame import Frame, HandledMark, cells_of_made_function
+from .frame import Frame, HandledMark, cells_of_made_function, handled_exception
 from .objects import find_on_class, special_method
 from .operators import contains, same_object, unary
 from .signals import GraphBreak, UserRaise
@@ -120,7 +120,7 @@ def store_global(frame: Frame, inst: Instruction) -> None:
 def delete_global(frame: Frame, inst: Instruction) -> None:
     table = frame.tx.globals_of(frame.globals)
     if table.lookup(frame.tx, ConstantValue(inst.argval)) is None:
-        raise frame.tx.raised(NameError(f"name {inst.argval!r} is not defined"))
+        raise frame.tx.raised(NameError(f"name {inst.argval!r} is not defined", name=str(inst.argval)))
     raise GraphBreak("deleting a global variable")
 
 
@@ -695,7 +695,7 @@ def check_exc_match(frame: Frame, inst: Instruction) -> None:
 def raise_varargs(frame: Frame, inst: Instruction) -> None:
     tx = frame.tx
     if inst.argval == 0:
-        handled = frame.current_handled()
+        handled = handled_exception(tx)
         if handled is None:
             raise tx.raised(RuntimeError("No active exception to reraise"))
         raise UserRaise(handled)

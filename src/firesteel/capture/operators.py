@@ -118,14 +118,14 @@ def dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: 
     order: list[tuple[Value, Value, str]] = [(left, right, method), (right, left, reflected)]
     left_type, right_type = left.python_type(), right.python_type()
     if right_type is not left_type and issubclass(right_type, left_type) and \
-            find_on_class(right_type, reflected)[0] is not find_on_class(left_type, reflected)[0]:
+            find_on_class(right_type, reflected, tx)[0] is not find_on_class(left_type, reflected, tx)[0]:
         order.reverse()
     elif left_type is right_type:
         order.pop()
     for receiver, other, name in order:
         if isinstance(receiver, TensorValue):
             continue  # a tensor gives NotImplemented for objects it does not know
-        if isinstance(receiver, ConstantValue) or find_on_class(receiver.python_type(), name)[1] is None:
+        if isinstance(receiver, ConstantValue) or find_on_class(receiver.python_type(), name, tx)[1] is None:
             continue
         bound = special_method(tx, receiver, name)
         if bound is None:
@@ -288,10 +288,9 @@ def _identity_equality(value: Value) -> bool:
 def _refuses_strangers(value: Value) -> bool:
     """Whether comparing with an object of an unrelated class is answered by NotImplemented, Python methods apart."""
     if isinstance(value, ObjectValue):
-        cls = value.cls
-        plain = (object.__eq__, object.__lt__, object.__le__, object.__gt__, object.__ge__)
+        cls: Any = value.cls
         return value.storage is None and all(
-            getattr(cls, name) in plain or isinstance(getattr(cls, name), types.FunctionType)
+            getattr(cls, name) is getattr(object, name) or isinstance(getattr(cls, name), types.FunctionType)
             for name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__"))
     return isinstance(value, ConstantValue) and isinstance(value.value, (int, float, complex, str, bytes, type(None)))
 
@@ -318,7 +317,7 @@ def _object_compare(tx: Tracer, symbol: str, left: Value, right: Value, method: 
     if right_type is not left_type and issubclass(right_type, left_type):
         order.reverse()
     for receiver, other, name in order:
-        raw = find_on_class(receiver.python_type(), name)[0]
+        raw = find_on_class(receiver.python_type(), name, tx)[0]
         if not isinstance(raw, types.FunctionType) and not (
                 isinstance(raw, types.WrapperDescriptorType) and raw in REGISTRY and isinstance(receiver, ObjectValue)):
             if name == "__ne__" and isinstance(find_on_class(receiver.python_type(), "__eq__")[0], types.FunctionType):

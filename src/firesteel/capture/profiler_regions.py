@@ -1,4 +1,4 @@
-"""``torch.autograd.profiler.record_function`` in captured code: beginning and end of a region are operations of the graph."""
+"""``torch.autograd.profiler.record_function`` in captured code: a region's ends are operations of the graph."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.profiler import record_function
 
+from ..torch_compat import begin_profiler_region, end_profiler_region
 from .builtin_calls import PYTHON_HANDLERS
 from .signals import GraphBreak
 from .values.base import Value
@@ -16,16 +17,6 @@ from .values.objects import ObjectValue
 if TYPE_CHECKING:
     from .entry_code import EntryCode
     from .tracer import Tracer
-
-
-def begin_region(name: str, args: str | None) -> Any:
-    """Graph operation: the result keeps the region open."""
-    return torch.ops.profiler._record_function_enter_new(name, args)
-
-
-def end_region(region: Any) -> None:
-    """Graph operation: close what `begin_region` opened."""
-    torch.ops.profiler._record_function_exit._RecordFunction(region)
 
 
 class RegionValue(Value):
@@ -50,7 +41,7 @@ def enter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not isinstance(manager, ObjectValue):
         raise GraphBreak("a profiler region that capture cannot look into")
     label = tuple(tx.constant_of(tx.get_attr(manager, part)) for part in ("name", "args"))
-    manager.store_attr(tx, "record", RegionValue(tx.graph.call(begin_region, label, {}, tx.user_frames())))
+    manager.store_attr(tx, "record", RegionValue(tx.graph.call(begin_profiler_region, label, {}, tx.user_frames())))
     return manager
 
 
@@ -60,7 +51,7 @@ def leave(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not isinstance(region, RegionValue):
         raise GraphBreak("the end of a profiler region that began before this graph")
     if tx.truth(tx.get_attr(args[0], "run_callbacks_on_exit")):
-        tx.graph.call(end_region, (region.node,), {}, tx.user_frames())
+        tx.graph.call(end_profiler_region, (region.node,), {}, tx.user_frames())
         tx.effects.version += 1
     return ConstantValue(None)
 

@@ -29,6 +29,7 @@ def guard_reliance(tx: Tracer) -> None:
             tx.guard(value.source, "presence", "True")
     _guard_classes(tx)
     _guard_distinct_objects(tx)
+    _guard_distinct_keys(tx)
     _guard_distinct_tensors(tx)
 
 
@@ -76,6 +77,16 @@ def _guard_distinct_objects(tx: Tracer) -> None:
             guard_distinct(tx, list(members))
 
 
+def _guard_distinct_keys(tx: Tracer) -> None:
+    """Objects that were looked up in dictionaries or sets by identity and not found to be one are different."""
+    groups: dict[type, dict[Source, None]] = {}
+    for value in tx.hashed_by_identity:
+        if value.source is not None:
+            groups.setdefault(value.python_type(), {})[value.source] = None
+    for members in groups.values():
+        guard_distinct(tx, list(members))
+
+
 def guard_distinct(tx: Tracer, sources: list[Source]) -> None:
     """Rely on all these being different objects."""
     if len(sources) == 2:
@@ -86,7 +97,7 @@ def guard_distinct(tx: Tracer, sources: list[Source]) -> None:
 
 
 def _guard_distinct_tensors(tx: Tracer) -> None:
-    """Tensors passed as arguments are distinct; when one is written to, all are, and arguments share memory as they did.
+    """Tensors passed as arguments are distinct; when one is written to, all are, and arguments share memory as before.
 
     Two paths to one parameter need no guard while nothing writes to it: the graph then only reads it twice.
     """

@@ -16,7 +16,7 @@ from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.mappings import DictValue, DictViewValue
-from .values.objects import ClassValue, ObjectValue
+from .values.objects import ObjectValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 
@@ -115,8 +115,6 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     if isinstance(value, SliceValue):
         pairs = [to_graph(tx, part, keep_numbers) for part in value.parts]
         return slice(*(p[0] for p in pairs)), slice(*(p[1] for p in pairs))
-    if isinstance(value, ClassValue):
-        return value.cls, value.cls
     if isinstance(value, PythonObject) and isinstance(value.obj, (torch.Generator, *torch_compat.OPERATOR_TYPES)):
         if isinstance(value.obj, torch.Generator):
             raise GraphBreak("an operation with its own random generator")

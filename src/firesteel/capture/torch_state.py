@@ -12,6 +12,7 @@ from .. import torch_compat
 from . import autograd_functions as autograd_functions  # these register their handlers
 from . import parameters as parameters
 from . import profiler_regions as profiler_regions
+from . import tensor_groups as tensor_groups
 from .builtin_calls import HANDLERS, PYTHON_HANDLERS, handles
 from .signals import GraphBreak
 from .values.base import Value
@@ -87,7 +88,7 @@ def _overloaded(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
             raise GraphBreak("a tensor subclass with __torch_function__")
         elif not isinstance(value, (ConstantValue, TensorValue)) and hasattr(value.python_type(), "__torch_function__"):
             return ConstantValue(True)
-    return ConstantValue(torch_compat.torch_function_stack_length() > 0)
+    return ConstantValue(False)  # of all function modes, capture only runs under those of torch.device
 
 
 _register(torch_compat.torch_function_checks(), lambda f: _overloaded)

@@ -61,6 +61,7 @@ class Tracer:
         self.stand_ins: dict[int, Value] = {}
         self.root_step = 0
         self.looked_up: list[LazyValue] = []
+        self.hashed_by_identity: list[Value] = []
         self.inlined: set[types.CodeType] = set()
 
     # Where the user's program stands
@@ -138,6 +139,8 @@ class Tracer:
     def cell(self, real: types.CellType, source: Source | None) -> CellValue:
         known = self.known.get(id(real))
         if isinstance(known, CellValue):
+            if source is not None and known.source is not None and source != known.source:
+                self.guard(source, "same object", "{0} is {1}", (), (known.source,))
             return known
         if source is None:
             source = ConstantSource.of(real, "closure")
@@ -206,6 +209,8 @@ class Tracer:
     def exception(self, error: BaseException) -> ExceptionValue:
         """The Value of an exception instance that Python raised while folding."""
         value = ExceptionValue(type(error), [self.python_object(arg) for arg in error.args])
+        if isinstance(error, (NameError, AttributeError, ImportError)) and isinstance(error.name, str):
+            value.attrs["name"] = ConstantValue(error.name)
         return value
 
     def raised(self, error: BaseException) -> UserRaise:

@@ -49,6 +49,11 @@ def record(compiler: Compiler, kind: str, unit: Unit, what: Any) -> None:
         TIMES.append(CompileRecord(unit.name, str(unit.user_frame), what.seconds))
     events = compiler.events
     if events is not None:
-        {"compiled": events.entries, "recompiled": events.recompiles, "skipped": events.skipped}[kind].append((unit, what))
+        if kind == "compiled":
+            events.entries.append((unit, what))
+        elif kind == "recompiled":
+            events.recompiles.append((unit, what))
+        else:
+            events.skipped.append((unit, what))
     for listener in LISTENERS:
         listener(kind, unit, what)

@@ -79,7 +79,8 @@ class Explanation:
             table = Table("", "why the graph ends", "where", "what to do", title="graph breaks", title_justify="left",
                           show_lines=True)
             for number, reason in enumerate(self.break_reasons, 1):
-                table.add_row(str(number), Text(reason.reason), Text(_places(reason), overflow="fold"), Text(reason.hint))
+                where = Text(_places(reason), overflow="fold")
+                table.add_row(str(number), Text(reason.reason), where, Text(reason.hint))
             parts.append(table)
         parts.extend(Text(f"not compiled: {name}: {why}") for name, why in self.skipped)
         if self.compile_times:
@@ -96,8 +97,8 @@ class Explanation:
             if not rows:
                 return ""
             head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
-            body = "".join("<tr>" + "".join(f"<td style='text-align:left'><pre>{html.escape(text)}</pre></td>" for text in row)
-                           + "</tr>" for row in rows)
+            cell = "<td style='text-align:left'><pre>{}</pre></td>"
+            body = "".join("<tr>" + "".join(cell.format(html.escape(text)) for text in row) + "</tr>" for row in rows)
             return f"<p>{html.escape(title)}</p><table><tr>{head}</tr>{body}</table>"
 
         breaks = [[str(n), r.reason, _places(r), r.hint] for n, r in enumerate(self.break_reasons, 1)]
@@ -207,7 +208,8 @@ def capture_graph(fn: Any) -> Callable[..., GraphAndGuards]:
         if len(events.graphs) != 1:
             raise GraphBreakError(f"the program has {_count(len(events.graphs), 'graph')}",
                                   "capture_graph is for functions with tensor operations that return a result")
-        return GraphAndGuards(events.graphs[0].module, [g for _, e in events.entries for g in (*e.guards, *e.shape_guards)])
+        guards = [guard for _, entry in events.entries for guard in (*entry.guards, *entry.shape_guards)]
+        return GraphAndGuards(events.graphs[0].module, guards)
 
     return run
 
@@ -220,7 +222,8 @@ def compile_times() -> str:
     for entry in TIMES:
         totals[(entry.name, entry.where)].append(entry.seconds)
     lines = [f"{'compiled':<44} {'runs (s)'}"]
-    lines.extend(f"{name:<44} {', '.join(f'{t:.4f}' for t in times)}    {where}" for (name, where), times in totals.items())
+    for (name, where), times in totals.items():
+        lines.append(f"{name:<44} {', '.join(f'{seconds:.4f}' for seconds in times)}    {where}")
     return "\n".join(lines)
 
 

@@ -57,6 +57,11 @@ class FakeMode(torch_compat.DispatchMode):
         finally:
             torch_compat.pop_dispatch_mode()
 
+    def forget(self) -> None:
+        """Let go of the real tensors that were converted."""
+        self._fakes.clear()
+        self._storages.clear()
+
     def from_real(self, t: torch.Tensor) -> FakeTensor:
         """The fake version of a real tensor, the same one for the same tensor.
 

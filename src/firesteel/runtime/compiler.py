@@ -35,7 +35,8 @@ class Compiler:
 
     def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None,
                  options: dict[str, Any] | None = None, events: Events | None = None) -> None:
-        self.backend_name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+        name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+        self.backend_name = name
         self.backend = lookup_backend(backend)
         self.fullgraph = fullgraph
         self.dynamic = dynamic

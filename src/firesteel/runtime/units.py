@@ -108,8 +108,8 @@ class Unit:
 
     @property
     def user_frame(self) -> UserFrame:
-        return UserFrame(self.code.co_filename, _line_at(self.code, self.start.index) or self.code.co_firstlineno,
-                         self.code.co_name)
+        line = _line_at(self.code, self.start.index) if self.start.index else None
+        return UserFrame(self.code.co_filename, line or self.code.co_firstlineno, self.code.co_name)
 
     def continuation(self, start: Start) -> Unit:
         """The unit that starts in the middle of the same code."""

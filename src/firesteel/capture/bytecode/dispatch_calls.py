@@ -40,8 +40,7 @@ def dispatching(code: types.CodeType, choose: Callable[[Any], Any]) -> types.Cod
     >>> seen
     ['abs', 'max']
     """
-    consts = tuple(dispatching(const, choose) if isinstance(const, types.CodeType) and const.co_name in INNER_SCOPES else const
-                   for const in code.co_consts)
+    consts = tuple(dispatching(const, choose) if _is_inner_scope(const) else const for const in code.co_consts)
     instructions = read_machine_code(code).instructions
     depths = _depths(instructions)
     choose_at = len(consts)
@@ -63,6 +62,10 @@ def dispatching(code: types.CodeType, choose: Callable[[Any], Any]) -> types.Cod
         if moved.region is not None:
             moved.region = dataclasses.replace(moved.region, target=position[moved.region.target])
     return assemble(code, made, co_consts=(*consts, choose), co_stacksize=code.co_stacksize + 3)
+
+
+def _is_inner_scope(const: Any) -> bool:
+    return isinstance(const, types.CodeType) and const.co_name in INNER_SCOPES
 
 
 def _call_from(instructions: list[MachineInstruction], at: int) -> int | None:

@@ -187,6 +187,12 @@ class IdentityKey:
         return id(self.value)
 
 
+def identity_key(tx: Tracer, value: Value) -> IdentityKey:
+    """The key of an object that hashes by identity; the capture relies on such objects being distinct."""
+    tx.hashed_by_identity.append(value)
+    return IdentityKey(value)
+
+
 class UserKey(IdentityKey):
     """Dictionary key of an object with its own ``__hash__``: compared by running its ``__eq__`` symbolically."""
 

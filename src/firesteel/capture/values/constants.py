@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..signals import GraphBreak
 from ..source import ConstantSource, InstanceDictSource, Source, item_source
-from .base import Value
+from .base import Value, identity_key
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -56,6 +58,10 @@ class ConstantValue(Value):
         if name == "join" and isinstance(self.value, (str, bytes)) and len(args) == 1 and not kwargs:
             parts = [item.as_constant() for item in tx.to_list(args[0])]
             return tx.fold(self.value.join, [parts], {})
+        if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
+            from ..modes import call_device_method
+
+            return call_device_method(tx, self.value, name)
         if name == "__format__":
             return tx.fold(format, [self.value, *(a.as_constant() for a in args)], {})
         return tx.fold(getattr(self.value, name), [tx.constant_of(a) for a in args],
@@ -332,9 +338,7 @@ class OpaqueValue(Value):
 
     def key(self, tx: Tracer) -> Any:
         if type(self.real).__hash__ is object.__hash__:
-            from .base import IdentityKey
-
-            return IdentityKey(self)
+            return identity_key(tx, self)
         return super().key(tx)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
 from ..source import AttrSource, Source, item_source
-from .base import IdentityKey, Value
+from .base import Value, identity_key
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -103,7 +103,7 @@ class FunctionValue(Value):
         return True
 
     def key(self, tx: Tracer) -> Any:
-        return self.real if self.real is not None else IdentityKey(self)
+        return identity_key(tx, self)
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tx.call_function(self, args, kwargs)
@@ -255,7 +255,7 @@ class PartialValue(Value):
         return True
 
     def key(self, tx: Tracer) -> Any:
-        return IdentityKey(self)
+        return identity_key(tx, self)
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tx.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})

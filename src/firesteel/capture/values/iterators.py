@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..source import Source
-from .base import Value
+from .base import Value, identity_key
 from .constants import OpaqueValue
 from .mappings import DictValue
 from .sequences import SequenceValue
@@ -47,9 +47,7 @@ class IteratorValue(Value):
         self.unsupported(f"method {name!r}")
 
     def key(self, tx: Tracer) -> Any:
-        from .base import IdentityKey
-
-        return IdentityKey(self)
+        return identity_key(tx, self)
 
 
 def resume_sequence_iterator(sequence: Any, position: int | None) -> Any:

@@ -10,7 +10,7 @@ import torch
 from ...runtime.tracebacks import as_raised
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
-from .base import IdentityKey, LazyValue, Value, user_key
+from .base import LazyValue, Value, identity_key, user_key
 from .exceptions import Places, TracebackValue
 from .mappings import DictValue
 
@@ -94,11 +94,11 @@ class ObjectValue(Value):
 
     def key(self, tx: Tracer) -> Any:
         if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
-            return IdentityKey(self)
+            return identity_key(tx, self)
         if self.cls.__hash__ is None:
             raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
         if isinstance(self.real, torch.nn.Module) and self.cls.__eq__ is object.__eq__:
-            return IdentityKey(self)
+            return identity_key(tx, self)
         return user_key(tx, self)
 
     def instance_dict(self, tx: Tracer) -> Value:
@@ -419,6 +419,8 @@ class ExceptionValue(ObjectValue):
             return self.args[0] if self.args else none
         if name == "code" and issubclass(self.cls, SystemExit):
             return self.args[0] if len(self.args) == 1 else tx.tuple(self.args) if self.args else none
+        if self.source is None and name not in self.attrs and isinstance(getattr(self.cls, name, None), types.MemberDescriptorType):
+            self.unsupported(f"reading attribute {name!r}")
         return super().get_attr(tx, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
@@ -472,7 +474,7 @@ class ExceptionValue(ObjectValue):
         return isinstance(getattr(self.cls, name), types.FunctionType)
 
     def key(self, tx: Tracer) -> Any:
-        return IdentityKey(self)
+        return identity_key(tx, self)
 
     def truth(self, tx: Tracer) -> bool:
         return True

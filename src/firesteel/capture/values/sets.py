@@ -32,8 +32,8 @@ class SetValue(Value):
         "__ior__": "|", "__iand__": "&", "__isub__": "-", "__ixor__": "^",
     }
 
-    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None, real: list[Any] | None = None,
-                 table: Any = None) -> None:
+    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None,
+                 real: list[Any] | None = None, table: Any = None) -> None:
         super().__init__(source)
         self.items = items
         self.cls = cls
@@ -72,7 +72,7 @@ class SetValue(Value):
         if len(self.items) > 1 and not all(value.is_constant() for value in self.items.values()):
             raise GraphBreak("the iteration order of a set that holds tensors or objects")
         if self.source is not None and self.real is not None and len(self.real) > 1:
-            tx.guard(self.source, "order", "[*{k[0]}({0})] == {k[1]}", (self.cls.__iter__, list(self.real)))
+            tx.guard(self.source, "order", "[*{k[0]}({0})] == {k[1]}", (_iter_of(self.cls), list(self.real)))
             if self.table is None:
                 return list(self.items.values())
         return [self.items[token] for token in self.layout()]
@@ -102,17 +102,17 @@ class SetValue(Value):
         keys = theirs.layout()
         if in_place:
             table = self.own_table()
-            {"|": set.update, "&": set.intersection_update, "-": set.difference_update,
-             "^": set.symmetric_difference_update}[operation](table, keys)
+            methods = {"|": "update", "&": "intersection_update", "-": "difference_update",
+                       "^": "symmetric_difference_update"}
+            getattr(table, methods[operation])(keys)
         else:
-            table = {"|": set.union, "&": set.intersection, "-": set.difference,
-                     "^": set.symmetric_difference}[operation](set(self.layout()), keys)
+            methods = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+            table = getattr(set(self.layout()), methods[operation])(keys)
         both = {**theirs.items, **self.items}
         kept = [token for token in (*self.items, *theirs.items) if token in table]
         return SetValue({token: both[token] for token in kept}, self.cls, table=table)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        none = tx.constant(None)
         if name in self.OPERATIONS:
             if name.startswith("__") and not _is_set(args[0]):
                 return tx.constant(NotImplemented)
@@ -202,12 +202,16 @@ class SetValue(Value):
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         before = frozenset(self.real or ())
-        gone = [repr(item) if type(item) in (int, str) else code.constant(item) for item in before if item not in self.items]
+        gone = [code.constant(item) for item in before if item not in self.items]
         new = [code.value(value) for token, value in self.items.items() if token not in before]
         if gone:
             code.line(f"set.difference_update({target}, ({', '.join(gone)},))")
         if new:
             code.line(f"set.update({target}, ({', '.join(new)},))")
+
+
+def _iter_of(cls: Any) -> Any:
+    return cls.__iter__
 
 
 def _is_set(value: Value) -> bool:

@@ -8,7 +8,7 @@ import torch
 
 from ..signals import GraphBreak
 from ..source import AttrSource, InstanceDictSource, Source, item_source
-from .base import IdentityKey, Value
+from .base import Value, identity_key
 from .constants import ConstantValue, NativeMethod
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class TensorValue(Value):
         tx.call_torch(operator.setitem, [self, key, value], {})
 
     def key(self, tx: Tracer) -> Any:
-        return IdentityKey(self)
+        return identity_key(tx, self)
 
     def emit(self, code: EntryCode) -> str:
         return code.graph_output(self)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
 from ..source import CalledSource, Source
-from .base import IdentityKey, Value
+from .base import Value, identity_key
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -31,7 +31,7 @@ class WeakReference(Value):
         return True
 
     def key(self, tx: Tracer) -> Any:
-        return IdentityKey(self)
+        return identity_key(tx, self)
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args or kwargs:

@@ -35,17 +35,12 @@ from ...capture.source import (
 )
 from .machine import Machine, builtin_parts, c_function
 from .program import Op, Program, TensorFacts
+from .tensors import read
 
 FUNCTION_PARTS = {"__closure__": "PyFunction_GetClosure", "__defaults__": "PyFunction_GetDefaults",
                   "__kwdefaults__": "PyFunction_GetKwDefaults"}
 ELEMENTS: dict[type, str] = {list: "PyList_GetItem", tuple: "PyTuple_GetItem"}
 TABLES = (dict, collections.OrderedDict)
-DTYPE_CODES: dict[torch.dtype, tuple[int, int, int]] = {
-    torch.int8: (0, 8, 1), torch.int16: (0, 16, 1), torch.int32: (0, 32, 1), torch.int64: (0, 64, 1),
-    torch.uint8: (1, 8, 1), torch.float16: (2, 16, 1), torch.float32: (2, 32, 1), torch.float64: (2, 64, 1),
-    torch.bfloat16: (4, 16, 1), torch.complex64: (5, 64, 1), torch.complex128: (5, 128, 1), torch.bool: (6, 8, 1),
-}
-DEVICE_CODES = {"cpu": 1, "cuda": 2}
 MANY = 24
 """Above so many objects that must differ, comparing each with each costs more than a set in Python."""
 
@@ -62,6 +57,7 @@ class Lowering:
         self.program = Program(len(parameters))
         self.found: dict[Source, tuple[int, Any]] = {}
         self.receivers: dict[int, int] = {}
+        self.outside_modes = False  # whether the program has checked that no function mode is active
         self.fixed: dict[Source, None] = {}  # sources whose object is known to be of one type
         for position, (name, value) in enumerate(zip(parameters, args, strict=True)):
             self.found[LocalSource(name)] = position, value
@@ -145,6 +141,7 @@ class Lowering:
         except Unsupported:
             self._undo(mark)
             raise
+        self.outside_modes |= guard.kind == "global state"
 
     def source(self, source: Source) -> int:
         """The register of a source; Unsupported leaves the program as it was."""
@@ -197,8 +194,8 @@ class Lowering:
             self.program.check(Op.IS, register, self.program.keep(obj))
 
     def _tensor(self, guard: Guard, atoms: tuple[str, ...]) -> None:
-        if self.machine.tensors is None:
-            raise Unsupported
+        if self.machine.tensors is None or not self.outside_modes:
+            raise Unsupported  # inside of a mode torch's getters run Python
         assert guard.source is not None
         values: dict[str, Any] = {}
         for atom in atoms:
@@ -214,17 +211,22 @@ class Lowering:
         def constant(name: str, group: int = 1) -> Any:
             return held(guard.constants[int(values[name][group])])
 
-        kind, dtype, device = constant("type"), constant("dtype"), constant("device")
+        kind = constant("type")
+        register, tensor = self.load(guard.source)
         if kind not in (torch.Tensor, torch.nn.Parameter) or constant("keys", 1) is not torch_compat.dispatch_keys:
             raise Unsupported
-        if dtype not in DTYPE_CODES or device.type not in DEVICE_CODES:
+        # The guard holds for the tensor at hand, whose dtype and device the numbers are read from.
+        place = self.machine.tensors.implementation
+        dtype, device_type, index = (read(place, tensor, name) for name in ("dtype", "device_type", "device_index"))
+        if None in (dtype, device_type, index):
             raise Unsupported
-        leaf = values["is_leaf"][1] == "True" if "is_leaf" in values else None
+        if tensor.dtype is not constant("dtype") or tensor.device != constant("device"):
+            raise Unsupported
         shape, strides = ast.literal_eval(values["shape"][1]), ast.literal_eval(values["stride"][1])
-        place = DEVICE_CODES[device.type], device.index or 0
-        register, _ = self.load(guard.source)
-        self.program.tensor(register, TensorFacts(kind, constant("keys", 2).raw_repr(), shape, strides, DTYPE_CODES[dtype],
-                                                  place, values["requires_grad"][1] == "True", leaf))
+        leaf = values["is_leaf"][1] == "True" if "is_leaf" in values else None
+        self.program.tensor(register, TensorFacts(
+            kind, constant("keys", 2).raw_repr(), shape, strides, dtype, device_type, index,
+            values["requires_grad"][1] == "True", leaf))
 
 
 TENSOR_ATOMS = [(name, re.compile(pattern)) for name, pattern in (
@@ -250,7 +252,7 @@ def plain_dict(kind: type) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def conditions(template: str, sources: int, constants: int) -> tuple[str, ...]:
-    """The parts of a guard's condition: ``_0`` stands for the source, ``_1`` and on for the others, ``_k0`` for a constant.
+    """The parts of a guard's condition: ``_0`` is the source, ``_1`` and on the others, ``_k0`` a constant.
 
     >>> conditions("type({0}) is {k[0]} and {0} == 'a and b'", 1, 1)
     ('type(_0) is _k0', "_0 == 'a and b'")
@@ -275,6 +277,13 @@ def rule(pattern: str) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
         return function
 
     return register
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise Unsupported from None  # not one constant but an expression of several
 
 
 def _source(sources: Sources, index: int) -> Source:
@@ -330,7 +339,7 @@ def lower_distinct(low: Lowering, match: Any, sources: Sources, constants: Any, 
 
 @rule(r"_0 == (-?\d+|'.*'|\".*\")")
 def lower_plain_constant(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
-    value = ast.literal_eval(match[1])
+    value = _literal(match[1])
     if typed != type(value).__name__:
         return False  # without a check of the type 1 == True == 1.0
     register = low.load(_source(sources, 0))[0]
@@ -376,7 +385,7 @@ def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, ty
 @rule(r"\[\*_0\] == (\[.*\])")
 def lower_keys(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, table = low.load(_source(sources, 0))
-    keys = ast.literal_eval(match[1])
+    keys = _literal(match[1])
     if type(table) is not dict or list(table) != keys or not all(type(key) is str for key in table):
         return False
     # the dictionary's own strings, so that comparing addresses is mostly enough
@@ -389,7 +398,7 @@ def lower_missing(low: Lowering, match: Any, sources: Sources, constants: Any, t
     register, table = low.load(_source(sources, 0))
     if type(table) is not dict:
         return False
-    key = sys.intern(ast.literal_eval(match[1]))
+    key = sys.intern(_literal(match[1]))
     low.program.check(Op.MISSING, register, low.program.keep(key), hash(key))
     return True
 

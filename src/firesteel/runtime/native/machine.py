@@ -22,10 +22,19 @@ from typing import Any
 from .program import HEADER, MAX_REGISTERS, ROW, TENSOR, Op, Program
 
 SUPPORTED_VERSIONS = ((3, 11), (3, 12))
-FASTCALL, KEYWORDS, NOARGS = 0x80, 0x02, 0x04  # METH_FASTCALL, METH_KEYWORDS, METH_NOARGS
+VARARGS, KEYWORDS, NOARGS, FASTCALL = 0x01, 0x02, 0x04, 0x80  # METH_VARARGS and so on
 TYPE, SIZE, CELL = 8, 16, 16  # offsets in every object, in lists, tuples and dicts, and in cells
 DICT_KEYS, KEYS_KIND, GENERAL_KEYS = 32, 10, 0
 ALIGNMENT = {"i64": 8, "ptr": 8, "i32": 4, "i8": 1}
+
+
+@dataclass(frozen=True)
+class AutogradLayout:
+    """Where a plain tensor, not a view, keeps its gradient function."""
+
+    record: int  # offset of the pointer to the autograd record in the implementation
+    function: int  # offset of the gradient function in the record
+    plain: int  # first word of the records of plain tensors
 
 
 @dataclass(frozen=True)
@@ -34,9 +43,15 @@ class TensorLayout:
 
     implementation: int  # offset of the pointer to the tensor's implementation in the Python object
     dispatch_keys: int  # offset of the dispatch keys in the implementation
-    dlpack: int  # fills a DLTensor without taking ownership
-    requires_grad: tuple[int, int]  # a getter's function and its closure
-    is_leaf: tuple[int, int]
+    dim: int
+    sizes: int
+    strides: int
+    dtype: int
+    device_type: int
+    device_index: int
+    requires_grad: int
+    is_leaf: tuple[int, int]  # a getter's function and its closure
+    autograd: AutogradLayout | None
 
 
 class NativeUnavailable(Exception):
@@ -122,16 +137,16 @@ def c_function(name: str) -> int:
 
 
 def builtin_parts(function: Any) -> tuple[int, Any]:
-    """Address and receiver of a builtin that can be called as ``f(receiver, NULL, 0, NULL)`` for no arguments.
+    """Address and receiver of a builtin that can be called as ``f(receiver, (), 0, NULL)`` for no arguments.
 
-    That is one without parameters, which ignores what follows the receiver, or one with a fast call and keywords.
-    Raises ValueError for any other object.
+    That is one without parameters, which ignores what follows the receiver, one that takes a tuple and a dictionary, or
+    one that takes an array, its length and names. Raises ValueError for any other object.
     """
     if type(function) is not types.BuiltinFunctionType:
         raise ValueError("not a builtin function")
     for name, kind in (("PyCFunction_GetFlags", ctypes.c_int), ("PyCFunction_GetFunction", ctypes.c_void_p)):
         getattr(ctypes.pythonapi, name).argtypes, getattr(ctypes.pythonapi, name).restype = [ctypes.py_object], kind
-    if ctypes.pythonapi.PyCFunction_GetFlags(function) not in (NOARGS, FASTCALL | KEYWORDS):
+    if ctypes.pythonapi.PyCFunction_GetFlags(function) not in (NOARGS, VARARGS | KEYWORDS, FASTCALL | KEYWORDS):
         raise ValueError("called in another way")
     return ctypes.pythonapi.PyCFunction_GetFunction(function), function.__self__
 
@@ -296,7 +311,8 @@ def source(tensors: TensorLayout | None) -> str:
         block(Op.NOT_SAME, "  %not_other = load ptr, ptr %slot, align 8\n  %not_same = icmp ne ptr %v, %not_other\n"
                            "  br i1 %not_same, label %next, label %none\n"),
         block(Op.CALL_IS,
-              "  %callee = inttoptr i64 %b to ptr\n  %answer = call ptr %callee(ptr %v, ptr null, i64 0, ptr null)\n"
+              "  %callee = inttoptr i64 %b to ptr\n"
+              f"  %answer = call ptr %callee(ptr %v, ptr inttoptr (i64 {id(())} to ptr), i64 0, ptr null)\n"
               "  %no_answer = icmp eq ptr %answer, null\n  br i1 %no_answer, label %none, label %answer_compare\n"
               f"answer_compare:\n  call void {f('Py_DecRef')}(ptr %answer)\n"
               "  %answer_is = icmp eq ptr %answer, %a\n  br i1 %answer_is, label %next, label %none\n"),
@@ -306,7 +322,9 @@ def source(tensors: TensorLayout | None) -> str:
     return f"""
 define ptr @firesteel_guards(ptr %self, ptr %arguments, i64 %given) {{
 entry:
-  %dltensor = alloca [48 x i8], align 8
+  %wide = alloca i64, align 8
+  %narrow = alloca i32, align 4
+  %pointer = alloca ptr, align 8
   %position = alloca i64, align 8
   %key = alloca ptr, align 8
   %overflow = alloca i32, align 4
@@ -404,55 +422,86 @@ end:
 
 
 def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same: Callable[..., str]) -> str:
-    """Compare a tensor with its description: type, dispatch keys, then what DLPack tells, then torch's getters."""
+    """Compare a tensor with its description, cheapest and most telling first."""
     if tensors is None:
         return "  br label %none\n"
     decref = f"inttoptr (i64 {c_function('Py_DecRef')} to ptr)"
 
-    def getter(name: str, pair: tuple[int, int], expected: str, then: str) -> str:
-        function, closure = pair
-        return (f"  %{name} = call ptr inttoptr (i64 {function} to ptr)(ptr %v, ptr inttoptr (i64 {closure} to ptr))\n"
-                f"  %{name}_failed = icmp eq ptr %{name}, null\n"
-                f"  br i1 %{name}_failed, label %none, label %{name}_compare\n{name}_compare:\n"
-                f"  %{name}_word = ptrtoint ptr %{name} to i64\n  call void {decref}(ptr %{name})\n"
-                + same(name, f"%{name}_word", expected, then))
+    def ask(name: str, function: int, result: str, then: str) -> str:
+        """Call a function of torch's C interface on the tensor and go on if it succeeds."""
+        return (f"  %{name}_status = call i32 inttoptr (i64 {function} to ptr)(ptr %tensor, ptr %{result})\n"
+                f"  %{name}_ok = icmp eq i32 %{name}_status, 0\n"
+                f"  br i1 %{name}_ok, label %{then}, label %none\n{then}:\n")
 
-    return (
+    def number(name: str, function: int, offset: int, kind: str, then: str) -> str:
+        return (ask(name, function, "wide" if kind == "i64" else "narrow", f"{name}_compare")
+                + f"  %{name} = load {kind}, ptr %{'wide' if kind == 'i64' else 'narrow'}, align {ALIGNMENT[kind]}\n"
+                + field(f"want_{name}", "%facts", offset, kind)
+                + f"  %{name}_equal = icmp eq {kind} %{name}, %want_{name}\n"
+                f"  br i1 %{name}_equal, label %{then}, label %none\n{then}:\n")
+
+    def extents(name: str, function: int, base: str, then: str) -> str:
+        """Compare sizes or strides."""
+        return (ask(name, function, "pointer", f"{name}_begin")
+                + f"  %{name} = load ptr, ptr %pointer, align 8\n  br label %{name}_loop\n{name}_loop:\n"
+                f"  %{name}_d = phi i64 [0, %{name}_begin], [%{name}_d_next, %{name}_next]\n"
+                f"  %{name}_done = icmp uge i64 %{name}_d, %want_dim\n"
+                f"  br i1 %{name}_done, label %{then}, label %{name}_one\n{name}_one:\n"
+                f"  %{name}_e_at = getelementptr i64, ptr %{name}, i64 %{name}_d\n"
+                f"  %{name}_e = load i64, ptr %{name}_e_at, align 8\n"
+                f"  %{name}_w_at = getelementptr i64, ptr {base}, i64 %{name}_d\n"
+                f"  %{name}_w = load i64, ptr %{name}_w_at, align 8\n"
+                f"  %{name}_equal = icmp eq i64 %{name}_e, %{name}_w\n"
+                f"  br i1 %{name}_equal, label %{name}_next, label %none\n"
+                f"{name}_next:\n  %{name}_d_next = add i64 %{name}_d, 1\n  br label %{name}_loop\n{then}:\n")
+
+    text = (
         "  %facts = getelementptr i8, ptr %program, i64 %ai\n"
         + field("t_type", "%v", TYPE) + field("want_type", "%facts", 0)
         + same("t_type", "%t_type", "%want_type", "tensor_keys") + "tensor_keys:\n"
-        + field("impl", "%v", tensors.implementation, "ptr")
-        + "  %impl_null = icmp eq ptr %impl, null\n  br i1 %impl_null, label %none, label %tensor_keys_read\n"
+        f"  %tensor = getelementptr i8, ptr %v, i64 {tensors.implementation}\n"
+        "  %impl = load ptr, ptr %tensor, align 8\n"
+        "  %impl_null = icmp eq ptr %impl, null\n  br i1 %impl_null, label %none, label %tensor_keys_read\n"
         "tensor_keys_read:\n"
         + field("keyset", "%impl", tensors.dispatch_keys) + field("want_keyset", "%facts", 8)
-        + same("keyset", "%keyset", "%want_keyset", "tensor_dlpack") + "tensor_dlpack:\n"
-        f"  %status = call i32 inttoptr (i64 {tensors.dlpack} to ptr)(ptr %v, ptr %dltensor)\n"
-        "  %status_ok = icmp eq i32 %status, 0\n  br i1 %status_ok, label %tensor_head, label %none\ntensor_head:\n"
-        # dimensions and dtype are neighbours in both records and are compared as one word
-        + field("t_head", "%dltensor", 16) + field("want_head", "%facts", 16)
-        + same("t_head", "%t_head", "%want_head", "tensor_device") + "tensor_device:\n"
-        + field("t_device", "%dltensor", 8) + field("want_device", "%facts", 24)
-        + same("t_device", "%t_device", "%want_device", "tensor_sizes") + "tensor_sizes:\n"
-        + field("rank", "%facts", 16, "i32") + "  %rank_wide = sext i32 %rank to i64\n"
-        + field("shape", "%dltensor", 24, "ptr") + field("strides", "%dltensor", 32, "ptr")
-        + f"  %want_shape = getelementptr i8, ptr %facts, i64 {TENSOR.size}\n"
-        "  %want_strides = getelementptr i64, ptr %want_shape, i64 %rank_wide\n  br label %sizes_loop\nsizes_loop:\n"
-        "  %d = phi i64 [0, %tensor_sizes], [%d_next, %sizes_next]\n"
-        "  %sizes_done = icmp uge i64 %d, %rank_wide\n  br i1 %sizes_done, label %tensor_grad, label %sizes_one\n"
-        "sizes_one:\n"
-        "  %dim_at = getelementptr i64, ptr %shape, i64 %d\n  %dim = load i64, ptr %dim_at, align 8\n"
-        "  %want_size_at = getelementptr i64, ptr %want_shape, i64 %d\n"
-        "  %want_size = load i64, ptr %want_size_at, align 8\n"
-        "  %stride_at = getelementptr i64, ptr %strides, i64 %d\n  %stride = load i64, ptr %stride_at, align 8\n"
-        "  %want_stride_at = getelementptr i64, ptr %want_strides, i64 %d\n"
-        "  %want_stride = load i64, ptr %want_stride_at, align 8\n"
-        "  %size_equal = icmp eq i64 %dim, %want_size\n  %stride_equal = icmp eq i64 %stride, %want_stride\n"
-        "  %dim_equal = and i1 %size_equal, %stride_equal\n  br i1 %dim_equal, label %sizes_next, label %none\n"
-        "sizes_next:\n  %d_next = add i64 %d, 1\n  br label %sizes_loop\ntensor_grad:\n"
-        + field("want_grad", "%facts", 32) + getter("grad", tensors.requires_grad, "%want_grad", "tensor_leaf")
-        + "tensor_leaf:\n" + field("want_leaf", "%facts", 40)
-        + "  %leaf_free = icmp eq i64 %want_leaf, 0\n  br i1 %leaf_free, label %next, label %tensor_leaf_read\n"
-        "tensor_leaf_read:\n" + getter("leaf", tensors.is_leaf, "%want_leaf", "next")
+        + same("keyset", "%keyset", "%want_keyset", "tensor_dtype") + "tensor_dtype:\n"
+        + number("dtype", tensors.dtype, 24, "i32", "tensor_dim")
+        + number("dim", tensors.dim, 16, "i64", "tensor_sizes")
+        + f"  %want_sizes = getelementptr i8, ptr %facts, i64 {TENSOR.size}\n"
+        "  %want_strides = getelementptr i64, ptr %want_sizes, i64 %want_dim\n"
+        + extents("sizes", tensors.sizes, "%want_sizes", "tensor_strides")
+        + extents("strides", tensors.strides, "%want_strides", "tensor_device")
+        + number("device_type", tensors.device_type, 28, "i32", "tensor_index")
+        + number("device_index", tensors.device_index, 32, "i32", "tensor_grad")
+        + f"  %grad = call zeroext i1 inttoptr (i64 {tensors.requires_grad} to ptr)(ptr %impl)\n"
+        "  %grad_word = zext i1 %grad to i32\n" + field("want_grad", "%facts", 36, "i32")
+        + "  %grad_equal = icmp eq i32 %grad_word, %want_grad\n  br i1 %grad_equal, label %tensor_leaf, label %none\n"
+        "tensor_leaf:\n" + field("want_leaf", "%facts", 40)
+        + "  %leaf_free = icmp eq i64 %want_leaf, 0\n  br i1 %leaf_free, label %next, label %tensor_leaf_look\n"
+        "tensor_leaf_look:\n"
+    )
+    if tensors.autograd is not None:
+        # A plain tensor without gradient function is a leaf. Everything else is left to the getter.
+        text += (
+            f"  %want_true = icmp eq i64 %want_leaf, {id(True)}\n"
+            "  br i1 %want_true, label %leaf_record, label %leaf_ask\nleaf_record:\n"
+            + field("record", "%impl", tensors.autograd.record, "ptr")
+            + "  %record_null = icmp eq ptr %record, null\n  br i1 %record_null, label %leaf_ask, label %leaf_class\n"
+            "leaf_class:\n  %class = load i64, ptr %record, align 8\n"
+            + field("grad_fn", "%record", tensors.autograd.function)
+            + f"  %class_plain = icmp eq i64 %class, {tensors.autograd.plain}\n"
+            "  %grad_fn_null = icmp eq i64 %grad_fn, 0\n  %leaf_sure = and i1 %class_plain, %grad_fn_null\n"
+            "  br i1 %leaf_sure, label %next, label %leaf_ask\n"
+        )
+    else:
+        text += "  br label %leaf_ask\n"
+    function, closure = tensors.is_leaf
+    return text + (
+        "leaf_ask:\n"
+        f"  %leaf = call ptr inttoptr (i64 {function} to ptr)(ptr %v, ptr inttoptr (i64 {closure} to ptr))\n"
+        "  %leaf_failed = icmp eq ptr %leaf, null\n  br i1 %leaf_failed, label %none, label %leaf_compare\n"
+        f"leaf_compare:\n  %leaf_word = ptrtoint ptr %leaf to i64\n  call void {decref}(ptr %leaf)\n"
+        + same("leaf", "%leaf_word", "%want_leaf", "next")
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 HEADER = struct.Struct("=qqqqq24x")
 ROW = struct.Struct("=iiiiqq")
-TENSOR = struct.Struct("=QQiIQQQ")
+TENSOR = struct.Struct("=QQqiiiiQ")
 MAX_REGISTERS = 8192
 """Registers live on the C stack: 64 KiB at most."""
 
@@ -52,23 +52,22 @@ class Op(enum.IntEnum):
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """What a tensor must be. Addresses and codes as the checker compares them."""
+    """What a tensor must be."""
 
     kind: type
     dispatch_keys: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: tuple[int, int, int]  # code, bits and lanes of DLPack
-    device: tuple[int, int]  # type and index of DLPack
+    dtype: int  # these three as torch's C interface numbers them
+    device_type: int
+    device_index: int
     requires_grad: bool
     is_leaf: bool | None
 
     def packed(self) -> bytes:
-        code, bits, lanes = self.dtype
-        dtype, device = struct.unpack("=IQ", struct.pack("=BBHii", code, bits, lanes, *self.device))
         leaf = 0 if self.is_leaf is None else id(self.is_leaf)
-        grad = id(self.requires_grad)
-        head = TENSOR.pack(id(self.kind), self.dispatch_keys, len(self.shape), dtype, device, grad, leaf)
+        head = TENSOR.pack(id(self.kind), self.dispatch_keys, len(self.shape), self.dtype, self.device_type,
+                           self.device_index, self.requires_grad, leaf)
         return head + struct.pack(f"={2 * len(self.shape)}q", *self.shape, *self.strides)
 
 

@@ -1,59 +1,62 @@
 """Where a tensor keeps what guards ask for: found out on real tensors, never assumed.
 
-Shape, strides, dtype and device come from the table of C functions that torch offers to DLPack's users. Dispatch keys
-have no such function; their place in the C++ object is searched for by value on tensors of many kinds, and only a place
-that is right for all of them is used. Whatever is not found or does not fit leaves tensor guards in Python.
+Shape, strides, dtype and device come from the functions of torch's C interface for compiled models (``aoti_torch_*``).
+Dispatch keys, the autograd record and its gradient function have no such functions; their places in the C++ objects are
+searched for by value on tensors of many kinds, and only a place that is right for all of them is used. Whatever is not
+found or does not fit leaves tensor guards in Python.
 """
 
 from __future__ import annotations
 
 import ctypes
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ... import torch_compat
-from .machine import TensorLayout, word
+from .machine import AutogradLayout, TensorLayout, word
 
 OBJECT_WORDS = range(16, 64, 8)
 IMPLEMENTATION_WORDS = range(8, 320, 8)
-DLPACK_MAJOR = 1
-DLTENSOR_FUNCTION = 40  # offset of dltensor_from_py_object_no_sync in version 1 of the table
-
-
-class DLTensor(ctypes.Structure):
-    """DLPack's description of a tensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
+RECORD_WORDS = range(8, 160, 8)
+REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"  # c10::TensorImpl::requires_grad() const
+AUTOGRAD_RECORD = "_ZNK3c1010TensorImpl13autograd_metaEv"  # c10::TensorImpl::autograd_meta() const
+NODE = 16  # offset of the C++ node in the Python object of a gradient function
 
 
 def tensor_layout() -> TensorLayout | None:
     """How to read tensors in this process; None when that cannot be told for sure."""
     samples = _samples()
-    implementation = _common(OBJECT_WORDS, [(id(t), torch_compat.implementation_address(t)) for t in samples])
+    place = _common(OBJECT_WORDS, [(id(t), torch_compat.implementation_address(t)) for t in samples])
     keys = _common(IMPLEMENTATION_WORDS, [
         (torch_compat.implementation_address(t), torch_compat.dispatch_key_bits(t)) for t in samples])
-    dlpack = _dlpack_function()
-    requires_grad, is_leaf = _getter("requires_grad"), _getter("is_leaf")
-    if implementation is None or keys is None or dlpack is None or requires_grad is None or is_leaf is None:
+    is_leaf = _getter("is_leaf")
+    if place is None or keys is None or is_leaf is None or not _metadata_fits(place, samples):
         return None
-    return TensorLayout(implementation, keys, dlpack, requires_grad, is_leaf)
+    requires_grad = torch_compat.library_function(REQUIRES_GRAD)
+    if requires_grad is None:
+        return None
+    requires_grad.argtypes, requires_grad.restype = [ctypes.c_void_p], ctypes.c_bool
+    if any(requires_grad(torch_compat.implementation_address(t)) is not t.requires_grad for t in samples):
+        return None
+    functions = {name: _address(_shim(name)) for name in METADATA}
+    return TensorLayout(implementation=place, dispatch_keys=keys, requires_grad=_address(requires_grad),
+                        is_leaf=is_leaf, autograd=_autograd_layout(), **functions)
 
 
 def _samples() -> list[torch.Tensor]:
-    """Tensors with different dispatch keys."""
+    """Tensors that differ in everything that a guard looks at."""
     plain, complex_ = torch.ones(2, 3), torch.ones(3, dtype=torch.complex64)
     with torch.inference_mode():
         inference = torch.ones(2)
+    grown = torch.ones(4, requires_grad=True)
     return [
-        plain, torch.ones(2, requires_grad=True), plain.t(), complex_, complex_.conj(), complex_.conj().imag, inference,
-        torch.ones(2, device="meta"), plain.to_sparse(), torch.nn.Parameter(torch.ones(2)),
+        plain, torch.ones(2, dtype=torch.bool), plain.t(), complex_, complex_.conj(), complex_.conj().imag, inference,
+        torch.ones(2, device="meta"), torch.nn.Parameter(torch.ones(2)), torch.ones(()), torch.ones(0, 5), grown,
+        grown * 2, grown.view(2, 2), torch.ones(4, 1, 3, dtype=torch.int16).as_strided((2, 1, 3), (3, 7, 1)),
+        torch.ones(2, 1, 2, 1, 2, 1, 3, dtype=torch.bfloat16),
     ]
 
 
@@ -63,30 +66,54 @@ def _common(offsets: range, samples: list[tuple[int, int]]) -> int | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _dlpack_function() -> int | None:
-    capsule: Any = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    if type(capsule).__name__ != "PyCapsule":
-        return None
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-    table = pointer(capsule, b"dlpack_exchange_api")
-    if ctypes.c_uint32.from_address(table).value != DLPACK_MAJOR:
-        return None
-    address = word(table + DLTENSOR_FUNCTION)
-    if not address:
-        return None
-    fill = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))(address)
-    odd = torch.ones(4, 1, 3, dtype=torch.int16).as_strided((2, 1, 3), (3, 7, 1))
-    scalar, empty = torch.ones((), dtype=torch.bool), torch.ones(0, 5)
-    for t in (torch.ones(2, 3), scalar, empty, odd, torch.ones(2, requires_grad=True)):
-        found = DLTensor()
-        if fill(t, ctypes.byref(found)) or found.ndim != t.dim() or (found.device_type, found.device_id) != (1, 0):
-            return None
-        if tuple(found.shape[:found.ndim]) != tuple(t.shape) or tuple(found.strides[:found.ndim]) != t.stride():
-            return None
-        if found.bits != 8 * t.element_size() or found.lanes != 1:
-            return None
+# Shape, strides, dtype and device
+
+METADATA: dict[str, Any] = {
+    "dim": ctypes.c_int64, "sizes": ctypes.c_void_p, "strides": ctypes.c_void_p, "dtype": ctypes.c_int32,
+    "device_type": ctypes.c_int32, "device_index": ctypes.c_int32,
+}
+
+
+def _shim(name: str) -> Any:
+    function = torch_compat.library_function(f"aoti_torch_get_{name}")
+    if function is not None:
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int32
+    return function
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
     return address
+
+
+def read(place: int, t: torch.Tensor, name: str) -> Any:
+    """Ask one of the C functions about a tensor; None when it fails."""
+    result = METADATA[name]()
+    if _shim(name)(id(t) + place, ctypes.addressof(result)):
+        return None
+    return result.value
+
+
+def _metadata_fits(place: int, samples: list[torch.Tensor]) -> bool:
+    if any(_shim(name) is None for name in METADATA):
+        return False
+    for t in samples:
+        if read(place, t, "dim") != t.dim():
+            return False
+        for name, expected in (("sizes", tuple(t.shape)), ("strides", t.stride())):
+            address = read(place, t, name)
+            if t.dim() and (not address or tuple((ctypes.c_int64 * t.dim()).from_address(address)) != expected):
+                return False
+
+    def one_to_one(name: str, key: Callable[[torch.Tensor], Any]) -> bool:
+        pairs = {(read(place, t, name), key(t)) for t in samples}
+        return len(pairs) == len({code for code, _ in pairs}) == len({value for _, value in pairs})
+
+    return one_to_one("dtype", lambda t: t.dtype) and one_to_one("device_type", lambda t: t.device.type)
+
+
+# Autograd
 
 
 def _getter(name: str) -> tuple[int, int] | None:
@@ -101,3 +128,28 @@ def _getter(name: str) -> tuple[int, int] | None:
     if ctypes.c_char_p.from_address(definition).value != name.encode():
         return None
     return word(definition + 8), word(definition + 32)
+
+
+def _autograd_layout() -> AutogradLayout | None:
+    """Where plain tensors keep their gradient function; views ask their base and are left to torch's own getter."""
+    record_of = torch_compat.library_function(AUTOGRAD_RECORD)
+    if record_of is None:
+        return None
+    record_of.argtypes, record_of.restype = [ctypes.c_void_p], ctypes.c_void_p
+    leaves = [torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(3))]
+    grown = [leaves[0] * 2, leaves[1].sum(), torch.cat(leaves)]
+    plain = [*leaves, *grown]
+    addresses = [torch_compat.implementation_address(t) for t in plain]
+    records = [record_of(address) for address in addresses]
+    if not all(records) or record_of(torch_compat.implementation_address(torch.ones(2))) is not None:
+        return None
+    record = _common(IMPLEMENTATION_WORDS, list(zip(addresses, records, strict=True)))
+    functions = [t.grad_fn for t in grown]
+    nodes = [0] * len(leaves) + [word(id(function) + NODE) for function in functions]
+    function = _common(RECORD_WORDS, list(zip(records, nodes, strict=True)))
+    # The first word of a C++ object with virtual functions tells its class.
+    classes = {word(address) for address in records}
+    view = word(record_of(torch_compat.implementation_address(leaves[0].view(2, 1))))
+    if record is None or function is None or len(classes) != 1 or view in classes:
+        return None
+    return AutogradLayout(record, function, classes.pop())

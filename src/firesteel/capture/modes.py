@@ -1,8 +1,7 @@
-"""``torch.inference_mode`` in captured code: entering and leaving it are operations of the graph.
+"""``torch.inference_mode`` and ``torch.device`` contexts in captured code: the graph itself enters and leaves them.
 
-Inference mode is an object in C++ that remembers what was before it. Capture makes one of its own, so that fake tensors
-see the mode, and the graph makes, enters and leaves another. When the graph ends between the two, the object is one of
-its outputs and the program leaves the mode in plain Python.
+Both are stacks in C++. Capture enters a mode of its own, so that fake tensors see it, and the graph makes, enters and
+leaves another. When the graph ends between the two, the program leaves the mode in plain Python.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from .. import torch_compat
 from .builtin_calls import CLASS_HANDLERS
@@ -20,6 +21,9 @@ from .values.constants import ConstantValue, NativeMethod
 if TYPE_CHECKING:
     from .entry_code import EntryCode
     from .tracer import Tracer
+
+# ---------------------------------------------------------------------------------------------------------------------
+# while the graph runs
 
 
 class _Entered(threading.local):
@@ -32,18 +36,23 @@ class _Entered(threading.local):
 _ENTERED = _Entered()
 
 
-def enter_inference_mode(enabled: bool) -> Any:
-    """Graph operation: enter; the result is what `leave_inference_mode` takes."""
-    mode = torch_compat.inference_mode_guard(enabled)
+def enter_mode(mode: Any) -> None:
+    """Graph operation."""
     mode.__enter__()
     _ENTERED.modes.append(mode)
-    return mode
 
 
-def leave_inference_mode(mode: Any) -> None:
-    """Graph operation: leave."""
-    _ENTERED.modes.remove(mode)
+def leave_mode(mode: Any) -> None:
+    """Graph operation: leave the mode entered last."""
+    _ENTERED.modes.pop()
     mode.__exit__(None, None, None)
+
+
+def enter_inference_mode(enabled: bool) -> Any:
+    """Graph operation; the result is what `leave_mode` takes."""
+    mode = torch_compat.inference_mode_guard(enabled)
+    enter_mode(mode)
+    return mode
 
 
 def leaving_on_failure(graph: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,6 +70,35 @@ def leaving_on_failure(graph: Callable[..., Any]) -> Callable[..., Any]:
             del modes[depth:]  # modes that are still entered belong to the program from here on
 
     return call
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# while capturing
+
+
+def _enter(tx: Tracer, mode: Any) -> None:
+    mode.__enter__()
+    tx.entered_modes.append(mode)
+    tx.touched_state["modes"] = mode
+    tx.effects.version += 1
+
+
+def _leave(tx: Tracer, mode: Any) -> None:
+    if not tx.entered_modes or tx.entered_modes[-1] is not mode:
+        raise GraphBreak("leaving a mode that was entered before this graph")
+    tx.entered_modes.pop().__exit__(None, None, None)
+    tx.effects.version += 1
+
+
+def call_device_method(tx: Tracer, device: torch.device, name: str) -> Value:
+    """``__enter__`` or ``__exit__`` of a ``torch.device``."""
+    if name == "__enter__":
+        _enter(tx, device)
+        tx.graph.call(enter_mode, (device,), {}, tx.user_frames())
+        return ConstantValue(device)
+    _leave(tx, device)
+    tx.graph.call(leave_mode, (device,), {}, tx.user_frames())
+    return ConstantValue(None)
 
 
 class InferenceModeValue(Value):
@@ -84,17 +122,14 @@ class InferenceModeValue(Value):
         return True
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        tx.effects.version += 1
         if name == "__enter__" and self.mode is None:
             self.mode = torch_compat.inference_mode_guard(self.enabled)
-            self.mode.__enter__()
-            tx.entered_modes.append(self.mode)
-            tx.touched_state["inference_mode"] = torch_compat.inference_mode_guard
+            _enter(tx, self.mode)
             self.node = tx.graph.call(enter_inference_mode, (self.enabled,), {}, tx.user_frames())
             return ConstantValue(None)
-        if name == "__exit__" and tx.entered_modes and tx.entered_modes[-1] is self.mode:
-            tx.entered_modes.pop().__exit__(None, None, None)
-            tx.graph.call(leave_inference_mode, (self.node,), {}, tx.user_frames())
+        if name == "__exit__" and self.mode is not None:
+            _leave(tx, self.mode)
+            tx.graph.call(leave_mode, (self.node,), {}, tx.user_frames())
             return ConstantValue(None)
         self.unsupported(f"method {name!r}")
 

@@ -1,0 +1,1 @@
+"""Capture: bytecode is interpreted symbolically; out come graphs, guards and continuations."""

@@ -1,0 +1,47 @@
+"""Examples in the documentation run and print what they say."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from firesteel import config
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if ">>>" in page.read_text())
+LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples(page):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.REPORT_NDIFF
+    result = doctest.testfile(str(page), module_relative=False, optionflags=flags)
+    assert result.attempted > 0 and result.failed == 0
+
+
+def test_there_are_pages_with_examples():
+    assert {"graph_breaks.md", "guards.md", "tour.md"} <= {page.name for page in PAGES}
+
+
+def test_readme_example(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "tensor(" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_settings_named_in_the_documentation_exist():
+    text = "\n".join(page.read_text() for page in LINKED)
+    for name in re.findall(r"config\.([a-z_]+)\b(?!\()", text):
+        assert name in ("py", "patch") or hasattr(config, name), name
