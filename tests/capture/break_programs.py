@@ -1,5 +1,7 @@
 """Programs in which breaks are forced at every instruction (see `forced_breaks`)."""
 
+# ruff: noqa: B007, B012, B018, B904, C416, E731, F821, F841, SIM105, SIM117, UP031, PERF401, C419, C417, I001, B023, C400
+
 from __future__ import annotations
 
 import contextlib

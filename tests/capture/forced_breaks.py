@@ -158,8 +158,12 @@ def check_everywhere(program: Program, seeds: int = 4, every: int = 1) -> None:
         compiled_run(program, plain, label="break at every instruction")
     for seed in range(seeds):
         decide = random.Random(seed)
+
+        def sometimes(frame: Frame, inst: Instruction, root: bool, decide: random.Random = decide) -> bool:
+            return decide.random() < (0.3 if root else 0.02)
+
         with ExitStack() as stack:
-            stack.enter_context(breaking(lambda frame, inst, root, decide=decide: decide.random() < (0.3 if root else 0.02)))
+            stack.enter_context(breaking(sometimes))
             if seed % 2:
                 stack.enter_context(plain_continuations(0.5, seed))
             compiled_run(program, plain, label=f"random breaks, seed {seed}")

@@ -36,7 +36,7 @@ def operations_of(compiled: Any) -> list[int]:
             for entry in entries_of(compiled) if entry.graph is not None]
 
 
-def test_loop_with_a_break_neither_recompiles_nor_recurses() -> None:
+def test_loop_with_a_break_stays_flat() -> None:
     depths = []
 
     def f(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -59,7 +59,7 @@ def test_loop_with_a_break_neither_recompiles_nor_recurses() -> None:
 @fs.disable
 def stack_depth() -> int:
     frame, depth = sys._getframe(), 0
-    while frame.f_back is not None and frame.f_back.f_code.co_name != "test_loop_with_a_break_neither_recompiles_nor_recurses":
+    while frame.f_back is not None and frame.f_back.f_code.co_name != "test_loop_with_a_break_stays_flat":
         frame, depth = frame.f_back, depth + 1
     return depth
 

@@ -16,6 +16,9 @@ class Node:
     def __init__(self, left: Any, right: Any) -> None:
         self.left, self.right = left, right
 
+    def __repr__(self) -> str:
+        return f"Node({self.left!r}, {self.right!r})"
+
 
 @pytest.mark.parametrize(
     "subject",

@@ -79,7 +79,11 @@ EXTERNALS = (
     External("child", Type("obj", name="Child"), "Child(2)", ("child.limit = 9", "Parent.limit = 1"), ("Child",)),
     External("gauge", Type("obj", name="Gauge"), "Gauge(2)", ("gauge.level = 7", "Gauge.level.high = 4"), ("Gauge",)),
     External(
-        "registry", Type("obj", name="Registry"), "Registry(b=2)", ("registry['b'] = 0", "registry['z'] = 1"), ("Registry",)
+        "registry",
+        Type("obj", name="Registry"),
+        "Registry(b=2)",
+        ("registry['b'] = 0", "registry['z'] = 1"),
+        ("Registry",),
     ),
     External(
         "net", Type("obj", name="Net"), "Net(dropout=0.25)", ("net.eval()", "net.calls = 10", "net.extra = 1"), ("Net",)

@@ -10,7 +10,7 @@ from ..runtime.skipping import opaque_module
 from .builtin_calls import HANDLERS, PYTHON_HANDLERS, is_foldable
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
 from .equivalents import REGISTRY
-from .equivalents.control_flow import BY_NAME
+from .equivalents.torch_functions import BY_NAME
 from .frame import Frame
 from .markers import is_disallowed, marker_of
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr

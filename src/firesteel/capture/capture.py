@@ -317,7 +317,8 @@ class Capture:
         kinds = kinds[:-1]
         same = code.constant(operator.is_)  # the compiler warns about "is" with a literal
         test = {"POP_JUMP_IF_TRUE": condition, "POP_JUMP_IF_FALSE": f"not {condition}",
-                "POP_JUMP_IF_NONE": f"{same}({condition}, None)", "POP_JUMP_IF_NOT_NONE": f"not {same}({condition}, None)"}[inst.op]
+                "POP_JUMP_IF_NONE": f"{same}({condition}, None)",
+                "POP_JUMP_IF_NOT_NONE": f"not {same}({condition}, None)"}[inst.op]
         guarded = inst.handler is not None
         if guarded:
             name = code.fresh("None")

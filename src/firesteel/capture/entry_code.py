@@ -255,7 +255,8 @@ class _Compiler:
             return text, _function_code(compile(text, self.filename, "exec", dont_inherit=True))
         first = user_code.co_firstlineno
         marks = [first] * (1 + len(lines)) + [mark or first for mark in self.body_lines]
-        code = with_lines(_function_code(compile(text, self.filename, "exec", dont_inherit=True)), marks, user_code.co_filename)
+        code = _function_code(compile(text, self.filename, "exec", dont_inherit=True))
+        code = with_lines(code, marks, user_code.co_filename)
         return text, code.replace(co_name=user_code.co_name, co_qualname=user_code.co_qualname)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +62,7 @@ def held(obj: Any) -> Any:
 
 
 def _short(obj: object) -> str:
-    if isinstance(obj, type):
+    if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
         return obj.__name__
     text = repr(obj)
     return text if len(text) < 80 else text[:77] + "..."

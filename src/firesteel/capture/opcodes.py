@@ -5,7 +5,6 @@ A handler returns None to go on, or the Value with which the frame returns.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -707,11 +706,18 @@ def raise_varargs(frame: Frame, inst: Instruction) -> None:
     if cause is not None:
         if not isinstance(value, ExceptionValue) or value.source is not None:
             raise GraphBreak("'raise ... from' with an exception from outside")
-        value.cause = None if _is_none(cause) else tx.as_exception(cause)
+        value.cause = None if _is_none(cause) else _as_cause(frame, cause)
         value.suppress = True
         if value.cause is None:
             value.cause = ConstantValue(None)
     raise UserRaise(value)
+
+
+def _as_cause(frame: Frame, cause: Value) -> Value:
+    kind = cause.as_constant() if isinstance(cause, ClassValue) else cause.python_type()
+    if not issubclass(kind, BaseException):
+        raise frame.tx.raised(TypeError("exception causes must derive from BaseException"))
+    return frame.tx.as_exception(cause)
 
 
 @opcode("RERAISE")

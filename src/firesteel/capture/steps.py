@@ -151,7 +151,8 @@ def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> li
         receiver = own_first_argument(frame)
         if receiver is not None:
             cell = code.value(frame.cells["__class__"])
-            return _result(code, f"{code.constant(call_or_super)}({nested}, {function}, {cell}, {code.value(receiver)})")
+            arguments = f"{nested}, {function}, {cell}, {code.value(receiver)}"
+            return _result(code, f"{code.constant(call_or_super)}({arguments})")
     return _result(code, f"{nested}({function})({', '.join([*positional, *keywords])})")
 
 
@@ -322,13 +323,10 @@ def raise_varargs(code: EntryCode, frame: Frame, inst: Instruction, ops: list[st
 def bound_exit(manager: Any) -> Any:
     """The bound ``__exit__`` that a with statement keeps."""
     kind = type(manager)
-    try:
-        enter, leave = kind.__enter__, kind.__exit__
-    except AttributeError as error:
-        missing = "context manager protocol"
-        raise TypeError(f"{kind.__name__!r} object does not support the {missing}"
-                        + (" (missed __exit__ method)" if hasattr(kind, "__enter__") else "")) from error
-    del enter
+    if not (hasattr(kind, "__enter__") and hasattr(kind, "__exit__")):
+        with manager:  # raises the TypeError that says what is missing
+            pass
+    leave = kind.__exit__
     return leave.__get__(manager, kind) if hasattr(leave, "__get__") else leave
 
 

@@ -183,6 +183,8 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     except GraphBreak:
         raise
     except Exception as error:
+        if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
+            raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None
         raise GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
                          "the same call outside of the compiled function fails as well") from None
 

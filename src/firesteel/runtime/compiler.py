@@ -164,14 +164,14 @@ class Compiler:
 def prepare() -> None:
     """What every capture needs once per process, done when something is compiled and not in its first call."""
     from ..capture import capture, classes, torch_state
-    from ..capture.equivalents import control_flow
+    from ..capture.equivalents import torch_functions
     from ..fake.rules import find_rule
     from ..capture.torch_calls import operations
 
     torch_compat.neutralise_dynamo_imports()
     operations()
     find_rule("")
-    del capture, classes, torch_state, control_flow
+    del capture, classes, torch_state, torch_functions
 
 
 class NestedCall:

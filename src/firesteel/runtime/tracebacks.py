@@ -1,4 +1,4 @@
-"""Tracebacks as the user's program would have them: without our frames, and with those that were only executed symbolically."""
+"""Tracebacks as the user's program would have them: without our frames, with those that only capture executed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _from_compiling(traceback: types.TracebackType | None) -> bool:
 
 
 def as_raised(error: BaseException, places: tuple[tuple[types.CodeType, int], ...]) -> None:
-    """Give an exception that was raised and caught symbolically the traceback that it would have; innermost place first."""
+    """Give an exception that capture raised and caught the traceback that it would have; innermost place first."""
     if error.__context__ is None:
         handled = sys.exc_info()[1]
         if handled is not error:
@@ -80,7 +80,8 @@ def _frame_of(code: types.CodeType) -> types.FrameType:
         exec("import sys\ndef make(): return sys._getframe()", names)
         made = names["make"]
         made.__code__ = made.__code__.replace(
-            co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+            co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname,
+            co_firstlineno=code.co_firstlineno)
         frame = _FRAMES[code] = made()
     return frame
 
@@ -95,7 +96,7 @@ def handle(error: BaseException) -> None:
 
 
 class Raiser:
-    """Stands for a continuation that raises an exception again: unlike ``raise`` this adds no line of the user's program."""
+    """Stands for a continuation that raises an exception again: unlike ``raise`` it adds no line to the traceback."""
 
     def call(self, args: tuple[Any, ...]) -> Any:
         handle(args[0])

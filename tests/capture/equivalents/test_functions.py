@@ -32,14 +32,14 @@ def tracked(log: list[Any], items: list[Any], fails_on: tuple[int, ...] = ()) ->
     return Source(log, "a", [Tracked(log, n, fails_on) if isinstance(n, int) else n for n in items])
 
 
-@pytest.mark.parametrize("original", [all, any, sum, min, max, math.prod], ids=str)
+@pytest.mark.parametrize("original", [all, any, sum, min, max, math.prod], ids=lambda f: f.__qualname__)
 @given(items=elements, fails_on=failing)
 @quick
 def test_reductions(original: Any, items: list[Any], fails_on: tuple[int, ...]) -> None:
     assert_equivalent(original, lambda log: (tracked(log, items, fails_on),))
 
 
-@pytest.mark.parametrize("original", [min, max], ids=str)
+@pytest.mark.parametrize("original", [min, max], ids=lambda f: f.__qualname__)
 @given(items=elements, default=st.one_of(st.none(), st.just("default")), fails_on=failing)
 @quick
 def test_extrema(original: Any, items: list[Any], default: Any, fails_on: tuple[int, ...]) -> None:
@@ -289,7 +289,7 @@ def test_all_of_operator_is_covered() -> None:
     assert missing == ["index"]
 
 
-@pytest.mark.parametrize("original", [operator.countOf, operator.indexOf], ids=str)
+@pytest.mark.parametrize("original", [operator.countOf, operator.indexOf], ids=lambda f: f.__qualname__)
 @given(items=elements, wanted=numbers, fails_on=failing)
 @quick
 def test_search(original: Any, items: list[Any], wanted: int, fails_on: tuple[int, ...]) -> None:
@@ -355,7 +355,7 @@ HEAP = [heapq.heappush, heapq.heappop, heapq.heapify, heapq.heapreplace, heapq.h
 HEAP += [heapq._heappop_max, heapq._heapreplace_max, heapq._heapify_max]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("original", HEAP, ids=str)
+@pytest.mark.parametrize("original", HEAP, ids=lambda f: f.__qualname__)
 @given(items=st.lists(numbers, max_size=20), item=numbers, fails_on=failing, valid=st.booleans())
 @quick
 def test_heap(original: Any, items: list[int], item: int, fails_on: tuple[int, ...], valid: bool) -> None:
@@ -399,7 +399,7 @@ def test_heap_left_by_an_error_and_by_a_size_change() -> None:
 BISECT = [bisect.bisect_left, bisect.bisect_right, bisect.insort_left, bisect.insort_right]
 
 
-@pytest.mark.parametrize("original", BISECT, ids=str)
+@pytest.mark.parametrize("original", BISECT, ids=lambda f: f.__qualname__)
 @given(
     items=st.lists(numbers, max_size=9), x=numbers, lo=st.integers(-1, 4), hi=st.one_of(st.none(), st.integers(-2, 9))
 )

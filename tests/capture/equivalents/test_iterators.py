@@ -37,7 +37,7 @@ UNARY += [itertools.accumulate, itertools.chain.from_iterable, itertools.product
 UNARY += [itertools.permutations]
 
 
-@pytest.mark.parametrize("original", UNARY, ids=str)
+@pytest.mark.parametrize("original", UNARY, ids=lambda f: f.__qualname__)
 @given(items=elements)
 @quick
 def test_one_source(original: Any, items: list[Any]) -> None:
@@ -45,7 +45,7 @@ def test_one_source(original: Any, items: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "original", [filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, map], ids=str
+    "original", [filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, map], ids=lambda f: f.__qualname__
 )
 @pytest.mark.parametrize("raises", [ValueError, StopIteration])
 @given(items=elements, fails_on=failing)
@@ -54,14 +54,14 @@ def test_callback_and_source(original: Any, raises: Any, items: list[Any], fails
     assert_equivalent(original, lambda log: (callback(log, fails_on, raises), Source(log, "a", items)))
 
 
-@pytest.mark.parametrize("original", [filter, itertools.filterfalse], ids=str)
+@pytest.mark.parametrize("original", [filter, itertools.filterfalse], ids=lambda f: f.__qualname__)
 @pytest.mark.parametrize("function", [None, bool])
 def test_filter_by_truth(original: Any, function: Any) -> None:
     assert_equivalent(original, lambda log: (function, [Tracked(log, n, (3,)) for n in range(6)]))
 
 
 @pytest.mark.parametrize(
-    "original", [zip, itertools.zip_longest, itertools.chain, itertools.compress, itertools.product], ids=str
+    "original", [zip, itertools.zip_longest, itertools.chain, itertools.compress, itertools.product], ids=lambda f: f.__qualname__
 )
 @given(first=elements, second=elements)
 @quick
@@ -331,7 +331,7 @@ def test_iter_and_next_arguments() -> None:
 @pytest.mark.parametrize(
     "original",
     [f for f in REGISTRY if getattr(f, "__module__", None) in ("itertools", "builtins") and isinstance(f, type)],
-    ids=str,
+    ids=lambda f: f.__qualname__,
 )
 @pytest.mark.parametrize("arguments", [(5,), (None, 5), ([1], 5), (5, [1])])
 def test_arguments_that_are_not_iterable(original: Any, arguments: tuple[Any, ...]) -> None:

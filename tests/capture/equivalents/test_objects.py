@@ -34,7 +34,7 @@ def test_count_elements() -> None:
     assert_equivalent(collections._count_elements, lambda log: ({}, [[]]))
 
 
-@pytest.mark.parametrize("original", [dict.fromkeys, OrderedDict.fromkeys], ids=str)
+@pytest.mark.parametrize("original", [dict.fromkeys, OrderedDict.fromkeys], ids=lambda f: f.__qualname__)
 def test_fromkeys(original: Any) -> None:
     for arguments in (("aba",), ("ab", 1), ([],), (5,), ([[]],)):
         assert_equivalent(original, lambda log, arguments=arguments: arguments)

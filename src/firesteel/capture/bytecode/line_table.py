@@ -27,7 +27,9 @@ def with_lines(code: types.CodeType, lines: Sequence[int], filename: str) -> typ
             table.append(0x80 | _LINE_ONLY << 3 | length - 1)
             _append_signed(table, now - last)
             last = now
-    consts = tuple(with_lines(const, lines, filename) if isinstance(const, types.CodeType) else const for const in code.co_consts)
+    consts = tuple(
+        with_lines(const, lines, filename) if isinstance(const, types.CodeType) else const for const in code.co_consts
+    )
     return code.replace(co_linetable=bytes(table), co_firstlineno=first, co_filename=filename, co_consts=consts)
 
 

@@ -419,7 +419,8 @@ class ExceptionValue(ObjectValue):
             return self.args[0] if self.args else none
         if name == "code" and issubclass(self.cls, SystemExit):
             return self.args[0] if len(self.args) == 1 else tx.tuple(self.args) if self.args else none
-        if self.source is None and name not in self.attrs and isinstance(getattr(self.cls, name, None), types.MemberDescriptorType):
+        in_c = isinstance(getattr(self.cls, name, None), types.MemberDescriptorType)
+        if in_c and self.source is None and name not in self.attrs:
             self.unsupported(f"reading attribute {name!r}")
         return super().get_attr(tx, name)
 

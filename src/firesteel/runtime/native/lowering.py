@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import collections
 import functools
+import gc
+import inspect
 import re
 import struct
 import sys
@@ -33,7 +35,7 @@ from ...capture.source import (
     WeakConstant,
     class_is_permanent,
 )
-from .machine import Machine, builtin_parts, c_function
+from .machine import Machine, builtin_parts, c_function, mro_offset
 from .program import Op, Program, TensorFacts
 from .tensors import read
 
@@ -126,6 +128,12 @@ class Lowering:
     def _attribute(self, register: int, obj: Any, attribute: str) -> tuple[int, Any]:
         if type(obj) is types.CellType and attribute == "cell_contents":
             return self.program.load(Op.CELL, register), obj.cell_contents
+        if type(obj) is type and type(member := inspect.getattr_static(obj, attribute, None)) is types.FunctionType:
+            # A class of an ordinary metaclass, in whose bases only strings are looked up, gives its functions as they are.
+            if not all(type(key) is str for base in obj.__mro__ for key in vars(base)):
+                raise Unsupported
+            name = self.program.keep(sys.intern(attribute))
+            return self.program.load(Op.CLASS_FUNCTION, register, name), member
         part = FUNCTION_PARTS.get(attribute)
         if type(obj) is types.FunctionType and part is not None and getattr(obj, attribute) is not None:
             return self.program.load(Op.FUNCTION_PART, register, b=c_function(part)), getattr(obj, attribute)
@@ -375,7 +383,12 @@ def _bits(value: float) -> int:
 
 @rule(r"len\(_0\) == (\d+)")
 def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
-    register, obj = low.load(_source(sources, 0))
+    source = _source(sources, 0)
+    register, obj = low.load(source)
+    if type(obj) is types.MappingProxyType and type(source) is ConstantSource:
+        # the members of a class; the dictionary behind the proxy stays the same as long as there is the class
+        (obj,) = gc.get_referents(obj)
+        register = low.program.load(Op.CONSTANT, a=low.program.keep(obj))
     if type(obj) not in (list, tuple, dict):
         return False
     low.program.check(Op.LENGTH, register, low.program.keep(type(obj)), int(match[1]))
@@ -411,6 +424,15 @@ def lower_no_hooks(low: Lowering, match: Any, sources: Sources, constants: Any, 
         return False
     for name in map(sys.intern, names):
         low.program.check(Op.ITEM_EMPTY, register, low.program.keep(name), hash(name))
+    return True
+
+
+@rule(r"_0\.__mro__ is _k(\d+)")
+def lower_bases(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+    register, cls = low.load(_source(sources, 0))
+    if type(sources[0]) is not ConstantSource or not isinstance(cls, type):
+        return False
+    low.program.check(Op.FIELD_IS, register, low.program.keep(constants[int(match[1])]), index=mro_offset())
     return True
 
 

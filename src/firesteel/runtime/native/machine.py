@@ -180,6 +180,15 @@ def check_layout() -> None:
         raise NativeUnavailable("objects of this Python are not laid out as expected")
 
 
+def mro_offset() -> int:
+    """Where a class keeps its order of bases."""
+    found = [offset for offset in range(16, sys.getsizeof(type), 8)
+             if all(word(id(cls) + offset) == id(cls.__mro__) for cls in (int, bool, dict, Machine, _Instance))]
+    if len(found) != 1:
+        raise NativeUnavailable("classes of this Python are not laid out as expected")
+    return found[0]
+
+
 class _Instance:
     a: int
 
@@ -316,6 +325,15 @@ def source(tensors: TensorLayout | None) -> str:
               "  %no_answer = icmp eq ptr %answer, null\n  br i1 %no_answer, label %none, label %answer_compare\n"
               f"answer_compare:\n  call void {f('Py_DecRef')}(ptr %answer)\n"
               "  %answer_is = icmp eq ptr %answer, %a\n  br i1 %answer_is, label %next, label %none\n"),
+        block(Op.CLASS_FUNCTION,
+              f"  %member = call ptr {f('_PyType_Lookup')}(ptr %v, ptr %a)\n"
+              "  %member_none = icmp eq ptr %member, null\n  br i1 %member_none, label %none, label %member_type\n"
+              "member_type:\n" + typed(Op.CLASS_FUNCTION, id(types.FunctionType), "member_store", "%member")
+              + "member_store:\n  store ptr %member, ptr %slot, align 8\n  br label %next\n"),
+        block(Op.FIELD_IS,
+              field("offset", "%pc", 12, "i32") + "  %field_at = getelementptr i8, ptr %v, i32 %offset\n"
+              "  %held = load ptr, ptr %field_at, align 8\n  %held_is = icmp eq ptr %held, %a\n"
+              "  br i1 %held_is, label %next, label %none\n"),
         block(Op.TENSOR, _tensor_block(tensors, field, same)),
     ]
     cases = "\n".join(f"    i32 {op.value}, label %op_{op.name}" for op in Op if op is not Op.END)
@@ -533,7 +551,7 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
     code, key = inner.__code__, "some key"
     table = {key: 1, "other": 2}
     tuple_item, closure = c_function("PyTuple_GetItem"), c_function("PyFunction_GetClosure")
-    weak, answer = weakref.ref(_Instance), builtin_parts(sys.is_finalizing)
+    weak, answer, order = weakref.ref(_Instance), builtin_parts(sys.is_finalizing), mro_offset()
     return [
         (lambda p: p.load(Op.CONSTANT, a=p.keep(key)), [1], []),
         (lambda p: p.load(Op.INSTANCE_DICT), [instance], [inner, 1, object()]),
@@ -558,6 +576,10 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
         (lambda p: p.check(Op.WEAK_TYPE, 0, p.keep(weak)), [instance], [_Instance, 1]),
         (lambda p: p.check(Op.WEAK_IS, 0, p.keep(weak)), [_Instance], [instance, 1]),
         (lambda p: p.check(Op.NOT_SAME, 0, other=p.load(Op.CONSTANT, a=p.keep(key))), [1, "x"], [key]),
+        (lambda p: p.load(Op.CLASS_FUNCTION, p.load(Op.CONSTANT, a=p.keep(Machine)), p.keep("function")), [1], []),
+        (lambda p: p.load(Op.CLASS_FUNCTION, p.load(Op.CONSTANT, a=p.keep(_Instance)), p.keep("a")), [], [1]),
+        (lambda p: p.check(Op.FIELD_IS, p.load(Op.CONSTANT, a=p.keep(bool)), p.keep(bool.__mro__), index=order), [1], []),
+        (lambda p: p.check(Op.FIELD_IS, p.load(Op.CONSTANT, a=p.keep(int)), p.keep(bool.__mro__), index=order), [], [1]),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(False), answer[0]), [1], []),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(True), answer[0]), [], [1]),
     ]

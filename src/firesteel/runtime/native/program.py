@@ -48,6 +48,8 @@ class Op(enum.IntEnum):
     WEAK_IS = 20  # source is what the weak reference a leads to
     NOT_SAME = 21  # source is not the object in the destination register
     CALL_IS = 22  # the C function at address b, called with the receiver in the source register, returns a
+    CLASS_FUNCTION = 23  # destination = the function that the class source or a base of it defines under the name a
+    FIELD_IS = 24  # the object at offset index of source is a
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class Program:
         self.kept[id(obj)] = obj
         return id(obj)
 
-    def check(self, op: Op, source: int, a: int = 0, b: int = 0, other: int = 0) -> None:
-        self.rows.append((op, other, source, 0, a, b))
+    def check(self, op: Op, source: int, a: int = 0, b: int = 0, other: int = 0, index: int = 0) -> None:
+        self.rows.append((op, other, source, index, a, b))
 
     def load(self, op: Op, source: int = 0, a: int = 0, b: int = 0, index: int = 0) -> int:
         """Add a load; returns the register that it fills."""

@@ -1,4 +1,4 @@
-"""torch's prototype scan operator as plain Python over tensors, so that user code that calls it is captured.
+"""Functions of torch that would behave differently or not be captured at all, as plain Python over tensors.
 
 Looked up by module and name: nothing of torch's implementation is imported.
 """
@@ -48,4 +48,14 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     return _map(lambda *leaves: torch.stack(leaves, dim), *results)
 
 
+def optimizer_value(x: Any) -> Any:
+    """The value of a step count or learning rate as torch.optim computes with it.
+
+    Eager takes it out of the tensor and goes on in Python's double precision. Kept in the graph as a float64 tensor it
+    gives the same numbers; torch's own answer while compiling, the float32 tensor itself, does not.
+    """
+    return x.double() if isinstance(x, torch.Tensor) else x
+
+
+BY_NAME[("torch.optim.optimizer", "_get_value")] = optimizer_value
 BY_NAME[("torch._higher_order_ops.associative_scan", "associative_scan")] = associative_scan
