@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from firesteel.debug.logs import set_logs
     from firesteel.runtime.stance import set_stance
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 # Loaded when first used: `import firesteel` must stay cheap.
 _LAZY = {

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .capture import markers
-from .capture.builtin_calls import PYTHON_HANDLERS
+from .capture.call_handlers import PYTHON_HANDLERS
 from .capture.signals import GraphBreak
 from .capture.torch_calls import is_graph_function
 from .capture.values.constants import ConstantValue

@@ -13,6 +13,9 @@ from firesteel.fake.rules import find_rule, rule_names
 
 aten = torch.ops.aten
 
+# One worker runs them all: the last test counts what the others called.
+pytestmark = pytest.mark.xdist_group("fake_rules")
+
 
 def layouts(dtype=torch.float32):
     """Tensors of shape (2, 3, 4, 5) or near it in layouts that make strides interesting."""

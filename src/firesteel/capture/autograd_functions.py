@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .builtin_calls import PYTHON_HANDLERS
+from .call_handlers import PYTHON_HANDLERS
 from .objects import class_member, find_on_class
 from .signals import GraphBreak, UserRaise
 from .source import AttrSource

@@ -2,80 +2,42 @@
 
 from __future__ import annotations
 
-import builtins
-import collections
-import functools
 import inspect
-import itertools
-import logging
 import math
 import operator
 import sys
 import types
-import warnings
-import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .. import config
 from . import operators
-from .equivalents import REGISTRY
+from .call_handlers import HANDLERS, Handler, handles
 from .objects import special_method
 from .signals import GraphBreak, UserRaise
-from .values.base import IdentityKey, Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
-from .values.functions import FunctionValue, MethodValue, PartialValue, SuperValue
-from .values.iterators import (
-    CallableIterator,
-    CountIterator,
-    EnumerateIterator,
-    FilterIterator,
-    ListIterator,
-    MapIterator,
-    RangeIterator,
-    ZipIterator,
-)
-from .values.mappings import DictValue, DictViewValue, SetValue
-from .values.objects import ClassValue, ExceptionValue, ObjectValue
-from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.base import IdentityKey, Value, inherits_method
+from .values.constants import ConstantValue, NumberValue, PythonObject
+from .values.functions import FunctionValue, MethodValue
+from .values.iterators import CallableIterator
+from .values.objects import ClassValue, ObjectValue
+from .values.sequences import ListValue
 from .values.tensors import TensorValue
-from .values.weak_references import make_weak_reference
 
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-Handler = Callable[["Tracer", list[Value], dict[str, Value]], Value]
-HANDLERS: dict[Any, Handler] = {}
-PYTHON_HANDLERS: dict[Any, Handler] = {}
-
-
-def handles(*functions: Any) -> Callable[[Handler], Handler]:
-    """Register how C callables (or Python functions) are called on Values."""
-    def register(handler: Handler) -> Handler:
-        for function in functions:
-            (PYTHON_HANDLERS if isinstance(function, types.FunctionType) else HANDLERS)[function] = handler
-        return handler
-
-    return register
-
-
-def _none() -> ConstantValue:
-    return ConstantValue(None)
-
-
 FOLDABLE_MODULES = frozenset({"math", "cmath", "_operator", "_bisect", "unicodedata", "zlib", "binascii", "_struct"})
 FOLDABLE_BUILTINS = frozenset({
     abs, ascii, bin, callable, chr, divmod, format, hash, hex, oct, ord, pow, repr, round, len, min, max, sum, sorted,
-    issubclass, sys.getrecursionlimit, sys.getsizeof, sys.intern, int.from_bytes, bytes.fromhex, float.fromhex, str.maketrans, dict.fromkeys,
+    issubclass, sys.getrecursionlimit, sys.getsizeof, sys.intern, int.from_bytes, bytes.fromhex, float.fromhex,
+    str.maketrans, dict.fromkeys,
 })
-
 
 # Functions of NumPy that give a scalar for a scalar or for a list of numbers.
 NUMPY_REDUCTIONS = frozenset({
-    numpy.prod, numpy.sum, numpy.mean, numpy.median, numpy.std, numpy.var, numpy.min, numpy.max, numpy.argmin, numpy.argmax,
-    numpy.all, numpy.any, numpy.round, numpy.clip, numpy.ndim, numpy.isclose, numpy.allclose, numpy.array_equal,
+    numpy.prod, numpy.sum, numpy.mean, numpy.median, numpy.std, numpy.var, numpy.min, numpy.max,
+    numpy.argmin, numpy.argmax, numpy.all, numpy.any,
+    numpy.round, numpy.clip, numpy.ndim, numpy.isclose, numpy.allclose, numpy.array_equal,
     numpy.dot, numpy.ptp, numpy.percentile, numpy.quantile, numpy.interp, numpy.count_nonzero,
 })
 
@@ -108,13 +70,13 @@ def call_getattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
 @handles(setattr)
 def call_setattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     args[0].realize().set_attr(tx, tx.constant_of(args[1]), args[2])
-    return _none()
+    return ConstantValue(None)
 
 
 @handles(delattr)
 def call_delattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     args[0].realize().del_attr(tx, tx.constant_of(args[1]))
-    return _none()
+    return ConstantValue(None)
 
 
 @handles(hasattr)
@@ -140,7 +102,7 @@ def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
         return isinstance(value.obj, classes)
     if isinstance(value, ClassValue):
         return isinstance(value.cls, classes)
-    if isinstance(value, TensorValue) and type(classes).__instancecheck__ is not type.__instancecheck__:
+    if isinstance(value, TensorValue) and not inherits_method(type(classes), "__instancecheck__", type):
         import torch
 
         if classes is torch.nn.Parameter:
@@ -157,6 +119,11 @@ def call_isinstance(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
         return ConstantValue(is_instance(tx, args[0].realize(), classes))
     except TypeError as error:
         raise tx.raised(error) from None
+
+
+@handles(issubclass)
+def call_issubclass(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.fold(issubclass, [tx.constant_of(args[0]), tx.constant_of(args[1])], {})
 
 
 @handles(callable)
@@ -318,8 +285,9 @@ def call_round(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 @handles(divmod)
 def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if any(isinstance(arg.realize(), ObjectValue) for arg in args):
-        return operators.dispatch_binary(tx, "divmod", args[0].realize(), args[1].realize(), "__divmod__", "__rdivmod__")
-    return tx.tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
+        left, right = args[0].realize(), args[1].realize()
+        return operators.dispatch_binary(tx, "divmod", left, right, "__divmod__", "__rdivmod__")
+    return tx.make_tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
 
 
 @handles(pow)
@@ -330,102 +298,6 @@ def call_pow(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(base, ObjectValue) and not kwargs:
         return tx.call(special_method(tx, base, "__pow__"), args[1:], {})
     return tx.fold(pow, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
-
-
-# Text
-
-
-def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") -> Value:
-    """What an f-string field becomes."""
-    value = value.realize()
-    if conversion:
-        function = {"s": str, "r": repr, "a": ascii}[conversion]
-        return tx.fold(format, [text_of(tx, value, function), spec], {})
-    if isinstance(value, ObjectValue) and not isinstance(value, ExceptionValue):
-        method = special_method(tx, value, "__format__")
-        if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
-            return tx.call(method, [ConstantValue(spec)], {})
-        if not spec:
-            return ConstantValue(text_of(tx, value, str))
-        raise GraphBreak(f"formatting {value.describe()}")
-    if isinstance(value, ExceptionValue) and not spec:
-        return ConstantValue(text_of(tx, value, str))
-    return tx.fold(format, [tx.constant_of(value), spec], {})
-
-
-def text_of(tx: Tracer, value: Value, function: Any) -> str:
-    """``str``, ``repr`` or ``ascii`` of a value, where that is known."""
-    value = value.realize()
-    if isinstance(value, ObjectValue):
-        names = ("__str__", "__repr__") if function is str else ("__repr__",)
-        for name in names:
-            method = special_method(tx, value, name)
-            if isinstance(method, MethodValue) and (
-                    isinstance(method.function, FunctionValue) or
-                    isinstance(method.function, PythonObject) and method.function.obj in REGISTRY):
-                return tx.constant_of(tx.call(method, [], {}))
-        if isinstance(value, ExceptionValue):
-            return tx.constant_of(value.call_method(tx, "__str__" if function is str else "__repr__", [], {}))
-        raise GraphBreak(f"the text of {value.describe()}")
-    if isinstance(value, TensorValue):
-        raise GraphBreak("the text of a tensor needs its data")
-    return tx.user_errors(lambda: function(tx.constant_of(value)))
-
-
-@handles(repr)
-def call_repr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(text_of(tx, args[0], repr))
-
-
-@handles(format)
-def call_format(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return format_text(tx, args[0], "", tx.constant_of(args[1]) if len(args) > 1 else "")
-
-
-def _replayable(tx: Tracer, value: Value) -> bool:
-    """Whether the printed text of a value cannot change between now and the end of the graph."""
-    value = value.realize()
-    return isinstance(value, (ConstantValue, ClassValue))
-
-
-@handles(print)
-def call_print(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if not config.print_replay or "file" in kwargs:
-        raise GraphBreak("print()", "print outside of the compiled function")
-    parts: list[Value] = []
-    for arg in args:
-        value = arg.realize()
-        if _replayable(tx, value):
-            parts.append(value)
-        elif isinstance(value, (TensorValue, OpaqueValue)):
-            raise GraphBreak("print() of a value that is only known at run time", "print outside of the compiled function")
-        else:
-            parts.append(ConstantValue(text_of(tx, value, str)))
-    tx.effects.replay(print, parts, {k: ConstantValue(tx.constant_of(v)) for k, v in kwargs.items()})
-    return _none()
-
-
-@handles(warnings.warn)
-def call_warn(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak("warnings.warn()", "warn outside of the compiled function, or once before it")
-
-
-def _logging_handler(name: str) -> Handler:
-    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        logger = args[0].realize()
-        if not isinstance(logger, ObjectValue) or logger.real is None:
-            raise GraphBreak("logging through a logger made inside")
-        plain = [tx.constant_of(arg) for arg in args[1:]]
-        if kwargs:
-            raise GraphBreak("logging with keyword arguments")
-        tx.effects.replay(getattr(logging.Logger, name), [logger, *(tx.python_object(p) for p in plain)], {})
-        return _none()
-
-    return call
-
-
-for _name in ("debug", "info", "warning", "error", "critical", "log"):
-    PYTHON_HANDLERS[getattr(logging.Logger, _name)] = _logging_handler(_name)
 
 
 # Introspection that must not be folded
@@ -448,7 +320,6 @@ def call_vars(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if isinstance(value, ObjectValue):
             return value.instance_dict(tx)
     raise GraphBreak("vars()")
-
 
 
 @handles(inspect.signature)
@@ -501,13 +372,13 @@ def call_getitem(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
 @handles(operator.setitem)
 def call_setitem(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     args[0].realize().set_item(tx, args[1], args[2])
-    return _none()
+    return ConstantValue(None)
 
 
 @handles(operator.delitem)
 def call_delitem(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     args[0].realize().del_item(tx, args[1])
-    return _none()
+    return ConstantValue(None)
 
 
 @handles(operator.contains)
@@ -550,197 +421,3 @@ def call_sqrt(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(value, TensorValue):
         raise GraphBreak("math.sqrt of a tensor needs its data", "use torch.sqrt")
     return tx.fold(math.sqrt, [tx.constant_of(value)], {})
-
-
-# Classes called as functions
-
-
-def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if len(args) == 1:
-        return tx.python_object(args[0].realize().python_type())
-    raise GraphBreak("making a class with type()")
-
-
-def call_super(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if len(args) == 2:
-        cls = args[0].realize()
-        if not isinstance(cls, ClassValue):
-            raise GraphBreak("super() of something that is not a class")
-        return SuperValue(cls.cls, args[1])
-    if args:
-        raise GraphBreak("super() with one argument")
-    frame = tx.frames[-1]
-    cell = frame.cells.get("__class__")
-    owner = cell.load(tx) if cell is not None else None
-    if owner is None or not frame.code.co_argcount:
-        raise tx.raised(RuntimeError("super(): __class__ cell not found"))
-    first = frame.code.co_varnames[0]
-    receiver = frame.locals.get(first)
-    if receiver is None and first in frame.cells:
-        receiver = frame.cells[first].load(tx)
-    if receiver is None:
-        raise tx.raised(RuntimeError("super(): arg[0] deleted"))
-    known = owner.realize()
-    if not isinstance(known, ClassValue):
-        raise GraphBreak("super() in a class that is made inside")
-    return SuperValue(known.cls, receiver)
-
-
-def call_int(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return _number(tx, int, "__int__", args, kwargs)
-
-
-def call_float(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return _number(tx, float, "__float__", args, kwargs)
-
-
-def call_complex(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return _number(tx, complex, "__complex__", args, kwargs)
-
-
-def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if args:
-        value = args[0].realize()
-        if isinstance(value, TensorValue):
-            return value.call_method(tx, method, [], {})
-        if isinstance(value, NumberValue) and value.python_type() is cls:
-            return value
-        if isinstance(value, ObjectValue) and len(args) == 1:
-            bound = special_method(tx, value, method) or special_method(tx, value, "__index__")
-            if bound is not None:
-                return tx.call(bound, [], {})
-    return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
-
-
-def call_bool(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(tx.truth(args[0]) if args else False)
-
-
-def call_str(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if len(args) == 1 and not kwargs:
-        return ConstantValue(text_of(tx, args[0], str))
-    return tx.fold(str, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
-
-
-def call_list(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ListValue(tx.to_list(args[0]) if args else [])
-
-
-def call_tuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if args:
-        value = args[0].realize()
-        if isinstance(value, TupleValue) and value.cls is tuple:
-            return value
-        return TupleValue(tx.to_list(value))
-    return TupleValue([])
-
-
-def _call_dict(cls: type) -> Handler:
-    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        made = DictValue({}, cls=cls)
-        made.call_method(tx, "update", args, kwargs)
-        return made
-
-    return call
-
-
-def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    factory = args[0].realize() if args else None
-    if isinstance(factory, ConstantValue) and factory.value is None:
-        factory = None
-    made = DictValue({}, cls=collections.defaultdict, factory=factory)
-    made.call_method(tx, "update", args[1:], kwargs)
-    return made
-
-
-def _call_set(cls: type) -> Handler:
-    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        made = SetValue({}, cls)
-        for item in tx.to_list(args[0]) if args else []:
-            made.items.setdefault(item.key(tx), item.realize())
-        return made
-
-    return call
-
-
-def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    bound = args[1] if len(args) > 1 else kwargs.get("maxlen")
-    maxlen = tx.constant_of(bound) if bound is not None else None
-    made = ListValue([], cls=collections.deque, maxlen=maxlen)
-    for item in tx.to_list(args[0]) if args else []:
-        made.append(tx, item)
-    return made
-
-
-def call_range(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return tx.fold(range, [tx.constant_of(a) for a in args], {})
-
-
-def call_slice(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    parts = [_none(), args[0], _none()] if len(args) == 1 else [*args, *[_none()] * (3 - len(args))]
-    return SliceValue(*parts)
-
-
-def call_enumerate(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    iterable = args[0] if args else kwargs["iterable"]
-    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
-    return EnumerateIterator(tx.iterate(iterable), start)
-
-
-def call_zip(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ZipIterator([tx.iterate(arg) for arg in args], "strict" in kwargs and tx.truth(kwargs["strict"]))
-
-
-def call_map(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return MapIterator(args[0], [tx.iterate(arg) for arg in args[1:]])
-
-
-def call_filter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return FilterIterator(args[0], tx.iterate(args[1]))
-
-
-def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    value = args[0].realize()
-    if isinstance(value, (SequenceValue, DictValue, DictViewValue)):
-        return value.call_method(tx, "__reversed__", [], {})
-    if isinstance(value, ConstantValue):
-        if type(value.value) is range:
-            return RangeIterator(value.value[::-1])
-        return ListIterator([tx.python_object(item) for item in tx.user_errors(lambda: list(reversed(value.value)))])
-    if isinstance(value, ObjectValue):
-        method = special_method(tx, value, "__reversed__")
-        if method is not None:
-            return tx.call(method, [], {})
-        length = tx.constant_of(value.length(tx))
-        return ListIterator([tx.get_item(value, ConstantValue(i)) for i in reversed(range(length))])
-    raise GraphBreak(f"reversed() of {value.describe()}")
-
-
-def call_partial(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    function = args[0].realize()
-    if isinstance(function, PartialValue):
-        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
-    return PartialValue(function, args[1:], kwargs)
-
-
-def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    start = args[0] if args else kwargs.get("start", ConstantValue(0))
-    step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
-    return CountIterator(start, step)
-
-
-CLASS_HANDLERS: dict[type, Handler] = {
-    type: call_type, super: call_super, int: call_int, float: call_float, complex: call_complex, bool: call_bool,
-    str: call_str, list: call_list, tuple: call_tuple, dict: _call_dict(dict),
-    collections.OrderedDict: _call_dict(collections.OrderedDict), collections.defaultdict: call_defaultdict,
-    set: _call_set(set), frozenset: _call_set(frozenset), collections.deque: call_deque, range: call_range,
-    slice: call_slice, enumerate: call_enumerate, zip: call_zip, map: call_map, filter: call_filter,
-    reversed: call_reversed, functools.partial: call_partial, itertools.count: call_count,
-    weakref.ref: make_weak_reference,
-}
-
-
-@handles(builtins.issubclass)
-def call_issubclass(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return tx.fold(issubclass, [tx.constant_of(args[0]), tx.constant_of(args[1])], {})
-

@@ -10,7 +10,7 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any
 
-from .builtin_calls import HANDLERS
+from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .frame import handled_exception
 from .signals import UserRaise
@@ -52,8 +52,8 @@ def call_exc_info(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     """``sys.exc_info()``."""
     handled = handled_exception(tx)
     if handled is None:
-        return tx.tuple([ConstantValue(None)] * 3)
-    return tx.tuple([tx.python_object(handled.python_type()), handled, traceback_of(handled)])
+        return tx.make_tuple([ConstantValue(None)] * 3)
+    return tx.make_tuple([tx.python_object(handled.python_type()), handled, traceback_of(handled)])
 
 
 def call_exception(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..runtime.skipping import opaque_module
-from .builtin_calls import HANDLERS, PYTHON_HANDLERS, is_foldable
+from .builtin_calls import is_foldable
+from .call_handlers import HANDLERS, PYTHON_HANDLERS
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
 from .equivalents import REGISTRY
 from .equivalents.torch_functions import BY_NAME
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 VARARGS, VARKEYWORDS, GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
 
 
-def bind_arguments(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+def bind_arguments(
+    tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]
+) -> dict[str, Value]:
     """Locals of the callee. A call that Python would refuse becomes a break, so that Python itself raises."""
     code = function.code
     count, keyword_only = code.co_argcount, code.co_kwonlyargcount
@@ -101,19 +104,23 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
 
 def call_opaque(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function of a numeric library: computed now on constants, otherwise between two graphs."""
-    name = function.describe()
-    if function.globals["__name__"].partition(".")[0] in ("numpy", "re") and all(_is_known(arg) for arg in (*args, *kwargs.values())):
-        result = tx.fold(function.real, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})  # type: ignore[arg-type]
+    name, module, real = function.describe(), function.globals["__name__"], function.real
+    if module.partition(".")[0] in ("numpy", "re") and real is not None and \
+            all(_is_known(arg) for arg in (*args, *kwargs.values())):
+        keywords = {k: tx.constant_of(v) for k, v in kwargs.items()}
+        result = tx.fold(real, [tx.constant_of(a) for a in args], keywords)
         if isinstance(result, ConstantValue):
             return result
-    raise GraphBreak(f"{name} of {function.globals['__name__']} is outside of PyTorch", "use torch functions, or accept the break")
+    raise GraphBreak(f"{name} of {module} is outside of PyTorch",
+                     "use torch functions, or accept the break")
 
 
 def inline(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Execute the callee's bytecode symbolically."""
     code = function.code
     if len(tx.frames) > config.inline_depth_limit:
-        raise GraphBreak(f"calls nest deeper than {config.inline_depth_limit} frames", "raise config.inline_depth_limit")
+        raise GraphBreak(f"calls nest deeper than {config.inline_depth_limit} frames",
+                         "raise config.inline_depth_limit")
     if code.co_flags & (COROUTINE | ASYNC_GENERATOR):
         raise GraphBreak(f"{function.describe()} is asynchronous")
     locals_ = bind_arguments(tx, function, args, kwargs)
@@ -153,7 +160,8 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if is_foldable(obj):
         if all(_is_known(arg) for arg in (*args, *kwargs.values())):
-            return tx.fold(obj, [tx.constant_of(arg) for arg in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+            keywords = {k: tx.constant_of(v) for k, v in kwargs.items()}
+            return tx.fold(obj, [tx.constant_of(arg) for arg in args], keywords)
         raise GraphBreak(f"{value.describe()} of a value that is not known while capturing")
     result = call_callable_object(tx, value, args, kwargs)
     if result is not None:

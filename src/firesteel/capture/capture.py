@@ -28,12 +28,12 @@ from .modes import leaving_on_failure
 from .opcodes import HANDLERS
 from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, UserRaise
-from .source import LocalSource, item_source
+from .source import ClosureSource, LocalSource
 from .steps import emit_step, pops_of
 from .tracer import Tracer
 from .values.base import Value
-from .values.iterators import IteratorValue
 from .values.constants import NULL, NullValue
+from .values.iterators import IteratorValue
 
 if TYPE_CHECKING:
     from ..runtime.native.upgrade import Upgrade
@@ -112,7 +112,8 @@ class Capture:
         if code.co_freevars:
             cells = values["_fs_closure"]
             base = LocalSource("_fs_closure")
-            closure = [tx.cell(cell, item_source(base, i)) for i, cell in enumerate(cells)]
+            closure = [tx.cell(cell, ClosureSource(base, i, name))
+                       for i, (cell, name) in enumerate(zip(cells, code.co_freevars, strict=True))]
         frame = Frame(tx, code, unit.globals, closure, {})
         frame.index = start.index
         handled = handled_slots(decode(code), start.index) if start.index else {}
@@ -331,7 +332,7 @@ class Capture:
             test = name
         code.line(f"if {test}:")
         code.indent += "    "
-        self.emit_resume(code, inst.argval, texts, kinds)  # type: ignore[arg-type]
+        self.emit_resume(code, inst.argval, texts, kinds)
         code.indent = code.indent[:-4]
         self.emit_resume(code, inst.index + 1, texts, kinds)
 
@@ -350,7 +351,7 @@ class Capture:
             code.indent = code.indent[:-4]
         code.line(f"if {item} is _fs_miss:")
         code.indent += "    "
-        self.emit_resume(code, inst.argval, texts[:-1], kinds[:-1])  # type: ignore[arg-type]
+        self.emit_resume(code, inst.argval, texts[:-1], kinds[:-1])
         code.indent = code.indent[:-4]
         self.emit_resume(code, inst.index + 1, [*texts, item], [*kinds, "value"])
 
@@ -403,7 +404,8 @@ class Capture:
                 try:
                     generator.close(tx)
                 except (UserRaise, GraphBreak, NotConstant):
-                    raise SkipFrame("closing a generator that was left in the middle fails or is not captured") from None
+                    raise SkipFrame(
+                        "closing a generator that was left in the middle fails or is not captured") from None
                 changes, tx.effects.changes = tx.effects.changes, None
                 if operations != tx.graph.operations or any(not isinstance(v, IteratorValue) for v in changes):
                     raise SkipFrame("a generator was left inside a try or with block whose cleanup has side effects")

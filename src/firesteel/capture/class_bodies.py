@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .builtin_calls import CLASS_HANDLERS, HANDLERS
+from .builtin_types import CLASS_HANDLERS
+from .call_handlers import HANDLERS
 from .frame import Frame
 from .opcodes import opcode
 from .signals import GraphBreak

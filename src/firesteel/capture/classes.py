@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy
 import torch
 
-from .builtin_calls import CLASS_HANDLERS
+from .builtin_types import CLASS_HANDLERS
 from .equivalents import REGISTRY
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
@@ -102,7 +102,8 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
     if issubclass(cls, BaseException):
         if kwargs and not isinstance(cls.__init__, types.FunctionType):
             raise GraphBreak(f"{cls.__name__} with keyword arguments")
-        if cls.__module__ == "builtins" and issubclass(cls, (OSError, UnicodeError, SyntaxError, ImportError, BaseExceptionGroup)):
+        with_own_fields = (OSError, UnicodeError, SyntaxError, ImportError, BaseExceptionGroup)
+        if cls.__module__ == "builtins" and issubclass(cls, with_own_fields):
             if issubclass(cls, (UnicodeError, SyntaxError, BaseExceptionGroup)) or len(args) > 1:
                 raise GraphBreak(f"making a {cls.__name__}")
         return ExceptionValue(cls, list(args))
@@ -154,9 +155,10 @@ def call_new(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def _register_new() -> None:
     import collections
 
-    from .builtin_calls import HANDLERS
+    from .call_handlers import HANDLERS
 
-    for cls in (object, tuple, int, float, str, bytes, list, dict, set, collections.OrderedDict, collections.defaultdict, BaseException, Exception):
+    for cls in (object, tuple, int, float, str, bytes, list, dict, set, collections.OrderedDict,
+                collections.defaultdict, BaseException, Exception):
         HANDLERS[cls.__new__] = call_new
 
 

@@ -213,7 +213,9 @@ class EntryCode:
         self.origins[line] = guard
         return line
 
-    def build(self, graph_call: list[str], miss: Any, filename: str, user_code: types.CodeType | None) -> Callable[..., Any]:
+    def build(
+        self, graph_call: list[str], miss: Any, filename: str, user_code: types.CodeType | None
+    ) -> Callable[..., Any]:
         """Compile the entry. With `user_code` the lines of the body carry the user's line numbers and file."""
         lines: list[str] = []
         if self.prologue:

@@ -75,10 +75,13 @@ class GraphBuilder:
                 restorable = restorable and (entry.example.is_leaf or not entry.example.requires_grad)
         return restorable
 
-    def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]) -> torch.fx.Node:
+    def call(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]
+    ) -> torch.fx.Node:
         """Add an operation; a string target is a tensor method."""
         self.operations += 1
-        node = self.graph.create_node("call_method" if isinstance(target, str) else "call_function", target, args, kwargs)
+        op = "call_method" if isinstance(target, str) else "call_function"
+        node = self.graph.create_node(op, target, args, kwargs)
         if frames:
             node.meta["user_frames"] = frames
             node.meta["stack_trace"] = "".join(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
-from .builtin_calls import CLASS_HANDLERS
+from .builtin_types import CLASS_HANDLERS
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NativeMethod

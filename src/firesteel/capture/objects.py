@@ -147,6 +147,8 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
         assert member.source is not None
         return tx.call(tx.wrap(raw.fget, AttrSource(member.source, "fget")), [obj], {})
     if isinstance(raw, functools.cached_property):
+        if raw.attrname is None:
+            raise GraphBreak("a cached_property that was never given its name")  # Python raises
         member = class_member(tx, cls, name, raw, owner)
         assert member.source is not None and isinstance(obj, ObjectValue)
         value = tx.call(tx.wrap(raw.func, AttrSource(member.source, "func")), [obj], {})
@@ -241,8 +243,8 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
         member = class_member(tx, cls, name, raw, owner)
         assert member.source is not None
         return MethodValue(value, tx.wrap(raw.__func__, AttrSource(member.source, "__func__")))
-    if kind in C_METHODS or kind in (types.BuiltinFunctionType, types.MemberDescriptorType, types.GetSetDescriptorType) \
-            or isinstance(raw, property):
+    data = (types.BuiltinFunctionType, types.MemberDescriptorType, types.GetSetDescriptorType)
+    if kind in C_METHODS or kind in data or isinstance(raw, property):
         return tx.python_object(getattr(cls, name))
     if hasattr(kind, "__get__"):
         getter, getter_owner = find_on_class(kind, "__get__")
@@ -430,5 +432,6 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
     if type(raw) is types.MemberDescriptorType and name not in obj.attrs and obj.source is not None:
         present = hasattr(obj.real, name)
     if not present:
-        raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}" if raw is _ABSENT else name))
+        text = f"{cls.__name__!r} object has no attribute {name!r}" if raw is _ABSENT else name
+        raise tx.raised(AttributeError(text))
     obj.store_attr(tx, name, None)

@@ -12,10 +12,10 @@ import torch
 from .equivalents import REGISTRY
 from .objects import find_on_class, special_method
 from .signals import GraphBreak, NotConstant
-from .values.base import Value
+from .values.base import Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, PythonObject
-from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.functions import MethodValue
+from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
@@ -104,7 +104,8 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     try:
         constants = [left.as_constant(), right.as_constant()]
     except NotConstant:
-        raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} is not captured") from None
+        raise GraphBreak(
+            f"operator {symbol} between {left.describe()} and {right.describe()} is not captured") from None
     return tx.fold(function, constants, {})
 
 
@@ -150,7 +151,8 @@ def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> V
         return left
     if isinstance(left, DictValue) and symbol == "|":
         return left.call_method(tx, "__ior__", [right], {})
-    if isinstance(left, SetValue) and left.cls is set and symbol in "|&-^" and isinstance(right, (SetValue, DictViewValue)):
+    if isinstance(left, SetValue) and left.cls is set and symbol in "|&-^" and \
+            isinstance(right, (SetValue, DictViewValue)):
         return left.call_method(tx, IN_PLACE[symbol][1], [right], {})
     return None
 
@@ -158,7 +160,8 @@ def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> V
 def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
     if isinstance(left, ObjectValue) and left.storage is not None and not _has_python_dunder(left, BINARY[symbol][1]):
         left = left.storage
-    if isinstance(right, ObjectValue) and right.storage is not None and not _has_python_dunder(right, BINARY[symbol][2]):
+    if isinstance(right, ObjectValue) and right.storage is not None and \
+            not _has_python_dunder(right, BINARY[symbol][2]):
         right = right.storage
     if symbol == "+":
         if isinstance(left, TupleValue) and isinstance(right, TupleValue):
@@ -275,14 +278,15 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     try:
         constants = [left.as_constant(), right.as_constant()]
     except NotConstant:
-        raise GraphBreak(f"comparison {symbol} between {left.describe()} and {right.describe()} is not captured") from None
+        raise GraphBreak(
+            f"comparison {symbol} between {left.describe()} and {right.describe()} is not captured") from None
     return tx.fold(function, constants, {})
 
 
 def _identity_equality(value: Value) -> bool:
     if isinstance(value, PythonObject) and isinstance(value.obj, types.BuiltinFunctionType):
         return not hasattr(value.obj.__self__, "__dict__") or isinstance(value.obj.__self__, types.ModuleType)
-    return value.python_type().__eq__ is object.__eq__
+    return inherits_method(value.python_type(), "__eq__", object)
 
 
 def _refuses_strangers(value: Value) -> bool:
@@ -299,7 +303,8 @@ def _known_unequal(left: Value, right: Value) -> bool:
     """Builtin containers and constants of different kinds never compare equal."""
     def family(value: Value) -> str | None:
         if isinstance(value, ConstantValue):
-            return "constant:" + ("number" if isinstance(value.value, (int, float, complex)) else type(value.value).__name__)
+            is_number = isinstance(value.value, (int, float, complex))
+            return "constant:" + ("number" if is_number else type(value.value).__name__)
         for kind in (TupleValue, DictValue, SetValue):
             if isinstance(value, kind):
                 return kind.__name__
@@ -400,7 +405,8 @@ def _same_constant_object(tx: Tracer, left: Value, right: Value) -> bool:
         if left.source is not None and right.source is not None:
             tx.guard(left.source, "identity", f"{{0}} {word} {{1}}", (), (right.source,))
         elif left.source is not None or right.source is not None:
-            tx.guard(left.source or right.source, "identity", f"{{0}} {word} {{k[0]}}", (two if left.source is not None else one,))
+            other = two if left.source is not None else one
+            tx.guard(left.source or right.source, "identity", f"{{0}} {word} {{k[0]}}", (other,))
     return answer
 
 

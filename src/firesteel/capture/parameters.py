@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .builtin_calls import CLASS_HANDLERS
+from .builtin_types import CLASS_HANDLERS
 from .signals import GraphBreak
 from .torch_calls import call_torch
 from .values.base import Value

@@ -8,7 +8,7 @@ import torch
 from torch.autograd.profiler import record_function
 
 from ..torch_compat import begin_profiler_region, end_profiler_region
-from .builtin_calls import PYTHON_HANDLERS
+from .call_handlers import PYTHON_HANDLERS
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue

@@ -49,7 +49,7 @@ def _source(cls: type[T]) -> type[T]:
             object.__setattr__(self, "_hash", value)
             return value
 
-    made.__hash__ = cached  # type: ignore[assignment, method-assign]
+    made.__hash__ = cached  # type: ignore[method-assign]
     return made
 
 
@@ -64,7 +64,7 @@ class LocalSource(Source):
 
     @property
     def name(self) -> str:
-        return self.variable
+        return self.variable.removeprefix("_fs_")
 
 
 class _ById:
@@ -148,6 +148,8 @@ class AttrSource(_Derived):
 
     @property
     def name(self) -> str:
+        if isinstance(self.parent, ClosureSource):
+            return self.parent.name
         return f"{self.parent.name}.{self.attribute}"
 
 
@@ -188,6 +190,17 @@ class ItemSource(_Derived):
         if isinstance(parent, ModuleTableSource) and isinstance(key, str):
             return f"{parent.name}[{int(key)}]" if key.isdigit() else f"{parent.name}.{key}"
         return f"{parent.name}[{key.obj if isinstance(key, _ById) else key!r}]"
+
+
+@_source
+class ClosureSource(ItemSource):
+    """A cell of the function's closure, named after its variable."""
+
+    variable: str
+
+    @property
+    def name(self) -> str:
+        return self.variable
 
 
 def item_source(parent: Source, key: object) -> ItemSource:

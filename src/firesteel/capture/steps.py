@@ -119,7 +119,7 @@ def load_method(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
 
 @step(3, "LOAD_SUPER_ATTR")
 def load_super_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    name, is_method, _ = inst.argval  # type: ignore[misc]
+    name, is_method, _ = inst.argval
     result = _result(code, f"{ops[0]}({ops[1]}, {ops[2]}).{name}")
     return ["", *result] if is_method else result
 
@@ -136,9 +136,9 @@ def delete_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
     return []
 
 
-@step(lambda inst: inst.argval[0] + 2, "CALL")  # type: ignore[index]
+@step(lambda inst: inst.argval[0] + 2, "CALL")
 def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    count, names = inst.argval  # type: ignore[misc]
+    count, names = inst.argval
     first, second, args = ops[0], ops[1], ops[2:]
     positional = args[: len(args) - len(names)]
     keywords = [f"{name}={text}" for name, text in zip(names, args[len(positional):], strict=True)]
@@ -193,45 +193,49 @@ def unpack_sequence(code: EntryCode, frame: Frame, inst: Instruction, ops: list[
 
 @step(1, "UNPACK_EX")
 def unpack_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    before, after = inst.argval  # type: ignore[misc]
+    before, after = inst.argval
     names = [code.fresh("None") for _ in range(before + 1 + after)]
     targets = [*names[:before], "*" + names[before], *names[before + 1:]]
     code.line(f"[{', '.join(targets)}] = {ops[0]}")
     return names[::-1]
 
 
+CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+
+
 def format_field(value: Any, conversion: str, spec: str) -> str:
     """What an f-string field becomes."""
     if conversion:
-        value = {"s": str, "r": repr, "a": ascii}[conversion](value)
+        value = CONVERSIONS[conversion](value)
     return format(value, spec)
 
 
-@step(lambda inst: 2 if inst.argval[1] else 1, "FORMAT_VALUE")  # type: ignore[index]
+@step(lambda inst: 2 if inst.argval[1] else 1, "FORMAT_VALUE")
 def format_value(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    conversion, has_spec = inst.argval  # type: ignore[misc]
+    conversion, has_spec = inst.argval
     spec = ops[1] if has_spec else "''"
     return _result(code, f"{code.constant(format_field)}({ops[0]}, {conversion!r}, {spec})")
 
 
-@step(lambda inst: inst.argval, "BUILD_STRING")  # type: ignore[arg-type, return-value]
+@step(lambda inst: inst.argval, "BUILD_STRING")
 def build_string(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, f"''.join(({', '.join(ops)},))")
 
 
-@step(lambda inst: inst.argval, "BUILD_SET")  # type: ignore[arg-type, return-value]
+@step(lambda inst: inst.argval, "BUILD_SET")
 def build_set(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, f"{{{', '.join(ops)}}}" if ops else "set()")
 
 
-@step(lambda inst: 2 * inst.argval, "BUILD_MAP")  # type: ignore[operator]
+@step(lambda inst: 2 * inst.argval, "BUILD_MAP")
 def build_map(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, "{" + ", ".join(f"{k}: {v}" for k, v in zip(ops[::2], ops[1::2], strict=True)) + "}")
 
 
 for _op, _values, _template in (
-    ("LIST_EXTEND", 1, "{0}.extend({last})"), ("SET_UPDATE", 1, "{0}.update({last})"), ("DICT_UPDATE", 1, "{0}.update({last})"),
-    ("DICT_MERGE", 1, "{0}.update({last})"), ("LIST_APPEND", 1, "{0}.append({last})"), ("SET_ADD", 1, "{0}.add({last})"),
+    ("LIST_EXTEND", 1, "{0}.extend({last})"), ("SET_UPDATE", 1, "{0}.update({last})"),
+    ("DICT_UPDATE", 1, "{0}.update({last})"), ("DICT_MERGE", 1, "{0}.update({last})"),
+    ("LIST_APPEND", 1, "{0}.append({last})"), ("SET_ADD", 1, "{0}.add({last})"),
     ("MAP_ADD", 2, "{0}[{key}] = {last}"),
 ):
     def _emit_container(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str], values: int = _values,
@@ -314,7 +318,7 @@ def import_from(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
     return [ops[0], *_result(code, f"{code.constant(import_from_module)}({ops[0]}, {inst.argval!r})")]
 
 
-@step(lambda inst: inst.argval, "RAISE_VARARGS")  # type: ignore[arg-type, return-value]
+@step(lambda inst: inst.argval, "RAISE_VARARGS")
 def raise_varargs(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     code.line("raise" + (f" {ops[0]}" if ops else "") + (f" from {ops[1]}" if len(ops) > 1 else ""))
     return []

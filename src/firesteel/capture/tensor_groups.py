@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..torch_compat import group_tensors
-from .builtin_calls import handles
+from .call_handlers import handles
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue

@@ -38,7 +38,8 @@ NOT_OPERATIONS = frozenset({
     "set_deterministic_debug_mode", "get_deterministic_debug_mode", "prepare_multiprocessing_environment", "from_numpy",
     "frombuffer", "from_file", "from_dlpack", "to_dlpack", "set_flush_denormal", "set_vital", "read_vitals", "fork",
     "wait", "is_anomaly_enabled", "set_anomaly_enabled", "vmap", "cond", "while_loop", "classproperty", "sym_int",
-    "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum", "thread_safe_generator", "get_device_module",
+    "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum", "thread_safe_generator",
+    "get_device_module",
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
     "boolean_dispatch", "assert_int_or_pair", "_get_softmax_dim", "multi_head_attention_forward", "is_warn_always",
 })
@@ -76,8 +77,9 @@ def operations() -> dict[int, Any]:
 
 def _operation_module(obj: types.FunctionType) -> bool:
     module = obj.__module__ or ""
-    return module in ("torch", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._lobpcg", "torch.linalg",
-                      "torch.fft", "torch.special", "torch._linalg_utils") or module.startswith(("torch._C", "torch._jit_internal"))
+    return module.startswith(("torch._C", "torch._jit_internal")) or module in (
+        "torch", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._lobpcg", "torch.linalg",
+        "torch.fft", "torch.special", "torch._linalg_utils")
 
 
 def is_graph_function(obj: Any) -> bool:
@@ -138,7 +140,8 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     target = torch_compat.operator_of_definition(target)
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     keep_numbers = name in VALUE_ONLY
-    if isinstance(target, type(operator.add)) and target in _METHOD_OF and isinstance(args[0].realize(), (ConstantValue, NumberValue)):
+    if isinstance(target, type(operator.add)) and target in _METHOD_OF and \
+            isinstance(args[0].realize(), (ConstantValue, NumberValue)):
         keep_numbers = True
     pairs = [to_graph(tx, arg, keep_numbers) for arg in args]
     named = {key: to_graph(tx, value, keep_numbers) for key, value in kwargs.items()}
@@ -166,7 +169,9 @@ def _draws_from_outside(name: str) -> bool:
 
 
 def _title(target: Any) -> str:
-    return f"Tensor.{target}" if isinstance(target, str) else f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
 
 
 def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -241,5 +246,5 @@ def wrap_result(tx: Tracer, node: Any, result: Any) -> Value:
             part = tx.graph.graph.call_function(operator.getitem, (node, key))
             part.meta["example_value"] = item
             entries[key] = wrap_result(tx, part, item)
-        return tx.dict(entries)
+        return tx.make_dict(entries)
     return tx.python_object(result)

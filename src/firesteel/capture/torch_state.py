@@ -13,7 +13,7 @@ from . import autograd_functions as autograd_functions  # these register their h
 from . import parameters as parameters
 from . import profiler_regions as profiler_regions
 from . import tensor_groups as tensor_groups
-from .builtin_calls import HANDLERS, PYTHON_HANDLERS, handles
+from .call_handlers import HANDLERS, PYTHON_HANDLERS, handles
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, OpaqueValue

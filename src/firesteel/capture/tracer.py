@@ -108,10 +108,10 @@ class Tracer:
     def constant(self, value: Any) -> ConstantValue:
         return ConstantValue(value)
 
-    def tuple(self, items: list[Value]) -> TupleValue:
+    def make_tuple(self, items: list[Value]) -> TupleValue:
         return TupleValue(items)
 
-    def dict(self, items: dict[str, Value]) -> DictValue:
+    def make_dict(self, items: dict[str, Value]) -> DictValue:
         return DictValue({name: (ConstantValue(name), value) for name, value in items.items()})
 
     def lazy(self, real: Any, source: Source) -> LazyValue:
@@ -251,7 +251,9 @@ class Tracer:
         if isinstance(number.hint, float) and (number.hint == 0.0 or number.hint != number.hint):
             # equality does not tell 0.0 from -0.0, nor NaN from anything; the numbers it was made from do
             for symbol in number.expr.free_symbols:
-                self.decide(shapes.eq(symbol, shapes.as_expr(self.shape_env.hint(symbol))))
+                hint = self.shape_env.hint(symbol)
+                assert hint is not None
+                self.decide(shapes.eq(symbol, shapes.as_expr(hint)))
             return
         self.decide(shapes.eq(number.expr, shapes.as_expr(number.hint)) if not isinstance(number.hint, bool)
                     else (number.expr if number.hint else shapes.not_(number.expr)))
@@ -326,7 +328,8 @@ class Tracer:
             raise
         except GraphBreak:
             # what cannot be captured as a value may still be known to exist
-            if find_on_class(obj.python_type(), name)[1] is not None and "__getattribute__" not in vars(obj.python_type()):
+            kind = obj.python_type()
+            if find_on_class(kind, name)[1] is not None and "__getattribute__" not in vars(kind):
                 return True
             raise
         return True

@@ -9,7 +9,7 @@ import math
 import operator
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy
 import torch
@@ -24,7 +24,7 @@ from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObj
 from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
 from .values.iterators import OpaqueIterator
 from .values.mappings import DictValue, SetValue
-from .values.objects import ClassValue, ExceptionValue, ModuleValue, ObjectValue
+from .values.objects import ExceptionValue, ModuleValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 from .values.weak_references import WeakReference
@@ -32,13 +32,17 @@ from .values.weak_references import WeakReference
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-SINGLETONS = frozenset({type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format})
+SINGLETONS = frozenset({
+    type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format,
+})
 EQUAL_CONSTANTS = frozenset({str, bytes, complex, torch.device, range})
 NUMBERS = frozenset({int, float})
 CONSTANT_TYPES = SINGLETONS | EQUAL_CONSTANTS | NUMBERS
 # C types whose attribute lookup is the generic one.
-PLAIN_GETTERS = frozenset({cls.__getattribute__ for cls in (object, dict, list, set, frozenset, tuple, collections.OrderedDict,
-                                                            collections.defaultdict, collections.deque, BaseException)})
+PLAIN_GETTERS = frozenset({cls.__getattribute__ for cls in (
+    object, dict, list, set, frozenset, tuple, collections.OrderedDict, collections.defaultdict, collections.deque,
+    BaseException,
+)})
 NUMPY_SCALARS = (numpy.generic, numpy.dtype)
 
 
@@ -46,16 +50,17 @@ def _nothing() -> None:
     """Something to wrap, for the type of the wrapper."""
 
 
-# Callable objects that are one thing for the whole process: operators of torch.ops, functions behind functools.lru_cache.
+# Callable objects that are one thing for the whole process: operators of torch.ops, functions behind
+# functools.lru_cache.
 KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, type(functools.lru_cache(_nothing)), numpy.ufunc, type(numpy.prod),
-                     operator.itemgetter,
-                     operator.attrgetter, operator.methodcaller)
+                     operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
-ITERATORS = tuple(type(x) for x in (
+_SOME_ITERATORS: tuple[Any, ...] = (
     iter([]), iter(()), iter({}), iter({}.values()), iter({}.items()), iter(set()), iter(range(0)), iter(""),
-    zip(), enumerate(()), map(str, ()), filter(None, ()), reversed([]), (x for x in ()), iter(int, 1),
+    zip(), enumerate(()), map(str, ()), filter(None, ()), reversed([]), (x for x in ""), iter(int, 1),
     iter(collections.deque()),
-))
+)
+ITERATORS = tuple(type(iterator) for iterator in _SOME_ITERATORS)
 
 
 def wrap(tx: Tracer, real: Any, source: Source | None) -> Value:
@@ -111,7 +116,7 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     container = _wrap_container(tx, real, kind, source)
     if container is not None:
         return container
-    if isinstance(real, enum.Enum) or isinstance(real, NUMPY_SCALARS):
+    if isinstance(real, (enum.Enum, *NUMPY_SCALARS)):
         if isinstance(real, enum.Enum):
             tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         else:
@@ -130,8 +135,8 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         _guard_type(tx, kind, source)
         args_source = AttrSource(source, "args")
         tx.guard(args_source, "length", f"len({{0}}) == {len(real.args)}")
-        return ExceptionValue(kind, [LazyValue(tx, arg, item_source(args_source, i)) for i, arg in enumerate(real.args)],
-                              source, real)
+        args: list[Value] = [LazyValue(tx, arg, item_source(args_source, i)) for i, arg in enumerate(real.args)]
+        return ExceptionValue(kind, args, source, real)
     if kind is types.CellType:
         return tx.cell(real, source)
     if isinstance(real, KNOWN_BY_IDENTITY):
@@ -143,8 +148,10 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if _is_plain_c_callable(real):
         bound = getattr(real, "__self__", None)
         # functions of C modules name their module, bound methods of C objects do not
-        if bound is None or isinstance(bound, (types.ModuleType, type)) or isinstance(getattr(real, "__module__", None), str):
-            tx.guard(source, "identity", "{0} is {k[0]}" if bound is None or not isinstance(bound, type) else "{0} == {k[0]}", (real,))
+        named = isinstance(getattr(real, "__module__", None), str)
+        if bound is None or isinstance(bound, (types.ModuleType, type)) or named:
+            same = "==" if isinstance(bound, type) else "is"
+            tx.guard(source, "identity", f"{{0}} {same} {{k[0]}}", (real,))
             return PythonObject(real, source)
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
         return _bound_c_method(tx, real, bound, source)
@@ -168,7 +175,7 @@ def _guard_type(tx: Tracer, kind: type, source: Source) -> None:
 
 
 def _refuses_symbolic_attributes(kind: type) -> bool:
-    getter = kind.__getattribute__
+    getter: Any = kind.__getattribute__
     return getter not in PLAIN_GETTERS and not isinstance(getter, types.FunctionType)
 
 
@@ -184,8 +191,9 @@ def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     # arithmetic on zeros, infinities and NaN has rules of its own
     plain = isinstance(real, int) or (math.isfinite(real) and real != 0.0)
     if plain and name in tx.dynamic_numbers and config.dynamic_numbers:
-        kind = "int" if isinstance(real, int) else "float"
-        tx.guard(source, "type", "type({0}) is int" if kind == "int" else "type({0}) is float and {0} - {0} == 0.0 != {0}")
+        kind: Literal["int", "float"] = "int" if isinstance(real, int) else "float"
+        finite = "type({0}) is float and {0} - {0} == 0.0 != {0}"
+        tx.guard(source, "type", "type({0}) is int" if kind == "int" else finite)
         symbol = tx.shape_env.new_symbol(real, name, kind=kind)
         tx.number_sources[symbol] = source
         node = tx.graph.add_input(source, real)
@@ -195,7 +203,8 @@ def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
 
 
 def _wrap_function(tx: Tracer, real: types.FunctionType, source: Source) -> Value:
-    tx.guard(source, "function code", "type({0}) is {k[0]} and {0}.__code__ is {k[1]}", (types.FunctionType, real.__code__))
+    tx.guard(source, "function code", "type({0}) is {k[0]} and {0}.__code__ is {k[1]}",
+             (types.FunctionType, real.__code__))
     if real.__defaults__:
         defaults: list[Value] = [LazyValue(tx, default, item_source(AttrSource(source, "__defaults__"), i))
                                  for i, default in enumerate(real.__defaults__)]
@@ -230,7 +239,8 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
             tx.guard(source, "constant", "{0} == {k[0]}", (real,))
             return TupleValue([ConstantValue(size) for size in real], torch.Size, source)
         tx.guard(source, "length", f"len({{0}}) == {len(real)}")
-        return TupleValue([LazyValue(tx, item, item_source(source, i)) for i, item in enumerate(tuple(real))], kind, source)
+        items: list[Value] = [LazyValue(tx, item, item_source(source, i)) for i, item in enumerate(tuple(real))]
+        return TupleValue(items, kind, source)
     if kind in (dict, collections.OrderedDict):
         _guard_type(tx, kind, source)
         return DictValue({}, source, real, kind)
@@ -249,7 +259,8 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         from .tracer import _constant_key
 
         if all(_constant_key(item) for item in real):
-            tx.guard(source, "constant", "type({0}) is {k[1]} and {k[2]}([*{0}], {k[0]})", (list(real), kind, same_constant))
+            tx.guard(source, "constant", "type({0}) is {k[1]} and {k[2]}([*{0}], {k[0]})",
+                     (list(real), kind, same_constant))
             return SetValue({item: tx.python_object(item) for item in real}, kind, source, list(real))
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a set of tensors or objects")
@@ -324,7 +335,7 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
     if isinstance(real, (int, float, str, bytes)):
-        if not plain_subclass(kind) or not real == real or (real == 0 and isinstance(real, float)) or \
+        if not plain_subclass(kind) or real != real or (real == 0 and isinstance(real, float)) or \
                 not all(type(attr) in CONSTANT_TYPES for attr in getattr(real, "__dict__", {}).values()):
             return OpaqueValue(real, source)
         tx.guard(source, "constant", "{0} == {k[0]}", (real,))
@@ -398,7 +409,8 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
         return PythonObject(obj)
     if isinstance(obj, (torch.Tensor, torch.nn.Module)) or kind is functools.partial or isinstance(obj, BaseException):
         return tx.wrap(obj, ConstantSource.of(obj, getattr(kind, "__name__", "object")))
-    if isinstance(obj, (staticmethod, classmethod, property)) or callable(obj) and kind.__module__.startswith(("torch", "builtins", "_functools", "functools")):
+    if isinstance(obj, (staticmethod, classmethod, property)) or \
+            callable(obj) and kind.__module__.startswith(("torch", "builtins", "_functools", "functools")):
         return PythonObject(obj)
     if kind.__module__ in ("typing", "types"):
         return PythonObject(obj)

@@ -89,7 +89,7 @@ class Compiler:
     # Calls from compiled code
 
     def nested(self, target: Any) -> Any:
-        """What a step between two graphs calls in place of `target`: the same, compiled in its own right if possible."""
+        """What a step between two graphs calls in place of `target`: the same, compiled for itself if possible."""
         kind = type(target)
         if kind is types.FunctionType:
             return NestedCall(self, target) if self.compiles(target) else self.uncompiled(target)
@@ -110,7 +110,8 @@ class Compiler:
         if type(module).__call__ is not torch.nn.Module.__call__ or has_hooks(module) or is_disabled(module):
             return module
         forward = module.forward
-        if type(forward) is types.MethodType and type(forward.__func__) is types.FunctionType and self.compiles(forward.__func__):
+        if type(forward) is types.MethodType and type(forward.__func__) is types.FunctionType and \
+                self.compiles(forward.__func__):
             return NestedCall(self, forward.__func__, forward.__self__)
         return module
 
@@ -138,10 +139,11 @@ class Compiler:
         try:
             compiled = self.backend(captured.module, captured.example_inputs)
         except Exception as error:
-            raise BackendError(self.backend_name, f"{type(error).__name__}: {error}", None, (unit.user_frame,)) from error
+            text = f"{type(error).__name__}: {error}"
+            raise BackendError(self.backend_name, text, None, (unit.user_frame,)) from error
         if not callable(compiled):
-            raise BackendError(self.backend_name, f"it returned a {type(compiled).__name__} instead of a callable", None,
-                               (unit.user_frame,))
+            text = f"it returned a {type(compiled).__name__} instead of a callable"
+            raise BackendError(self.backend_name, text, None, (unit.user_frame,))
         return compiled
 
     def compiled(self, unit: Unit, entry: Entry) -> None:
@@ -165,8 +167,8 @@ def prepare() -> None:
     """What every capture needs once per process, done when something is compiled and not in its first call."""
     from ..capture import capture, classes, torch_state
     from ..capture.equivalents import torch_functions
-    from ..fake.rules import find_rule
     from ..capture.torch_calls import operations
+    from ..fake.rules import find_rule
 
     torch_compat.neutralise_dynamo_imports()
     operations()

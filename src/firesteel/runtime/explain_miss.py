@@ -59,15 +59,17 @@ def first_failure(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> FailedGuar
         try:
             holds = eval(guard.code(variable, constant), scope)
         except Exception as error:
-            return FailedGuard(guard.describe(), guard.source.name if guard.source else "", f"{type(error).__name__}: {error}")
+            name = guard.source.name if guard.source else ""
+            return FailedGuard(guard.describe(), name, f"{type(error).__name__}: {error}")
         if not holds:
             return FailedGuard(guard.describe(), guard.source.name if guard.source else "", _found(scope.get("v0")))
     for shape_guard in entry.shape_guards:
         numbers = {symbol: evaluate(entry.symbols[symbol], values) for symbol in shape_guard.expr.free_symbols}
         if not shape_guard.expr.evaluate(numbers):
             return FailedGuard(str(shape_guard.expr), "", "")
-    return FailedGuard("PyTorch's global state (grad mode, autocast, default dtype, threads, ...) is the same", "", "") \
-        if entry.function(*args) is unit.miss else None
+    if entry.function(*args) is not unit.miss:
+        return None
+    return FailedGuard("PyTorch's global state (grad mode, autocast, default dtype, threads, ...) is the same", "", "")
 
 
 def changed_numbers(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> set[str]:
@@ -91,6 +93,7 @@ def _found(value: Any) -> str:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, requires_grad={value.requires_grad}"
+        return (f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, "
+                f"requires_grad={value.requires_grad}")
     text = repr(value)
     return text if len(text) < 120 else text[:117] + "..."

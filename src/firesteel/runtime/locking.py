@@ -12,7 +12,7 @@ import threading
 _lock = threading.RLock()
 
 
-def compiling() -> threading.RLock:  # type: ignore[valid-type]
+def compiling() -> threading.RLock:
     """The lock of this process; a context manager. The same thread may take it again."""
     return _lock
 

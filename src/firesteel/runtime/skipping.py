@@ -9,8 +9,10 @@ import types
 # Parts of torch that are written in Python and do tensor work.
 TORCH_MODELS = ("torch.nn.modules", "torch.nn.init", "torch.nn.attention", "torch.optim", "torch.distributions",
                 "torch.utils.checkpoint", "torch.nn.utils", "torch.ao", "torch.testing")
-NUMERIC_LIBRARIES = frozenset({"numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "matplotlib", "tqdm", "rich", "pytest",
-                               "_pytest", "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors"})
+NUMERIC_LIBRARIES = frozenset({
+    "numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "matplotlib", "tqdm", "rich", "pytest", "_pytest",
+    "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors",
+})
 
 # Regular expressions are C code behind a cache that changes with every new pattern.
 OPAQUE_LIBRARIES = NUMERIC_LIBRARIES | {"re"}

@@ -12,7 +12,15 @@ from .. import config, torch_compat
 from ..capture.capture import Entry, Start, capture
 from ..capture.signals import SkipFrame
 from ..debug import enabled, log
-from ..errors import BackendError, FiresteelError, FiresteelWarning, InternalError, RecompileError, UserFrame, format_report
+from ..errors import (
+    BackendError,
+    FiresteelError,
+    FiresteelWarning,
+    InternalError,
+    RecompileError,
+    UserFrame,
+    format_report,
+)
 from . import stance
 from .explain_miss import changed_numbers, first_failure
 from .locking import compiling
@@ -247,7 +255,9 @@ class Unit:
     def give_up(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
         last = str(reasons[-1]) if reasons else "unknown"
-        limit = config.recompile_limit if len(self.entries) >= config.recompile_limit else config.accumulated_recompile_limit
+        limit = config.recompile_limit
+        if len(self.entries) < limit:
+            limit = config.accumulated_recompile_limit
         self.given_up = f"recompile limit of {limit} reached"
         if self.options.fullgraph:
             from ..errors import RecompileLimitError
@@ -255,16 +265,18 @@ class Unit:
             raise RecompileLimitError(f"recompile limit of {limit} reached; last failing guard: {last}",
                                       "raise config.recompile_limit, or make the changing value part of the data",
                                       (self.user_frame,))
-        warnings.warn(format_report(f"firesteel: {self.name} was compiled {limit} times and runs uncompiled from now on.",
-                                    [self.user_frame], f"the last failing guard is {last}",
-                                    "FIRESTEEL_LOGS=recompiles shows all reasons; config.recompile_limit sets the limit"),
-                      FiresteelWarning, stacklevel=4)
+        warnings.warn(format_report(
+            f"firesteel: {self.name} was compiled {limit} times and runs uncompiled from now on.", [self.user_frame],
+            f"the last failing guard is {last}",
+            "FIRESTEEL_LOGS=recompiles shows all reasons; config.recompile_limit sets the limit",
+        ), FiresteelWarning, stacklevel=4)
 
     def warn_internal(self, error: Exception) -> None:
         warnings.warn(format_report(
             f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame],
             f"{type(error).__name__}: {error}",
-            "please report this; config.raise_on_internal_error = True shows the full traceback"), FiresteelWarning, stacklevel=5)
+            "please report this; config.raise_on_internal_error = True shows the full traceback",
+        ), FiresteelWarning, stacklevel=5)
 
     def internal_failure(self, error: Exception, args: tuple[Any, ...]) -> Any:
         if config.raise_on_internal_error:

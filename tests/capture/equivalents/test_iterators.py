@@ -45,7 +45,9 @@ def test_one_source(original: Any, items: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "original", [filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, map], ids=lambda f: f.__qualname__
+    "original",
+    [filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile, map],
+    ids=lambda f: f.__qualname__,
 )
 @pytest.mark.parametrize("raises", [ValueError, StopIteration])
 @given(items=elements, fails_on=failing)
@@ -61,7 +63,9 @@ def test_filter_by_truth(original: Any, function: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "original", [zip, itertools.zip_longest, itertools.chain, itertools.compress, itertools.product], ids=lambda f: f.__qualname__
+    "original",
+    [zip, itertools.zip_longest, itertools.chain, itertools.compress, itertools.product],
+    ids=lambda f: f.__qualname__,
 )
 @given(first=elements, second=elements)
 @quick

@@ -132,7 +132,7 @@ def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
     return _replace(heap, item, _larger)
 
 
-@equivalent_of(heapq._heapify_max)  # type: ignore[attr-defined]
+@equivalent_of(heapq._heapify_max)
 def heapify_max(heap: list[Any], /) -> None:
     _require_list(heap, "_heapify_max", "argument")
     _heapify(heap, _larger)

@@ -42,7 +42,7 @@ def object_reduce_ex(self: Any, protocol: int, /) -> Any:
     return copyreg.__newobj__, (cls, *arguments), state, list_items, dict_items  # type: ignore[attr-defined]
 
 
-@equivalent_of(object.__getstate__)  # type: ignore[attr-defined]
+@equivalent_of(object.__getstate__)
 def object_getstate(self: Any, /) -> Any:
     return _default_state(self, type(self), False)
 

@@ -37,7 +37,7 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     positions = list(range(_length(xs, dim)))
     if reverse:
         positions.reverse()
-    results = []
+    results: list[Any] = []
     carried: Any = None
     for position in positions:
         item = _map(lambda leaf, position=position: leaf.select(dim, position), xs)

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 
+def inherits_method(cls: type, name: str, base: type) -> bool:
+    """Whether the special method that a class has under `name` is the one that `base` defines."""
+    return getattr(cls, name) is getattr(base, name)
+
+
 class Value:
     """Base class. An operation that a subclass does not model breaks the graph."""
 

@@ -9,7 +9,7 @@ import torch
 
 from ..signals import GraphBreak
 from ..source import ConstantSource, InstanceDictSource, Source, item_source
-from .base import Value, identity_key
+from .base import Value, identity_key, inherits_method
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -105,9 +105,10 @@ class ConstantValue(Value):
         value = self.value
         if value is None or value is True or value is False or type(value) in (int, str, bytes):
             return repr(value)
-        if isinstance(value, (int, float, str, bytes)) and type(value).__flags__ & (1 << 9) and not isinstance(value, enum.Enum):
+        bases: tuple[type[Any], ...] = (int, float, str, bytes)
+        if isinstance(value, bases) and type(value).__flags__ & (1 << 9) and not isinstance(value, enum.Enum):
             # an instance of a user's subclass may be given attributes, so every call makes its own
-            base = next(kind for kind in (int, float, str, bytes) if isinstance(value, kind))
+            base = next(kind for kind in bases if isinstance(value, kind))
             return code.assign(self, f"{code.constant(base.__new__)}({code.constant(type(value))}, {base(value)!r})")
         return code.constant(value)
 
@@ -337,7 +338,7 @@ class OpaqueValue(Value):
         self.unsupported("next()")
 
     def key(self, tx: Tracer) -> Any:
-        if type(self.real).__hash__ is object.__hash__:
+        if inherits_method(type(self.real), "__hash__", object):
             return identity_key(tx, self)
         return super().key(tx)
 

@@ -125,7 +125,7 @@ class FunctionValue(Value):
         if name == "__defaults__":
             if not self.defaults and self.source is not None:
                 tx.guard(AttrSource(self.source, name), "constant", "{0} is None")
-            return tx.tuple(self.defaults) if self.defaults else tx.constant(None)
+            return tx.make_tuple(self.defaults) if self.defaults else tx.constant(None)
         if name == "__get__":
             from .constants import NativeMethod
 
@@ -139,7 +139,8 @@ class FunctionValue(Value):
                 if self.source is not None:
                     tx.guard(self.source, "missing attribute", "not hasattr({0}, {k[0]})", (name,))
                 raise tx.raised(error) from None
-            if (name == "__wrapped__" or name in self.real.__dict__ or isinstance(attr, str)) and self.source is not None:
+            own = name == "__wrapped__" or name in self.real.__dict__ or isinstance(attr, str)
+            if own and self.source is not None:
                 return tx.found(attr, AttrSource(self.source, name))
             return tx.python_object(attr)
         if name == "__module__":
@@ -148,12 +149,12 @@ class FunctionValue(Value):
             doc = self.code.co_consts[0] if self.code.co_consts else None
             return tx.constant(doc if isinstance(doc, str) else None)
         if name in ("__annotations__", "__dict__", "__type_params__"):
-            made = tx.dict({}) if name != "__type_params__" else tx.tuple([])
+            made = tx.make_dict({}) if name != "__type_params__" else tx.make_tuple([])
             if name != "__dict__":
                 self.attrs[name] = made
             return made
         if name == "__kwdefaults__":
-            return tx.dict(dict(self.kwdefaults)) if self.kwdefaults else tx.constant(None)
+            return tx.make_dict(dict(self.kwdefaults)) if self.kwdefaults else tx.constant(None)
         raise tx.raised(AttributeError(f"'function' object has no attribute {name!r}"))
 
     def text(self, tx: Tracer, name: str, made_inside: str) -> Value:
@@ -233,7 +234,8 @@ class MethodValue(Value):
         return self.function.get_attr(tx, name)
 
     def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"{code.constant(types.MethodType)}({code.value(self.function)}, {code.value(self.receiver)})")
+        made = code.constant(types.MethodType)
+        return code.assign(self, f"{made}({code.value(self.function)}, {code.value(self.receiver)})")
 
 
 class PartialValue(Value):
@@ -241,7 +243,9 @@ class PartialValue(Value):
 
     __slots__ = ("function", "args", "kwargs", "attrs")
 
-    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+    def __init__(
+        self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
+    ) -> None:
         super().__init__(source)
         self.attrs: dict[str, Value] = {}
         self.function = function
@@ -264,9 +268,9 @@ class PartialValue(Value):
         if name == "func":
             return self.function
         if name == "args":
-            return tx.tuple(self.args)
+            return tx.make_tuple(self.args)
         if name == "keywords":
-            return tx.dict(dict(self.kwargs))
+            return tx.make_dict(dict(self.kwargs))
         if name in self.attrs:
             return self.attrs[name]
         return super().get_attr(tx, name)

@@ -165,7 +165,8 @@ class CountIterator(IteratorValue):
         return item
 
     def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"{code.constant(itertools.count)}({code.value(self.current)}, {code.value(self.step)})")
+        made = code.constant(itertools.count)
+        return code.assign(self, f"{made}({code.value(self.current)}, {code.value(self.step)})")
 
 
 class DictIterator(IteratorValue):
@@ -203,7 +204,7 @@ class DictIterator(IteratorValue):
         key, value = self.mapping.items[token]
         if self.kind == "keys":
             return key
-        return value if self.kind == "values" else tx.tuple([key, value])
+        return value if self.kind == "values" else tx.make_tuple([key, value])
 
     def emit(self, code: EntryCode) -> str:
         if len(self.mapping.items) != self.size:
@@ -239,7 +240,7 @@ class ZipIterator(IteratorValue):
                     self.check_strict(tx, position)
                 return None
             items.append(item)
-        return tx.tuple(items)
+        return tx.make_tuple(items)
 
     def check_strict(self, tx: Tracer, position: int) -> None:
         def plural(n: int) -> str:
@@ -277,7 +278,7 @@ class EnumerateIterator(IteratorValue):
         number = self.count
         tx.effects.stepped(self)
         self.count = tx.binary("+", number, tx.constant(1))
-        return tx.tuple([number, item])
+        return tx.make_tuple([number, item])
 
     def emit(self, code: EntryCode) -> str:
         return code.assign(self, f"enumerate({code.value(self.inner)}, {code.value(self.count)})")
@@ -449,7 +450,8 @@ class GeneratorValue(IteratorValue):
                 raise tx.raised(TypeError("can't send non-None value to a just-started generator"))
             item = self.resume(tx, args[0] if name == "send" else None, error)
             if item is None:
-                raise tx.raised_value(tx.make_exception(StopIteration, [] if self.frame.returned_none() else [self.frame.returned]))
+                result = [] if self.frame.returned_none() else [self.frame.returned]
+                raise tx.raised_value(tx.make_exception(StopIteration, result))
             return item
         if name == "close":
             self.close(tx)

@@ -51,19 +51,21 @@ class DictValue(Value):
         if self.complete:
             return None
         assert self.source is not None
-        if isinstance(token, IdentityKey) or isinstance(token, tuple):
+        if isinstance(token, (IdentityKey, tuple)):
             self.fill(tx)
             found = self.items.get(token)
             return found[1] if found is not None else None
-        if self.cls.__contains__(self.real, token) if isinstance(self.real, dict) else token in self.real:
-            real = self.cls.__getitem__(self.real, token) if isinstance(self.real, dict) else self.real[token]
+        cls: Any = self.cls
+        if cls.__contains__(self.real, token) if isinstance(self.real, dict) else token in self.real:
+            real = cls.__getitem__(self.real, token) if isinstance(self.real, dict) else self.real[token]
             value: Value = tx.found(real, item_source(self.source, token))
             self.items[token] = (key, value)
             return value
         if isinstance(self.source, StorageSource):
             tx.guard(self.source, "missing key", "not {k[1]}({0}, {k[0]})", (token, dict.__contains__))
         elif type(token) is str:
-            tx.guard(self.source, "missing key", f"{token!r} not in {{0}}".replace("{", "{{").replace("}", "}}").replace("{{0}}", "{0}"))
+            text = f"{token!r} not in {{0}}".replace("{", "{{").replace("}", "}}").replace("{{0}}", "{0}")
+            tx.guard(self.source, "missing key", text)
         else:
             tx.guard(self.source, "missing key", "{k[0]} not in {0}", (token,))
         return None
@@ -74,7 +76,8 @@ class DictValue(Value):
             assert self.source is not None
             tokens: dict[Any, tuple[Value, Value]] = {}
             tx.guard_keys(self.source, self.real)
-            for position, (key, real) in enumerate(dict.items(self.real) if isinstance(self.real, dict) else self.real.items()):
+            items = dict.items(self.real) if isinstance(self.real, dict) else self.real.items()
+            for position, (key, real) in enumerate(items):
                 key_value = tx.key_value(key, self.source, position)
                 token = key_value.key(tx)
                 known = self.items.get(token)
@@ -176,7 +179,7 @@ class DictValue(Value):
         if tx.has_attr(other, "keys"):
             keys = tx.to_list(tx.call_method(other, "keys", [], {}))
             return [(k, tx.get_item(other, k)) for k in keys]
-        result = []
+        result: list[tuple[Value, Value]] = []
         for pair in tx.to_list(other):
             parts = tx.to_list(pair)
             if len(parts) != 2:
@@ -237,7 +240,7 @@ class DictValue(Value):
             last = args[0] if args else kwargs.get("last")
             token = next(iter(items)) if last is not None and not last.truth(tx) else next(reversed(items))
             return_key, return_value = items.pop(token)
-            return tx.tuple([return_key, return_value])
+            return tx.make_tuple([return_key, return_value])
         if name == "clear":
             self.fill(tx)
             tx.effects.mutated(self)
@@ -323,7 +326,7 @@ class DictViewValue(Value):
             return [key for key, _ in pairs]
         if self.kind == "values":
             return [value for _, value in pairs]
-        return [tx.tuple([key, value]) for key, value in pairs]
+        return [tx.make_tuple([key, value]) for key, value in pairs]
 
     def as_set(self, tx: Tracer) -> SetValue:
         if self.kind == "values":

@@ -10,7 +10,7 @@ import torch
 from ...runtime.tracebacks import as_raised
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
-from .base import LazyValue, Value, identity_key, user_key
+from .base import Value, identity_key, inherits_method, user_key
 from .exceptions import Places, TracebackValue
 from .mappings import DictValue
 
@@ -93,11 +93,11 @@ class ObjectValue(Value):
         generic_del_attr(tx, self, name)
 
     def key(self, tx: Tracer) -> Any:
-        if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
+        if inherits_method(self.cls, "__hash__", object) and inherits_method(self.cls, "__eq__", object):
             return identity_key(tx, self)
         if self.cls.__hash__ is None:
             raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
-        if isinstance(self.real, torch.nn.Module) and self.cls.__eq__ is object.__eq__:
+        if isinstance(self.real, torch.nn.Module) and inherits_method(self.cls, "__eq__", object):
             return identity_key(tx, self)
         return user_key(tx, self)
 
@@ -120,7 +120,7 @@ class ObjectValue(Value):
 
         if isinstance(self.storage, (ListValue, DictValue)) or self.storage is None:
             base = f"{code.constant(self.cls)}.__new__({code.constant(self.cls)})"
-            if self.cls.__new__ is not object.__new__:
+            if not inherits_method(self.cls, "__new__", object):
                 base = f"{code.constant(_builtin_new(self.cls))}({code.constant(self.cls)})"
             name = code.assign(self, base)
             if self.storage is not None:
@@ -246,7 +246,7 @@ class ModuleValue(ObjectValue):
         if known is not None:
             return known
         tx.classes_read[self.cls] = None
-        if self.cls.__getattr__ is torch.nn.Module.__getattr__ and name not in self.attrs \
+        if inherits_method(self.cls, "__getattr__", torch.nn.Module) and name not in self.attrs \
                 and name not in self.real.__dict__ and not _on_class(self.cls, name):
             found = self.table_attr(tx, name)
             if found is not None:
@@ -260,7 +260,7 @@ class ModuleValue(ObjectValue):
         return generic_get_attr(tx, self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
-        if self.cls.__setattr__ is not torch.nn.Module.__setattr__:
+        if not inherits_method(self.cls, "__setattr__", torch.nn.Module):
             super().set_attr(tx, name, value)
             return
         found = getattr(self.cls, name, None)
@@ -349,7 +349,8 @@ class ClassValue(Value):
         if isinstance(self.cls, enum.EnumMeta):
             from .iterators import ListIterator
 
-            return ListIterator([tx.python_object(member) for member in self.cls])
+            members: list[Any] = list(self.cls)
+            return ListIterator([tx.python_object(member) for member in members])
         method = self.metaclass_method(tx, "__iter__")
         return tx.call(method, [], {}) if method is not None else super().iterate(tx)
 
@@ -404,7 +405,7 @@ class ExceptionValue(ObjectValue):
     def get_attr(self, tx: Tracer, name: str) -> Value:
         none = tx.constant(None)
         if name == "args":
-            return tx.tuple(self.args)
+            return tx.make_tuple(self.args)
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
             if name == "__traceback__" and (self.source is not None or self.places):
                 return TracebackValue(self, self.places)
@@ -418,7 +419,7 @@ class ExceptionValue(ObjectValue):
         if name == "value" and self.cls is StopIteration:
             return self.args[0] if self.args else none
         if name == "code" and issubclass(self.cls, SystemExit):
-            return self.args[0] if len(self.args) == 1 else tx.tuple(self.args) if self.args else none
+            return self.args[0] if len(self.args) == 1 else tx.make_tuple(self.args) if self.args else none
         in_c = isinstance(getattr(self.cls, name, None), types.MemberDescriptorType)
         if in_c and self.source is None and name not in self.attrs:
             self.unsupported(f"reading attribute {name!r}")
@@ -460,7 +461,7 @@ class ExceptionValue(ObjectValue):
         if name in ("__str__", "__repr__"):
             if self.python_dunder("__str__") or (self.python_dunder("__repr__") and name == "__repr__"):
                 self.unsupported(f"method {name!r}")
-            plain = Exception if self.cls.__str__ is BaseException.__str__ else self.cls
+            plain = Exception if inherits_method(self.cls, "__str__", BaseException) else self.cls
             constants = [tx.constant_of(a) for a in self.args]
             if name == "__str__":
                 return tx.fold(lambda *a: str(plain(*a)), constants, {})
@@ -481,11 +482,9 @@ class ExceptionValue(ObjectValue):
         return True
 
     def emit(self, code: EntryCode) -> str:
-        import types
-
         cls = code.constant(self.cls)
         args = "".join(f"{code.value(arg)}, " for arg in self.args)
-        if isinstance(self.cls.__init__, types.FunctionType) or isinstance(self.cls.__new__, types.FunctionType):
+        if self.python_dunder("__init__") or self.python_dunder("__new__"):
             name = code.assign(self, f"{code.constant(_builtin_new(self.cls))}({cls}, {args})")
         else:
             name = code.assign(self, f"{cls}({args})")

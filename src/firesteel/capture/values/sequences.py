@@ -225,7 +225,8 @@ class ListValue(SequenceValue):
     def elements(self, tx: Tracer) -> list[Value]:
         if self.items is None:
             assert self.source is not None
-            reals = list(self.cls.__iter__(self.real))
+            cls: Any = self.cls
+            reals = list(cls.__iter__(self.real))
             if isinstance(self.source, StorageSource):
                 tx.guard(self.source, "length", f"{{k[0]}}({{0}}) == {len(reals)}", (list.__len__,))
             else:
@@ -317,7 +318,7 @@ class ListValue(SequenceValue):
             except IndexError as error:
                 raise tx.raised(error) from None
         if name == "remove" and len(args) == 1:
-            from ..builtin_calls import text_of
+            from ..builtin_text import text_of
 
             found = self.find(tx, args[0])
             if found is None:

@@ -62,7 +62,9 @@ class TensorValue(Value):
 
     __slots__ = ("node", "fake", "cls", "real", "attrs")
 
-    def __init__(self, node: Any, fake: Any, source: Source | None = None, cls: type = torch.Tensor, real: Any = None) -> None:
+    def __init__(
+        self, node: Any, fake: Any, source: Source | None = None, cls: type = torch.Tensor, real: Any = None
+    ) -> None:
         super().__init__(source)
         self.node = node
         self.fake = fake

@@ -25,6 +25,7 @@ from ... import torch_compat
 from ...capture.guards import Guard, held
 from ...capture.source import (
     AttrSource,
+    ClosureSource,
     ConstantSource,
     GlobalsSource,
     InstanceDictSource,
@@ -80,14 +81,18 @@ class Lowering:
             if holder._weak:
                 raise Unsupported
             self.fixed[source] = None
-            return self.program.load(Op.CONSTANT, a=self.program.keep(holder.obj)), holder.obj
+            obj = holder.obj
+            if type(obj) is types.MappingProxyType:
+                # the members of a class; the dictionary behind the proxy is the same as long as there is the class
+                (obj,) = gc.get_referents(obj)
+            return self.program.load(Op.CONSTANT, a=self.program.keep(obj)), obj
         if kind is GlobalsSource:
             return self.load(source.parent)  # type: ignore[attr-defined]
         if kind is InstanceDictSource:
             return self._instance_dict(source.parent)  # type: ignore[attr-defined]
         if kind is ModuleTableSource:
             return self._item(*self.load(InstanceDictSource(source.parent)), source.table)  # type: ignore[attr-defined]
-        if kind is ItemSource:
+        if kind is ItemSource or kind is ClosureSource:
             register, table = self.load(source.parent)  # type: ignore[attr-defined]
             key = source.key  # type: ignore[attr-defined]
             if type(key) is str:
@@ -129,7 +134,7 @@ class Lowering:
         if type(obj) is types.CellType and attribute == "cell_contents":
             return self.program.load(Op.CELL, register), obj.cell_contents
         if type(obj) is type and type(member := inspect.getattr_static(obj, attribute, None)) is types.FunctionType:
-            # A class of an ordinary metaclass, in whose bases only strings are looked up, gives its functions as they are.
+            # A class of an ordinary metaclass gives its functions as they are, and only strings are looked up.
             if not all(type(key) is str for base in obj.__mro__ for key in vars(base)):
                 raise Unsupported
             name = self.program.keep(sys.intern(attribute))
@@ -383,12 +388,7 @@ def _bits(value: float) -> int:
 
 @rule(r"len\(_0\) == (\d+)")
 def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
-    source = _source(sources, 0)
-    register, obj = low.load(source)
-    if type(obj) is types.MappingProxyType and type(source) is ConstantSource:
-        # the members of a class; the dictionary behind the proxy stays the same as long as there is the class
-        (obj,) = gc.get_referents(obj)
-        register = low.program.load(Op.CONSTANT, a=low.program.keep(obj))
+    register, obj = low.load(_source(sources, 0))
     if type(obj) not in (list, tuple, dict):
         return False
     low.program.check(Op.LENGTH, register, low.program.keep(type(obj)), int(match[1]))

@@ -1,0 +1,115 @@
+"""Text of Values, and what writes text: ``format``, ``print``, ``logging``, ``warnings``."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .. import config
+from .call_handlers import PYTHON_HANDLERS, Handler, handles
+from .equivalents import REGISTRY
+from .objects import special_method
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue, OpaqueValue, PythonObject
+from .values.functions import FunctionValue, MethodValue
+from .values.objects import ClassValue, ExceptionValue, ObjectValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") -> Value:
+    """What an f-string field becomes."""
+    value = value.realize()
+    if conversion:
+        function = {"s": str, "r": repr, "a": ascii}[conversion]
+        return tx.fold(format, [text_of(tx, value, function), spec], {})
+    if isinstance(value, ObjectValue) and not isinstance(value, ExceptionValue):
+        method = special_method(tx, value, "__format__")
+        if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
+            return tx.call(method, [ConstantValue(spec)], {})
+        if not spec:
+            return ConstantValue(text_of(tx, value, str))
+        raise GraphBreak(f"formatting {value.describe()}")
+    if isinstance(value, ExceptionValue) and not spec:
+        return ConstantValue(text_of(tx, value, str))
+    return tx.fold(format, [tx.constant_of(value), spec], {})
+
+
+def text_of(tx: Tracer, value: Value, function: Any) -> str:
+    """``str``, ``repr`` or ``ascii`` of a value, where that is known."""
+    value = value.realize()
+    if isinstance(value, ObjectValue):
+        names = ("__str__", "__repr__") if function is str else ("__repr__",)
+        for name in names:
+            method = special_method(tx, value, name)
+            if isinstance(method, MethodValue) and (
+                    isinstance(method.function, FunctionValue) or
+                    isinstance(method.function, PythonObject) and method.function.obj in REGISTRY):
+                return tx.constant_of(tx.call(method, [], {}))
+        if isinstance(value, ExceptionValue):
+            return tx.constant_of(value.call_method(tx, "__str__" if function is str else "__repr__", [], {}))
+        raise GraphBreak(f"the text of {value.describe()}")
+    if isinstance(value, TensorValue):
+        raise GraphBreak("the text of a tensor needs its data")
+    return tx.user_errors(lambda: function(tx.constant_of(value)))
+
+
+@handles(repr)
+def call_repr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(text_of(tx, args[0], repr))
+
+
+@handles(format)
+def call_format(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return format_text(tx, args[0], "", tx.constant_of(args[1]) if len(args) > 1 else "")
+
+
+def _replayable(tx: Tracer, value: Value) -> bool:
+    """Whether the printed text of a value cannot change between now and the end of the graph."""
+    value = value.realize()
+    return isinstance(value, (ConstantValue, ClassValue))
+
+
+@handles(print)
+def call_print(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if not config.print_replay or "file" in kwargs:
+        raise GraphBreak("print()", "print outside of the compiled function")
+    parts: list[Value] = []
+    for arg in args:
+        value = arg.realize()
+        if _replayable(tx, value):
+            parts.append(value)
+        elif isinstance(value, (TensorValue, OpaqueValue)):
+            raise GraphBreak("print() of a value that is only known at run time",
+                             "print outside of the compiled function")
+        else:
+            parts.append(ConstantValue(text_of(tx, value, str)))
+    tx.effects.replay(print, parts, {k: ConstantValue(tx.constant_of(v)) for k, v in kwargs.items()})
+    return ConstantValue(None)
+
+
+@handles(warnings.warn)
+def call_warn(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak("warnings.warn()", "warn outside of the compiled function, or once before it")
+
+
+def _logging_handler(name: str) -> Handler:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        logger = args[0].realize()
+        if not isinstance(logger, ObjectValue) or logger.real is None:
+            raise GraphBreak("logging through a logger made inside")
+        plain = [tx.constant_of(arg) for arg in args[1:]]
+        if kwargs:
+            raise GraphBreak("logging with keyword arguments")
+        tx.effects.replay(getattr(logging.Logger, name), [logger, *(tx.python_object(p) for p in plain)], {})
+        return ConstantValue(None)
+
+    return call
+
+
+for _name in ("debug", "info", "warning", "error", "critical", "log"):
+    PYTHON_HANDLERS[getattr(logging.Logger, _name)] = _logging_handler(_name)

@@ -1,0 +1,220 @@
+"""Classes of Python that are called on Values: numbers, containers, iterators, ``type`` and ``super``."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import weakref
+from typing import TYPE_CHECKING
+
+from .builtin_text import text_of
+from .call_handlers import Handler
+from .objects import special_method
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue, NumberValue, SliceValue
+from .values.functions import PartialValue, SuperValue
+from .values.iterators import (
+    CountIterator,
+    EnumerateIterator,
+    FilterIterator,
+    ListIterator,
+    MapIterator,
+    RangeIterator,
+    ZipIterator,
+)
+from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.objects import ClassValue, ObjectValue
+from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.tensors import TensorValue
+from .values.weak_references import make_weak_reference
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 1:
+        return tx.python_object(args[0].realize().python_type())
+    raise GraphBreak("making a class with type()")
+
+
+def call_super(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 2:
+        cls = args[0].realize()
+        if not isinstance(cls, ClassValue):
+            raise GraphBreak("super() of something that is not a class")
+        return SuperValue(cls.cls, args[1])
+    if args:
+        raise GraphBreak("super() with one argument")
+    frame = tx.frames[-1]
+    cell = frame.cells.get("__class__")
+    owner = cell.load(tx) if cell is not None else None
+    if owner is None or not frame.code.co_argcount:
+        raise tx.raised(RuntimeError("super(): __class__ cell not found"))
+    first = frame.code.co_varnames[0]
+    receiver = frame.locals.get(first)
+    if receiver is None and first in frame.cells:
+        receiver = frame.cells[first].load(tx)
+    if receiver is None:
+        raise tx.raised(RuntimeError("super(): arg[0] deleted"))
+    known = owner.realize()
+    if not isinstance(known, ClassValue):
+        raise GraphBreak("super() in a class that is made inside")
+    return SuperValue(known.cls, receiver)
+
+
+def call_int(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return _number(tx, int, "__int__", args, kwargs)
+
+
+def call_float(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return _number(tx, float, "__float__", args, kwargs)
+
+
+def call_complex(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return _number(tx, complex, "__complex__", args, kwargs)
+
+
+def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if args:
+        value = args[0].realize()
+        if isinstance(value, TensorValue):
+            return value.call_method(tx, method, [], {})
+        if isinstance(value, NumberValue) and value.python_type() is cls:
+            return value
+        if isinstance(value, ObjectValue) and len(args) == 1:
+            bound = special_method(tx, value, method) or special_method(tx, value, "__index__")
+            if bound is not None:
+                return tx.call(bound, [], {})
+    return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+
+def call_bool(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(tx.truth(args[0]) if args else False)
+
+
+def call_str(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) == 1 and not kwargs:
+        return ConstantValue(text_of(tx, args[0], str))
+    return tx.fold(str, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
+
+
+def call_list(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ListValue(tx.to_list(args[0]) if args else [])
+
+
+def call_tuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if args:
+        value = args[0].realize()
+        if isinstance(value, TupleValue) and value.cls is tuple:
+            return value
+        return TupleValue(tx.to_list(value))
+    return TupleValue([])
+
+
+def _call_dict(cls: type) -> Handler:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        made = DictValue({}, cls=cls)
+        made.call_method(tx, "update", args, kwargs)
+        return made
+
+    return call
+
+
+def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    factory = args[0].realize() if args else None
+    if isinstance(factory, ConstantValue) and factory.value is None:
+        factory = None
+    made = DictValue({}, cls=collections.defaultdict, factory=factory)
+    made.call_method(tx, "update", args[1:], kwargs)
+    return made
+
+
+def _call_set(cls: type) -> Handler:
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        made = SetValue({}, cls)
+        for item in tx.to_list(args[0]) if args else []:
+            made.items.setdefault(item.key(tx), item.realize())
+        return made
+
+    return call
+
+
+def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    bound = args[1] if len(args) > 1 else kwargs.get("maxlen")
+    maxlen = tx.constant_of(bound) if bound is not None else None
+    made = ListValue([], cls=collections.deque, maxlen=maxlen)
+    for item in tx.to_list(args[0]) if args else []:
+        made.append(tx, item)
+    return made
+
+
+def call_range(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.fold(range, [tx.constant_of(a) for a in args], {})
+
+
+def call_slice(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    none = ConstantValue(None)
+    parts = [none, args[0], none] if len(args) == 1 else [*args, *[none] * (3 - len(args))]
+    return SliceValue(*parts)
+
+
+def call_enumerate(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    iterable = args[0] if args else kwargs["iterable"]
+    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    return EnumerateIterator(tx.iterate(iterable), start)
+
+
+def call_zip(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ZipIterator([tx.iterate(arg) for arg in args], "strict" in kwargs and tx.truth(kwargs["strict"]))
+
+
+def call_map(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return MapIterator(args[0], [tx.iterate(arg) for arg in args[1:]])
+
+
+def call_filter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return FilterIterator(args[0], tx.iterate(args[1]))
+
+
+def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, (SequenceValue, DictValue, DictViewValue)):
+        return value.call_method(tx, "__reversed__", [], {})
+    if isinstance(value, ConstantValue):
+        if type(value.value) is range:
+            return RangeIterator(value.value[::-1])
+        return ListIterator([tx.python_object(item) for item in tx.user_errors(lambda: list(reversed(value.value)))])
+    if isinstance(value, ObjectValue):
+        method = special_method(tx, value, "__reversed__")
+        if method is not None:
+            return tx.call(method, [], {})
+        length = tx.constant_of(value.length(tx))
+        return ListIterator([tx.get_item(value, ConstantValue(i)) for i in reversed(range(length))])
+    raise GraphBreak(f"reversed() of {value.describe()}")
+
+
+def call_partial(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    function = args[0].realize()
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
+    return PartialValue(function, args[1:], kwargs)
+
+
+def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    start = args[0] if args else kwargs.get("start", ConstantValue(0))
+    step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
+    return CountIterator(start, step)
+
+
+CLASS_HANDLERS: dict[type, Handler] = {
+    type: call_type, super: call_super, int: call_int, float: call_float, complex: call_complex, bool: call_bool,
+    str: call_str, list: call_list, tuple: call_tuple, dict: _call_dict(dict),
+    collections.OrderedDict: _call_dict(collections.OrderedDict), collections.defaultdict: call_defaultdict,
+    set: _call_set(set), frozenset: _call_set(frozenset), collections.deque: call_deque, range: call_range,
+    slice: call_slice, enumerate: call_enumerate, zip: call_zip, map: call_map, filter: call_filter,
+    reversed: call_reversed, functools.partial: call_partial, itertools.count: call_count,
+    weakref.ref: make_weak_reference,
+}

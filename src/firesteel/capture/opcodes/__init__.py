@@ -1,0 +1,35 @@
+"""One function per normalised opcode (see `bytecode.instructions` for their meaning).
+
+A handler returns None to go on, or the Value with which the frame returns. The modules register their handlers when
+they are imported, which happens here.
+"""
+
+from __future__ import annotations
+
+from . import (
+    building,
+    calls,
+    control_flow,
+    exceptions,
+    generators,
+    not_captured,
+    operators,
+    patterns,
+    variables,
+)
+from .registry import HANDLERS, Handler, opcode
+
+__all__ = [
+    "HANDLERS",
+    "Handler",
+    "building",
+    "calls",
+    "control_flow",
+    "exceptions",
+    "generators",
+    "not_captured",
+    "opcode",
+    "operators",
+    "patterns",
+    "variables",
+]

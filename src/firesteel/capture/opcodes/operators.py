@@ -1,0 +1,131 @@
+"""Operators, subscripts and attributes."""
+
+from __future__ import annotations
+
+from ..bytecode.instructions import Instruction
+from ..frame import Frame
+from ..operators import contains, same_object, unary
+from ..signals import GraphBreak
+from ..values.constants import NULL, ConstantValue, SliceValue
+from ..values.functions import MethodValue, SuperValue
+from ..values.objects import ClassValue
+from .registry import opcode
+
+
+@opcode("UNARY_NEGATIVE")
+def unary_negative(frame: Frame, inst: Instruction) -> None:
+    frame.push(unary(frame.tx, "-", frame.pop()))
+
+
+@opcode("UNARY_POSITIVE")
+def unary_positive(frame: Frame, inst: Instruction) -> None:
+    frame.push(unary(frame.tx, "+", frame.pop()))
+
+
+@opcode("UNARY_INVERT")
+def unary_invert(frame: Frame, inst: Instruction) -> None:
+    frame.push(unary(frame.tx, "~", frame.pop()))
+
+
+@opcode("UNARY_NOT")
+def unary_not(frame: Frame, inst: Instruction) -> None:
+    frame.push(ConstantValue(not frame.tx.truth(frame.pop())))
+
+
+@opcode("BINARY_OP")
+def binary_op(frame: Frame, inst: Instruction) -> None:
+    right, left = frame.pop(), frame.pop()
+    symbol = str(inst.argval)
+    if symbol.endswith("="):
+        frame.push(frame.tx.binary(symbol[:-1], left, right, in_place=True))
+    else:
+        frame.push(frame.tx.binary(symbol, left, right))
+
+
+@opcode("COMPARE_OP")
+def compare_op(frame: Frame, inst: Instruction) -> None:
+    right, left = frame.pop(), frame.pop()
+    frame.push(frame.tx.compare(str(inst.argval), left, right))
+
+
+@opcode("IS_OP")
+def is_op(frame: Frame, inst: Instruction) -> None:
+    right, left = frame.pop(), frame.pop()
+    frame.push(ConstantValue(same_object(frame.tx, left, right) != bool(inst.argval)))
+
+
+@opcode("CONTAINS_OP")
+def contains_op(frame: Frame, inst: Instruction) -> None:
+    container, item = frame.pop(), frame.pop()
+    found = contains(frame.tx, container, item)
+    frame.push(ConstantValue(frame.tx.truth(found) != bool(inst.argval)))
+
+
+@opcode("BINARY_SUBSCR")
+def binary_subscr(frame: Frame, inst: Instruction) -> None:
+    key, container = frame.pop(), frame.pop()
+    frame.push(frame.tx.get_item(container, key))
+
+
+@opcode("STORE_SUBSCR")
+def store_subscr(frame: Frame, inst: Instruction) -> None:
+    key, container, value = frame.pop(), frame.pop(), frame.pop()
+    container.realize().set_item(frame.tx, key, value)
+
+
+@opcode("DELETE_SUBSCR")
+def delete_subscr(frame: Frame, inst: Instruction) -> None:
+    key, container = frame.pop(), frame.pop()
+    container.realize().del_item(frame.tx, key)
+
+
+@opcode("BINARY_SLICE")
+def binary_slice(frame: Frame, inst: Instruction) -> None:
+    stop, start, container = frame.pop(), frame.pop(), frame.pop()
+    frame.push(frame.tx.get_item(container, SliceValue(start, stop, ConstantValue(None))))
+
+
+@opcode("STORE_SLICE")
+def store_slice(frame: Frame, inst: Instruction) -> None:
+    stop, start, container, value = frame.pop(), frame.pop(), frame.pop(), frame.pop()
+    container.realize().set_item(frame.tx, SliceValue(start, stop, ConstantValue(None)), value)
+
+
+@opcode("LOAD_ATTR")
+def load_attr(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.tx.get_attr(frame.pop(), str(inst.argval)))
+
+
+@opcode("LOAD_METHOD")
+def load_method(frame: Frame, inst: Instruction) -> None:
+    method = frame.tx.get_attr(frame.pop(), str(inst.argval))
+    if isinstance(method, MethodValue) and method.source is None:
+        frame.push(method.function)
+        frame.push(method.receiver)
+    else:
+        frame.push(NULL)
+        frame.push(method)
+
+
+@opcode("LOAD_SUPER_ATTR")
+def load_super_attr(frame: Frame, inst: Instruction) -> None:
+    name, is_method, two_arg = inst.argval
+    receiver, cls, function = frame.pop(), frame.pop().realize(), frame.pop().realize()
+    if isinstance(function, ClassValue) and function.cls is super and isinstance(cls, ClassValue):
+        found = SuperValue(cls.cls, receiver).get_attr(frame.tx, name)
+    else:
+        raise GraphBreak("super is not the builtin")
+    if is_method:
+        frame.push(NULL)
+    frame.push(found)
+
+
+@opcode("STORE_ATTR")
+def store_attr(frame: Frame, inst: Instruction) -> None:
+    obj, value = frame.pop(), frame.pop()
+    obj.realize().set_attr(frame.tx, str(inst.argval), value)
+
+
+@opcode("DELETE_ATTR")
+def delete_attr(frame: Frame, inst: Instruction) -> None:
+    frame.pop().realize().del_attr(frame.tx, str(inst.argval))

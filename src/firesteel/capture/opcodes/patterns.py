@@ -1,0 +1,82 @@
+"""What ``match`` statements ask of their subjects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..bytecode.instructions import Instruction
+from ..frame import Frame
+from ..signals import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.mappings import DictValue
+from ..values.objects import ClassValue
+from ..values.sequences import TupleValue
+from .registry import opcode
+
+# Builtin classes whose one positional sub-pattern is matched against the subject itself.
+SELF_MATCHING = frozenset({bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple})
+
+
+@opcode("GET_LEN")
+def get_len(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.stack[-1].realize().length(frame.tx))
+
+
+@opcode("MATCH_SEQUENCE")
+def match_sequence(frame: Frame, inst: Instruction) -> None:
+    kind = frame.stack[-1].realize().python_type()
+    frame.push(ConstantValue(bool(kind.__flags__ & (1 << 5))))  # Py_TPFLAGS_SEQUENCE
+
+
+@opcode("MATCH_MAPPING")
+def match_mapping(frame: Frame, inst: Instruction) -> None:
+    kind = frame.stack[-1].realize().python_type()
+    frame.push(ConstantValue(bool(kind.__flags__ & (1 << 6))))  # Py_TPFLAGS_MAPPING
+
+
+@opcode("MATCH_KEYS")
+def match_keys(frame: Frame, inst: Instruction) -> None:
+    tx = frame.tx
+    subject, keys = frame.stack[-2].realize(), tx.to_list(frame.stack[-1])
+    values = []
+    for key in keys:
+        if not isinstance(subject, DictValue):
+            raise GraphBreak("a mapping pattern on an object that is not a dict")
+        value = subject.lookup(tx, key.realize())
+        if value is None:
+            frame.push(ConstantValue(None))
+            return
+        values.append(value)
+    frame.push(TupleValue(values))
+
+
+@opcode("MATCH_CLASS")
+def match_class(frame: Frame, inst: Instruction) -> None:
+    tx = frame.tx
+    names = [n.as_constant() for n in tx.to_list(frame.pop())]
+    cls, subject = frame.pop().realize(), frame.pop().realize()
+    if not isinstance(cls, ClassValue):
+        raise tx.raised(TypeError("called match pattern must be a class"))
+    if not issubclass(subject.python_type(), cls.cls):
+        frame.push(ConstantValue(None))
+        return
+    count: Any = inst.argval
+    values: list[Value] = []
+    if count:
+        match_args = getattr(cls.cls, "__match_args__", None)
+        if match_args is None:
+            if cls.cls not in SELF_MATCHING or count != 1:
+                raise GraphBreak(f"{cls.describe()} has no __match_args__")
+            values.append(subject)
+        else:
+            if count > len(match_args):
+                raise tx.raised(TypeError(
+                    f"{cls.cls.__name__}() accepts {len(match_args)} positional sub-patterns ({count} given)"))
+            names = [*match_args[:count], *names]
+    for name in names:
+        if not tx.has_attr(subject, name):
+            frame.push(ConstantValue(None))
+            return
+        values.append(tx.get_attr(subject, name))
+    frame.push(TupleValue(values))

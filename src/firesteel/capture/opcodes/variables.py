@@ -1,0 +1,174 @@
+"""Constants, stack shuffling, and variables of every kind: locals, cells, globals, imported names."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..bytecode.instructions import Instruction
+from ..frame import Frame
+from ..signals import GraphBreak, UserRaise
+from ..values.constants import NULL, ConstantValue
+from ..values.functions import CellValue
+from .registry import opcode
+
+
+@opcode("LOAD_CONST")
+def load_const(frame: Frame, inst: Instruction) -> None:
+    value = inst.argval
+    frame.push(frame.tx.python_object(value) if isinstance(value, (tuple, frozenset)) else ConstantValue(value))
+
+
+@opcode("PUSH_NULL")
+def push_null(frame: Frame, inst: Instruction) -> None:
+    frame.push(NULL)
+
+
+@opcode("POP_TOP")
+def pop_top(frame: Frame, inst: Instruction) -> None:
+    frame.stack.pop()
+
+
+@opcode("COPY")
+def copy(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.stack[-inst.argval])
+
+
+@opcode("SWAP")
+def swap(frame: Frame, inst: Instruction) -> None:
+    stack, n = frame.stack, inst.argval
+    stack[-1], stack[-n] = stack[-n], stack[-1]
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(frame: Frame, inst: Instruction) -> None:
+    try:
+        frame.stack.append(frame.locals[inst.argval])
+    except KeyError:
+        raise frame.tx.raised(UnboundLocalError(
+            f"cannot access local variable {inst.argval!r} where it is not associated with a value")) from None
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    if name in frame.cells:
+        frame.push(frame.cells.pop(name))
+    else:
+        frame.push(frame.locals.pop(name, NULL))
+
+
+@opcode("STORE_FAST")
+def store_fast(frame: Frame, inst: Instruction) -> None:
+    value = frame.stack.pop()
+    name: Any = inst.argval
+    if value is NULL:
+        frame.locals.pop(name, None)
+        frame.cells.pop(name, None)
+    elif isinstance(value, CellValue) and name in frame.code.co_cellvars:
+        frame.cells[name] = value
+    else:
+        frame.locals[name] = value
+
+
+@opcode("DELETE_FAST")
+def delete_fast(frame: Frame, inst: Instruction) -> None:
+    if frame.locals.pop(inst.argval, None) is None:
+        raise frame.tx.raised(UnboundLocalError(
+            f"cannot access local variable {inst.argval!r} where it is not associated with a value"))
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.load_global(inst.argval))
+
+
+@opcode("STORE_GLOBAL")
+def store_global(frame: Frame, inst: Instruction) -> None:
+    frame.tx.globals_of(frame.globals).set_item(frame.tx, ConstantValue(inst.argval), frame.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(frame: Frame, inst: Instruction) -> None:
+    table = frame.tx.globals_of(frame.globals)
+    if table.lookup(frame.tx, ConstantValue(inst.argval)) is None:
+        raise frame.tx.raised(NameError(f"name {inst.argval!r} is not defined", name=str(inst.argval)))
+    raise GraphBreak("deleting a global variable")
+
+
+@opcode("MAKE_CELL")
+def make_cell(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    cell = CellValue()
+    cell.content = frame.locals.pop(name, None)
+    frame.cells[name] = cell
+
+
+@opcode("COPY_FREE_VARS", "RETURN_GENERATOR_MARK")
+def nothing(frame: Frame, inst: Instruction) -> None:
+    pass
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    frame.push(frame.cells[name] if name in frame.cells else frame.locals[name])
+
+
+@opcode("LOAD_DEREF")
+def load_deref(frame: Frame, inst: Instruction) -> None:
+    value = frame.cells[str(inst.argval)].load(frame.tx)
+    if value is None:
+        raise _unbound_cell(frame, str(inst.argval))
+    frame.push(value)
+
+
+def _unbound_cell(frame: Frame, name: str) -> UserRaise:
+    if name in frame.code.co_cellvars:
+        return frame.tx.raised(UnboundLocalError(
+            f"cannot access local variable {name!r} where it is not associated with a value"))
+    return frame.tx.raised(NameError(
+        f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"))
+
+
+@opcode("STORE_DEREF")
+def store_deref(frame: Frame, inst: Instruction) -> None:
+    frame.cells[str(inst.argval)].store(frame.tx, frame.pop())
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(frame: Frame, inst: Instruction) -> None:
+    cell = frame.cells[str(inst.argval)]
+    if cell.load(frame.tx) is None:
+        raise _unbound_cell(frame, str(inst.argval))
+    cell.store(frame.tx, None)
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.tx.python_object(AssertionError))
+
+
+@opcode("IMPORT_NAME")
+def import_name(frame: Frame, inst: Instruction) -> None:
+    tx = frame.tx
+    names, level = tx.constant_of(frame.pop()), tx.constant_of(frame.pop())
+    name = str(inst.argval)
+    if level == 0 and name in sys.modules:
+        top = sys.modules[name] if names else sys.modules.get(name.partition(".")[0])
+        if top is not None and all(hasattr(top, n) for n in names or ()):
+            frame.push(tx.python_object(top))
+            return
+    elif level > 0:
+        package = frame.globals.get("__package__") or ""
+        parts = package.rsplit(".", level - 1)
+        absolute = parts[0] + ("." + name if name else "")
+        if absolute in sys.modules and names and all(hasattr(sys.modules[absolute], n) for n in names):
+            frame.push(tx.python_object(sys.modules[absolute]))
+            return
+    raise GraphBreak(f"importing {name!r}, which is not imported yet", "import it at the top of the module")
+
+
+@opcode("IMPORT_FROM")
+def import_from(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.tx.get_attr(frame.stack[-1], str(inst.argval)))

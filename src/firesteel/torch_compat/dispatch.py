@@ -1,0 +1,151 @@
+"""Operators, dispatch keys and dispatch modes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+#: The type of ``torch.ops.aten.add.Tensor`` and its like.
+OpOverload = torch._ops.OpOverload
+
+
+class DispatchMode(TorchDispatchMode):
+    """Base of our dispatch modes; unlike torch's own base it does not drag in ``torch._dynamo`` when subclassed."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+#: Assigned to ``__torch_function__`` of a tensor subclass, it takes the subclass out of the function protocol.
+disabled_torch_function = torch._C._disabled_torch_function_impl
+
+
+#: The dispatch keys of a tensor: ``dispatch_keys(t).has(key)``. Torch's own function, for guards call it often.
+dispatch_keys: Callable[[torch.Tensor], torch._C.DispatchKeySet] = torch._C._dispatch_keys
+
+
+def dispatch_key_bits(t: torch.Tensor) -> int:
+    """The dispatch keys of a tensor as one integer, cheap to compare in a guard.
+
+    >>> dispatch_key_bits(torch.zeros(2)) == dispatch_key_bits(torch.ones(3))
+    True
+    """
+    return torch._C._dispatch_keys(t).raw_repr()
+
+
+def implementation_address(t: torch.Tensor) -> int:
+    """The address of the C++ object behind a tensor."""
+    return t._cdata
+
+
+@functools.cache
+def _library() -> ctypes.PyDLL:
+    return ctypes.PyDLL(torch._C.__file__)  # a name is looked for in all libraries that it needs
+
+
+def library_function(name: str) -> Any:
+    """A function that torch's shared libraries export, for ctypes; None where they do not."""
+    return getattr(_library(), name, None)
+
+
+#: ``push_dispatch_mode(mode)`` and ``pop_dispatch_mode()`` are entering and leaving a dispatch mode without the Python
+#: bookkeeping of ``with mode:`` (0.8 us instead of 2.2). They must be paired by the caller.
+push_dispatch_mode = torch._C._push_on_torch_dispatch_stack
+
+
+def pop_dispatch_mode() -> None:
+    """Undo the last :func:`push_dispatch_mode`."""
+    torch._C._pop_torch_dispatch_stack(None)
+
+
+def torch_dispatch_stack_length() -> int:
+    """How many dispatch modes are entered in this thread."""
+    return torch._C._len_torch_dispatch_stack()
+
+
+def torch_function_stack_length() -> int:
+    """How many function modes (``torch.device`` contexts among them) are entered in this thread."""
+    return torch._C._len_torch_function_stack()
+
+
+def function_mode_devices() -> tuple[torch.device, ...] | None:
+    """The devices of the ``torch.device`` contexts that are entered in this thread; None when another function mode is.
+
+    >>> function_mode_devices()
+    ()
+    """
+    from torch.utils._device import DeviceContext
+
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    if any(type(mode) is not DeviceContext for mode in modes):
+        return None
+    return tuple([mode.device for mode in modes])
+
+
+def torch_function_enabled() -> bool:
+    """Whether ``__torch_function__`` of subclasses is consulted in this thread."""
+    return torch._C._is_torch_function_enabled()
+
+
+def functorch_active() -> bool:
+    """Whether we run inside a transform of ``torch.func`` (vmap, grad, jvp, functionalize).
+
+    >>> functorch_active()
+    False
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+#: Context manager: operators called inside prefer kernels and decompositions written in Python.
+python_dispatcher = torch._C._EnablePythonDispatcher
+
+#: Context manager: operators called inside skip ``__torch_dispatch__`` of modes and subclasses.
+below_python_key = torch._C._DisableTorchDispatch
+
+
+def operator_name(op: Any) -> str:
+    """The full name of an operator, such as ``aten.add.Tensor``.
+
+    >>> operator_name(torch.ops.aten.add.Tensor)
+    'aten.add.Tensor'
+    """
+    return str(op)
+
+
+def schema_of(op: OpOverload) -> torch._C.FunctionSchema:
+    """The declared signature of an operator."""
+    return op._schema
+
+
+def mutates_arguments(op: OpOverload) -> bool:
+    """Whether the signature says that the operator writes to an argument."""
+    return op._schema.is_mutable
+
+
+_DATA_DEPENDENT_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
+
+
+def is_data_dependent(op: OpOverload) -> bool:
+    """Whether the operator is marked as having a result, or a result shape, that depends on values.
+
+    >>> is_data_dependent(torch.ops.aten.nonzero.default), is_data_dependent(torch.ops.aten.add.Tensor)
+    (True, False)
+    """
+    return not _DATA_DEPENDENT_TAGS.isdisjoint(op.tags)
+
+
+def can_decompose(op: OpOverload) -> bool:
+    """Whether the operator is only a composition of others (``linear``, ``reshape``), in eager as well."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return key in op.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+
+
+def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run the composition of an operator for which :func:`can_decompose` holds."""
+    return op.decompose(*args, **kwargs)

@@ -1,0 +1,218 @@
+"""Keeps torch's own functions from importing torch's own compiler."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_neutralised = False
+_neutralise_lock = threading.Lock()
+_MARK = "__dynamo_disable"
+
+
+def neutralise_dynamo_imports() -> int:
+    """Stop torch's own functions from importing ``torch._dynamo`` (and sympy, 0.9 s) on their first call.
+
+    Many Python functions of torch (meta kernels, dispatch modes, optimizers) are wrapped so that torch's compiler does
+    not trace into them; the wrapper imports that compiler when first called, unless the wrapped function already
+    carries the attribute in which the wrapper caches its result. The attribute is set here on every function wrapped so
+    far and on those wrapped later. ``step`` of the optimizers imports the compiler in its own body; its body is
+    replaced by one that does the same without the import. Meta kernels also import torch's symbolic shapes, and with
+    them sympy (0.7 s), for a few predicates that are trivial on plain sizes; see :class:`_SymbolicShapes`.
+
+    Returns the number of functions treated; later calls do nothing and return 0.
+    """
+    global _neutralised
+    with _neutralise_lock:
+        if _neutralised:
+            return 0
+        _neutralised = True
+        from torch.optim import optimizer
+
+        wrapper_code = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]
+        make_step: Any = optimizer._use_grad_for_differentiable
+        step_code = make_step(lambda self: None).__code__
+        # One pass in C over the objects the collector knows; filtering gc.get_objects() in Python takes three times as
+        # long.
+        candidates = [f for f in gc.get_referrers(wrapper_code, step_code) if type(f) is types.FunctionType]
+        wrappers = [f for f in candidates if f.__code__ is wrapper_code]
+        names = wrapper_code.co_freevars
+        for wrapper in wrappers:
+            # Not __wrapped__: later decorators overwrite it.
+            _mark(wrapper.__closure__[names.index("fn")].cell_contents)  # type: ignore[index]
+        _mark_future_functions()
+        steps = [f for f in candidates if f.__code__ is step_code]
+        _replace_optimizer_steps(make_step, step_code, steps)
+        _SymbolicShapes.install()
+        _keep_promotion_from_sympy()
+        return len(wrappers) + len(steps)
+
+
+def _mark(fn: Callable[..., Any]) -> None:
+    # Also when the attribute is there: functools.wraps copies attributes, so it may name another function.
+    try:
+        setattr(fn, _MARK, fn)
+    except AttributeError:  # a builtin takes no attributes; it keeps torch's behaviour
+        pass
+
+
+def _mark_future_functions() -> None:
+    original = torch._compile._disable_dynamo
+
+    @functools.wraps(original)
+    def disable_without_import(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:
+        if fn is None:
+            return functools.partial(disable_without_import, recursive=recursive)
+        _mark(fn)
+        return original(fn, recursive)
+
+    torch._compile._disable_dynamo = disable_without_import
+    torch._disable_dynamo = disable_without_import  # type: ignore[attr-defined]
+
+
+def _step_template(func: Callable[..., Any]) -> Callable[..., Any]:
+    # The inner function's code runs with the globals of torch.optim.optimizer, where of this module's names only
+    # ``torch`` exists; hence the import inside.
+    def _use_grad(*args: Any, **kwargs: Any) -> Any:
+        import sys
+
+        from firesteel.control import is_compiling
+
+        # torch's own compiler breaks here; ours has no reason to
+        break_graph = None if is_compiling() else getattr(sys.modules.get("torch._dynamo"), "graph_break", None)
+        previous = torch.is_grad_enabled()
+        try:
+            torch.set_grad_enabled(args[0].defaults["differentiable"])
+            if break_graph is not None:
+                break_graph()
+            return func(*args, **kwargs)
+        finally:
+            if break_graph is not None:
+                break_graph()
+            torch.set_grad_enabled(previous)
+
+    return _use_grad
+
+
+def _replace_optimizer_steps(
+    make_step: types.FunctionType, old: types.CodeType, steps: list[types.FunctionType]
+) -> None:
+    new: types.CodeType = _step_template(lambda: None).__code__
+    if old.co_freevars != new.co_freevars or "torch._dynamo" not in old.co_names:
+        # Another torch release with another body: leave it, it works, it only imports the compiler.
+        return
+    for step in steps:
+        step.__code__ = new
+    # Optimizers written later are decorated by the same factory, which holds the old code among its constants.
+    consts = tuple(new if const is old else const for const in make_step.__code__.co_consts)
+    make_step.__code__ = make_step.__code__.replace(co_consts=consts)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, (bool, int, float))
+
+
+class _SymbolicShapes(types.ModuleType):
+    """Stands in for ``torch.fx.experimental.symbolic_shapes`` until something symbolic is asked of it.
+
+    Torch's meta kernels import predicates from that module inside their bodies. On plain numbers the answers are
+    plain Python; they are given here. Any other argument, and any other name, loads the real module, which then takes
+    this one's place.
+    """
+
+    NAME = "torch.fx.experimental.symbolic_shapes"
+
+    #: name -> the answer for plain arguments
+    PLAIN: dict[str, Callable[..., Any]] = {
+        "guard_or_false": bool,
+        "guard_or_true": bool,
+        "guard_size_oblivious": bool,
+        "statically_known_true": bool,
+        "statically_known_false": lambda value: not value,
+        "sym_and": lambda *values: all(values),
+        "sym_or": lambda *values: any(values),
+        "sym_eq": lambda x, y: x == y,
+        "is_nested_int": lambda value: False,
+        "has_guarding_hint": lambda value: True,
+        "has_static_value": lambda value: True,
+        "free_unbacked_symbols": lambda value: set(),
+        "guard_int": int,
+        "guarding_hint_or_throw": int,
+        "expect_true": bool,
+    }
+
+    @classmethod
+    def install(cls) -> None:
+        """Take the module's place unless it is loaded already."""
+        if cls.NAME in sys.modules:
+            return
+        parent = importlib.import_module(cls.NAME.rpartition(".")[0])
+        stand_in = cls(cls.NAME, cls.__doc__)
+        for name, plain in cls.PLAIN.items():
+            setattr(stand_in, name, stand_in._predicate(name, plain))
+        sys.modules[cls.NAME] = stand_in
+        parent.symbolic_shapes = stand_in  # type: ignore[attr-defined]
+
+    def _predicate(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def predicate(*args: Any, **kwargs: Any) -> Any:
+            if not kwargs and _is_plain(args):
+                return plain(*args)
+            return getattr(self._load(), name)(*args, **kwargs)
+
+        predicate.__name__ = name
+        return predicate
+
+    def _load(self) -> types.ModuleType:
+        if sys.modules.get(self.NAME) is self:
+            del sys.modules[self.NAME]
+        return importlib.import_module(self.NAME)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._load(), name)
+
+
+class _SympyTypes(types.ModuleType):
+    """Has ``Basic``: sympy's when sympy is loaded, else a class without instances."""
+
+    NAME = "_firesteel_sympy_types"
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "Basic":
+            raise AttributeError(name)
+        sympy = sys.modules.get("sympy")
+        return _NoInstances if sympy is None else getattr(sympy, "Basic", _NoInstances)
+
+
+class _NoInstances:
+    """While sympy is not loaded, nothing can be one of its expressions."""
+
+
+def _keep_promotion_from_sympy() -> None:
+    # The type promotion of meta kernels imports sympy for one isinstance test; point that import at a stand-in.
+    from torch import _prims_common
+
+    function: Any = _prims_common.elementwise_dtypes
+    code = function.__code__
+    if "sympy" in sys.modules or "sympy" not in code.co_names:
+        return
+    sys.modules[_SympyTypes.NAME] = _SympyTypes(_SympyTypes.NAME)
+    function.__code__ = code.replace(
+        co_names=tuple(_SympyTypes.NAME if name == "sympy" else name for name in code.co_names)
+    )
+
+
+def dynamo_is_loaded() -> bool:
+    """Whether something in this process has imported torch's own compiler."""
+    return "torch._dynamo" in sys.modules

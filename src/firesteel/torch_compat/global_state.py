@@ -1,0 +1,62 @@
+"""Gradient mode, inference mode, autocast, and the state that compiled code depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+#: ``set_grad_enabled(bool)`` without the object that the public function makes.
+set_grad_enabled = torch._C._set_grad_enabled
+
+#: ``with inference_mode_guard(True):`` is ``torch.inference_mode(True)`` without its decorator machinery.
+inference_mode_guard = torch._C._InferenceMode
+
+
+@dataclass(frozen=True, slots=True)
+class AutocastState:
+    """What autocast does for one device type."""
+
+    device_type: str
+    enabled: bool
+    dtype: torch.dtype
+    cache_enabled: bool
+
+
+def autocast_state(device_type: str) -> AutocastState:
+    """The autocast state of this thread for a device type.
+
+    >>> autocast_state("cpu").enabled
+    False
+    """
+    return AutocastState(
+        device_type,
+        torch.is_autocast_enabled(device_type),
+        torch.get_autocast_dtype(device_type),
+        torch.is_autocast_cache_enabled(),
+    )
+
+
+def set_autocast_state(state: AutocastState) -> None:
+    """Put back what :func:`autocast_state` returned. Does not touch the nesting count of autocast's cache."""
+    torch.set_autocast_enabled(state.device_type, state.enabled)
+    torch.set_autocast_dtype(state.device_type, state.dtype)
+    torch.set_autocast_cache_enabled(state.cache_enabled)
+
+
+#: Device types whose autocast state compiled code depends on.
+AUTOCAST_DEVICES: tuple[str, ...] = ("cpu", "cuda")
+
+#: Questions that guards ask, as torch's own C functions: no Python frame around them.
+function_stack_length = torch._C._len_torch_function_stack
+functorch_interpreter = torch._C._functorch.peek_interpreter_stack
+deterministic_enabled = torch._C._get_deterministic_algorithms
+any_autocast_enabled = torch._C._is_any_autocast_enabled
+
+#: Questions that run no Python code outside of function modes.
+STATE_QUERIES: frozenset[Callable[[], Any]] = frozenset({
+    function_stack_length, functorch_interpreter, deterministic_enabled, any_autocast_enabled, torch.is_grad_enabled,
+    torch.is_inference_mode_enabled, torch.get_default_dtype, torch.get_num_threads,
+})

@@ -1,0 +1,153 @@
+"""What capture must recognise in users' programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+#: Objects that call one operator each.
+OPERATOR_TYPES: tuple[type, ...] = (
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    torch._library.custom_ops.CustomOpDef,
+)
+
+
+#: Sorts lists of tensors by device and dtype of the first list's.
+group_tensors = torch._C._group_tensors_by_device_and_dtype
+
+
+def begin_profiler_region(name: str, args: str | None) -> Any:
+    """What ``record_function(name, args).__enter__()`` does; the result keeps the region open."""
+    return torch.ops.profiler._record_function_enter_new(name, args)
+
+
+def end_profiler_region(region: Any) -> None:
+    """Close what :func:`begin_profiler_region` opened."""
+    torch.ops.profiler._record_function_exit._RecordFunction(region)
+
+
+def operator_of_definition(target: Any) -> Any:
+    """The operator that a function decorated with ``torch.library.custom_op`` calls; anything else as it is."""
+    return target._opoverload if isinstance(target, torch._library.custom_ops.CustomOpDef) else target
+
+
+def operation_namespaces() -> list[Any]:
+    """Namespaces of C functions that are tensor operations."""
+    spaces: list[Any] = [torch._C._VariableFunctions, torch._C._nn, torch._VF]
+    for name in ("_linalg", "_fft", "_special", "_nested", "_sparse"):
+        space = getattr(torch._C, name, None)
+        if space is not None:
+            spaces.append(space)
+    return spaces
+
+
+def state_setters() -> list[Callable[..., Any]]:
+    """Functions that change global state which graphs may change as well."""
+    return [
+        torch._C._set_grad_enabled,
+        torch.set_autocast_enabled,
+        torch.set_autocast_dtype,
+        torch.set_autocast_cache_enabled,
+        torch.autocast_increment_nesting,
+        torch.autocast_decrement_nesting,
+        torch.clear_autocast_cache,
+        torch.set_autocast_cpu_enabled,
+        torch.set_autocast_cpu_dtype,
+        torch.set_autocast_gpu_dtype,
+    ]
+
+
+def state_getters() -> list[Callable[..., Any]]:
+    """Functions that read global state which every compiled entry guards."""
+    return [
+        torch.is_grad_enabled,
+        torch.is_inference_mode_enabled,
+        torch.is_autocast_enabled,
+        torch.is_autocast_cache_enabled,
+        torch.get_autocast_dtype,
+        torch.is_autocast_cpu_enabled,
+        torch.get_autocast_cpu_dtype,
+        torch.get_autocast_gpu_dtype,
+        torch.get_default_dtype,
+        torch.get_num_threads,
+        torch.are_deterministic_algorithms_enabled,
+        torch.is_deterministic_algorithms_warn_only_enabled,
+        torch._C._get_deterministic_algorithms,
+        torch._C._is_torch_function_mode_enabled,
+        torch._C._len_torch_function_stack,
+        torch._C._is_torch_function_enabled,
+        torch._C._len_torch_dispatch_stack,
+        torch._C._are_functorch_transforms_active,
+        torch._C._functorch.maybe_current_level,
+        torch._C._functorch.peek_interpreter_stack,
+        torch.cuda.is_available,
+        torch.cuda.device_count,
+        torch.backends.cuda.is_built,
+        torch.backends.mps.is_available,
+        torch.amp.is_autocast_available,
+        torch._C._is_autocast_available,
+        torch._C._get_privateuse1_backend_name,
+        torch._C._get_tracing_state,
+        torch._C._is_tracing,
+        torch.get_default_device,
+        torch.get_float32_matmul_precision,
+        torch.distributed.is_available,
+        torch._C._get_cudnn_enabled,
+        torch._C._log_api_usage_once,
+    ]
+
+
+def always_true_while_compiling() -> list[Callable[..., Any]]:
+    """Questions that captured code must see answered with yes."""
+    compiler = sys.modules.get("torch.compiler")
+    found = [getattr(compiler, name) for name in ("is_compiling", "is_dynamo_compiling") if hasattr(compiler, name)]
+    utilities = sys.modules.get("torch._utils")
+    if utilities is not None and hasattr(utilities, "is_compiling"):
+        found.append(utilities.is_compiling)
+    return found
+
+
+def always_false_while_compiling() -> list[Callable[..., Any]]:
+    """Questions about other ways of tracing."""
+    scripting = sys.modules["torch._jit_internal"].is_scripting
+    found = [scripting, sys.modules["torch.jit._trace"].is_tracing]
+    compiler = sys.modules.get("torch.compiler")
+    if compiler is not None and hasattr(compiler, "is_exporting"):
+        found.append(compiler.is_exporting)
+    return found
+
+
+def torch_function_checks() -> list[Callable[..., Any]]:
+    """Functions that ask whether ``__torch_function__`` must be consulted."""
+    return [torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic]
+
+
+def rng_state_functions() -> list[Callable[..., Any]]:
+    """Functions that read or write the state of random number generators."""
+    return [torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state]
+
+
+def graph_break_functions() -> list[Callable[..., Any]]:
+    """torch's own ``graph_break``, if somebody imported it."""
+    decorators = sys.modules.get("torch._dynamo.decorators")
+    return [decorators.graph_break] if decorators is not None else []
+
+
+def guarded_state_getters() -> frozenset[Callable[..., Any]]:
+    """Those of :func:`state_getters` whose answers follow from what every compiled entry checks, or never change."""
+    return frozenset({
+        torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
+        torch.is_autocast_cpu_enabled, torch.get_autocast_cpu_dtype, torch.get_autocast_gpu_dtype,
+        torch.get_default_dtype, torch.get_num_threads, torch.are_deterministic_algorithms_enabled,
+        torch._C._get_deterministic_algorithms, torch._C._is_torch_function_mode_enabled,
+        torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack,
+        torch._C._are_functorch_transforms_active, torch._C._functorch.maybe_current_level,
+        torch._C._functorch.peek_interpreter_stack, torch.cuda.is_available, torch.cuda.device_count,
+        torch.backends.cuda.is_built, torch.backends.mps.is_available, torch.amp.is_autocast_available,
+        torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._get_tracing_state,
+        torch._C._is_tracing, torch.get_default_device, torch.distributed.is_available, torch._C._log_api_usage_once,
+    })

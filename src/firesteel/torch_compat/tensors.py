@@ -1,0 +1,118 @@
+"""Tensors without memory, storages, and what autograd and functorch know of a tensor."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from .dispatch import below_python_key
+
+TensorType = TypeVar("TensorType", bound=torch.Tensor)
+_make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
+
+
+def make_wrapper(
+    cls: type[TensorType],
+    size: Sequence[Any],
+    stride: Sequence[Any] | None,
+    storage_offset: Any,
+    dtype: torch.dtype,
+    device: torch.device,
+    storage_size: Any = None,
+) -> TensorType:
+    """A tensor of class ``cls`` with the given metadata and no memory behind it. No stride means contiguous."""
+    if storage_size is None:
+        return _make_wrapper_subclass(cls, size, stride, storage_offset, None, dtype, torch.strided, device)
+    return _make_wrapper_subclass(
+        cls, size, stride, storage_offset, dtype=dtype, device=device, storage_size=storage_size
+    )
+
+
+_unsafe_set = torch._functionalize_unsafe_set
+
+
+def share_storage(t: torch.Tensor, other: torch.Tensor) -> None:
+    """Make ``t`` use the storage of ``other``; sizes, strides and offset of ``t`` stay."""
+    if t.is_inference():
+        # Inference tensors have no version counter, which the faster way would set.
+        with below_python_key():
+            t.set_(other.untyped_storage(), t.storage_offset(), t.shape, t.stride())
+    else:
+        _unsafe_set(t, other)
+
+
+def storage_address(t: torch.Tensor) -> int:
+    """Equal for two living tensors exactly when they share storage; cheaper than :func:`storage_serial`."""
+    return t.untyped_storage()._cdata
+
+
+def mark_as_parameter(t: torch.Tensor) -> None:
+    """Make ``isinstance(t, torch.nn.Parameter)`` true for a tensor of another class."""
+    t._is_param = True
+
+
+_serial_lock = threading.Lock()
+_next_serial = 0
+
+
+def storage_serial(t: torch.Tensor) -> int:
+    """A number that is equal for two tensors exactly when they share storage, and is never used again.
+
+    >>> x = torch.zeros(4); y = torch.zeros(4)
+    >>> storage_serial(x) == storage_serial(x[1:]), storage_serial(x) == storage_serial(y)
+    (True, False)
+    """
+    global _next_serial
+    storage: Any = t.untyped_storage()  # one Python object for as long as the storage lives, so it can carry the number
+    serial = getattr(storage, "_firesteel_serial", None)
+    if serial is None:
+        with _serial_lock:
+            serial = getattr(storage, "_firesteel_serial", None)
+            if serial is None:
+                _next_serial += 1
+                serial = storage._firesteel_serial = _next_serial
+    return serial
+
+
+_data = torch.Tensor.data
+
+
+def replace_metadata(t: torch.Tensor, source: torch.Tensor) -> None:
+    """Give ``t`` the sizes, strides, offset, dtype and storage of ``source``, keeping its autograd identity."""
+    if t.is_inference():
+        # Inference tensors have no version counter for the setter to keep.
+        with below_python_key():
+            t.set_(
+                source.untyped_storage(), source.storage_offset(), source.shape, source.stride()
+            )
+    else:
+        _data.__set__(t, source)  # type: ignore[attr-defined]
+
+
+def view_base(t: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that ``t`` is a view of, as autograd tracks it."""
+    return t._base if t._is_view() else None
+
+
+def is_functional_tensor(t: torch.Tensor) -> bool:
+    """Whether ``t`` is a wrapper of C++ functionalisation."""
+    return torch._is_functional_tensor(t)
+
+
+def is_functorch_tensor(t: torch.Tensor) -> bool:
+    """Whether ``t`` is a wrapper of a ``torch.func`` transform."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(t)
+
+
+def is_zero_tensor(t: torch.Tensor) -> bool:
+    """Whether ``t`` is one of autograd's zeros without memory."""
+    return t._is_zerotensor()
+
+
+def convolution_memory_format(x: torch.Tensor, weight: torch.Tensor, *arguments: Any) -> torch.memory_format:
+    """The memory format of a convolution's result; ``arguments`` are the rest of ``aten.convolution``'s."""
+    backend = torch._C._select_conv_backend(x, weight, *arguments)
+    return torch._C._conv_determine_backend_memory_format(x, weight, backend)

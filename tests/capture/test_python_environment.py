@@ -1,0 +1,189 @@
+"""What functions reach outside of themselves under capture: globals, imports, printing, logging, warnings."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import firesteel as fs
+from capture.differential import check, x
+
+# Globals, imports
+
+COUNTER = 0
+STORE: list[Any] = []
+TEMPORARY: Any = None
+
+
+def test_global_read_and_write() -> None:
+    def f(x):
+        global COUNTER
+        COUNTER += 1
+        STORE.append(x + COUNTER)
+        return x * COUNTER
+
+    def reset() -> tuple[Any, ...]:
+        global COUNTER
+        COUNTER = 5
+        STORE.clear()
+        return (x(),)
+
+    check(f, reset, state=lambda: (COUNTER, STORE))
+
+
+def test_global_changes_recompile() -> None:
+    global COUNTER
+
+    def f(x):
+        return x * COUNTER
+
+    compiled = fs.compile(f, backend="eager", fullgraph=True)
+    for COUNTER in (1, 2, 3.5):
+        assert torch.equal(compiled(x()), x() * COUNTER)
+
+
+def test_global_deleted() -> None:
+    global TEMPORARY
+
+    def f(x):
+        global TEMPORARY
+        y = x + TEMPORARY
+        del TEMPORARY
+        try:
+            return TEMPORARY
+        except NameError as error:
+            return y, str(error)
+
+    def reset() -> tuple[Any, ...]:
+        global TEMPORARY
+        TEMPORARY = 3
+        return (x(),)
+
+    check(f, reset, state=lambda: "TEMPORARY" in globals(), fullgraph=False, entries=None)
+    TEMPORARY = None
+
+
+def test_undefined_global() -> None:
+    def f(x):
+        return x + not_defined_anywhere  # noqa: F821
+
+    check(f)
+
+
+def test_globals_function() -> None:
+    def f(x):
+        globals()["COUNTER"] = 9
+        return x * COUNTER, globals()["COUNTER"]
+
+    check(f, state=lambda: COUNTER)
+
+
+def test_imports_inside() -> None:
+    def f(x):
+        import math
+        import os.path as path
+        from collections import OrderedDict as Od  # noqa: N817
+
+        return x * math.sqrt(4), Od(a=1), path.basename("a/b")
+
+    check(f, fullgraph=False, entries=None)
+
+
+def test_imports_inside_are_captured() -> None:
+    def f(x):
+        import math
+
+        import torch.nn.functional as functional
+        from torch.nn import functional as again
+
+        return functional.relu(x) * math.pi, functional is again
+
+    check(f)
+
+
+def test_failing_import() -> None:
+    def f(x):
+        try:
+            import no_such_module_anywhere  # noqa: F401
+        except ImportError as error:
+            return x + 1, str(error)
+
+    check(f, fullgraph=False, entries=None)
+
+
+# Printing, logging, warnings
+
+
+def test_print_is_replayed_in_order() -> None:
+    def f(x, name):
+        print("start", name, 3)
+        y = x + 1
+        print(f"{name:>5}|", end="", sep="-")
+        print([1, {"a": 2}], (None,), y.shape)
+        return y
+
+    check(f, lambda: (x(), "n"))
+
+
+def test_print_shows_the_state_at_its_time() -> None:
+    def f(x, items):
+        print(items)
+        items.append(4)
+        print(items, len(items))
+        return x + 1
+
+    check(f, lambda: (x(), [1]))
+
+
+def test_print_of_tensors_breaks_in_order() -> None:
+    def f(x):
+        print("before")
+        y = x * 2
+        print(y.sum())
+        print("after")
+        return y + 1
+
+    check(f, fullgraph=False, entries=None)
+
+
+def test_logging_is_replayed(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("firesteel.test.python")
+
+    def f(x):
+        logger.info("one %d", 1)
+        y = x + 1
+        logger.warning("two %s", "b")
+        return y
+
+    with caplog.at_level(logging.INFO, "firesteel.test.python"):
+        compiled = fs.compile(f, backend="eager", fullgraph=True)
+        compiled(x())
+        compiled(x())
+    assert [r.getMessage() for r in caplog.records if r.name == logger.name] == ["one 1", "two b"] * 2
+
+
+def test_warnings_are_issued() -> None:
+    def f(x):
+        y = x + 1
+        warnings.warn("careful", UserWarning, stacklevel=1)
+        return y * 2
+
+    compiled = fs.compile(f, backend="eager")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="careful"):
+            assert torch.equal(compiled(x()), (x() + 1) * 2)
+
+
+def test_warnings_caught_inside() -> None:
+    def f(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.warn("hidden", stacklevel=1)
+            y = x + 1
+        return y
+
+    check(f, fullgraph=False, entries=None)
