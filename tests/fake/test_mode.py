@@ -282,7 +282,9 @@ with mode:
 p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3)
 for kind in (torch.optim.Adam, torch.optim.SGD, torch.optim.AdamW):
     optimizer = kind([p], lr=0.1); optimizer.step(); optimizer.zero_grad(set_to_none=False)
-bad = [m for m in ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "sympy") if m in sys.modules]
+bad = [m for m in ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd") if m in sys.modules]
+if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13) and "sympy" in sys.modules:
+    bad.append("sympy")  # older releases import it for some meta kernels
 assert not bad, bad
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -129,7 +129,8 @@ def test_convolution_output_is_a_floor_division(env: ShapeEnv) -> None:
     s0, s1 = sizes(env, 4, 33)
     out = F.conv2d(tensor(env, s0, 3, s1, s1), tensor(env, 8, 3, 3, 3), stride=2)
     assert expr_of(out.shape[2]) is (s1 - 1) // 2
-    assert guards_of(env) == ["s1 >= 3"]
+    # how the kernel asks differs between releases of torch; what it needs does not
+    assert [n for n in range(2, 40) if all(g.expr.evaluate({s1: n}) for g in env.guards)] == list(range(3, 40))
 
 
 def test_factory_and_arange(env: ShapeEnv) -> None:

@@ -83,7 +83,7 @@ def look_at_forward(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> None:
     """Execute the forward symbolically and forget what it did to the graph."""
     cls = owner.cls
     graph = tx.graph.graph
-    last = next(reversed(graph.nodes), None)
+    last = next(iter(reversed(graph.nodes)), None)
     nodes = {id(value): (value, value.node, value.fake.shape) for value in tx.tensor_of_fake.values()}
     needs = [isinstance(v := value.realize(), TensorValue) and v.fake.requires_grad for value in inputs]
     context = tx.call(tx.python_object(ForwardContext), [TupleValue([tx.constant(need) for need in needs])], {})

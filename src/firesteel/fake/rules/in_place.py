@@ -81,7 +81,9 @@ def unary(x: FakeTensor, *params: Any, **kwargs: Any) -> Any:
 def fill(x: FakeTensor, value: Any = 0) -> Any:
     """Also tensors whose elements share memory can be filled."""
     if isinstance(value, FakeTensor):
-        return NotImplemented if value.ndim or value.dtype.is_complex else x
+        if value.ndim:
+            raise FakeUnsupported("aten.fill_.Tensor", "the value has dimensions")  # an error in eager
+        return NotImplemented if value.dtype.is_complex else x
     return NotImplemented if isinstance(value, complex) else x
 
 
