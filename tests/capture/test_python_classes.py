@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import collections
 import dataclasses
 import enum
@@ -15,6 +14,7 @@ import torch
 
 import firesteel as fs
 from capture.differential import check, x
+from capture.sample_classes import Shape, Square
 
 # Construction
 
@@ -177,22 +177,6 @@ def test_metaclass_container_protocol() -> None:
         return x + len(WithMeta), WithMeta["k"], 1 in WithMeta, list(WithMeta)
 
     check(f)
-
-
-class Shape(abc.ABC):
-    @abc.abstractmethod
-    def area(self) -> Any: ...
-
-    def double(self) -> Any:
-        return self.area() * 2
-
-
-class Square(Shape):
-    def __init__(self, side: Any) -> None:
-        self.side = side
-
-    def area(self) -> Any:
-        return self.side * self.side
 
 
 def test_abstract_classes() -> None:

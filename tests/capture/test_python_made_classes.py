@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -12,40 +11,7 @@ import torch
 
 import firesteel as fs
 from capture.differential import check, x
-
-
-class Account:
-    kind = "plain"
-    log: list[str] = []
-
-    def __init__(self, value: Any = 1) -> None:
-        self.value = value
-        self._level = 3
-
-    @property
-    def level(self) -> int:
-        return self._level
-
-    @level.setter
-    def level(self, new: int) -> None:
-        self._level = new * 2
-
-    @level.deleter
-    def level(self) -> None:
-        self._level = -1
-
-    @classmethod
-    def make(cls, value: Any) -> Account:
-        return cls(value)
-
-    @staticmethod
-    def double(value: Any) -> Any:
-        return value * 2
-
-    @functools.cached_property
-    def expensive(self) -> Any:
-        return self.value * 10
-
+from capture.sample_classes import Account
 
 # Classes made inside
 

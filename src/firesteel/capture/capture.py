@@ -70,6 +70,7 @@ class Entry:
 
     function: Callable[..., Any]
     guards: list[Guard]
+    state_guard: Guard
     shape_guards: list[Any]
     graph: CapturedGraph | None
     break_reason: BreakReason | None
@@ -460,10 +461,12 @@ class Capture:
                 lines.append("except BaseException:")
                 lines.append(f"    {code.constant(GlobalState.current())}.restore()")
                 lines.append("    raise")
-        code.prologue[:0] = GlobalState.current().guards(code)
+        state_guard = GlobalState.current().guard()
+        code.prologue.insert(0, code.guard_line(state_guard))
         function = code.build(lines, unit.miss, f"<firesteel {unit.name}>", unit.code if self.reason else None)
-        return Entry(function, tx.guards.guards, list(tx.shape_env.guards), captured, self.reason, 0.0, code.text,
-                     dict(tx.numbers_seen), dict(tx.number_sources), code.upgrade, list(code.guarded_classes.values()))
+        return Entry(function, tx.guards.guards, state_guard, list(tx.shape_env.guards), captured, self.reason, 0.0,
+                     code.text, dict(tx.numbers_seen), dict(tx.number_sources), code.upgrade,
+                     list(code.guarded_classes.values()))
 
 
 def _slot_kind(value: Value) -> str:

@@ -14,7 +14,7 @@ from .. import torch_compat
 from .guards import Guard
 
 if TYPE_CHECKING:
-    from .entry_code import EntryCode
+    pass
 
 
 class InterpreterSettings:
@@ -82,8 +82,8 @@ class GlobalState:
         while torch_compat.torch_dispatch_stack_length() > self.dispatch_modes:
             torch_compat.pop_dispatch_mode()  # an interrupt came between entering a mode and the block that leaves it
 
-    def guards(self, code: EntryCode) -> list[str]:
-        """Conditions that hold while the state is the same."""
+    def guard(self) -> Guard:
+        """Holds while the state is the same."""
         constants: list[Any] = []
 
         def name(obj: Any) -> str:
@@ -109,4 +109,4 @@ class GlobalState:
                     checks.append(f"{name(torch.get_autocast_dtype)}({state.device_type!r}) is {name(state.dtype)}")
         if self.function_modes:
             checks.append(f"{name(torch_compat.function_mode_devices)}() == {name(self.function_modes)}")
-        return [code.guard_line(Guard(None, "global state", " and ".join(checks), tuple(constants)))]
+        return Guard(None, "global state", " and ".join(checks), tuple(constants))

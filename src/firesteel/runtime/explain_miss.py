@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..capture.capture import Entry, parameters_of
+from ..capture.guards import Guard
 from ..capture.source import LocalSource, Source
 
 if TYPE_CHECKING:
@@ -43,33 +45,47 @@ def evaluate(source: Source, values: dict[str, Any]) -> Any:
 def first_failure(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> FailedGuard | None:
     """The first guard of an entry that these arguments violate; None when all hold."""
     values = dict(zip(parameters_of(unit.code, unit.start), args, strict=True))
-    for guard in entry.guards:
-        scope: dict[str, Any] = {}
-
-        def variable(source: Source, scope: dict[str, Any] = scope) -> str:
-            name = f"v{len(scope)}"
-            scope[name] = evaluate(source, values)
-            return name
-
-        def constant(obj: Any, scope: dict[str, Any] = scope) -> str:
-            name = f"k{len(scope)}"
-            scope[name] = obj
-            return name
-
-        try:
-            holds = eval(guard.code(variable, constant), scope)
-        except Exception as error:
-            name = guard.source.name if guard.source else ""
-            return FailedGuard(guard.describe(), name, f"{type(error).__name__}: {error}")
-        if not holds:
-            return FailedGuard(guard.describe(), guard.source.name if guard.source else "", _found(scope.get("v0")))
+    for guard in (*entry.guards, entry.state_guard):
+        failure = _failure(guard, values)
+        if failure is not None:
+            return failure
     for shape_guard in entry.shape_guards:
         numbers = {symbol: evaluate(entry.symbols[symbol], values) for symbol in shape_guard.expr.free_symbols}
         if not shape_guard.expr.evaluate(numbers):
             return FailedGuard(str(shape_guard.expr), "", "")
-    if entry.function(*args) is not unit.miss:
-        return None
-    return FailedGuard("PyTorch's global state (grad mode, autocast, default dtype, threads, ...) is the same", "", "")
+    return None
+
+
+def _failure(guard: Guard, values: dict[str, Any]) -> FailedGuard | None:
+    name = guard.source.name if guard.source else ""
+    scope: dict[str, Any] = {}
+
+    def variable(source: Source) -> str:
+        key = f"v{len(scope)}"
+        scope[key] = evaluate(source, values)
+        return key
+
+    def constant(obj: Any) -> str:
+        key = f"k{len(scope)}"
+        scope[key] = obj
+        return key
+
+    try:
+        if eval(guard.code(variable, constant), scope):
+            return None
+    except Exception as error:
+        return FailedGuard(guard.describe(), name, f"{type(error).__name__}: {error}")
+    return FailedGuard(_failing_part(guard, values).describe(), name, _found(scope["v0"]) if guard.source else "")
+
+
+def _failing_part(guard: Guard, values: dict[str, Any]) -> Guard:
+    """Of a guard that is a conjunction, the condition that does not hold."""
+    parts = guard.template.split(" and ") if guard.kind in ("tensor", "global state") else []
+    for part in parts:
+        single = dataclasses.replace(guard, template=part, kind="part")
+        if _failure(single, values) is not None:
+            return single
+    return guard
 
 
 def changed_numbers(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> set[str]:

@@ -80,12 +80,6 @@ def reraise(frame: Frame, inst: Instruction) -> None:
 def before_with(frame: Frame, inst: Instruction) -> None:
     tx = frame.tx
     manager = frame.pop().realize()
-    from ..context_managers import enter_known
-
-    pair = enter_known(tx, manager)
-    if pair is not None:
-        frame.stack.extend(pair)
-        return
     if isinstance(manager, OpaqueValue):
         raise GraphBreak(f"with statement over {manager.describe()}")
     kind = manager.python_type()
