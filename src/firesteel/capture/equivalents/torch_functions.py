@@ -57,11 +57,11 @@ def optimizer_value(x: Any) -> Any:
     return x.double() if isinstance(x, torch.Tensor) else x
 
 
-def not_tracing() -> bool:
-    """torch asks for another tracer's dispatch mode, which is not on the stack."""
-    return False
+def tracing() -> bool:
+    """Asked by attention layers: while tracing they leave out fused operators, which have no fake version."""
+    return True
 
 
-BY_NAME[("torch.nn.modules.activation", "_is_make_fx_tracing")] = not_tracing
+BY_NAME[("torch.nn.modules.activation", "_is_make_fx_tracing")] = tracing
 BY_NAME[("torch.optim.optimizer", "_get_value")] = optimizer_value
 BY_NAME[("torch._higher_order_ops.associative_scan", "associative_scan")] = associative_scan
