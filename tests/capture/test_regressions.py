@@ -334,3 +334,43 @@ def test_a_backend_that_fails_at_run_time_is_not_hidden() -> None:
     with fs.config.patch(raise_on_internal_error=False), warned:
         result = fs.compile(lambda x: x + 1, backend=backend)(ones())
     assert torch.equal(result, ones() + 1)
+
+
+def test_locals_and_eval_see_the_users_variables() -> None:
+    def f(x):
+        y = x + 1
+        z = 3
+        if x.sum() > 0:
+            z = 4
+        return sorted(locals()), eval("y * z")
+
+    plain, compiled = f(torch.ones(3)), fs.compile(f, backend="eager")(torch.ones(3))
+    assert plain[0] == compiled[0] == ["x", "y", "z"]
+    assert torch.equal(plain[1], compiled[1])
+
+
+def test_locals_in_a_callee() -> None:
+    def inner(t):
+        u = t * 2
+        return sorted(locals()), u
+
+    def f(x):
+        return inner(x + 1)
+
+    names, value = fs.compile(f, backend="eager")(torch.ones(3))
+    assert names == ["t", "u"] and torch.equal(value, torch.full((3,), 4.0))
+
+
+def test_deep_recursion_stays_within_pythons_limit() -> None:
+    def count(x, n):
+        return x if n == 0 else count(x + 1, n - 1)
+
+    def broken(x, n):
+        if n == 0:
+            return x
+        if x.sum() > 1e9:  # a break on every level
+            return x
+        return broken(x + 1, n - 1)
+
+    for f in (count, broken):
+        assert torch.equal(fs.compile(f, backend="eager")(torch.zeros(2), 250), torch.full((2,), 250.0))

@@ -7,14 +7,14 @@ import math
 import operator
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
 
 from . import operators
 from .call_handlers import HANDLERS, Handler, handles
 from .objects import special_method
-from .signals import GraphBreak, UserRaise
+from .signals import GraphBreak, SkipFrame, UserRaise
 from .values.base import IdentityKey, Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.functions import FunctionValue, MethodValue
@@ -308,9 +308,36 @@ def call_globals(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
     return tx.globals_of(tx.frames[-1].globals)
 
 
-@handles(locals, dir, eval, exec, compile, input, open, __import__, breakpoint)
+@handles(compile, input, open, __import__, breakpoint)
 def call_unsupported(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak("a builtin that looks at the running frame or at the outside world")
+    raise GraphBreak("a builtin that acts on the outside world")
+
+
+def looks_at_frame(tx: Tracer, name: str) -> NoReturn:
+    """The caller's variables are asked for: they exist only where the caller itself runs as plain Python."""
+    reason = f"{name} looks at the variables of the running function"
+    if len(tx.frames) == 1 and not tx.options.fullgraph:
+        raise SkipFrame(reason)
+    raise GraphBreak(reason, "pass the variables explicitly")
+
+
+@handles(locals)
+def call_locals(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    looks_at_frame(tx, "locals()")
+
+
+@handles(dir)
+def call_dir(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if not args:
+        looks_at_frame(tx, "dir()")
+    raise GraphBreak("dir()")
+
+
+@handles(eval, exec)
+def call_eval(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) + len(kwargs) < 2:
+        looks_at_frame(tx, "eval() or exec()")
+    raise GraphBreak("eval() or exec()")
 
 
 @handles(vars)
@@ -319,6 +346,8 @@ def call_vars(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         value = args[0].realize()
         if isinstance(value, ObjectValue):
             return value.instance_dict(tx)
+    elif not args:
+        looks_at_frame(tx, "vars()")
     raise GraphBreak("vars()")
 
 

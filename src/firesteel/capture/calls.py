@@ -15,7 +15,7 @@ from .equivalents.torch_functions import BY_NAME
 from .frame import Frame
 from .markers import is_disallowed, marker_of
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr
-from .signals import GraphBreak
+from .signals import GraphBreak, SkipFrame
 from .torch_calls import UngraphableArgument, is_graph_function
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
@@ -119,6 +119,10 @@ def inline(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[
     """Execute the callee's bytecode symbolically."""
     code = function.code
     if len(tx.frames) > config.inline_depth_limit:
+        root = tx.frames[0].code
+        if not tx.options.fullgraph and any(frame.code is root for frame in tx.frames[1:]):
+            # one level at a time through the dispatcher would exhaust the stack where plain recursion does not
+            raise SkipFrame(f"recursion deeper than {config.inline_depth_limit} frames (config.inline_depth_limit)")
         raise GraphBreak(f"calls nest deeper than {config.inline_depth_limit} frames",
                          "raise config.inline_depth_limit")
     if code.co_flags & (COROUTINE | ASYNC_GENERATOR):

@@ -176,6 +176,16 @@ def prepare() -> None:
     del capture, classes, torch_state, torch_functions
 
 
+class _Nesting(threading.local):
+    depth = 0
+
+
+NESTING = _Nesting()
+MAX_NESTING = 50
+"""A compiled call takes several Python frames. Deeper calls run uncompiled, so that programs which recurse deeply, but
+within Python's limit, stay within it."""
+
+
 class NestedCall:
     """A Python function called from compiled code, dispatched to its own compiled entries."""
 
@@ -193,9 +203,15 @@ class NestedCall:
         bound = bind(function, args, kwargs)
         if bound is None:
             return function(*args, **kwargs)  # Python raises the right TypeError
+        if NESTING.depth >= MAX_NESTING:
+            return function(*args, **kwargs)
         unit = self.compiler.unit_of(function)
-        result = unit.call(bound)
-        return drive(result) if type(result) is Resume else result
+        NESTING.depth += 1
+        try:
+            result = unit.call(bound)
+            return drive(result) if type(result) is Resume else result
+        finally:
+            NESTING.depth -= 1
 
 
 def bind(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
