@@ -62,7 +62,7 @@ def held(obj: Any) -> Any:
 
 
 def _short(obj: object) -> str:
-    if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
+    if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
         return obj.__name__
     text = repr(obj)
     return text if len(text) < 80 else text[:77] + "..."
