@@ -369,6 +369,8 @@ TRANSFORMERS = {
 def test_transformer(name):
     make, use = TRANSFORMERS[name]
     whole = name != "whole"  # looks at the values of its mask
+    if name == "encoder eval" and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):
+        whole = False  # takes a fused operator that has no meta kernel: a break
     check(use, lambda: (make(), *data()), fullgraph=whole, backward=True)
     with torch.no_grad():
         check(use, lambda: (make().eval(), *data()), fullgraph=whole)
