@@ -30,8 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def fresh_state() -> Iterator[None]:
     """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
     torch.manual_seed(0)
-    if hasattr(firesteel, "reset"):
-        firesteel.reset()
+    firesteel.reset()
     with config.patch(raise_on_internal_error=True):
         yield
     set_logs()

@@ -211,8 +211,8 @@ def item_source(parent: Source, key: object) -> ItemSource:
 
 
 @_source
-class GlobalsSource(_Derived):
-    """A module's globals dictionary (the parent is the constant that holds it)."""
+class _SameObject(_Derived):
+    """The parent itself, seen in another role."""
 
     def code(self, base: str, constant: Any) -> str:
         return base
@@ -220,6 +220,11 @@ class GlobalsSource(_Derived):
     @property
     def name(self) -> str:
         return self.parent.name
+
+
+@_source
+class GlobalsSource(_SameObject):
+    """A module's globals dictionary (the parent is the constant that holds it)."""
 
 
 @_source
@@ -237,17 +242,10 @@ class ModuleTableSource(_Derived):
 
 
 @_source
-class StorageSource(_Derived):
+class StorageSource(_SameObject):
     """The items of an instance of a user's subclass of dict or list, reached past the methods it overrides."""
 
     builtin: _ById
-
-    def code(self, base: str, constant: Any) -> str:
-        return base
-
-    @property
-    def name(self) -> str:
-        return self.parent.name
 
 
 @_source
