@@ -1,4 +1,4 @@
-"""What every test starts from: internal failures raise, a fixed seed, one thread, no compiled entries, no logs."""
+"""What every test starts from: internal failures raise, a fixed seed, one thread, no compiled entries, no logs, no disk."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def fresh_state() -> Iterator[None]:
     """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
     torch.manual_seed(0)
     firesteel.reset()
-    with config.patch(raise_on_internal_error=True):
+    # what one test learns about sizes must not reach another through the disk
+    with config.patch(raise_on_internal_error=True, disk_cache=False):
         yield
     set_logs()

@@ -8,7 +8,9 @@ import textwrap
 
 import pytest
 
+from firesteel import config
 from firesteel.cli import BAD_INPUT, FAILED, OK, main
+from firesteel.runtime import disk_cache
 
 PROGRAM = textwrap.dedent("""
     import torch
@@ -122,3 +124,26 @@ def test_as_a_process(program):
     command += ["--args", "torch.ones(4), -torch.ones(4)"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=program.parent)
     assert done.returncode == 0 and "2 graphs with 1 graph break" in done.stdout, done.stderr
+
+
+def test_the_cache_is_shown_and_cleared(tmp_path, capsys):
+    with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
+        disk_cache.put("learned", disk_cache.digest("a"), b"12345")
+        disk_cache.put("learned", disk_cache.digest("b"), b"123")
+        assert main(["cache", "info"]) == OK
+        shown = capsys.readouterr().out
+        assert str(tmp_path) in shown and "learned: 2 entries" in shown
+        assert main(["cache", "clear"]) == OK
+        assert capsys.readouterr().out == f"removed 2 entries from {tmp_path}\n"
+        assert main(["cache", "info"]) == OK
+        assert "empty" in capsys.readouterr().out
+
+
+def test_a_cache_that_is_off_is_left_alone(tmp_path, capsys):
+    with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
+        disk_cache.put("learned", disk_cache.digest("a"), b"12345")
+    with config.patch(disk_cache=False, cache_dir=str(tmp_path)):
+        assert main(["cache", "clear"]) == OK
+    assert "switched off" in capsys.readouterr().out
+    with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
+        assert disk_cache.get("learned", disk_cache.digest("a")) == b"12345"

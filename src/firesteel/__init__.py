@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from firesteel.debug.explain import CompileProfiler, capture_graph, compile_times, explain
     from firesteel.debug.logs import set_logs
     from firesteel.runtime.stance import set_stance
+    from firesteel.shape_markers import mark_dynamic, mark_static, maybe_mark_dynamic
 
 __version__ = "0.1.0.dev0"
 
@@ -45,6 +46,7 @@ _LAZY = {
         "firesteel.debug.explain": ["CompileProfiler", "capture_graph", "compile_times", "explain"],
         "firesteel.debug.logs": ["set_logs"],
         "firesteel.runtime.stance": ["set_stance"],
+        "firesteel.shape_markers": ["mark_dynamic", "mark_static", "maybe_mark_dynamic"],
     }.items()
     for name in names
 }
@@ -52,7 +54,7 @@ _LAZY = {
 __all__ = [
     "CompileProfiler", "allow_in_graph", "assume_constant_result", "capture_graph", "compile", "compile_times",
     "config", "disable", "disallow_in_graph", "errors", "explain", "graph_break", "is_compiling", "list_backends",
-    "register_backend", "reset", "run", "set_logs", "set_stance",
+    "mark_dynamic", "mark_static", "maybe_mark_dynamic", "register_backend", "reset", "run", "set_logs", "set_stance",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``firesteel explain module:function --args "torch.randn(3), 2"``."""
+"""The command line: ``firesteel explain module:function --args "torch.randn(3), 2"`` and ``firesteel cache``."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--graphs", action="store_true", help="print each captured graph as code")
     explain.add_argument("--guards", action="store_true", help="print what the captured code relies on")
     explain.set_defaults(command=_explain)
+    cache = commands.add_parser(
+        "cache", help="show or clear what is kept on disk for the next run",
+        description="Show or clear what is kept on disk for the next run: which sizes of a function's arguments vary.",
+        epilog="FIRESTEEL_CACHE_DIR sets the directory, FIRESTEEL_DISK_CACHE=0 switches the cache off")
+    cache.add_argument("action", choices=("info", "clear"), help="say what there is, or remove it")
+    cache.set_defaults(command=_cache)
     return parser
 
 
@@ -69,6 +75,17 @@ def _explain(arguments: argparse.Namespace) -> int:
         print("\nguards:")
         for guard in explanation.guards:
             print(f"  {guard}")
+    return OK
+
+
+def _cache(arguments: argparse.Namespace) -> int:
+    from firesteel.runtime import disk_cache
+
+    if arguments.action == "info" or disk_cache.directory() is None:
+        print(disk_cache.info())
+    else:
+        removed = disk_cache.clear()
+        print(f"removed {removed} {'entry' if removed == 1 else 'entries'} from {disk_cache.directory()}")
     return OK
 
 

@@ -37,6 +37,19 @@ inline_depth_limit: int = 120
 dynamic_numbers: bool = True
 """A Python number that differs between two captures of the same code becomes a graph input instead of a constant."""
 
+dynamic_shapes: str = "auto"
+"""Which sizes of tensors are symbols: "auto" those that change from one call to another, "1" all that can be, "0" none.
+It goes before the `dynamic` argument of compile unless it is "auto"."""
+
+disk_cache: bool = True
+"""Keep what may help the next process on disk: which sizes of a function's arguments vary."""
+
+cache_dir: str = ""
+"""The directory of that cache. The default is a directory "firesteel" in the user's cache directory."""
+
+explain_guard: str = ""
+"""A guard on sizes, such as "s2 == s4": when it is born, the user's stack and firesteel's own are printed."""
+
 print_replay: bool = True
 """Printing and logging of plain values does not break the graph: the output is replayed after it, in order."""
 
@@ -78,7 +91,10 @@ _ALIASES = {
     "cache_size_limit": _Alias("recompile_limit", _same),
     "suppress_errors": _Alias("raise_on_internal_error", _opposite),
 }
-_CHOICES: dict[str, tuple[str, ...]] = {"native_guards": ("auto", "always", "never")}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "native_guards": ("auto", "always", "never"),
+    "dynamic_shapes": ("auto", "0", "1"),
+}
 _TYPES: dict[str, type] = {
     name: type(value)
     for name, value in list(globals().items())

@@ -14,10 +14,12 @@ from .. import torch_compat
 from ..debug import enabled, log
 from ..errors import GraphBreakError, UserFrame
 from ..fake import FakeMode
+from ..shapes import ShapeGuard
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals
+from .dynamism import Dynamism, TensorSeen, check_demands, layout_guards
 from .entry_code import EntryCode, parameter_name
 from .failing_graphs import FailingGraph
 from .frame import Frame, HandledMark
@@ -71,12 +73,13 @@ class Entry:
     function: Callable[..., Any]
     guards: list[Guard]
     state_guard: Guard
-    shape_guards: list[Any]
+    shape_guards: list[ShapeGuard]
     graph: CapturedGraph | None
     break_reason: BreakReason | None
     seconds: float
     text: str
     numbers: dict[str, NumberSeen] = field(default_factory=dict)
+    tensors: dict[str, TensorSeen] = field(default_factory=dict)
     symbols: dict[Any, Any] = field(default_factory=dict)
     upgrade: Upgrade | None = None
     classes: list[weakref.ref[Any]] = field(default_factory=list)
@@ -99,11 +102,12 @@ class Capture:
         self.args = args
         self.known_break = known_break
         self.fake = FakeMode()
-        self.tx = Tracer(self.fake, unit.dynamic_numbers, unit.options)
+        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned), unit.options)
         self.fake.before_late_error = self.before_late_error
         self.parameters = parameters_of(unit.code, unit.start)
         self.frame = self.root_frame()
         self.reason: BreakReason | None = None
+        self.shape_guards: list[ShapeGuard] = []
 
     def root_frame(self) -> Frame:
         tx, unit = self.tx, self.unit
@@ -217,10 +221,12 @@ class Capture:
 
     def new_code(self) -> EntryCode:
         guard_reliance(self.tx)
-        code = EntryCode(self.tx, "entry", self.parameters)
-        code.guards(self.tx.guards.guards)
-        for guard in self.tx.shape_env.guards:
-            code.prologue.append(f"if not ({code.expression(guard.expr)}): return _fs_miss")
+        tx = self.tx
+        check_demands(tx)
+        self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
+        code = EntryCode(tx, "entry", self.parameters)
+        code.guards(tx.guards.guards)
+        code.shape_guards(self.shape_guards)
         return code
 
     def finish_with_return(self, value: Value) -> Callable[[], Entry]:
@@ -464,8 +470,8 @@ class Capture:
         state_guard = GlobalState.current().guard()
         code.prologue.insert(0, code.guard_line(state_guard))
         function = code.build(lines, unit.miss, f"<firesteel {unit.name}>", unit.code if self.reason else None)
-        return Entry(function, tx.guards.guards, state_guard, list(tx.shape_env.guards), captured, self.reason, 0.0,
-                     code.text, dict(tx.numbers_seen), dict(tx.number_sources), code.upgrade,
+        return Entry(function, tx.guards.guards, state_guard, self.shape_guards, captured, self.reason, 0.0,
+                     code.text, dict(tx.numbers_seen), dict(tx.tensors_seen), dict(tx.symbol_sources), code.upgrade,
                      list(code.guarded_classes.values()))
 
 

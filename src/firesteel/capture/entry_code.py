@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..shapes import ShapeGuard
 from ..runtime.native.upgrade import Prologue, Upgrade, upgrade_after
 from .bytecode.line_table import with_lines
 from .guards import Guard
@@ -54,7 +55,7 @@ class EntryCode:
         # C code that imports looks for its builtins in the globals of the running frame
         self.namespace: dict[str, Any] = {"__builtins__": builtins}
         self.prologue: list[str] = []
-        self.origins: dict[str, Source | Guard] = {}
+        self.origins: dict[str, Source | Guard | ShapeGuard] = {}
         self.graph_function = ""
         self.graph_inputs: list[str] = []
         self.upgrade: Upgrade | None = None
@@ -149,15 +150,21 @@ class EntryCode:
         return id(value) in self._values
 
     def graph_output(self, value: TensorValue) -> str:
-        name = self._output_names.get(value.node)
+        return self.node_output(value.node)
+
+    def node_output(self, node: Any) -> str:
+        """The variable that holds the value of a node after the graph has run."""
+        name = self._output_names.get(node)
         if name is None:
             name = f"_fs_g{len(self.outputs)}"
-            self._output_names[value.node] = name
-            self.outputs.append(value.node)
+            self._output_names[node] = name
+            self.outputs.append(node)
         return name
 
     def number(self, value: NumberValue) -> str:
-        """A number computed from inputs: recomputed in Python."""
+        """A number computed from inputs: recomputed in Python. One that depends on data comes out of the graph."""
+        if any(symbol not in self.tx.symbol_sources for symbol in value.expr.free_symbols):
+            return self.node_output(self.tx.number_node(value))
         if isinstance(value.node, tuple):
             function, operands = value.node
             parts = ", ".join(self.value(operand) for operand in operands)
@@ -168,8 +175,15 @@ class EntryCode:
         """A shape expression over the entry's inputs, as Python code."""
         from .. import shapes
 
-        names = {symbol: self.source(self.tx.number_sources[symbol]) for symbol in expr.free_symbols}
+        names = {symbol: self.source(self.tx.symbol_sources[symbol]) for symbol in expr.free_symbols}
         return shapes.print_python(expr, names)
+
+    def shape_guards(self, guards: list[ShapeGuard]) -> None:
+        """Check conditions on sizes and numbers."""
+        for guard in guards:
+            line = f"if not ({self.expression(guard.expr)}): return _fs_miss"
+            self.origins[line] = guard
+            self.prologue.append(line)
 
     def generator_in_progress(self, frame: Frame) -> str:
         """An expression that makes a real generator which continues where the symbolic one stands."""
@@ -229,7 +243,7 @@ class EntryCode:
         made = types.FunctionType(code, self.namespace)
         if hits is not None:
             prologue = Prologue(self.parameters, self.prologue, self.origins, graph_call, self.graph_function,
-                                self.graph_inputs, self.body, compile_lines)
+                                self.graph_inputs, self.body, compile_lines, dict(self.tx.symbol_sources))
             self.upgrade = Upgrade(prologue, self.namespace, hits, made)
             self.namespace["_fs_warm"] = self.upgrade.hit
         return made

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..shapes.symnode import hint_of
+
 if TYPE_CHECKING:
     from .entry_code import EntryCode
     from .graph import GraphInput
@@ -27,7 +29,7 @@ class FailingGraph:
         self.code = code
         self.draws_random = draws_random
         kept = [entry for entry in inputs if entry.at_risk and _restorable(entry.example)]
-        if sum(entry.example.numel() * entry.example.element_size() for entry in kept) > MAX_KEPT_BYTES:
+        if sum(hint_of(entry.example.numel()) * entry.example.element_size() for entry in kept) > MAX_KEPT_BYTES:
             kept = []
         nodes = {entry.node for entry in kept}
         lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]

@@ -47,6 +47,7 @@ class GraphBuilder:
     inputs: list[GraphInput] = field(default_factory=list)
     operations: int = 0
     _last_input: torch.fx.Node | None = None
+    _last_on_input: torch.fx.Node | None = None
 
     def add_input(self, source: Source, example: Any) -> torch.fx.Node:
         first = next(iter(self.graph.nodes), None)
@@ -62,6 +63,15 @@ class GraphBuilder:
         counted = isinstance(example, torch.Tensor) and not example.is_inference()
         self.inputs.append(GraphInput(node, source, example, example._version if counted else None))
         return node
+
+    def call_on_input(self, source: Source, method: str, *args: Any) -> torch.fx.Node:
+        """A method call on an input, right behind the inputs: nothing has been done to it there."""
+        entry = next(entry for entry in self.inputs if entry.source == source)
+        after = self._last_on_input or self._last_input
+        assert after is not None
+        with self.graph.inserting_after(after):
+            self._last_on_input = self.graph.call_method(method, (entry.node, *args))
+        return self._last_on_input
 
     def note_risk(self) -> bool:
         """The next operation may raise because of its data: note which inputs have been changed by then.

@@ -133,11 +133,13 @@ def _without_effect(tx: Tracer, function: Value, args: list[Value], kwargs: dict
     return tx.python_object(None)
 
 
-# torch's markers that are plain functions, by where they are defined: they need not be imported yet.
+# Markers that are plain functions, by where they are defined: they need not be imported yet.
 _TORCH_MARKERS = {
     ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
     **{("torch._dynamo.decorators", name): Marker("hint", _without_effect)
        for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked", "mark_static_address")},
+    **{("firesteel.shape_markers", name): Marker("hint", _without_effect)
+       for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static")},
 }
 
 

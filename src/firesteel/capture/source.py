@@ -263,6 +263,34 @@ class CallSource(_Derived):
         return f"{self.label}({self.parent.name})"
 
 
+@_source
+class SizeSource(_Derived):
+    """The size of a tensor in one dimension."""
+
+    dim: int
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{base}.size({self.dim})"
+
+    @property
+    def name(self) -> str:
+        return f"{self.parent.name}.size({self.dim})"
+
+
+@_source
+class StrideSource(_Derived):
+    """The stride of a tensor in one dimension."""
+
+    dim: int
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{base}.stride({self.dim})"
+
+    @property
+    def name(self) -> str:
+        return f"{self.parent.name}.stride({self.dim})"
+
+
 @dataclass(frozen=True, slots=True)
 class CalledSource(_Derived):
     """``base()`` for a weak reference."""

@@ -12,7 +12,10 @@ import torch
 
 from .. import torch_compat
 from ..fake import DataDependentError, FakeTensor, FakeUnsupported
+from ..shapes import UndecidableError
+from ..shapes.symnode import make_symbolic
 from .signals import GraphBreak
+from .undecidable import SYMBOLIC, undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.mappings import DictValue, DictViewValue
@@ -98,10 +101,7 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         constant = value.value.item() if isinstance(value.value, numpy.generic) else value.value
         return constant, constant
     if isinstance(value, NumberValue):
-        if keep_numbers:
-            return tx.number_node(value), value.hint
-        constant = value.specialize(tx).value
-        return constant, constant
+        return number_to_graph(tx, value, keep_numbers)
     if isinstance(value, (TupleValue, ListValue)):
         pairs = [to_graph(tx, item, keep_numbers) for item in value.elements(tx)]
         kind: Any = value.cls if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) else \
@@ -129,6 +129,20 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         return [p[0] for p in pairs], [p[1] for p in pairs]
     reason = f" ({value.reason})" if isinstance(value, OpaqueValue) and value.reason else ""
     raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}")
+
+
+def number_to_graph(tx: Tracer, value: NumberValue, keep: bool) -> tuple[Any, Any]:
+    """A number as an argument of a node and of the fake call.
+
+    Where an operation uses it as a value only (`keep`), the fake call gets the present value, which costs nothing.
+    Integers go in as symbols, because they may become sizes; other floats decide something and become constants.
+    """
+    if value.hint is None or (value.python_type() is int and not keep):
+        return tx.number_node(value), make_symbolic(tx.shape_env, value.expr)
+    if keep:
+        return tx.number_node(value), value.hint
+    constant = value.specialize(tx).value
+    return constant, constant
 
 
 class UngraphableArgument(GraphBreak):
@@ -176,6 +190,7 @@ def _title(target: Any) -> str:
 
 def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Execute on fake tensors; whatever goes wrong is left to Python by a break."""
+    tx.operation = name
     try:
         if isinstance(target, str):
             return getattr(args[0], target)(*args[1:], **kwargs)
@@ -187,11 +202,15 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
         raise GraphBreak(f"{_title(target)}: {error.reason}") from None
     except GraphBreak:
         raise
+    except UndecidableError as error:
+        raise undecidable(error) from None
     except Exception as error:
         if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None
         raise GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
                          "the same call outside of the compiled function fails as well") from None
+    finally:
+        tx.operation = ""
 
 
 def _first_line(error: BaseException) -> str:
@@ -213,7 +232,7 @@ def _is_plain_result(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return all(_is_plain_result(item) for item in value)
     return value is None or isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout,
-                                               torch.memory_format, torch.finfo, torch.iinfo))
+                                               torch.memory_format, torch.finfo, torch.iinfo, *SYMBOLIC))
 
 
 def wrap_result(tx: Tracer, node: Any, result: Any) -> Value:

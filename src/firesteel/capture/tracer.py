@@ -10,13 +10,17 @@ import torch
 
 from .. import shapes
 from ..errors import UserFrame
+from ..shapes.symnode import expr_of
 from . import calls, classes, modules, objects, operators, torch_calls, wrapping
+from .dynamism import Dynamism, TensorSeen
 from .effects import Effects
 from .graph import GraphBuilder
 from .guards import Guard, GuardSet, NumberSeen, hold, same_constant
+from .number_nodes import NumberNodes
 from .objects import find_on_class
 from .signals import GraphBreak, NotConstant, UserRaise
-from .source import ConstantSource, GlobalsSource, LocalSource, Source, StorageSource, call_source, item_source
+from .source import ConstantSource, GlobalsSource, LocalSource, SizeSource, Source, StorageSource, call_source, item_source
+from .undecidable import SYMBOLIC, undecidable
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.functions import CellValue, FunctionValue
@@ -35,16 +39,23 @@ class Tracer:
 
     objects = objects  # the object protocol, for values, which it is built on
 
-    def __init__(self, fake: FakeMode, dynamic_numbers: frozenset[str] = frozenset(), options: Any = None) -> None:
+    def __init__(self, fake: FakeMode, dynamism: Dynamism, options: Any = None) -> None:
         self.fake = fake
         self.options = options
         self.graph = GraphBuilder()
         self.guards = GuardSet()
         self.effects = Effects()
-        self.shape_env = shapes.ShapeEnv()
-        self.dynamic_numbers = dynamic_numbers
+        self.shape_env = shapes.ShapeEnv(self.provenance)
+        fake.shape_env = self.shape_env
+        self.dynamism = dynamism
         self.numbers_seen: dict[str, NumberSeen] = {}
-        self.number_sources: dict[Any, Source] = {}
+        self.tensors_seen: dict[str, TensorSeen] = {}
+        # where the values of symbols are read before the graph runs, and those that the user wants to stay symbols
+        self.symbol_sources: dict[shapes.Symbol, Source] = {}
+        self.demanded: dict[shapes.Symbol, SizeSource] = {}
+        self.layouts: dict[Source, list[Any]] = {}
+        self.number_nodes = NumberNodes(self)
+        self.operation = ""
         self.known: dict[int, Value] = {}
         self.kept_alive: list[Any] = []
         self.frames: list[Frame] = []
@@ -68,6 +79,10 @@ class Tracer:
 
     def user_frames(self) -> tuple[UserFrame, ...]:
         return tuple(frame.user_frame() for frame in self.frames if not frame.hidden)
+
+    def provenance(self) -> shapes.Provenance:
+        """Who asks about sizes at this moment."""
+        return shapes.Provenance(self.user_frames(), "", self.operation)
 
     # Guards
 
@@ -166,11 +181,22 @@ class Tracer:
 
     def shape(self, fake: Any) -> TupleValue:
         """A tensor's shape; each size is a shape expression."""
-        return TupleValue([self.size(size) for size in fake.shape], torch.Size)
+        return TupleValue([self.symbolic(size) for size in fake.shape], torch.Size)
 
-    def size(self, size: Any) -> Value:
-        expr = shapes.as_expr(int(size))
-        return ConstantValue(expr.value) if isinstance(expr, shapes.Const) else NumberValue(expr, int(size))
+    def symbolic(self, number: Any) -> Value:
+        """The Value of a number that fake execution gave, plain or symbolic."""
+        if not isinstance(number, SYMBOLIC):
+            return ConstantValue(number)
+        expr = expr_of(number)
+        return ConstantValue(expr.value) if isinstance(expr, shapes.Const) else self.number_of(expr)
+
+    def number_of(self, expr: shapes.Expr) -> NumberValue:
+        """The Value of an expression; its node is made when an operation needs it."""
+        return NumberValue(expr, self.shape_env.hint(expr))
+
+    def add_symbol(self, symbol: shapes.Symbol, source: Source) -> None:
+        """A symbol whose value can be read before the graph runs."""
+        self.symbol_sources[symbol] = source
 
     # Constants and errors
 
@@ -244,10 +270,19 @@ class Tracer:
     def decide(self, condition: Any) -> bool:
         """Take a decision on a symbolic condition: guarded, at the user's line."""
         condition = shapes.as_expr(condition)
-        provenance = shapes.Provenance(self.user_frames(), "", "")
-        return bool(self.shape_env.evaluate(condition, provenance))
+        try:
+            return bool(self.shape_env.evaluate(condition))
+        except shapes.UndecidableError as error:
+            raise undecidable(error) from None
 
     def specialize_number(self, number: NumberValue) -> None:
+        """Guard that a number is what it is now; breaks when that depends on data."""
+        if number.hint is None:
+            try:
+                self.shape_env.evaluate(number.expr)
+            except shapes.UndecidableError as error:
+                raise undecidable(error) from None
+            return
         if isinstance(number.hint, float) and (number.hint == 0.0 or number.hint != number.hint):
             # equality does not tell 0.0 from -0.0, nor NaN from anything; the numbers it was made from do
             for symbol in number.expr.free_symbols:
@@ -262,17 +297,12 @@ class Tracer:
         """A number computed from numbers of the graph."""
         expr = shapes.as_expr(expr)
         if isinstance(expr, shapes.Const):
-            return ConstantValue(hint)
+            return ConstantValue(hint if hint is not None else expr.value)
         return NumberValue(expr, hint, (function, operands))
 
     def number_node(self, number: NumberValue) -> Any:
         """The graph node that computes a number."""
-        if isinstance(number.node, tuple):
-            function, operands = number.node
-            args = tuple(self.number_node(v) if isinstance(v, NumberValue) else v.as_constant() for v in operands)
-            number.node = self.graph.call(function, args, {}, self.user_frames())
-            number.node.meta["example_value"] = number.hint
-        return number.node
+        return self.number_nodes.of(number)
 
     def leave_modes(self) -> None:
         """Leave what the capture has entered and the program has not left when the capture ends."""

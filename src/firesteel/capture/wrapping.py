@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy
 import torch
 
-from .. import config, torch_compat
-from ..fake import FakeUnsupported
+from .. import torch_compat
+from ..fake import FakeUnsupported, unsupported_reason
+from ..shapes.symnode import make_symbolic
+from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, constant_condition, same_constant
 from .signals import GraphBreak
 from .source import AttrSource, ConstantSource, Source, StorageSource, _ById, item_source
@@ -190,13 +192,14 @@ def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     tx.numbers_seen[name] = NumberSeen(source, real)
     # arithmetic on zeros, infinities and NaN has rules of its own
     plain = isinstance(real, int) or (math.isfinite(real) and real != 0.0)
-    if plain and name in tx.dynamic_numbers and config.dynamic_numbers:
+    if plain and tx.dynamism.number(source):
         kind: Literal["int", "float"] = "int" if isinstance(real, int) else "float"
         finite = "type({0}) is float and {0} - {0} == 0.0 != {0}"
         tx.guard(source, "type", "type({0}) is int" if kind == "int" else finite)
         symbol = tx.shape_env.new_symbol(real, name, kind=kind)
-        tx.number_sources[symbol] = source
-        node = tx.graph.add_input(source, real)
+        tx.add_symbol(symbol, source)
+        node = tx.graph.add_input(source, make_symbolic(tx.shape_env, symbol))
+        tx.number_nodes.bind(symbol, node)
         return NumberValue(symbol, real, node, source)
     tx.guard(source, "constant", *constant_condition(real))
     return ConstantValue(real, source)
@@ -299,13 +302,15 @@ def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
     if kind is not torch.Tensor and kind is not torch.nn.Parameter and kind is not torch.nn.Buffer:
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a tensor subclass; firesteel does not look into its __torch_function__")
+    layout = symbolic_layout(tx, real, source) if unsupported_reason(real) is None else None
     try:
-        fake = tx.fake.from_real(real)
+        fake = tx.fake.from_real(real, layout)
     except FakeUnsupported as error:
         tx.guard(source, "tensor", "type({0}) is {k[0]} and {k[1]}({0}) == {k[2]} and {0}.layout is {k[3]}",
                  (kind, torch_compat.dispatch_keys, torch_compat.dispatch_keys(real), real.layout))
         return OpaqueValue(real, source, error.reason)
-    guard_tensor(tx, real, kind, source)
+    guard_tensor(tx, real, kind, source, layout[0] if layout is not None else None)
+    tx.tensors_seen[source.name] = TensorSeen(source, tuple(real.shape), real.stride())
     node = tx.graph.add_input(source, fake)
     value = TensorValue(node, fake, source, kind, real)
     tx.tensor_of_fake[id(fake)] = value
@@ -313,17 +318,17 @@ def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
     return value
 
 
-def guard_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> None:
-    """Everything about a tensor that fake execution relied on, most telling first."""
-    shape, stride = tuple(real.shape), real.stride()
+def guard_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source, sizes: list[Any] | None = None) -> None:
+    """Everything about a tensor that fake execution relied on, most telling first; `sizes` where some are symbols."""
+    if sizes is None:
+        shape, stride = f"{{0}}.shape == {tuple(real.shape)!r}", f"and {{0}}.stride() == {real.stride()!r} "
+    else:
+        shape, stride = tensor_conditions(tx, real, source, sizes), ""
+    leaf = f" and {{0}}.is_leaf is {real.is_leaf}" if real.requires_grad else ""
     tx.guard(source, "tensor",
-             f"type({{0}}) is {{k[0]}} and {{0}}.shape == {shape!r} and {{0}}.dtype is {{k[1]}} "
-             f"and {{0}}.stride() == {stride!r} and {{0}}.requires_grad is {real.requires_grad} "
-             f"and {{0}}.device == {{k[2]}} and {{k[3]}}({{0}}) == {{k[4]}} and {{0}}.is_leaf is {real.is_leaf}"
-             if real.requires_grad else
-             f"type({{0}}) is {{k[0]}} and {{0}}.shape == {shape!r} and {{0}}.dtype is {{k[1]}} "
-             f"and {{0}}.stride() == {stride!r} and {{0}}.requires_grad is False "
-             f"and {{0}}.device == {{k[2]}} and {{k[3]}}({{0}}) == {{k[4]}}",
+             f"type({{0}}) is {{k[0]}} and {shape} and {{0}}.dtype is {{k[1]}} "
+             f"{stride}and {{0}}.requires_grad is {real.requires_grad} "
+             f"and {{0}}.device == {{k[2]}} and {{k[3]}}({{0}}) == {{k[4]}}{leaf}",
              (kind, real.dtype, real.device, torch_compat.dispatch_keys, torch_compat.dispatch_keys(real)))
 
 
@@ -376,6 +381,8 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
     kind = type(obj)
     if kind in CONSTANT_TYPES or isinstance(obj, (enum.Enum, *NUMPY_SCALARS)):
         return ConstantValue(obj)
+    if kind is torch.SymInt or kind is torch.SymFloat or kind is torch.SymBool:
+        return tx.symbolic(obj)
     known = tx.known.get(id(obj))
     if known is not None:
         return known

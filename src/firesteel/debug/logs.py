@@ -23,6 +23,7 @@ ARTIFACTS: dict[str, str] = {
     "graphs": "each captured graph as Python code",
     "kernels": "the source of generated kernels",
     "shapes": "symbols made for sizes and decisions taken about them",
+    "cache": "what the cache on disk recalled, and why it refused or could not keep an entry",
 }
 """The subjects there are, each with what its log shows."""
 

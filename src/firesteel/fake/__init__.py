@@ -8,7 +8,16 @@
 FakeTensor((2, 2), torch.float32, device='cpu')
 """
 
-from .mode import FakeMode
+from .mode import FakeMode, unsupported_reason
 from .tensor import DataDependentError, FakeError, FakeTensor, FakeUnsupported, TensorMeta, describe
 
-__all__ = ["DataDependentError", "FakeError", "FakeMode", "FakeTensor", "FakeUnsupported", "TensorMeta", "describe"]
+__all__ = [
+    "DataDependentError",
+    "FakeError",
+    "FakeMode",
+    "FakeTensor",
+    "FakeUnsupported",
+    "TensorMeta",
+    "describe",
+    "unsupported_reason",
+]

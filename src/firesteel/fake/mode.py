@@ -14,8 +14,12 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import torch_compat
+from ..shapes import ShapeEnv
 from .rules import Rule, find_rule
 from .tensor import DataDependentError, FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
+
+# Sizes and strides.
+Layout = tuple[Sequence[Any], Sequence[Any]]
 
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -38,6 +42,8 @@ class FakeMode(torch_compat.DispatchMode):
         self._storages: dict[int, tuple[Any, FakeTensor]] = {}
         # whether an operator that draws random numbers was run
         self.draws_random = False
+        # the symbols of the capture
+        self.shape_env: ShapeEnv | None = None
         # called ahead of an operator that may raise because of its tensors' values
         self.before_late_error: Callable[[], None] | None = None
 
@@ -62,8 +68,10 @@ class FakeMode(torch_compat.DispatchMode):
         self._fakes.clear()
         self._storages.clear()
 
-    def from_real(self, t: torch.Tensor) -> FakeTensor:
+    def from_real(self, t: torch.Tensor, layout: Layout | None = None) -> FakeTensor:
         """The fake version of a real tensor, the same one for the same tensor.
+
+        ``layout`` gives sizes and strides in the place of the tensor's own, with symbols in them.
 
         Aliasing between real tensors becomes aliasing between their fakes, views become views. A tensor in the middle
         of an autograd graph becomes one that requires grad and is not a leaf.
@@ -76,31 +84,31 @@ class FakeMode(torch_compat.DispatchMode):
         reason = unsupported_reason(t)
         if reason is not None:
             raise FakeUnsupported("from_real", reason)
-        fake = self._convert(t)
+        fake = self._convert(t, layout)
         if isinstance(t, torch.nn.Parameter):
             fake.is_parameter = True
             torch_compat.mark_as_parameter(fake)
         self._fakes[id(t)] = (t, fake)
         return fake
 
-    def _convert(self, t: torch.Tensor) -> FakeTensor:
+    def _convert(self, t: torch.Tensor, layout: Layout | None) -> FakeTensor:
         inference = t.is_inference()
         with torch_compat.inference_mode_guard(inference):
             if inference:
-                return self._on_storage_of(t)
+                return self._on_storage_of(t, layout)
             grad_enabled = torch.is_grad_enabled()
             base = torch_compat.view_base(t)
             try:
                 if base is not None and base.dtype == t.dtype and unsupported_reason(base) is None:
                     # A view that requires grad and is no leaf was made with grad mode on.
                     torch_compat.set_grad_enabled(not t.is_leaf)
-                    fake = self._view(self.from_real(base), t)
+                    fake = self._view(self.from_real(base), t, layout)
                     if fake.requires_grad == t.requires_grad and fake.is_leaf == t.is_leaf:
                         return fake
                     if t.is_leaf and t.requires_grad and not fake.requires_grad:
                         fake.requires_grad_()
                         return fake
-                fake = self._on_storage_of(t)
+                fake = self._on_storage_of(t, layout)
                 if not t.requires_grad:
                     return fake
                 fake.requires_grad_()
@@ -108,19 +116,26 @@ class FakeMode(torch_compat.DispatchMode):
                     return fake
                 torch_compat.set_grad_enabled(True)
                 inner = self.run(torch.clone, (fake,))
-                torch_compat.replace_metadata(inner, self._on_storage_of(t))
+                torch_compat.replace_metadata(inner, self._on_storage_of(t, layout))
                 return inner
             finally:
                 torch_compat.set_grad_enabled(grad_enabled)
 
-    def _view(self, base: FakeTensor, t: torch.Tensor) -> FakeTensor:
-        return self.run(torch.as_strided, (base, t.shape, t.stride(), t.storage_offset()))
+    def _view(self, base: FakeTensor, t: torch.Tensor, layout: Layout | None) -> FakeTensor:
+        sizes, strides = layout or (t.shape, t.stride())
+        return self.run(torch.as_strided, (base, sizes, strides, t.storage_offset()))
 
-    def _on_storage_of(self, t: torch.Tensor) -> FakeTensor:
+    def _on_storage_of(self, t: torch.Tensor, layout: Layout | None) -> FakeTensor:
         storage = t.untyped_storage()
-        fake = torch_compat.make_wrapper(
-            FakeTensor, t.shape, t.stride(), t.storage_offset(), t.dtype, t.device, storage.nbytes()
-        )
+        sizes, strides = layout or (t.shape, t.stride())
+        offset = t.storage_offset()
+        room: Any = storage.nbytes()
+        if layout is not None:
+            elements: Any = 1 + offset
+            for size, stride in zip(sizes, strides, strict=True):
+                elements = elements + (size - 1) * stride
+            room = elements * t.dtype.itemsize
+        fake = torch_compat.make_wrapper(FakeTensor, sizes, strides, offset, t.dtype, t.device, room)
         known = self._storages.setdefault(torch_compat.storage_serial(t), (storage, fake))[1]
         if known is not fake:
             torch_compat.share_storage(fake, known)

@@ -78,12 +78,7 @@ class Compiler:
         """Forget everything compiled."""
         for unit in [u for units in self.units.values() for u in units]:
             for part in (unit, *unit.continuations.values()):
-                part.entries.clear()
-                part.functions = ()
-                part.given_up = None
-                part.total = 0
-                part.numbers.clear()
-                part.dynamic_numbers = frozenset()
+                part.forget()
             unit.continuations.clear()
 
     # Calls from compiled code

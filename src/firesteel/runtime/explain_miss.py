@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..capture.capture import Entry, parameters_of
+from ..capture.dynamism import changes
 from ..capture.guards import Guard
 from ..capture.source import LocalSource, Source
+from ..shapes import print_python
+from .learned import NOTHING, Learned
 
 if TYPE_CHECKING:
     from .units import Unit
+
+
+LAYOUT = re.compile(r"\.(shape|size\(\d+\)|stride\(\d*\)) ==")
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,8 @@ class FailedGuard:
     text: str
     source: str
     found: str
+    is_shape: bool = False
+    """Whether it is about sizes, strides or relations between numbers."""
 
     def __str__(self) -> str:
         return f"{self.text}" + (f" (found {self.found})" if self.found else "")
@@ -50,9 +61,15 @@ def first_failure(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> FailedGuar
         if failure is not None:
             return failure
     for shape_guard in entry.shape_guards:
-        numbers = {symbol: evaluate(entry.symbols[symbol], values) for symbol in shape_guard.expr.free_symbols}
+        symbols = shape_guard.expr.free_symbols
+        sources = {symbol: entry.symbols[symbol] for symbol in symbols}
+        numbers = {symbol: evaluate(source, values) for symbol, source in sources.items()}
         if not shape_guard.expr.evaluate(numbers):
-            return FailedGuard(str(shape_guard.expr), "", "")
+            names = {symbol: source.name for symbol, source in sources.items()}
+            text = print_python(shape_guard.expr, names)
+            where = f", needed at {shape_guard.provenance}" if shape_guard.provenance.frames else ""
+            found = ", ".join(sorted(f"{names[symbol]} = {numbers[symbol]}" for symbol in symbols))
+            return FailedGuard(text, "", found + where, is_shape=True)
     return None
 
 
@@ -75,7 +92,9 @@ def _failure(guard: Guard, values: dict[str, Any]) -> FailedGuard | None:
             return None
     except Exception as error:
         return FailedGuard(guard.describe(), name, f"{type(error).__name__}: {error}")
-    return FailedGuard(_failing_part(guard, values).describe(), name, _found(scope["v0"]) if guard.source else "")
+    part = _failing_part(guard, values)
+    is_shape = guard.kind in ("tensor", "part") and LAYOUT.search(part.template) is not None
+    return FailedGuard(part.describe(), name, _found(scope["v0"]) if guard.source else "", is_shape)
 
 
 def _failing_part(guard: Guard, values: dict[str, Any]) -> Guard:
@@ -88,26 +107,30 @@ def _failing_part(guard: Guard, values: dict[str, Any]) -> Guard:
     return guard
 
 
-def changed_numbers(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> set[str]:
-    """The numbers an entry was specialised to that are different now, when such a number is why it does not fit."""
+def changed_inputs(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> Learned:
+    """What an entry was specialised to that is different now, when such a size or number is why it does not fit."""
     failure = first_failure(entry, unit, args)
-    if failure is None or failure.source not in entry.numbers:
-        return set()
+    if failure is None or not (failure.is_shape or failure.source in entry.numbers):
+        return NOTHING
     values = dict(zip(parameters_of(unit.code, unit.start), args, strict=True))
-    changed = set()
-    for name, seen in entry.numbers.items():
+
+    def now(source: Source) -> Any:
         try:
-            now = evaluate(seen.source, values)
+            return evaluate(source, values)
         except Exception:
-            continue  # the path to it is gone
-        if type(now) is type(seen.value) and now != seen.value:
-            changed.add(name)
-    return changed
+            return None  # the path to it is gone
+
+    numbers = set()
+    for name, seen in entry.numbers.items():
+        number = now(seen.source)
+        if type(number) is type(seen.value) and number != seen.value:
+            numbers.add(name)
+    tensors = {name: found for name, seen in entry.tensors.items()
+               if isinstance(found := now(seen.source), torch.Tensor) and found.layout is torch.strided}
+    return changes(entry.tensors, tensors) | Learned(numbers=frozenset(numbers))
 
 
 def _found(value: Any) -> str:
-    import torch
-
     if isinstance(value, torch.Tensor):
         return (f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, "
                 f"requires_grad={value.requires_grad}")

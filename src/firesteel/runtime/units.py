@@ -22,7 +22,8 @@ from ..errors import (
     format_report,
 )
 from . import stance
-from .explain_miss import changed_numbers, first_failure
+from .explain_miss import changed_inputs, first_failure
+from .learned import Learned, recall, remember
 from .locking import compiling
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ class Unit:
         self.continuations: dict[Start, Unit] = {}
         self.total = 0
         self.given_up: str | None = None
-        self.numbers: dict[str, Any] = {}
-        self.dynamic_numbers: frozenset[str] = frozenset()
+        self._learned: Learned | None = None
         self._plain: Callable[..., Any] | None = None
 
     @property
@@ -118,6 +118,13 @@ class Unit:
     def user_frame(self) -> UserFrame:
         line = _line_at(self.code, self.start.index) if self.start.index else None
         return UserFrame(self.code.co_filename, line or self.code.co_firstlineno, self.code.co_name)
+
+    @property
+    def learned(self) -> Learned:
+        """Which sizes and numbers vary, as far as this process or an earlier one has seen."""
+        if self._learned is None:
+            self._learned = recall(self.code, self.start.index)
+        return self._learned
 
     def continuation(self, start: Start) -> Unit:
         """The unit that starts in the middle of the same code."""
@@ -193,7 +200,7 @@ class Unit:
         if len(self.entries) >= config.recompile_limit or self.origin.total >= config.accumulated_recompile_limit:
             self.give_up(args)
             return None
-        self.learn_numbers(args)
+        self.learn(args)
         try:
             entry = capture(self, args)
         except SkipFrame as skip:
@@ -216,7 +223,6 @@ class Unit:
             self.warn_internal(error)
             self.given_up = f"internal failure: {error}"
             return None
-        self.numbers.update(entry.numbers)
         self.entries.append(entry)
         self.drop_with_classes(entry)
         self.origin.total += 1
@@ -236,13 +242,24 @@ class Unit:
 
         entry.classes = [weakref.ref(cls, forget) for ref in entry.classes if (cls := ref()) is not None]
 
-    def learn_numbers(self, args: tuple[Any, ...]) -> None:
-        """A number that differs from what an earlier capture saw becomes an input of the graph."""
-        if not self.numbers or not config.dynamic_numbers or self.options.dynamic is False:
+    def learn(self, args: tuple[Any, ...]) -> None:
+        """What differs from what earlier captures saw becomes symbolic in the next one."""
+        if not self.entries or self.options.dynamic is False:
             return
-        changed = {name for entry in self.entries for name in changed_numbers(entry, self, args)}
-        if changed:
-            self.dynamic_numbers = self.dynamic_numbers | changed
+        new = self.learned
+        for entry in self.entries:
+            new = new | changed_inputs(entry, self, args)
+        if new is not self.learned:
+            self._learned = new
+            remember(self.code, self.start.index, new)
+
+    def forget(self) -> None:
+        """Start anew: drop everything compiled and learned in this process."""
+        self.entries.clear()
+        self.functions = ()
+        self.given_up = None
+        self.total = 0
+        self._learned = None
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]

@@ -28,15 +28,58 @@ class TorchShapeEnv:
 
     def __init__(self, env: ShapeEnv) -> None:
         self.env = env
+        self.dims: object = None
+        """Kept here for `fake.dims`, so that an environment has one and both die together."""
+        self._nodes: dict[Expr, SymNode] = {}
+        self._wrapped: dict[Expr, Any] = {}
+        self._answers: dict[Expr, Scalar] = {}
+        self._hints: dict[Expr, Scalar | None] = {}
+        self.results: dict[tuple[Any, ...], SymNode] = {}
+        """Nodes by the operation and the operands that made them."""
+
+    def node(self, expr: Expr) -> SymNode:
+        """The one node of an expression."""
+        found = self._nodes.get(expr)
+        if found is None:
+            found = self._nodes[expr] = SymNode(expr, self)
+        return found
+
+    def wrapped(self, expr: Expr) -> Any:
+        """The one `torch.SymInt`, `SymFloat` or `SymBool` of an expression."""
+        found = self._wrapped.get(expr)
+        if found is None:
+            found = self._wrapped[expr] = _WRAPPERS[expr.kind](self.node(expr))
+        return found
+
+    def answer(self, expr: Expr) -> Scalar:
+        """`ShapeEnv.evaluate`, remembered: what was known stays so, and for what was not a guard was left."""
+        found = self._answers.get(expr)
+        if found is None:
+            found = self._answers[expr] = self.env.evaluate(expr)
+        return found
+
+    def answer_or(self, expr: Expr, default: bool) -> bool:
+        """`ShapeEnv.evaluate_or`."""
+        found = self._answers.get(expr)
+        if found is not None:
+            return bool(found)
+        return bool(self.answer(expr)) if self.env.is_backed(expr) else self.env.evaluate_or(expr, default)
+
+    def hint(self, expr: Expr) -> Scalar | None:
+        """`ShapeEnv.hint`, remembered: hints do not change."""
+        found = self._hints.get(expr)
+        if found is None:
+            found = self._hints[expr] = self.env.hint(expr)
+        return found
 
     def evaluate_sym_node(
         self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
     ) -> Scalar:
         if fallback_value is not None:
-            return self.env.evaluate_or(node.expr, fallback_value)
+            return self.answer_or(node.raw_expr, fallback_value)
         if size_oblivious:
-            return self.env.evaluate_as_general_size(node.expr)
-        return self.env.evaluate(node.expr)
+            return node.guard_size_oblivious("", 0)
+        return self.answer(node.raw_expr)
 
     def _maybe_evaluate_static(self, expr: Expr, compute_hint: bool = False, **_: object) -> Scalar | None:
         if compute_hint:
@@ -75,47 +118,47 @@ class _Bounds:
 class SymNode:
     """One symbolic number, under the names that torch calls."""
 
-    __slots__ = ("_expr", "shape_env")
+    __slots__ = ("raw_expr", "shape_env")
 
     def __init__(self, expr: Expr, shape_env: TorchShapeEnv) -> None:
-        self._expr = expr
+        self.raw_expr = expr
         self.shape_env = shape_env
 
     def _new(self, expr: Expr) -> SymNode:
-        return SymNode(expr, self.shape_env)
+        return self.shape_env.node(expr)
 
     # What it is
 
     @property
     def expr(self) -> Expr:
-        return self.shape_env.env.replace(self._expr)
+        return self.shape_env.env.replace(self.raw_expr)
 
     @property
     def pytype(self) -> type:
-        return _PYTYPES[self._expr.kind]
+        return _PYTYPES[self.raw_expr.kind]
 
     @property
     def _hint(self) -> Scalar | None:
-        return self.shape_env.env.hint(self._expr)
+        return self.shape_env.hint(self.raw_expr)
 
     hint = _hint
 
     @property
     def constant(self) -> Scalar | None:
-        expr = self._expr
+        expr = self.raw_expr
         return expr.value if isinstance(expr, Const) else None
 
     def has_hint(self) -> bool:
         return self.shape_env.env.is_backed(self.expr)
 
     def is_int(self) -> bool:
-        return self._expr.kind == "int"
+        return self.raw_expr.kind == "int"
 
     def is_float(self) -> bool:
-        return self._expr.kind == "float"
+        return self.raw_expr.kind == "float"
 
     def is_bool(self) -> bool:
-        return self._expr.kind == "bool"
+        return self.raw_expr.kind == "bool"
 
     def is_nested_int(self) -> bool:
         return False
@@ -128,10 +171,11 @@ class SymNode:
 
     def is_constant(self) -> bool:
         # torch then takes the plain value out of arithmetic results, which it can do for ints and bools only.
-        return type(self._expr) is Const and self._expr.kind != "float"
+        return type(self.raw_expr) is Const and self.raw_expr.kind != "float"
 
     def _constant_of(self, kind: Kind) -> Scalar | None:
-        expr = self.expr
+        # torch asks this often, of symbols that no equality is known of
+        expr = self.expr if self.shape_env.env.facts.replacements else self.raw_expr
         return expr.value if isinstance(expr, Const) and expr.kind == kind else None
 
     def maybe_as_int(self) -> int | None:
@@ -164,28 +208,31 @@ class SymNode:
     # Decisions
 
     def guard_int(self, file: object, line: object) -> int:
-        return int(self.shape_env.env.evaluate(self._expr))
+        return int(self.shape_env.answer(self.raw_expr))
 
     def guard_float(self, file: object, line: object) -> float:
-        return float(self.shape_env.env.evaluate(self._expr))
+        return float(self.shape_env.answer(self.raw_expr))
 
     def guard_bool(self, file: object, line: object) -> bool:
-        return bool(self.shape_env.env.evaluate(self._expr))
+        return bool(self.shape_env.answer(self.raw_expr))
 
     def guard_or_false(self, file: object, line: object) -> bool:
-        return self.shape_env.env.evaluate_or(self._expr, False)
+        return self.shape_env.answer_or(self.raw_expr, False)
 
     def guard_or_true(self, file: object, line: object) -> bool:
-        return self.shape_env.env.evaluate_or(self._expr, True)
+        return self.shape_env.answer_or(self.raw_expr, True)
 
     def guard_size_oblivious(self, file: object, line: object) -> bool:
-        return self.shape_env.env.evaluate_as_general_size(self._expr)
+        env = self.shape_env.env
+        if env.is_backed(self.raw_expr):
+            return bool(self.shape_env.answer(self.raw_expr))
+        return env.evaluate_as_general_size(self.raw_expr)
 
     def statically_known_true(self, file: object, line: object) -> bool:
-        return self.shape_env.env.decide(self._expr) is True
+        return self.shape_env.env.decide(self.raw_expr) is True
 
     def expect_true(self, file: object, line: object) -> bool:
-        return self.shape_env.env.check(self._expr)
+        return self.shape_env.env.check(self.raw_expr)
 
     def int_(self) -> int:
         return self.guard_int("", 0)
@@ -202,7 +249,7 @@ class SymNode:
     # Operations that are not one of the tables below
 
     def pow(self, other: SymNode) -> SymNode:
-        base, exponent = self._expr, other._expr
+        base, exponent = self.raw_expr, other.raw_expr
         if base.kind == "int" and exponent.kind == "int" and not isinstance(exponent, Const):
             natural = self.shape_env.env.evaluate(exponent >= 0)
             return self._new(
@@ -216,21 +263,21 @@ class SymNode:
         return self
 
     def round(self, ndigits: int | None = None) -> SymNode:
-        return self._new(arithmetic.round_(self._expr, ndigits))
+        return self._new(arithmetic.round_(self.raw_expr, ndigits))
 
     def sym_ite(self, then_val: SymNode, else_val: SymNode) -> SymNode:
-        return self._new(relations.if_else(self._expr, then_val._expr, else_val._expr))
+        return self._new(relations.if_else(self.raw_expr, then_val.raw_expr, else_val.raw_expr))
 
     def sym_sum(self, args: Sequence[SymNode]) -> SymNode:
         total: Expr = const(0)
         for arg in args:
-            total = arithmetic.add(total, arg._expr)
+            total = arithmetic.add(total, arg.raw_expr)
         return self._new(total)
 
     # Memory formats
 
     def is_contiguous(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
-        return self._strided_in_order(sizes, strides, range(len(sizes) - 1, -1, -1))
+        return self._strided_in_order(sizes, strides, tuple(range(len(sizes) - 1, -1, -1)))
 
     def is_channels_last_contiguous_2d(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
         return self._strided_in_order(sizes, strides, (1, 3, 2, 0))
@@ -246,42 +293,82 @@ class SymNode:
 
     def is_non_overlapping_and_dense(self, sizes: Sequence[SymNode], strides: Sequence[SymNode]) -> SymNode:
         if len(sizes) == 1:
-            return self._new(relations.or_(relations.eq(strides[0]._expr, 1), sizes[0]._expr < 2))
+            return self._new(relations.or_(relations.eq(strides[0].raw_expr, 1), sizes[0].raw_expr < 2))
         # The dimensions in the order that the strides of this run give; dense means contiguous in that order.
         hints = [(node._hint, i) for i, node in enumerate(strides)]
         if any(value is None for value, _ in hints):
             return self.is_contiguous(sizes, strides)
         sized = [(value, sizes[i]._hint or 0, i) for value, i in hints]
-        return self._strided_in_order(sizes, strides, [i for _, _, i in sorted(sized)])
+        return self._strided_in_order(sizes, strides, tuple([i for _, _, i in sorted(sized)]))
 
-    def _strided_in_order(self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: Sequence[int]) -> SymNode:
+    def _strided_in_order(
+        self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: tuple[int, ...]
+    ) -> SymNode:
         """Whether the strides are those of a dense tensor whose dimensions lie in `order`, innermost first."""
         if len(order) != len(sizes):
             return self._new(const(False))
+        return self._remembered("dense", sizes, strides, order, self.__strided_in_order)
+
+    def __strided_in_order(self, sizes: Sequence[Expr], strides: Sequence[Expr], order: tuple[int, ...]) -> Expr:
+        decide = self.shape_env.env.decide
         conditions: list[Expr] = []
-        empty: list[Expr] = []
         expected: Expr = const(1)
         for i in order:
-            size, stride = sizes[i]._expr, strides[i]._expr
-            conditions.append(relations.or_(relations.eq(stride, expected), relations.eq(size, 1)))
-            empty.append(relations.eq(size, 0))
-            expected = arithmetic.mul(expected, size)
-        return self._new(relations.or_(relations.and_(*conditions), *empty))
+            if strides[i] is not expected:
+                condition = relations.or_(relations.eq(strides[i], expected), relations.eq(sizes[i], 1))
+                if decide(condition) is not True:
+                    conditions.append(condition)
+            expected = arithmetic.mul(expected, sizes[i])
+        if not conditions:
+            return const(True)
+        # What is known is left out, so that guards say what is not.
+        empty = [relations.eq(size, 0) for size in sizes if decide(relations.eq(size, 0)) is not False]
+        if any([decide(condition) is False for condition in conditions]):
+            return relations.or_(*empty)
+        return relations.or_(relations.and_(*conditions), *empty)
 
-    def _strides_grow(self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: Sequence[int]) -> SymNode:
+    def _strides_grow(self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: tuple[int, ...]) -> SymNode:
         """Whether strides grow along `order` as in a channels-last tensor, which need not be dense."""
         if len(order) != len(sizes):
             return self._new(const(False))
-        conditions: list[Expr] = [relations.ne(strides[1]._expr, 0)]
+        return self._remembered("grows", sizes, strides, order, self.__strides_grow)
+
+    def __strides_grow(self, sizes: Sequence[Expr], strides: Sequence[Expr], order: tuple[int, ...]) -> Expr:
+        decide = self.shape_env.env.decide
+        conditions: list[Expr] = [relations.ne(strides[1], 0)]
         least: Expr = const(0)
         for i in order:
-            size, stride = sizes[i]._expr, strides[i]._expr
-            conditions += [relations.ne(size, 0), stride >= least]
+            conditions += [relations.ne(sizes[i], 0), strides[i] >= least]
             if i == 0:
                 # A tensor of one channel and one row could be either format; it is called contiguous then.
-                conditions.append(relations.ne(least, strides[1]._expr))
-            least = arithmetic.mul(stride, arithmetic.maximum(size, 1))
-        return self._new(relations.and_(*conditions))
+                conditions.append(relations.ne(least, strides[1]))
+            least = arithmetic.mul(strides[i], arithmetic.maximum(sizes[i], 1))
+        unknown = []
+        for condition in conditions:
+            known = decide(condition)
+            if known is False:
+                return const(False)
+            if known is None:
+                unknown.append(condition)
+        return relations.and_(*unknown)
+
+    def _remembered(
+        self,
+        name: str,
+        sizes: Sequence[SymNode],
+        strides: Sequence[SymNode],
+        order: tuple[int, ...],
+        build: Callable[[Sequence[Expr], Sequence[Expr], tuple[int, ...]], Expr],
+    ) -> SymNode:
+        # Every new tensor has this asked of it. What is decided stays so; an answer still open may close, though.
+        results = self.shape_env.results
+        key = (name, order, *[node.raw_expr for node in sizes], *[node.raw_expr for node in strides])
+        found = results.get(key)
+        if found is None:
+            found = self._new(build([node.expr for node in sizes], [node.expr for node in strides], order))
+            if isinstance(found.raw_expr, Const):
+                results[key] = found
+        return found
 
 
 _BINARY: dict[str, Callable[[ExprLike, ExprLike], Expr]] = {
@@ -328,17 +415,25 @@ _UNARY: dict[str, Callable[[ExprLike], Expr]] = {
 
 
 def _install_operations() -> None:
-    def binary(build: Callable[[ExprLike, ExprLike], Expr]) -> Callable[[SymNode, SymNode], SymNode]:
-        return lambda self, other: SymNode(build(self._expr, other._expr), self.shape_env)
+    def binary(name: str, build: Callable[[ExprLike, ExprLike], Expr]) -> Callable[[SymNode, SymNode], SymNode]:
+        def operate(self: SymNode, other: SymNode) -> SymNode:
+            adapter = self.shape_env
+            key = (name, self.raw_expr, other.raw_expr)
+            found = adapter.results.get(key)
+            if found is None:
+                found = adapter.results[key] = adapter.node(build(self.raw_expr, other.raw_expr))
+            return found
+
+        return operate
 
     def unary(build: Callable[[ExprLike], Expr]) -> Callable[[SymNode], SymNode]:
-        return lambda self: SymNode(build(self._expr), self.shape_env)
+        return lambda self: self._new(build(self.raw_expr))
 
     def function(name: str) -> Callable[[SymNode], SymNode]:
-        return lambda self: SymNode(arithmetic.math_call(name, self._expr), self.shape_env)
+        return lambda self: self._new(arithmetic.math_call(name, self.raw_expr))
 
     for name, build in _BINARY.items():
-        setattr(SymNode, name, binary(build))
+        setattr(SymNode, name, binary(name, build))
     for name, make in _UNARY.items():
         setattr(SymNode, name, unary(make))
     for name in MATH_FUNCTIONS:
@@ -363,7 +458,7 @@ def make_symbolic(env: ShapeEnv, expr: ExprLike) -> Any:
     expr = env.replace(expr)
     if isinstance(expr, Const):
         return expr.value
-    return _WRAPPERS[expr.kind](SymNode(expr, _torch_env(env)))
+    return _torch_env(env).wrapped(expr)
 
 
 def make_symint(env: ShapeEnv, expr: ExprLike) -> torch.SymInt | int:
@@ -385,3 +480,8 @@ def expr_of(value: object) -> Expr:
     if isinstance(value, (bool, int, float)):
         return const(value)
     raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+def hint_of(value: Any) -> Any:
+    """The value of a number in the run that is being captured, symbolic or plain, without a guard."""
+    return value.node.hint if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -29,6 +29,11 @@ def make_wrapper(
     return _make_wrapper_subclass(
         cls, size, stride, storage_offset, dtype=dtype, device=device, storage_size=storage_size
     )
+
+
+#: Whether a tensor has a symbolic size or stride: ``has_symbolic_layout(t)``. Torch's own getter, for it is asked of
+#: every argument of every operator.
+has_symbolic_layout: Callable[[torch.Tensor], bool] = torch.Tensor._has_symbolic_sizes_strides.__get__
 
 
 _unsafe_set = torch._functionalize_unsafe_set

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import enum
+import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..signals import GraphBreak
+from ..signals import GraphBreak, NotConstant
 from ..source import ConstantSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key, inherits_method
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..tracer import Tracer
+
+
+NUMBER_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
 class ConstantValue(Value):
@@ -114,41 +119,73 @@ class ConstantValue(Value):
 
 
 class NumberValue(Value):
-    """A number that is an input of the graph instead of a constant, as a shape expression with its present value."""
+    """A number that is not a constant: a shape expression with its present value, `hint`.
 
-    __slots__ = ("expr", "hint", "node")
+    The hint is None where the value depends on data that exists only when the graph runs. `node` is the graph's node
+    for it, or the function and the operands that compute it. A number that had to be made a constant is one from then on.
+    """
+
+    __slots__ = ("expr", "hint", "node", "known")
 
     def __init__(self, expr: Any, hint: Any, node: Any = None, source: Source | None = None) -> None:
         super().__init__(source)
         self.expr = expr
         self.hint = hint
         self.node = node
+        self.known: ConstantValue | None = None
 
     def __repr__(self) -> str:
-        return f"NumberValue({self.expr}, now {self.hint!r})"
+        return f"NumberValue({self.expr}, " + ("depends on data)" if self.hint is None else f"now {self.hint!r})")
+
+    def realize(self) -> Value:
+        return self if self.known is None else self.known
 
     def python_type(self) -> type:
-        return type(self.hint)
+        return NUMBER_TYPES[self.expr.kind]
 
     def is_constant(self) -> bool:
-        return False
+        return self.known is not None
+
+    def as_constant(self) -> Any:
+        if self.known is None:
+            raise NotConstant(f"{self.describe()} that may change")
+        return self.known.value
 
     def specialize(self, tx: Tracer) -> ConstantValue:
         """Give up generality: guard that the number is what it is now."""
-        tx.specialize_number(self)
-        return ConstantValue(self.hint)
+        if self.known is None:
+            tx.specialize_number(self)
+            value = self.hint if self.hint is not None else tx.shape_env.evaluate(self.expr)
+            self.known = ConstantValue(value, self.source)
+        return self.known
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
+        from ..number_rules import apply
+
+        kind = self.python_type()
+        if name == "__class__":
+            return tx.python_object(kind)
+        if name == "real" or (name == "numerator" and kind is not float):
+            return apply(tx, operator.pos, [self])
+        if name == "imag" or (name == "denominator" and kind is not float):
+            return ConstantValue((0.0 if kind is float else 0) if name == "imag" else 1)
+        found = getattr(kind, name, None)
+        if found is None and not hasattr(kind, name):
+            raise tx.raised(AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name))
+        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return NativeMethod(self, name)
         return self.specialize(tx).get_attr(tx, name)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.specialize(tx).call_method(tx, name, args, kwargs)
+        from ..number_rules import call_method
+
+        return call_method(tx, self, name, args, kwargs)
 
     def native_methods(self) -> bool:
         return True
 
     def truth(self, tx: Tracer) -> bool:
-        return tx.decide(tx.equality(self.expr, 0, False)) if not isinstance(self.hint, bool) else tx.decide(self.expr)
+        return tx.decide(self.expr if self.expr.kind == "bool" else tx.equality(self.expr, 0, False))
 
     def key(self, tx: Tracer) -> Any:
         return self.specialize(tx).key(tx)
@@ -257,8 +294,6 @@ class PythonObject(Value):
         return True
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
-        import types
-
         obj = self.obj
         if isinstance(obj, types.ModuleType):
             table = obj.__dict__

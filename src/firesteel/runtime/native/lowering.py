@@ -16,7 +16,7 @@ import re
 import struct
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -32,10 +32,14 @@ from ...capture.source import (
     ItemSource,
     LocalSource,
     ModuleTableSource,
+    SizeSource,
     Source,
+    StrideSource,
     WeakConstant,
     class_is_permanent,
 )
+from ...shapes import ShapeGuard, Symbol
+from .expressions import Expressions, Unsupported
 from .machine import Machine, builtin_parts, c_function, mro_offset
 from .program import Op, Program, TensorFacts
 from .tensors import read
@@ -48,20 +52,20 @@ MANY = 24
 """Above so many objects that must differ, comparing each with each costs more than a set in Python."""
 
 
-class Unsupported(Exception):
-    """Stays Python."""
-
-
 class Lowering:
     """Builds the program of one entry, with the arguments of a call for which all guards hold."""
 
-    def __init__(self, machine: Machine, parameters: list[str], args: tuple[Any, ...]) -> None:
+    def __init__(self, machine: Machine, parameters: list[str], args: tuple[Any, ...],
+                 symbol_sources: Mapping[Symbol, Source] | None = None) -> None:
         self.machine = machine
+        self.symbol_sources = symbol_sources or {}
         self.program = Program(len(parameters))
         self.found: dict[Source, tuple[int, Any]] = {}
         self.receivers: dict[int, int] = {}
         self.outside_modes = False  # whether the program has checked that no function mode is active
         self.fixed: dict[Source, None] = {}  # sources whose object is known to be of one type
+        self.tensors: dict[int, None] = {}  # registers that are known to hold a tensor
+        self.expressions = Expressions(self.program, self._symbol)
         for position, (name, value) in enumerate(zip(parameters, args, strict=True)):
             self.found[LocalSource(name)] = position, value
 
@@ -101,7 +105,29 @@ class Lowering:
                 return self._element(register, table, key)
         if kind is AttrSource:
             return self._attribute(*self.load(source.parent), source.attribute)  # type: ignore[attr-defined]
+        if kind is SizeSource or kind is StrideSource:
+            return self._extent(*self.load(source.parent), source)  # type: ignore[attr-defined]
         raise Unsupported
+
+    def _extent(self, register: int, tensor: Any, source: Any) -> tuple[int, int]:
+        """A size or stride: a number, not an object."""
+        if register not in self.tensors or not 0 <= source.dim < tensor.dim():
+            raise Unsupported
+        if type(source) is SizeSource:
+            return self.program.load(Op.SIZE, register, index=source.dim), tensor.size(source.dim)
+        return self.program.load(Op.STRIDE, register, index=source.dim), tensor.stride(source.dim)
+
+    def _symbol(self, symbol: Symbol) -> int:
+        """The register of the number that a symbol stands for."""
+        source = self.symbol_sources.get(symbol)
+        if source is None:
+            raise Unsupported
+        register, value = self.load(source)
+        if type(source) is SizeSource or type(source) is StrideSource:
+            return register
+        if type(value) is not int:
+            raise Unsupported
+        return self.program.load(Op.INTEGER, register)
 
     def _instance_dict(self, parent: Source) -> tuple[int, Any]:
         register, obj = self.load(parent)
@@ -146,10 +172,13 @@ class Lowering:
 
     # Checks
 
-    def guard(self, guard: Guard) -> None:
+    def guard(self, guard: Guard | ShapeGuard) -> None:
         """Lower a whole guard, or raise Unsupported and leave the program as it was."""
         mark = self._mark()
         try:
+            if isinstance(guard, ShapeGuard):
+                self.expressions.check(guard.expr)
+                return
             self._guard(guard)
         except Unsupported:
             self._undo(mark)
@@ -165,14 +194,17 @@ class Lowering:
             self._undo(mark)
             raise
 
+    def _tables(self) -> tuple[dict[Any, Any], ...]:
+        return self.found, self.fixed, self.receivers, self.tensors, self.expressions.known
+
     def _mark(self) -> tuple[int, ...]:
-        return len(self.program.rows), self.program.registers, len(self.found), len(self.fixed), len(self.receivers)
+        return len(self.program.rows), self.program.registers, *map(len, self._tables())
 
     def _undo(self, mark: tuple[int, ...]) -> None:
         """Forget everything added since the mark. Tensors' descriptions and kept objects may stay."""
         del self.program.rows[mark[0]:]
         self.program.registers = mark[1]
-        for table, size in ((self.found, mark[2]), (self.fixed, mark[3]), (self.receivers, mark[4])):
+        for table, size in zip(self._tables(), mark[2:], strict=True):
             while len(table) > size:
                 table.popitem()
 
@@ -211,14 +243,17 @@ class Lowering:
             raise Unsupported  # inside of a mode torch's getters run Python
         assert guard.source is not None
         values: dict[str, Any] = {}
+        extents: dict[str, dict[int, int]] = {"size": {}, "stride": {}}
         for atom in atoms:
             for name, pattern in TENSOR_ATOMS:
                 if (match := pattern.fullmatch(atom)) is not None:
                     values[name] = match
                     break
             else:
-                raise Unsupported
-        if not {"type", "shape", "dtype", "stride", "requires_grad", "device", "keys"} <= values.keys():
+                if (match := TENSOR_EXTENT.fullmatch(atom)) is None:
+                    raise Unsupported
+                extents[match[1]][int(match[2])] = int(match[3])
+        if not {"type", "dtype", "requires_grad", "device", "keys"} <= values.keys():
             raise Unsupported
 
         def constant(name: str, group: int = 1) -> Any:
@@ -235,23 +270,40 @@ class Lowering:
             raise Unsupported
         if tensor.dtype is not constant("dtype") or tensor.device != constant("device"):
             raise Unsupported
-        shape, strides = ast.literal_eval(values["shape"][1]), ast.literal_eval(values["stride"][1])
+        shape: tuple[int | None, ...]
+        strides: tuple[int | None, ...]
+        if "shape" in values:
+            shape = ast.literal_eval(values["shape"][1])
+        elif "dim" in values:
+            shape = tuple(extents["size"].get(dim) for dim in range(int(values["dim"][1])))
+        else:
+            raise Unsupported
+        if "strides" in values:
+            strides = ast.literal_eval(values["strides"][1])
+        else:
+            strides = tuple(extents["stride"].get(dim) for dim in range(len(shape)))
+        if len(shape) != len(strides) or any(not 0 <= dim < len(shape) for dims in extents.values() for dim in dims):
+            raise Unsupported
         leaf = values["is_leaf"][1] == "True" if "is_leaf" in values else None
         self.program.tensor(register, TensorFacts(
             kind, constant("keys", 2).raw_repr(), shape, strides, dtype, device_type, index,
             values["requires_grad"][1] == "True", leaf))
+        self.tensors[register] = None
 
 
 TENSOR_ATOMS = [(name, re.compile(pattern)) for name, pattern in (
     ("type", r"type\(_0\) is _k(\d+)"),
     ("shape", r"_0\.shape == (\([\d, ]*\))"),
     ("dtype", r"_0\.dtype is _k(\d+)"),
-    ("stride", r"_0\.stride\(\) == (\([\d, ]*\))"),
+    ("strides", r"_0\.stride\(\) == (\([\d, ]*\))"),
+    ("dim", r"_0\.dim\(\) == (\d+)"),
     ("requires_grad", r"_0\.requires_grad is (True|False)"),
     ("device", r"_0\.device == _k(\d+)"),
     ("keys", r"_k(\d+)\(_0\) == _k(\d+)"),
     ("is_leaf", r"_0\.is_leaf is (True|False)"),
 )]
+TENSOR_EXTENT = re.compile(r"_0\.(size|stride)\((\d+)\) == (\d+)")
+"""One size or stride, where others are free."""
 
 
 def plain_dict(kind: type) -> bool:

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .program import HEADER, MAX_REGISTERS, ROW, TENSOR, Op, Program
+from . import arithmetic
+from .program import ANY, HEADER, MAX_REGISTERS, ROW, TENSOR, Op, Program
 
 SUPPORTED_VERSIONS = ((3, 11), (3, 12))
 VARARGS, KEYWORDS, NOARGS, FASTCALL = 0x01, 0x02, 0x04, 0x80  # METH_VARARGS and so on
@@ -335,6 +336,7 @@ def source(tensors: TensorLayout | None) -> str:
               "  %held = load ptr, ptr %field_at, align 8\n  %held_is = icmp eq ptr %held, %a\n"
               "  br i1 %held_is, label %next, label %none\n"),
         block(Op.TENSOR, _tensor_block(tensors, field, same)),
+        *(block(op, text) for op, text in arithmetic.blocks(tensors, c_function, field).items()),
     ]
     cases = "\n".join(f"    i32 {op.value}, label %op_{op.name}" for op in Op if op is not Op.END)
     return f"""
@@ -391,7 +393,9 @@ success:
   %no_memory = icmp eq ptr %inputs, null
   br i1 %no_memory, label %none, label %fill_inputs
 fill_inputs:
-  call void @fill(ptr %inputs, i64 0, ptr %outputs, i64 %input_count, ptr %registers)
+  %inputs_full = call i1 @fill(ptr %inputs, i64 0, ptr %outputs, i64 %input_count, ptr %registers)
+  br i1 %inputs_full, label %after_inputs, label %drop_inputs
+after_inputs:
   %only_inputs = icmp eq i64 %other_count, 0
   br i1 %only_inputs, label %give_inputs, label %with_others
 give_inputs:
@@ -407,8 +411,13 @@ drop_inputs:
 fill_all:
   %put = call i32 {f('PyTuple_SetItem')}(ptr %all, i64 0, ptr %inputs)
   %others = getelementptr i64, ptr %outputs, i64 %input_count
-  call void @fill(ptr %all, i64 1, ptr %others, i64 %other_count, ptr %registers)
+  %all_full = call i1 @fill(ptr %all, i64 1, ptr %others, i64 %other_count, ptr %registers)
+  br i1 %all_full, label %give_all, label %drop_all
+give_all:
   ret ptr %all
+drop_all:
+  call void {f('Py_DecRef')}(ptr %all)
+  br label %none
 none:
   call void {f('PyErr_Clear')}()
   %nothing = inttoptr i64 {id(None)} to ptr
@@ -416,27 +425,42 @@ none:
   ret ptr %nothing
 }}
 
-define internal void @fill(ptr %tuple, i64 %from, ptr %list, i64 %count, ptr %registers) {{
+define internal i1 @fill(ptr %tuple, i64 %from, ptr %list, i64 %count, ptr %registers) {{
 entry:
   br label %loop
 loop:
-  %i = phi i64 [0, %entry], [%i_next, %one]
+  %i = phi i64 [0, %entry], [%i_next, %put_one]
   %done = icmp uge i64 %i, %count
-  br i1 %done, label %end, label %one
+  br i1 %done, label %full, label %one
 one:
   %number_at = getelementptr i64, ptr %list, i64 %i
   %number = load i64, ptr %number_at, align 8
+  %is_number = icmp slt i64 %number, 0
+  br i1 %is_number, label %make_int, label %take_object
+take_object:
   %register = getelementptr ptr, ptr %registers, i64 %number
   %object = load ptr, ptr %register, align 8
   call void {f('Py_IncRef')}(ptr %object)
+  br label %put_one
+make_int:
+  %inverted = xor i64 %number, -1
+  %int_register = getelementptr i64, ptr %registers, i64 %inverted
+  %value = load i64, ptr %int_register, align 8
+  %int = call ptr {f('PyLong_FromLongLong')}(i64 %value)
+  %no_memory = icmp eq ptr %int, null
+  br i1 %no_memory, label %failed, label %put_one
+put_one:
+  %owned = phi ptr [%object, %take_object], [%int, %make_int]
   %place = add i64 %from, %i
-  %put = call i32 {f('PyTuple_SetItem')}(ptr %tuple, i64 %place, ptr %object)
+  %put = call i32 {f('PyTuple_SetItem')}(ptr %tuple, i64 %place, ptr %owned)
   %i_next = add i64 %i, 1
   br label %loop
-end:
-  ret void
+full:
+  ret i1 true
+failed:
+  ret i1 false
 }}
-"""
+{arithmetic.DECLARATIONS}"""
 
 
 def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same: Callable[..., str]) -> str:
@@ -470,7 +494,9 @@ def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same:
                 f"  %{name}_w_at = getelementptr i64, ptr {base}, i64 %{name}_d\n"
                 f"  %{name}_w = load i64, ptr %{name}_w_at, align 8\n"
                 f"  %{name}_equal = icmp eq i64 %{name}_e, %{name}_w\n"
-                f"  br i1 %{name}_equal, label %{name}_next, label %none\n"
+                f"  br i1 %{name}_equal, label %{name}_next, label %{name}_differs\n{name}_differs:\n"
+                f"  %{name}_free = icmp eq i64 %{name}_w, {ANY}\n"
+                f"  br i1 %{name}_free, label %{name}_next, label %none\n"
                 f"{name}_next:\n  %{name}_d_next = add i64 %{name}_d, 1\n  br label %{name}_loop\n{then}:\n")
 
     text = (
@@ -528,7 +554,7 @@ def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same:
 
 def self_test(made: Machine) -> None:
     """Run every operation on objects that hold and objects that do not."""
-    for op, holds, fails in _samples():
+    for op, holds, fails in (*_samples(), *arithmetic.samples()):
         program = Program(1)
         op(program)
         run = made.function(program, [program.registers - 1], [0])

@@ -2,10 +2,11 @@
 
     header     number of arguments, registers, inputs and others; offset of the list of outputs
     rows       op, destination register, source register, index, operand a, operand b
-    outputs    registers: first the graph's inputs, then what the entry needs besides
+    outputs    registers: first the graph's inputs, then what the entry needs besides; ~r for a number in register r
     tensors    descriptions of tensors that rows refer to by offset
 
-Registers start with the entry's arguments. Rows hold addresses of Python objects; the program keeps those alive.
+Registers start with the entry's arguments. A register holds the address of a Python object or a 64-bit number; which of
+the two follows from the row that fills it. Rows hold addresses of Python objects; the program keeps those alive.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ ROW = struct.Struct("=iiiiqq")
 TENSOR = struct.Struct("=QQqiiiiQ")
 MAX_REGISTERS = 8192
 """Registers live on the C stack: 64 KiB at most."""
+ANY = -(1 << 63)
+"""Stands in a tensor's description for a size or stride that may be anything."""
 
 
 class Op(enum.IntEnum):
@@ -50,16 +53,37 @@ class Op(enum.IntEnum):
     CALL_IS = 22  # the C function at address b, called with the receiver in the source register, returns a
     CLASS_FUNCTION = 23  # destination = the function that the class source or a base of it defines under the name a
     FIELD_IS = 24  # the object at offset index of source is a
+    # Numbers. What does not fit in 64 bits, or divides by zero, is refused; "other" is the register numbered index.
+    INTEGER = 25  # destination = the value of source, an exact int
+    SIZE = 26  # destination = the size of source, a tensor that a row before has checked, in dimension index
+    STRIDE = 27  # the same for its stride
+    SCALE = 28  # destination = source * a + b
+    ADD_SCALED = 29  # destination = other + source * a
+    MULTIPLY = 30  # destination = source * other
+    FLOORDIV = 31  # destination = source // other
+    MOD = 32  # destination = source % other
+    MIN = 33  # destination = min(source, other)
+    MAX = 34  # destination = max(source, other)
+    IS_EQUAL = 35  # destination = source == b, as 0 or 1
+    IS_AT_LEAST = 36  # destination = source >= b, as 0 or 1
+    CHOOSE = 37  # destination = other if source else the register numbered b
+    EQUAL = 38  # source == b
+    DIFFERENT = 39  # source != b
+    AT_LEAST = 40  # source >= b
+
+
+NUMBERS = frozenset(range(Op.INTEGER, Op.EQUAL))
+"""The loads that fill their destination with a number."""
 
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """What a tensor must be."""
+    """What a tensor must be. A size or stride that is None may be anything."""
 
     kind: type
     dispatch_keys: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
     dtype: int  # these three as torch's C interface numbers them
     device_type: int
     device_index: int
@@ -70,7 +94,8 @@ class TensorFacts:
         leaf = 0 if self.is_leaf is None else id(self.is_leaf)
         head = TENSOR.pack(id(self.kind), self.dispatch_keys, len(self.shape), self.dtype, self.device_type,
                            self.device_index, self.requires_grad, leaf)
-        return head + struct.pack(f"={2 * len(self.shape)}q", *self.shape, *self.strides)
+        extents = [ANY if extent is None else extent for extent in (*self.shape, *self.strides)]
+        return head + struct.pack(f"={len(extents)}q", *extents)
 
 
 @dataclass
@@ -116,7 +141,8 @@ class Program:
         The checker returns the tuple of `inputs`, or with `others` the tuple ``(inputs, *others)``.
         """
         rows = [*self.rows, (Op.END, 0, 0, 0, 0, 0)]
-        outputs = [*inputs, *others]
+        numbers = {row[1] for row in rows if row[0] in NUMBERS}
+        outputs = [~register if register in numbers else register for register in (*inputs, *others)]
         at_outputs = HEADER.size + ROW.size * len(rows)
         at_tensors = at_outputs + 8 * len(outputs)
         parts = [HEADER.pack(self.arguments, max(self.registers, 1), len(inputs), len(others), at_outputs)]

@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from ..locking import compiling
 if TYPE_CHECKING:
     from ...capture.guards import Guard
     from ...capture.source import Source
+    from ...shapes import ShapeGuard, Symbol
     from .program import Program
 
 HITS = 50
@@ -67,12 +68,13 @@ class Prologue:
 
     parameters: list[str]
     lines: list[str]
-    origins: dict[str, Source | Guard]
+    origins: dict[str, Source | Guard | ShapeGuard]
     graph_call: list[str]
     graph_function: str
     graph_inputs: list[str]
     body: list[str]
     compile: Callable[[list[str]], types.CodeType]
+    symbol_sources: Mapping[Symbol, Source] = field(default_factory=dict)
 
 
 @dataclass
@@ -130,7 +132,7 @@ class Upgrade:
         except NativeUnavailable as reason:
             log("guards", "guards stay in Python: %s", reason)
             return
-        parts = split(Lowering(made, prologue.parameters, args), prologue)
+        parts = split(Lowering(made, prologue.parameters, args, prologue.symbol_sources), prologue)
         if parts.program.rows and len(parts.kept) < len(prologue.lines):
             self._install(made.function(parts.program, parts.inputs, parts.others), parts, prologue, args)
 
@@ -186,28 +188,34 @@ class Split:
 def split(lowering: Any, prologue: Prologue) -> Split:
     """Lower what can be lowered. Every other line stays, in its place among those that stay."""
     from ...capture.guards import Guard
-    from .lowering import Unsupported
+    from ...capture.source import SizeSource, StrideSource
+    from ...shapes import ShapeGuard
+    from .expressions import Unsupported
 
     registers: dict[str, int] = {name: position for position, name in enumerate(prologue.parameters)}
-    kept: list[str] = []
-    for line in prologue.lines:
-        origin = prologue.origins.get(line)
+    origins = [prologue.origins.get(line) for line in prologue.lines]
+    kept: dict[int, str] = {}
+    # Sizes are read off tensors that have been checked, wherever the lines stand.
+    for position in sorted(range(len(origins)), key=lambda i: isinstance(
+            origins[i], (SizeSource, StrideSource, ShapeGuard))):
+        line, origin = prologue.lines[position], origins[position]
         try:
-            if isinstance(origin, Guard):
+            if isinstance(origin, (Guard, ShapeGuard)):
                 lowering.guard(origin)
             elif origin is not None:
                 registers[line.partition(" = ")[0]] = lowering.source(origin)
             else:
                 raise Unsupported
         except Unsupported:
-            kept.append(line)
+            kept[position] = line
+    kept_lines = [kept[position] for position in sorted(kept)]
     inputs = prologue.graph_inputs
     grouped = len(inputs) >= GROUPED_INPUTS and all(name in registers for name in inputs)
-    texts = [*kept, *prologue.body, *(() if grouped else prologue.graph_call)]
+    texts = [*kept_lines, *prologue.body, *(() if grouped else prologue.graph_call)]
     if grouped:
         spelled = f"{prologue.graph_function}({', '.join(inputs)})"
         texts.extend(line.replace(spelled, "") for line in prologue.graph_call)
     needed = dict.fromkeys(name for text in texts for name in LOADED.findall(text))
     names = [name for name in needed if name in registers and name not in prologue.parameters]
     return Split(lowering.program, [registers[name] for name in inputs] if grouped else [],
-                 [registers[name] for name in names], names, kept)
+                 [registers[name] for name in names], names, kept_lines)

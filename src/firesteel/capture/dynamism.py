@@ -1,0 +1,201 @@
+"""Which sizes, strides and numbers are symbols in a capture: the policy, and the layout of symbolic inputs.
+
+Static first: the first capture of a function takes sizes and numbers as constants. What differs at the next capture
+becomes a symbol there, exactly that (`changes`). ``dynamic=True`` makes every size and number of the arguments a symbol
+at once, ``dynamic=False`` none; marks on a tensor (`shape_markers`) go before all of these. Sizes 0 and 1 stay constants
+always: operators treat them as cases of their own. So do the shapes of a module's parameters and buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import config, shapes
+from ..errors import ConstraintViolationError
+from ..runtime.learned import Learned
+from ..shape_markers import dims_marked
+from ..shapes.symnode import make_symint
+from .source import ItemSource, LocalSource, ModuleTableSource, SizeSource, Source, StrideSource
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+SMALLEST = 2
+"""The smallest size that a symbol stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSeen:
+    """A tensor from outside that a capture used, and its layout then."""
+
+    source: Source
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Dynamism:
+    """What is symbolic in one capture."""
+
+    everything: bool = False
+    nothing: bool = False
+    learned: Learned = field(default_factory=Learned)
+
+    @staticmethod
+    def of(dynamic: bool | None, learned: Learned) -> Dynamism:
+        """The policy for the `dynamic` argument of compile, with what is known to vary."""
+        if config.dynamic_shapes != "auto":
+            dynamic = config.dynamic_shapes == "1"
+        return Dynamism(dynamic is True, dynamic is False, learned)
+
+    def number(self, source: Source) -> bool:
+        """Whether a number from outside is a symbol."""
+        if self.nothing or not config.dynamic_numbers:
+            return False
+        return source.name in self.learned.numbers or (self.everything and is_argument(source))
+
+    def dims(self, source: Source, t: torch.Tensor) -> dict[int, tuple[int, int | None, bool]]:
+        """The dimensions of a tensor that are symbols: lower bound, upper bound, and whether the user demands it."""
+        marks = dims_marked(t)
+        found: dict[int, tuple[int, int | None, bool]] = {}
+        everything = self.everything and not in_module(source)
+        name = source.name
+        for dim, size in enumerate(t.shape):
+            if size < SMALLEST:
+                continue
+            if dim in marks.dynamic:
+                lower, upper = marks.dynamic[dim]
+                found[dim] = (max(lower or SMALLEST, SMALLEST), upper, True)
+                continue
+            if dim in marks.static:
+                continue
+            if dim in marks.maybe:
+                found[dim] = (SMALLEST, None, False)
+                continue
+            if not self.nothing and (everything or (name, dim) in self.learned.dims):
+                found[dim] = (SMALLEST, None, False)
+        return found
+
+
+def in_module(source: Source | None) -> bool:
+    """Whether a value is kept in a module's tables of parameters and buffers."""
+    while source is not None:
+        if isinstance(source, ModuleTableSource):
+            return True
+        source = source.base
+    return False
+
+
+def is_argument(source: Source) -> bool:
+    """Whether a value was passed to the function, by itself or inside of containers."""
+    while isinstance(source, ItemSource):
+        source = source.parent
+    return isinstance(source, LocalSource) and source.variable != "_fs_closure"
+
+
+def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[list[Any], list[Any]] | None:
+    """Sizes and strides of an input with symbols in them; None when all of it is constant."""
+    plan = tx.dynamism.dims(source, real)
+    if not plan:
+        return None
+    env = tx.shape_env
+    sizes: list[Any] = list(real.shape)
+    for dim, (lower, upper, demanded) in plan.items():
+        where = SizeSource(source, dim)
+        bounds: dict[str, Any] = {"lower": lower}
+        if upper is not None:
+            bounds["upper"] = upper
+        symbol = env.new_symbol(real.size(dim), where.name, **bounds)
+        tx.add_symbol(symbol, where)
+        if demanded:
+            tx.demanded[symbol] = where
+        sizes[dim] = symbol
+    strides = _strides(tx, real, source, sizes)
+    tx.layouts[source] = strides
+    return [make_symint(env, size) for size in sizes], [make_symint(env, stride) for stride in strides]
+
+
+def _strides(tx: Tracer, real: torch.Tensor, source: Source, sizes: list[Any]) -> list[Any]:
+    """Strides as products of the sizes further inside where they are that in the tensor at hand."""
+    plain = real.stride()
+    strides: list[Any] = list(plain)
+    inner_first = sorted(range(real.dim()), key=lambda dim: (plain[dim], real.size(dim) > 1, -dim))
+    placed: list[int] = []
+    for dim in inner_first:
+        if plain[dim] > 1:
+            for inside in reversed(placed):
+                if plain[inside] and plain[inside] * real.size(inside) == plain[dim]:
+                    strides[dim] = shapes.as_expr(strides[inside]) * shapes.as_expr(sizes[inside])
+                    break
+            else:
+                if (source.name, dim) in tx.dynamism.learned.strides:
+                    where = StrideSource(source, dim)
+                    strides[dim] = tx.shape_env.new_symbol(plain[dim], where.name, lower=SMALLEST)
+                    tx.add_symbol(strides[dim], where)
+        placed.append(dim)
+    return strides
+
+
+def tensor_conditions(tx: Tracer, real: torch.Tensor, source: Source, sizes: Iterable[Any]) -> str:
+    """The part of a tensor's guard that speaks of its layout, for a tensor with symbolic sizes.
+
+    What relates strides to sizes is left as a shape guard, see `layout_guards`.
+    """
+    parts = [f"{{0}}.dim() == {real.dim()}"]
+    parts.extend(f"{{0}}.size({dim}) == {size}" for dim, size in enumerate(sizes) if isinstance(size, int))
+    parts.extend(f"{{0}}.stride({dim}) == {stride}" for dim, stride in enumerate(tx.layouts[source])
+                 if not shapes.as_expr(stride).free_symbols)
+    return " and ".join(parts)
+
+
+def layout_guards(tx: Tracer) -> list[shapes.ShapeGuard]:
+    """Guards that the strides of symbolic inputs follow from sizes as they did; their symbols get sources here."""
+    guards = []
+    for source, strides in tx.layouts.items():
+        conditions = []
+        for dim, stride in enumerate(strides):
+            expr = shapes.as_expr(stride)
+            if expr.free_symbols and not isinstance(tx.symbol_sources.get(expr), StrideSource):
+                where = StrideSource(source, dim)
+                symbol = shapes.symbol(where.name)
+                tx.symbol_sources[symbol] = where
+                conditions.append(shapes.eq(symbol, expr))
+        if conditions:
+            guards.append(shapes.ShapeGuard(shapes.and_(*conditions), shapes.Provenance((), source.name, "its layout")))
+    return guards
+
+
+def check_demands(tx: Tracer) -> None:
+    """Raise when the program does not work for all values of a size that the user marked dynamic."""
+    if not tx.demanded:
+        return
+    for info, constant, guard in tx.shape_env.specialised():
+        if info.symbol in tx.demanded:
+            where = tx.demanded[info.symbol]
+            raise ConstraintViolationError(
+                f"dimension {where.dim} of {where.parent.name} is marked dynamic, but the program needs it to be "
+                f"{constant}" + (f" ({guard.provenance.op} asked)" if guard.provenance.op else ""),
+                None, guard.provenance.frames)
+    for info, guard in tx.shape_env.narrowed():
+        if info.symbol in tx.demanded:
+            where = tx.demanded[info.symbol]
+            raise ConstraintViolationError(
+                f"dimension {where.dim} of {where.parent.name} is marked dynamic between {info.interval.lower} and "
+                f"{info.interval.upper}, but the program needs {guard.expr}", None, guard.provenance.frames)
+
+
+def changes(seen: dict[str, TensorSeen], now: dict[str, torch.Tensor]) -> Learned:
+    """The dimensions and strides in which tensors differ from what an earlier capture saw."""
+    dims: set[tuple[str, int]] = set()
+    strides: set[tuple[str, int]] = set()
+    for name, before in seen.items():
+        t = now.get(name)
+        if t is None or t.dim() != len(before.shape) or in_module(before.source):
+            continue
+        dims.update((name, dim) for dim, size in enumerate(t.shape) if size != before.shape[dim])
+        strides.update((name, dim) for dim, stride in enumerate(t.stride()) if stride != before.stride[dim])
+    return Learned(dims=frozenset(dims), strides=frozenset(strides))

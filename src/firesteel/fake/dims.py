@@ -1,0 +1,280 @@
+"""Sizes in the hands of rules: symbolic integers that Python's operators take to expressions directly.
+
+A rule is written for plain integers. It works on symbols too because `Dim` has an integer's operators: arithmetic gives
+another `Dim`, a comparison gives a bool and leaves a guard where it had to look at the hint. A plain `torch.SymInt` can
+do that as well, through C++ and back, at ten times the cost. For torch a `Dim` is a `SymInt` like any other.
+
+What was computed or decided once is remembered per environment. Decisions stay true for as long as it lives: they
+followed from what was known, or left a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..shapes import Const, Expr, ShapeEnv, Symbol, eq, le, lt, maximum
+from ..shapes.symnode import SymNode, TorchShapeEnv
+from ..torch_compat import has_symbolic_layout
+from .tensor import FakeTensor
+
+
+class DimTable:
+    """The `Dim` objects of one environment, and what was computed with them."""
+
+    def __init__(self, adapter: TorchShapeEnv) -> None:
+        self.adapter = adapter
+        self.env: ShapeEnv = adapter.env
+        # results of operators by the layouts of their arguments, kept by the dispatcher
+        self.results: dict[Any, Any] = {}
+        self.storage_sizes: dict[Any, Any] = {}
+        self.equal: dict[tuple[Expr, Any], bool] = {}
+        self.less: dict[tuple[Any, Any], bool] = {}
+        self.less_or_equal: dict[tuple[Any, Any], bool] = {}
+        self.products: dict[tuple[Expr, Any], Any] = {}
+        self._version = -1
+        self._found: dict[Expr, Any] = {}
+        self._dims: dict[Expr, Dim] = {}
+
+    def dim(self, expr: Expr) -> Any:
+        """The number of an expression, with what is known applied: an int or the one `Dim` of its normal form."""
+        if self.env.facts.version != self._version:
+            self._found.clear()
+            self._version = self.env.facts.version
+        found = self._found.get(expr)
+        if found is None:
+            found = self._found[expr] = self._make(expr)
+        return found
+
+    def _make(self, expr: Expr) -> Any:
+        expr = self.env.replace(expr)
+        if isinstance(expr, Const):
+            return expr.value
+        dim = self._dims.get(expr)
+        if dim is None:
+            dim = self._dims[expr] = Dim(self.adapter.node(expr))
+            dim.expr, dim.table = expr, self
+        return dim
+
+    def decide(self, condition: Expr) -> bool:
+        """The truth of a condition in this capture; a guard is left where it is not known."""
+        if isinstance(condition, Const):
+            return bool(condition.value)
+        return self.env.evaluate_as_general_size(condition)
+
+
+class Dim(torch.SymInt):
+    """A symbolic integer; see the module's description. Made by `DimTable.dim` only."""
+
+    expr: Expr
+    table: DimTable
+
+    # Keys of dictionaries compare by identity first, and a table has one object per expression.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: Any) -> bool:
+        if self is other:
+            return True
+        right = _operand(other)
+        if right is None:
+            return False
+        key = (self.expr, right)
+        answer = self.table.equal.get(key)
+        if answer is None:
+            answer = self.table.equal[key] = self.table.decide(eq(self.expr, right))
+        return answer
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        return _less(self.table, self.expr, _operand(other))
+
+    def __gt__(self, other: Any) -> bool:
+        return _less(self.table, _operand(other), self.expr)
+
+    def __le__(self, other: Any) -> bool:
+        return _less_or_equal(self.table, self.expr, _operand(other))
+
+    def __ge__(self, other: Any) -> bool:
+        return _less_or_equal(self.table, _operand(other), self.expr)
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __mul__(self, other: Any) -> Any:
+        right = _operand(other)
+        if right is None:
+            return NotImplemented
+        key = (self.expr, right)
+        table = self.table
+        found = table.products.get(key)
+        if found is None:
+            found = table.products[key] = self.expr * right
+        return table.dim(found)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Any:
+        right = _operand(other)
+        return NotImplemented if right is None else self.table.dim(self.expr + right)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        right = _operand(other)
+        return NotImplemented if right is None else self.table.dim(self.expr - right)
+
+    def __rsub__(self, other: Any) -> Any:
+        left = _operand(other)
+        return NotImplemented if left is None else self.table.dim(left - self.expr)
+
+    def __floordiv__(self, other: Any) -> Any:
+        right = _operand(other)
+        return NotImplemented if right is None else self.table.dim(self.expr // right)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        left = _operand(other)
+        return NotImplemented if left is None else self.table.dim(left // self.expr)
+
+    def __mod__(self, other: Any) -> Any:
+        right = _operand(other)
+        return NotImplemented if right is None else self.table.dim(self.expr % right)
+
+    def __neg__(self) -> Any:
+        return self.table.dim(-self.expr)
+
+
+def _operand(value: Any) -> Any:
+    """What stands for a number in expressions: an int or an `Expr`; None for what is no integer."""
+    kind = type(value)
+    if kind is int:
+        return value
+    if kind is Dim:
+        return value.expr
+    if isinstance(value, torch.SymInt):
+        return value.node.expr
+    return int(value) if isinstance(value, int) else None
+
+
+def _less(table: DimTable, left: Any, right: Any) -> bool:
+    key = (left, right)
+    answer = table.less.get(key)
+    if answer is None:
+        answer = table.less[key] = table.decide(lt(left, right))
+    return answer
+
+
+def _less_or_equal(table: DimTable, left: Any, right: Any) -> bool:
+    key = (left, right)
+    answer = table.less_or_equal.get(key)
+    if answer is None:
+        answer = table.less_or_equal[key] = table.decide(le(left, right))
+    return answer
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# from torch's numbers
+
+
+def table_of(adapter: TorchShapeEnv) -> DimTable:
+    """The table of an environment."""
+    table = adapter.dims
+    if table is None:
+        table = adapter.dims = DimTable(adapter)
+    assert isinstance(table, DimTable)
+    return table
+
+
+def dim_of(value: Any) -> Any:
+    """A size as rules want it: ints as they are, symbols as `Dim`."""
+    kind = type(value)
+    if kind is int:
+        return value
+    if kind is Dim:
+        return value.table.dim(value.expr)
+    if kind is torch.SymInt:
+        node: SymNode = value.node
+        table = node.shape_env.dims
+        return (table or table_of(node.shape_env)).dim(node.raw_expr)  # type: ignore[attr-defined]
+    return value
+
+
+def dims(values: Sequence[Any]) -> tuple[Any, ...]:
+    """`dim_of` for each."""
+    return tuple([value if type(value) is int else dim_of(value) for value in values])
+
+
+def sizes(x: torch.Tensor) -> tuple[Any, ...]:
+    """The sizes of a tensor as rules want them."""
+    return dims(x.shape) if has_symbolic_layout(x) else x.shape
+
+
+def strides(x: torch.Tensor) -> tuple[Any, ...]:
+    """The strides of a tensor as rules want them."""
+    return dims(x.stride()) if has_symbolic_layout(x) else x.stride()
+
+
+def layout_of(x: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Sizes and strides of a tensor as rules want them."""
+    return (dims(x.shape), dims(x.stride())) if has_symbolic_layout(x) else (x.shape, x.stride())
+
+
+def offset(x: torch.Tensor) -> Any:
+    """Where in its storage a tensor starts."""
+    return dim_of(x.storage_offset())
+
+
+def numel(x: torch.Tensor) -> Any:
+    """The number of elements of a tensor."""
+    return product(dims(x.shape)) if has_symbolic_layout(x) else x.numel()
+
+
+def product(values: Sequence[Any]) -> Any:
+    """
+    >>> product((2, 3, 4))
+    24
+    """
+    total: Any = 1
+    for value in values:
+        total = total * value
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# questions that leave no guard
+
+
+def known_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal for certain."""
+    if a is b:
+        return True
+    if type(a) is int and type(b) is int:
+        return a == b
+    table = a.table if type(a) is Dim else b.table
+    left, right = _operand(a), _operand(b)
+    if left is right:
+        return True
+    if table.equal.get((left, right)):
+        return True
+    return table.env.decide(eq(left, right)) is True
+
+
+def at_least_one(size: Any) -> Any:
+    """``max(size, 1)``, which no size but 0 changes."""
+    if type(size) is int:
+        return size or 1
+    interval = size.table.env.interval(size.expr)
+    return size if interval.lower >= 1 else size.table.dim(maximum(size.expr, 1))
+
+
+def require_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal; where data decides, that they are becomes a check of the program."""
+    if a is b:
+        return True
+    if type(a) is int and type(b) is int:
+        return a == b
+    table: DimTable = a.table if type(a) is Dim else b.table
+    return table.env.check(eq(_operand(a), _operand(b)))
