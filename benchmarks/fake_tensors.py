@@ -2,6 +2,7 @@
 
 python -m benchmarks.fake_tensors            # the table of times
 python -m benchmarks.fake_tensors --op-db    # every operator sample that torch ships, metadata against eager
+python -m benchmarks.fake_tensors --op-db --symbolic    # the same with symbolic sizes, at these sizes and at others
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
-from firesteel.fake import DataDependentError, FakeMode, FakeUnsupported, describe
+from firesteel.fake import DataDependentError, FakeMode, FakeTensor, FakeUnsupported, describe
+from firesteel.fake.rules.strides import memory_order, packed_strides
+from firesteel.fake.tensor import new_fake
+from firesteel.shapes import ContradictionError, ShapeEnv, Symbol, UndecidableError
+from firesteel.shapes.symnode import expr_of, make_symint
 
 
 def microseconds(fn: Callable[[], object], calls: int = 300, rounds: int = 5) -> float:
@@ -158,6 +163,140 @@ def differences(real: torch.Tensor, fake: torch.Tensor) -> str:
     return f"shape {a.shape}: " + ", ".join(f"{n} {getattr(a, n)} != {getattr(b, n)}" for n in fields)
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# op_db with symbolic sizes
+
+
+class SymbolicRun:
+    """One operator sample run on fake tensors whose every size from 2 up is a symbol of its own."""
+
+    def __init__(self, fn: Callable[..., Any], sample: Any) -> None:
+        self.fn = fn
+        self.real = (sample.input, sample.args, sample.kwargs)
+        self.env = ShapeEnv()
+        self.mode = FakeMode()
+        self._sizes: dict[int, tuple[torch.Tensor, tuple[Symbol | int, ...]]] = {}
+        fakes = pytree.tree_map_only(torch.Tensor, self._symbolic, self.real)
+        self.result = pytree.tree_leaves(self.mode.run(fn, (fakes[0], *fakes[1]), fakes[2]))
+
+    def _symbolic(self, t: torch.Tensor) -> FakeTensor:
+        order = memory_order(t.shape, [t.stride()])
+        if packed_strides(t.shape, order) != t.stride() or t.storage_offset():
+            return self.mode.from_real(t)  # strides that do not follow from sizes stay numbers
+        sizes: list[Symbol | int] = [
+            self.env.new_symbol(size, f"t{len(self._sizes)}.size({i})", lower=2) if size >= 2 else size
+            for i, size in enumerate(t.shape)
+        ]
+        self._sizes[id(t)] = (t, tuple(sizes))
+        shape = [make_symint(self.env, size) for size in sizes]
+        return new_fake(shape, packed_strides(shape, order), t.dtype, t.device)
+
+    def values(self, grow: Callable[[int], int]) -> dict[Symbol, int] | None:
+        """Other sizes for which all guards hold, where ``grow`` gives such; None otherwise."""
+        values = {symbol: grow(int(hint)) for symbol, hint in self.env.hints.items()}
+        for symbol, replacement in self.env.facts.replacements.items():
+            if isinstance(symbol, Symbol) and replacement.is_constant:
+                values[symbol] = int(self.env.hints[symbol])
+        return values if self.holds(values) else None
+
+    def holds(self, values: dict[Symbol, int]) -> bool:
+        return all(guard.expr.evaluate(values) for guard in self.env.guards)
+
+    def difference(self, values: dict[Symbol, int]) -> str | None:
+        """What differs between the result at these sizes and eager's."""
+        other = pytree.tree_map_only(torch.Tensor, lambda t: self._resized(t, values), self.real)
+        try:
+            real = pytree.tree_leaves(self.fn(other[0], *other[1], **other[2]))
+        except Exception as error:
+            raise EagerRaises(f"{error!r:.100}") from error
+        if len(real) != len(self.result):
+            return f"{len(real)} results, not {len(self.result)}"
+        for r, f in zip(real, self.result):
+            if not isinstance(r, torch.Tensor):
+                if isinstance(f, (int, float, torch.SymInt, torch.SymFloat)) and expr_of(f).evaluate(values) != r:
+                    return f"{r} != {f}"
+                continue
+            shape = tuple(expr_of(size).evaluate(values) for size in f.shape)
+            stride = tuple(expr_of(size).evaluate(values) for size in f.stride())
+            if (shape, stride, f.dtype, f.device) != (tuple(r.shape), r.stride(), r.dtype, r.device):
+                return f"eager {tuple(r.shape)} {r.stride()} {r.dtype}, fake {shape} {stride} {f.dtype}"
+        return None
+
+    def _resized(self, t: torch.Tensor, values: dict[Symbol, int]) -> torch.Tensor:
+        """A tensor of other sizes with the values of this one, repeated: what was a valid index stays one."""
+        if id(t) not in self._sizes:
+            return t
+        sizes = [size if isinstance(size, int) else values[size] for size in self._sizes[id(t)][1]]
+        result = t.detach()
+        for dim, size in enumerate(sizes):
+            if size != t.shape[dim]:
+                result = result.index_select(dim, torch.arange(size) % t.shape[dim])
+        order = memory_order(t.shape, [t.stride()])
+        return torch.empty_strided(sizes, packed_strides(sizes, order), dtype=t.dtype).copy_(result)
+
+
+class EagerRaises(Exception):
+    """Eager refuses the values or sizes that were made up."""
+
+
+GROWTH: list[Callable[[int], int]] = [lambda n: n + 1, lambda n: 2 * n, lambda n: n + 2, lambda n: 4 * n, lambda n: 3 * n]
+
+
+def compare_symbolic(fn: Callable[..., Any], sample: Any) -> tuple[str, str]:
+    """How a sample with symbolic sizes fares: an outcome and a text."""
+    try:
+        run = SymbolicRun(fn, sample)
+    except (FakeUnsupported, DataDependentError, UndecidableError, ContradictionError) as error:
+        return "unsupported", repr(error)
+    except Exception as error:
+        return "raises", repr(error)
+    hints: Any = dict(run.env.hints)
+    if not run.holds(hints):
+        return "different", "a guard that does not hold"
+    try:
+        difference = run.difference(hints)
+    except EagerRaises:
+        return "eager raises", ""
+    if difference is not None:
+        return "different", difference
+    refused = ""
+    for grow in GROWTH:
+        values = run.values(grow)
+        if values is None or values == hints:
+            continue
+        try:
+            difference = run.difference(values)
+        except EagerRaises as error:
+            refused = str(error)
+            continue
+        guards = ", ".join(str(guard.expr) for guard in run.env.guards)
+        return ("same" if difference is None else "different"), f"at other sizes: {difference} (guards: {guards})"
+    if refused:
+        return "refused at other sizes", refused
+    return ("no symbols" if not hints else "specialised"), ", ".join(str(guard.expr) for guard in run.env.guards)
+
+
+def check_symbolic(dtype: torch.dtype, limit: int, verbose: bool) -> int:
+    """Print one line per operator whose symbolic result is wrong; return their number."""
+    warnings.simplefilter("ignore")
+    counts: Counter[str] = Counter()
+    bad: dict[str, str] = {}
+    shown: set[tuple[str, str]] = set()
+    start = time.perf_counter()
+    for name, fn, sample in op_samples(dtype, limit):
+        outcome, text = compare_symbolic(fn, sample)
+        counts[outcome] += 1
+        if outcome == "different":
+            bad.setdefault(name, text)
+        elif verbose and outcome not in ("same", "no symbols") and (name, outcome) not in shown:
+            shown.add((name, outcome))
+            print(f"{outcome}: {name}: {text:.200}")
+    for name, text in bad.items():
+        print(f"{name}: {text}")
+    print(dict(counts), f"{len(bad)} operators differ, {time.perf_counter() - start:.0f} s")
+    return len(bad)
+
+
 def check_op_db(dtype: torch.dtype, limit: int, verbose: bool) -> int:
     """Print one line per operator that differs; return their number."""
     warnings.simplefilter("ignore")
@@ -185,12 +324,14 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--op-db", action="store_true", help="compare with eager over op_db instead of timing")
+    parser.add_argument("--symbolic", action="store_true", help="with --op-db: symbolic sizes")
     parser.add_argument("--dtype", default="float32", help="dtype of the samples")
     parser.add_argument("--limit", type=int, default=8, help="samples per operator")
     parser.add_argument("--verbose", action="store_true", help="also name what has no fake version")
     options = parser.parse_args()
     if options.op_db:
-        sys.exit(1 if check_op_db(getattr(torch, options.dtype), options.limit, options.verbose) else 0)
+        check = check_symbolic if options.symbolic else check_op_db
+        sys.exit(1 if check(getattr(torch, options.dtype), options.limit, options.verbose) else 0)
     time_operators()
 
 

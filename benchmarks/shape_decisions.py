@@ -185,7 +185,7 @@ class Situation:
             raise
 
     def __str__(self) -> str:
-        declared = ", ".join(f"{info.symbol} in [{info.interval.lower}, {info.interval.upper}]"
+        declared = ", ".join(f"{info.source_name} in [{info.interval.lower}, {info.interval.upper}]"
                              for info in self.env.symbols.values())
         return f"{declared}; {'; '.join(self.assumptions) or 'no assumptions'}"
 
@@ -292,7 +292,7 @@ def check_rewrites(
 
 
 def check_guards(rng: random.Random, texts: Texts, tally: Tally) -> None:
-    """Ask questions on hints: the guards, with the promised bounds, must hold exactly where all answers are the same."""
+    """Ask questions on hints: the guards and promised bounds must hold exactly where all answers are the same."""
     env = shapes.ShapeEnv()
     low = rng.choice([0, 1, 2, 2, 2])
     high = 7
@@ -324,8 +324,11 @@ def check_guards(rng: random.Random, texts: Texts, tally: Tally) -> None:
         if UNDEFINED in answers:
             continue
         same = promised and all(a == b for a, (_, b) in zip(answers, asked, strict=True))
-        if passes(point) is not same:
-            tally.wrong.append(f"guards {code} are {passes(point)} at {point}, where answers "
+        passed = passes(point)
+        if passed is None and any(word in line for line in code for word in (" or ", " if ")):
+            continue  # it raises only when conditions are looked at in another order than the program did: a miss
+        if passed is not same:
+            tally.wrong.append(f"guards {code} are {passed} at {point}, where answers "
                                f"{'stay' if same else 'change'} [{situation}]")
             return
 

@@ -1,7 +1,8 @@
-"""What every test starts from: internal failures raise, a fixed seed, one thread, no compiled entries, no logs, no disk."""
+"""What every test starts from: internal failures raise, a fixed seed, one thread, nothing compiled, no logs, no disk."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import hypothesis
@@ -22,6 +23,8 @@ hypothesis.settings.load_profile("fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What one test learns about sizes must not reach another through the disk, nor through processes that tests start.
+    os.environ["FIRESTEEL_DISK_CACHE"] = "0"
     # Test workers share the cores; more threads would make them wait for each other.
     torch.set_num_threads(1)
 
@@ -31,7 +34,6 @@ def fresh_state() -> Iterator[None]:
     """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
     torch.manual_seed(0)
     firesteel.reset()
-    # what one test learns about sizes must not reach another through the disk
     with config.patch(raise_on_internal_error=True, disk_cache=False):
         yield
     set_logs()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel.errors import UserCodeError
+from firesteel.errors import ConstraintViolationError, UserCodeError
 from firesteel.shape_markers import UNMARKED, Marks, class_marked_static, dims_marked
 
 
@@ -193,3 +193,97 @@ def test_torch_dynamo_is_not_imported():
         print("torch._dynamo" in sys.modules)
     """)
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+# With the compiler
+
+
+def compilations(mark, sizes, f=lambda x: (x * 2).sum(0), **options):
+    """How often `f` is compiled for tensors of these shapes, each marked before its call; results are checked."""
+    graphs = []
+
+    def counting(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = fs.compile(f, backend=counting, **options)
+    for shape in sizes:
+        x = torch.randn(shape)
+        mark(x)
+        torch.testing.assert_close(compiled(x), f(x))
+    return len(graphs)
+
+
+BATCHES = [(5, 3), (6, 3), (7, 3), (8, 3)]
+
+
+@pytest.mark.parametrize("mark", [lambda x: fs.mark_dynamic(x, 0), lambda x: fs.maybe_mark_dynamic(x, -2),
+                                  lambda x: fs.mark_dynamic(x, 0, min=2, max=8),
+                                  lambda x: torch._dynamo.mark_dynamic(x, 0),
+                                  lambda x: torch._dynamo.maybe_mark_dynamic(x, 0)])
+@pytest.mark.parametrize("dynamic", [None, False])
+def test_a_marked_dimension_is_compiled_once(mark, dynamic):
+    assert compilations(mark, BATCHES, dynamic=dynamic) == 1
+
+
+@pytest.mark.parametrize("mark", [lambda x: fs.mark_static(x, 0), lambda x: fs.mark_static(x),
+                                  lambda x: torch._dynamo.mark_static(x, 0)])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_static_dimension_is_compiled_for_each_size(mark, dynamic):
+    assert compilations(mark, BATCHES, dynamic=dynamic) == len(BATCHES)
+
+
+def test_other_dimensions_follow_the_policy():
+    assert compilations(lambda x: fs.mark_dynamic(x, 0), [(5, 3), (6, 3), (6, 4), (7, 5)]) == 2
+    assert compilations(lambda x: fs.mark_static(x, 1), [(5, 3), (6, 3), (7, 3), (7, 4)], dynamic=True) == 2
+
+
+def test_sizes_outside_of_the_bounds_are_another_compilation():
+    def mark(x):
+        if x.shape[0] <= 6:
+            fs.mark_dynamic(x, 0, max=6)
+
+    assert compilations(mark, [(5, 3), (6, 3), (4, 3)]) == 1
+    assert compilations(mark, [(5, 3), (6, 3), (7, 3), (4, 3), (9, 3)]) == 2
+
+
+def needs_five(x):
+    return x + torch.ones(5, 3)
+
+
+@pytest.mark.parametrize("mark", [fs.mark_dynamic, lambda x, dim: torch._dynamo.mark_dynamic(x, dim)])
+def test_a_marked_dimension_that_cannot_vary_is_an_error(mark):
+    x = torch.ones(5, 3)
+    mark(x, 0)
+    with pytest.raises(ConstraintViolationError, match="dimension 0 of x .* needs it to be 5") as error:
+        fs.compile(needs_five)(x)
+    assert error.value.frames[-1].source == "return x + torch.ones(5, 3)"
+
+
+def test_a_dimension_that_may_vary_and_does_not_is_no_error():
+    assert compilations(lambda x: fs.maybe_mark_dynamic(x, 0), [(5, 3), (5, 3)], f=needs_five) == 1
+
+
+@pytest.mark.parametrize("marker, compilations", [(None, 2), (fs.mark_static, 5), ("torch", 5)])
+def test_numbers_of_a_class_marked_static_stay_constants(marker, compilations):
+    class Scaled(torch.nn.Module):
+        factor = 1
+
+        def __init__(self):
+            super().__init__()
+            self.factor = 1
+
+        def forward(self, x):
+            return x * self.factor
+
+    if marker == "torch":
+        Scaled._dynamo_marked_static = True  # what torch's own marker sets
+    elif marker is not None:
+        marker(Scaled)
+    graphs = []
+    module = Scaled()
+    compiled = fs.compile(module, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)
+    for factor in range(2, 7):
+        module.factor = factor
+        assert compiled(torch.ones(2))[0] == factor
+    assert len(graphs) == compilations

@@ -137,10 +137,10 @@ def wrapper({signature}):
                 break
         else:
             _fs_result = _fs_unit.missed(({arguments}))
-        if type(_fs_result) is _fs_resume:
+        if _fs_type(_fs_result) is _fs_resume:
             return _fs_drive(_fs_result)
         return _fs_result
-    except BaseException as _fs_error:
+    except _fs_any_error as _fs_error:
         _fs_leaving(_fs_error)
         raise
 """
@@ -174,7 +174,7 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
         return _generic_wrapper(unit, function)
     scope: dict[str, Any] = {
         "_fs_unit": unit, "_fs_miss": MISS, "_fs_resume": Resume, "_fs_drive": drive, "_fs_unset": UNSET,
-        "_fs_leaving": leaving,
+        "_fs_leaving": leaving, "_fs_type": type, "_fs_any_error": BaseException,
         "_fs_closure": function.__closure__, "_fs_stance": stance.STATE, "_fs_function": function, "_fs_code": code,
         "_fs_otherwise": functools.partial(_otherwise, unit, function)}
     with_default = len(function.__defaults__ or ())

@@ -254,3 +254,42 @@ def test_another_process_recalls(folder, tmp_path):
                               "PYTHONIOENCODING": "utf-8"}, encoding="utf-8").stdout
     assert out == f"{ALL}\n"
     assert Path(folder).exists()
+
+
+# With the compiler
+
+
+PROGRAM = """
+import sys
+import torch
+import firesteel as fs
+
+graphs = []
+
+def counting(gm, example_inputs):
+    graphs.append(gm)
+    return gm.forward
+
+def f(x, n):
+    return (x * n).sum(1) + x.shape[0]
+
+compiled = fs.compile(f, backend=counting)
+for size, n in ((4, 2), (7, 3), (9, 5)):
+    x = torch.randn(size, 3)
+    torch.testing.assert_close(compiled(x, n), f(x, n))
+print(len(graphs))
+"""
+
+
+def test_the_next_process_starts_dynamic(tmp_path, folder):
+    def run(place: str) -> str:
+        program = tmp_path / place / "program.py"
+        program.parent.mkdir()
+        program.write_text(PROGRAM)
+        done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True,
+                              env={**os.environ, "FIRESTEEL_CACHE_DIR": str(folder), "FIRESTEEL_DISK_CACHE": "1"})
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert run("here") == "2"
+    assert run("moved") == "1"

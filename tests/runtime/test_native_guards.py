@@ -17,8 +17,10 @@ import firesteel as fs
 from firesteel import config
 from firesteel.runtime.explain_miss import first_failure
 from firesteel.runtime.native import machine as machine_module
+from firesteel.runtime.native import objects
 from firesteel.runtime.native import upgrade as upgrade_module
-from firesteel.runtime.native.machine import NativeUnavailable, builtin_parts, machine, self_test
+from firesteel.runtime.native.machine import machine, self_test
+from firesteel.runtime.native.objects import NativeUnavailable, builtin_parts
 from firesteel.runtime.native.program import Op, Program
 
 ROOT = Path(__file__).parents[2]
@@ -57,9 +59,9 @@ def test_the_checker_passes_its_own_test_and_is_made_once():
 
 
 def test_wrong_offsets_are_noticed(monkeypatch):
-    monkeypatch.setattr(machine_module, "SIZE", 24)
+    monkeypatch.setattr(objects, "SIZE", 24)
     with pytest.raises(NativeUnavailable, match="laid out"):
-        machine_module.check_layout()
+        objects.check_layout()
 
 
 def test_a_wrong_checker_is_noticed(monkeypatch):

@@ -11,13 +11,16 @@ import types
 import pytest
 import torch
 
+import firesteel as fs
 from firesteel import config, shapes, torch_compat
 from firesteel.capture.guards import Guard
 from firesteel.capture.source import LocalSource, SizeSource, StrideSource
+from firesteel.runtime.explain_miss import first_failure
 from firesteel.runtime.native import arithmetic
 from firesteel.runtime.native.expressions import Unsupported
 from firesteel.runtime.native.lowering import Lowering
-from firesteel.runtime.native.machine import NativeUnavailable, machine, self_test
+from firesteel.runtime.native.machine import machine, self_test
+from firesteel.runtime.native.objects import NativeUnavailable
 from firesteel.runtime.native.program import Op, Program
 from firesteel.runtime.native.upgrade import Prologue, Upgrade, split
 from firesteel.shapes import Call, Const, Product, ShapeGuard, Sum, Symbol
@@ -404,3 +407,79 @@ def test_a_program_hands_out_numbers_as_ints():
     low = Lowering(machine(), ["n"], (3,), {N: LocalSource("n")})
     prologue = Prologue(["n"], ["if not (n >= 2): return _fs_miss"], {}, [], "graph", [], [], lambda lines: None)
     assert split(low, prologue).kept == prologue.lines
+
+
+# Compiled functions
+
+
+def sizes_and_a_number(x, n):
+    return x.view(-1, n) * x.shape[0], x.shape[1] + n
+
+
+def two_tensors(x, y):
+    if x.shape[0] > 5 or x.shape[0] % 3 == 1:
+        return torch.cat([x, y]) + y.shape[0]
+    return x[:, : y.shape[1] // 2].sum() * max(x.shape[0], y.shape[0])
+
+
+def transposed(x, y):
+    return x.t() + y, x.stride(0)
+
+
+SHAPES = [(2, 6), (3, 6), (4, 6), (8, 12), (300, 6), (1, 6), (6, 1), (0, 6), (6, 6)]
+CALLS = {
+    sizes_and_a_number: [(torch.ones(shape), n) for shape in SHAPES for n in (1, 2, 3, 6, -1, 0, 7, 1 << 40, 1 << 70)],
+    two_tensors: [(torch.ones(a), torch.ones(b)) for a in SHAPES for b in SHAPES if a[1] == b[1]],
+    transposed: [(torch.ones(a), torch.ones(a).t()) for a in SHAPES] + [
+        (torch.ones(a).t(), torch.ones(a)) for a in SHAPES] + [(torch.ones(8, 6)[::2], torch.ones(6, 4))],
+}
+
+
+def outcome(function, args):
+    try:
+        return function(*args)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("function", CALLS)
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_compiled_functions_of_many_sizes(function, dynamic):
+    with config.patch(native_guards="always", raise_on_internal_error=True, recompile_limit=100):
+        fs.reset()
+        compiled = fs.compile(function, backend="eager", dynamic=dynamic)
+        for args in (*CALLS[function], *CALLS[function]):
+            found, expected = outcome(compiled, args), outcome(function, args)
+            if isinstance(expected, str):
+                assert found == expected
+            else:
+                torch.testing.assert_close(found, expected)
+        unit = compiled._firesteel_unit
+        checked = 0
+        for entry_ in unit.entries:
+            if entry_.upgrade.native is None:
+                continue
+            assert entry_.upgrade.kept_in_python == []
+            checked += bool(entry_.shape_guards)
+            for args in CALLS[function]:
+                # the guards as Python are the measure; numbers that are too large are left to them
+                accepted = first_failure(entry_, unit, args) is None
+                large = any(type(arg) is int and arg > 1 << 60 for arg in args)
+                assert accepted or entry_.upgrade.native(*args) is None
+                assert large or (entry_.upgrade.native(*args) is not None) == accepted
+        assert checked
+
+
+def test_a_number_that_does_not_fit_is_left_to_python():
+    def f(x, n):
+        return x + n // (1 << 66)
+
+    with config.patch(native_guards="always"):
+        compiled = fs.compile(f, backend="eager", dynamic=True)
+        x = torch.ones(3)
+        compiled(x, 5)
+        (made,) = [entry_.upgrade for entry_ in compiled._firesteel_unit.entries]
+        assert made.native is not None and made.native(x, 7) is not None
+        for n in (1 << 66, 1 << 67, -(1 << 68)):
+            torch.testing.assert_close(compiled(x, n), f(x, n))
+        assert len(compiled._firesteel_unit.entries) == 1

@@ -329,3 +329,23 @@ def test_graph_break_prevents_inlining():
     x = torch.randn(3)
     assert torch.equal(f(x), x.sin().cos().exp())
     assert len(recorder.graphs) == 3
+
+
+@pytest.mark.parametrize("setting, compilations", [("1", 1), ("auto", 2), ("0", 4)])
+def test_dynamic_shapes_setting(setting, compilations):
+    """"If you enabled dynamic shapes [...] then your code won't recompile on shape changes"; the OOM section's 0 is off."""
+    def layer(x, weight):
+        return torch.relu(x @ weight).sum(dim=-1) / x.shape[0]
+
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    with fs.config.patch(dynamic_shapes=setting):
+        compiled = fs.compile(layer, backend=backend)
+        for batch in (3, 7, 20, 64):
+            args = torch.randn(batch, 8), torch.randn(8, 5)
+            torch.testing.assert_close(compiled(*args), layer(*args))
+    assert len(graphs) == compilations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import operator
 import sys
 import types
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy
 
 from . import operators
-from .call_handlers import HANDLERS, Handler, handles
+from .call_handlers import HANDLERS, handles
 from .objects import special_method
 from .signals import GraphBreak, SkipFrame, UserRaise
 from .values.base import IdentityKey, Value, inherits_method
-from .values.constants import ConstantValue, NumberValue, PythonObject
+from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue, MethodValue
 from .values.iterators import CallableIterator
 from .values.objects import ClassValue, ObjectValue
@@ -215,15 +214,6 @@ def call_sorted(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
     return ListValue(tx.sort(tx.to_list(args[0]), kwargs))
 
 
-@handles(sum)
-def call_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
-    total = start
-    for item in tx.to_list(args[0]):
-        total = tx.binary("+", total, item)
-    return total
-
-
 @handles(any)
 def call_any(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(any(tx.truth(item) for item in tx.iterate_lazily(args[0])))
@@ -232,72 +222,6 @@ def call_any(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 @handles(all)
 def call_all(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(all(tx.truth(item) for item in tx.iterate_lazily(args[0])))
-
-
-def _extreme(symbol: str) -> Handler:
-    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        items = tx.to_list(args[0]) if len(args) == 1 else args
-        key = kwargs.get("key")
-        if key is not None and key.is_constant() and key.as_constant() is None:
-            key = None
-        if not items:
-            if "default" in kwargs:
-                return kwargs["default"]
-            name = "max" if symbol == ">" else "min"
-            raise tx.raised(ValueError(f"{name}() arg is an empty sequence" if sys.version_info < (3, 12)
-                                       else f"{name}() iterable argument is empty"))
-        best = items[0]
-        best_key = best if key is None else tx.call(key, [best], {})
-        for item in items[1:]:
-            item_key = item if key is None else tx.call(key, [item], {})
-            if tx.truth(tx.compare(symbol, item_key, best_key)):
-                best, best_key = item, item_key
-        return best
-
-    return call
-
-
-HANDLERS[max] = _extreme(">")
-HANDLERS[min] = _extreme("<")
-
-
-@handles(abs)
-def call_abs(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    value = args[0].realize()
-    if isinstance(value, TensorValue):
-        return tx.call_torch("abs", [value], {})
-    if isinstance(value, ObjectValue):
-        return tx.call(special_method(tx, value, "__abs__"), [], {})
-    return tx.fold(abs, [tx.constant_of(value)], {})
-
-
-@handles(round)
-def call_round(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    value = args[0].realize()
-    rest = [*args[1:], *kwargs.values()]
-    if isinstance(value, ObjectValue):
-        return tx.call(special_method(tx, value, "__round__"), rest, {})
-    if isinstance(value, TensorValue):
-        raise GraphBreak("round() of a tensor")
-    return tx.fold(round, [tx.constant_of(value), *(tx.constant_of(r) for r in rest)], {})
-
-
-@handles(divmod)
-def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if any(isinstance(arg.realize(), ObjectValue) for arg in args):
-        left, right = args[0].realize(), args[1].realize()
-        return operators.dispatch_binary(tx, "divmod", left, right, "__divmod__", "__rdivmod__")
-    return tx.make_tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
-
-
-@handles(pow)
-def call_pow(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if len(args) == 2 and not kwargs:
-        return tx.binary("**", args[0], args[1])
-    base = args[0].realize()
-    if isinstance(base, ObjectValue) and not kwargs:
-        return tx.call(special_method(tx, base, "__pow__"), args[1:], {})
-    return tx.fold(pow, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
 
 
 # Introspection that must not be folded
@@ -415,38 +339,5 @@ def call_contains(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     return operators.contains(tx, args[0], args[1])
 
 
-@handles(operator.not_)
-def call_not(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(not tx.truth(args[0]))
-
-
-@handles(operator.truth)
-def call_truth(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(tx.truth(args[0]))
-
-
 HANDLERS[operator.is_] = lambda tx, args, kwargs: ConstantValue(tx.same(args[0], args[1]))
 HANDLERS[operator.is_not] = lambda tx, args, kwargs: ConstantValue(not tx.same(args[0], args[1]))
-
-
-@handles(operator.index)
-def call_index(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    value = args[0].realize()
-    if isinstance(value, ObjectValue):
-        return tx.call(special_method(tx, value, "__index__"), [], {})
-    if isinstance(value, TensorValue):
-        raise GraphBreak("a tensor as an index needs its data")
-    if isinstance(value, NumberValue) and type(value.hint) is int:
-        return value
-    return tx.fold(operator.index, [tx.constant_of(value)], {})
-
-
-# math on numbers of the graph and on tensors
-
-
-@handles(math.sqrt)
-def call_sqrt(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    value = args[0].realize()
-    if isinstance(value, TensorValue):
-        raise GraphBreak("math.sqrt of a tensor needs its data", "use torch.sqrt")
-    return tx.fold(math.sqrt, [tx.constant_of(value)], {})

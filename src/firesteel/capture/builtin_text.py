@@ -12,10 +12,11 @@ from .equivalents import REGISTRY
 from .objects import special_method
 from .signals import GraphBreak
 from .values.base import Value
-from .values.constants import ConstantValue, OpaqueValue, PythonObject
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
 from .values.functions import FunctionValue, MethodValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
 from .values.tensors import TensorValue
+from .values.text import TextValue, text_of_numbers
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") -> Value:
     """What an f-string field becomes."""
     value = value.realize()
+    if isinstance(value, NumberValue) and (conversion or not spec.endswith("c")):
+        # a format that does not suit the type is refused here and now; "c" asks for a character, which few numbers are
+        tx.fold(format, ["" if conversion else value.python_type()(1), spec], {})
+        return TextValue(tx, [(value, conversion, spec)])
+    if not spec:
+        text = text_with_numbers(tx, value, conversion in ("", "s"))
+        if text is not None:
+            return text
     if conversion:
         function = {"s": str, "r": repr, "a": ascii}[conversion]
         return tx.fold(format, [text_of(tx, value, function), spec], {})
@@ -37,6 +46,15 @@ def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") 
     if isinstance(value, ExceptionValue) and not spec:
         return ConstantValue(text_of(tx, value, str))
     return tx.fold(format, [tx.constant_of(value), spec], {})
+
+
+def text_with_numbers(tx: Tracer, value: Value, plain: bool) -> Value | None:
+    """The text of something that holds numbers of the graph, otherwise None; `plain` is that of str, not of repr."""
+    value = value.realize()
+    if isinstance(value, TextValue):
+        return value if plain else None
+    parts = text_of_numbers(tx, value)
+    return TextValue(tx, parts) if parts is not None else None
 
 
 def text_of(tx: Tracer, value: Value, function: Any) -> str:
@@ -60,7 +78,7 @@ def text_of(tx: Tracer, value: Value, function: Any) -> str:
 
 @handles(repr)
 def call_repr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(text_of(tx, args[0], repr))
+    return text_with_numbers(tx, args[0], False) or ConstantValue(text_of(tx, args[0], repr))
 
 
 @handles(format)
@@ -71,7 +89,7 @@ def call_format(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
 def _replayable(tx: Tracer, value: Value) -> bool:
     """Whether the printed text of a value cannot change between now and the end of the graph."""
     value = value.realize()
-    return isinstance(value, (ConstantValue, ClassValue))
+    return isinstance(value, (ConstantValue, ClassValue, NumberValue, TextValue))
 
 
 @handles(print)
@@ -87,7 +105,7 @@ def call_print(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
             raise GraphBreak("print() of a value that is only known at run time",
                              "print outside of the compiled function")
         else:
-            parts.append(ConstantValue(text_of(tx, value, str)))
+            parts.append(text_with_numbers(tx, value, True) or ConstantValue(text_of(tx, value, str)))
     tx.effects.replay(print, parts, {k: ConstantValue(tx.constant_of(v)) for k, v in kwargs.items()})
     return ConstantValue(None)
 
@@ -97,15 +115,20 @@ def call_warn(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     raise GraphBreak("warnings.warn()", "warn outside of the compiled function, or once before it")
 
 
+def _logged(tx: Tracer, value: Value) -> Value:
+    value = value.realize()
+    return value if isinstance(value, (NumberValue, TextValue)) else tx.python_object(tx.constant_of(value))
+
+
 def _logging_handler(name: str) -> Handler:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         logger = args[0].realize()
         if not isinstance(logger, ObjectValue) or logger.real is None:
             raise GraphBreak("logging through a logger made inside")
-        plain = [tx.constant_of(arg) for arg in args[1:]]
+        plain = [_logged(tx, arg) for arg in args[1:]]
         if kwargs:
             raise GraphBreak("logging with keyword arguments")
-        tx.effects.replay(getattr(logging.Logger, name), [logger, *(tx.python_object(p) for p in plain)], {})
+        tx.effects.replay(getattr(logging.Logger, name), [logger, *plain], {})
         return ConstantValue(None)
 
     return call

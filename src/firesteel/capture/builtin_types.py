@@ -8,7 +8,9 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING
 
-from .builtin_text import text_of
+from . import number_rules
+from .builtin_numbers import truth
+from .builtin_text import text_of, text_with_numbers
 from .call_handlers import Handler
 from .objects import special_method
 from .signals import GraphBreak
@@ -26,6 +28,7 @@ from .values.iterators import (
 )
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ObjectValue
+from .values.ranges import RangeValue, make_range
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
 from .values.weak_references import make_weak_reference
@@ -82,8 +85,8 @@ def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[
         value = args[0].realize()
         if isinstance(value, TensorValue):
             return value.call_method(tx, method, [], {})
-        if isinstance(value, NumberValue) and value.python_type() is cls:
-            return value
+        if isinstance(value, NumberValue) and len(args) == 1 and not kwargs and cls is not complex:
+            return number_rules.apply(tx, cls, [value])
         if isinstance(value, ObjectValue) and len(args) == 1:
             bound = special_method(tx, value, method) or special_method(tx, value, "__index__")
             if bound is not None:
@@ -92,12 +95,12 @@ def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[
 
 
 def call_bool(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(tx.truth(args[0]) if args else False)
+    return truth(tx, args[0]) if args else ConstantValue(False)
 
 
 def call_str(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 1 and not kwargs:
-        return ConstantValue(text_of(tx, args[0], str))
+        return text_with_numbers(tx, args[0], True) or ConstantValue(text_of(tx, args[0], str))
     return tx.fold(str, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
 
 
@@ -152,6 +155,8 @@ def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 
 
 def call_range(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) in (1, 2, 3) and all(isinstance(arg.realize(), (ConstantValue, NumberValue)) for arg in args):
+        return make_range(tx, args)
     return tx.fold(range, [tx.constant_of(a) for a in args], {})
 
 
@@ -181,7 +186,7 @@ def call_filter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
 
 def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
-    if isinstance(value, (SequenceValue, DictValue, DictViewValue)):
+    if isinstance(value, (SequenceValue, DictValue, DictViewValue, RangeValue)):
         return value.call_method(tx, "__reversed__", [], {})
     if isinstance(value, ConstantValue):
         if type(value.value) is range:

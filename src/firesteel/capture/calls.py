@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..runtime.skipping import opaque_module
+from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
 from .builtin_calls import is_foldable
 from .call_handlers import HANDLERS, PYTHON_HANDLERS
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
@@ -23,7 +24,8 @@ from .values.functions import FunctionValue
 from .values.iterators import GeneratorValue
 from .values.mappings import DictValue
 from .values.objects import ClassValue, ObjectValue
-from .values.sequences import TupleValue
+from .values.ranges import RangeValue
+from .values.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from .entry_code import EntryCode
@@ -163,6 +165,9 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
     if equivalent is not None:
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if is_foldable(obj):
+        number = number_rules.call(tx, obj, args) if not kwargs else None
+        if number is not None:
+            return number
         if all(_is_known(arg) for arg in (*args, *kwargs.values())):
             keywords = {k: tx.constant_of(v) for k, v in kwargs.items()}
             return tx.fold(obj, [tx.constant_of(arg) for arg in args], keywords)
@@ -190,8 +195,10 @@ def _hashable(obj: Any) -> bool:
 def _is_known(value: Value) -> bool:
 
     value = value.realize()
-    if isinstance(value, NumberValue):
+    if isinstance(value, (NumberValue, RangeValue)):
         return True
+    if isinstance(value, TupleValue) or isinstance(value, ListValue) and value.items is not None:
+        return all(_is_known(item) for item in value.items or ())
     try:
         value.as_constant()
     except Exception:

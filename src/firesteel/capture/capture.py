@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import torch_compat
 from ..debug import enabled, log
-from ..errors import GraphBreakError, UserFrame
+from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode
 from ..shapes import ShapeGuard
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
@@ -29,7 +29,7 @@ from .guards import Guard, NumberSeen
 from .modes import leaving_on_failure
 from .opcodes import HANDLERS
 from .reliance import guard_reliance
-from .signals import GraphBreak, NotConstant, Restart, SkipFrame, UserRaise
+from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise
 from .source import ClosureSource, LocalSource
 from .steps import emit_step, pops_of
 from .tracer import Tracer
@@ -97,12 +97,14 @@ def parameters_of(code: types.CodeType, start: Start) -> list[str]:
 class Capture:
     """One attempt to capture a unit with given arguments."""
 
-    def __init__(self, unit: Unit, args: tuple[Any, ...], known_break: Restart | None) -> None:
+    def __init__(self, unit: Unit, args: tuple[Any, ...], known_break: Restart | None,
+                 static: frozenset[tuple[str, int]]) -> None:
         self.unit = unit
         self.args = args
         self.known_break = known_break
         self.fake = FakeMode()
-        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned), unit.options)
+        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned, static), unit.options)
+        self.tx.refused = () if unit.options.fullgraph else unit.refused
         self.fake.before_late_error = self.before_late_error
         self.parameters = parameters_of(unit.code, unit.start)
         self.frame = self.root_frame()
@@ -174,7 +176,7 @@ class Capture:
             tx.root_step = steps
             steps += 1
             frame.index += 1
-            before = (tx.graph.operations, tx.effects.version)
+            before = (tx.graph.operations, tx.effects.version, len(tx.shape_env.checks))
             try:
                 outcome = HANDLERS[instruction.op](frame, instruction)
             except UserRaise as raised:
@@ -196,7 +198,7 @@ class Capture:
                 cause.frames = self.error_frames(cause)  # type: ignore[attr-defined]
                 cause.__traceback__ = cause.__context__ = None  # they would keep all values of this capture alive
             del tx.frames[1:]
-            if before != (tx.graph.operations, tx.effects.version):
+            if before != (tx.graph.operations, tx.effects.version, len(tx.shape_env.checks)):
                 raise Restart(steps - 1, cause)
             return self.finish_with_break(instruction, stack, cause, cause.frames)  # type: ignore[attr-defined]
 
@@ -216,6 +218,16 @@ class Capture:
             if not frame.hidden:
                 frames.append(frame.user_frame())
         return tuple(frames)
+
+    def check_demanded(self, needed: StaticNeeded) -> None:
+        """Raise when the user wants a size to be dynamic that an operation cannot take as a symbol."""
+        names = ", ".join(f"{name}.size({dim})" for name, dim in sorted(needed.sizes))
+        log("shapes", "%s: %s cannot work with symbolic sizes; %s constant", self.unit.name, needed.operation, names)
+        for where in self.tx.demanded.values():
+            if (where.parent.name, where.dim) in needed.sizes:
+                raise ConstraintViolationError(
+                    f"dimension {where.dim} of {where.parent.name} is marked dynamic, but {needed.operation} cannot "
+                    "work with symbolic sizes", None, self.tx.user_frames())
 
     # Ways out
 
@@ -490,10 +502,11 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     torch_compat.neutralise_dynamo_imports()
     started = time.perf_counter()
     known_break: Restart | None = None
+    static: frozenset[tuple[str, int]] = frozenset()
     with InterpreterSettings():
         for _ in range(10_000):
             state = GlobalState.current()
-            attempt = Capture(unit, args, known_break)
+            attempt = Capture(unit, args, known_break, static)
             try:
                 try:
                     with attempt.fake:
@@ -508,6 +521,10 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
                 known_break = restart
                 for error in (restart, restart.cause):
                     error.__traceback__ = error.__context__ = None  # they keep the whole attempt alive
+                continue
+            except StaticNeeded as needed:
+                attempt.check_demanded(needed)
+                static |= needed.sizes
                 continue
             finally:
                 attempt.release()

@@ -44,13 +44,15 @@ class Dynamism:
     everything: bool = False
     nothing: bool = False
     learned: Learned = field(default_factory=Learned)
+    static: frozenset[tuple[str, int]] = frozenset()
+    """Sizes that an operation of the program cannot take as symbols."""
 
     @staticmethod
-    def of(dynamic: bool | None, learned: Learned) -> Dynamism:
+    def of(dynamic: bool | None, learned: Learned, static: frozenset[tuple[str, int]] = frozenset()) -> Dynamism:
         """The policy for the `dynamic` argument of compile, with what is known to vary."""
         if config.dynamic_shapes != "auto":
             dynamic = config.dynamic_shapes == "1"
-        return Dynamism(dynamic is True, dynamic is False, learned)
+        return Dynamism(dynamic is True, dynamic is False, learned, static)
 
     def number(self, source: Source) -> bool:
         """Whether a number from outside is a symbol."""
@@ -65,7 +67,7 @@ class Dynamism:
         everything = self.everything and not in_module(source)
         name = source.name
         for dim, size in enumerate(t.shape):
-            if size < SMALLEST:
+            if size < SMALLEST or (name, dim) in self.static:
                 continue
             if dim in marks.dynamic:
                 lower, upper = marks.dynamic[dim]
@@ -163,7 +165,7 @@ def layout_guards(tx: Tracer) -> list[shapes.ShapeGuard]:
                 where = StrideSource(source, dim)
                 symbol = shapes.symbol(where.name)
                 tx.symbol_sources[symbol] = where
-                conditions.append(shapes.eq(symbol, expr))
+                conditions.append(shapes.eq(symbol, tx.shape_env.replace(expr)))
         if conditions:
             guards.append(shapes.ShapeGuard(shapes.and_(*conditions), shapes.Provenance((), source.name, "its layout")))
     return guards

@@ -13,14 +13,15 @@
 from __future__ import annotations
 
 import builtins
+import math
 import types
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..shapes import ShapeGuard
 from ..runtime.native.upgrade import Prologue, Upgrade, upgrade_after
+from ..shapes import ShapeGuard
 from .bytecode.line_table import with_lines
 from .guards import Guard
 from .signals import GraphBreak, Restart
@@ -34,9 +35,22 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+# Names that generated code uses.
+_NAMES_USED = frozenset({
+    "abs", "dict", "enumerate", "Exception", "BaseException", "filter", "float", "frozenset", "hasattr", "id", "int",
+    "isinstance", "iter", "len", "list", "map", "math", "max", "min", "next", "object", "range", "repr", "reversed",
+    "round", "set", "slice", "tuple", "type", "zip",
+})
+
+
 def parameter_name(variable: str) -> str:
-    """A local variable's name as a parameter of the entry (comprehension arguments are called ``.0``)."""
-    return variable if variable.isidentifier() else "_fs_local_" + "".join(c if c.isalnum() else "_" for c in variable)
+    """A local variable's name as a parameter of the entry (comprehension arguments are called ``.0``).
+
+    A variable must not hide what the entry's own code uses.
+    """
+    if variable.isidentifier() and variable not in _NAMES_USED:
+        return variable
+    return "_fs_local_" + "".join(c if c.isalnum() else "_" for c in variable)
 
 
 def suspended(generator: Any) -> Any:
@@ -53,7 +67,7 @@ class EntryCode:
         self.name = name
         self.parameters = parameters
         # C code that imports looks for its builtins in the globals of the running frame
-        self.namespace: dict[str, Any] = {"__builtins__": builtins}
+        self.namespace: dict[str, Any] = {"__builtins__": builtins, "math": math}
         self.prologue: list[str] = []
         self.origins: dict[str, Source | Guard | ShapeGuard] = {}
         self.graph_function = ""

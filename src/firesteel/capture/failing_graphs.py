@@ -28,9 +28,9 @@ class FailingGraph:
     def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode) -> None:
         self.code = code
         self.draws_random = draws_random
-        kept = [entry for entry in inputs if entry.at_risk and _restorable(entry.example)]
-        if sum(hint_of(entry.example.numel()) * entry.example.element_size() for entry in kept) > MAX_KEPT_BYTES:
-            kept = []
+        kept = [entry for entry in inputs if entry.at_risk and restorable(entry)]
+        if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
+            kept = [entry for entry in kept if entry.must_restore]
         nodes = {entry.node for entry in kept}
         lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
         self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
@@ -57,8 +57,14 @@ class FailingGraph:
         return lines
 
 
-def _restorable(example: Any) -> bool:
-    return example.is_leaf or not example.requires_grad
+def restorable(entry: GraphInput) -> bool:
+    """Whether a change in place can be undone, that is whether no autograd history changed with it."""
+    return entry.example.is_leaf or not entry.example.requires_grad
+
+
+def bytes_of(entry: GraphInput) -> int:
+    """The size of an input tensor as it is now."""
+    return int(hint_of(entry.example.numel())) * entry.example.element_size()
 
 
 def keep(*tensors: torch.Tensor) -> list[tuple[int, torch.Tensor]]:

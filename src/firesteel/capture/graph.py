@@ -23,6 +23,8 @@ class GraphInput:
     version: int | None = None
     # changed in place before an operation that may raise when the graph runs
     at_risk: bool = False
+    # to be put back whatever its size, because the program goes on when the operation raises
+    must_restore: bool = False
 
     @property
     def mutated(self) -> bool:

@@ -6,6 +6,7 @@ torch's markers are recognised by name or attribute, without importing what stan
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -133,9 +134,41 @@ def _without_effect(tx: Tracer, function: Value, args: list[Value], kwargs: dict
     return tx.python_object(None)
 
 
+def _check_with(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What torch's checks come down to: an error type, a condition, a function that makes the message."""
+    from .assertions import state
+    from .calls import inline
+    from .values.constants import ConstantValue, NumberValue
+
+    condition = (args[1] if len(args) > 1 else kwargs["cond"]).realize()
+    if isinstance(condition, NumberValue) and condition.python_type() is bool:
+        condition = ConstantValue(state(tx, condition.expr))
+        args, kwargs = [args[0], condition, *args[2:]] if len(args) > 1 else args, {**kwargs}
+        if "cond" in kwargs:
+            kwargs["cond"] = condition
+    if isinstance(condition, ConstantValue) and condition.value is True:
+        return tx.constant(None)
+    return inline(tx, function, args, kwargs)  # type: ignore[arg-type]
+
+
+def _check_is_size(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    # the warning of newer releases, that it goes away, is left to code that is not compiled
+    inner = inspect.unwrap(function.real)  # type: ignore[attr-defined]
+    check = tx.python_object(inner.__globals__["_check"])
+    size, message = args[0] if args else kwargs["i"], args[1] if len(args) > 1 else kwargs.get("message")
+    rest = [] if message is None else [message]
+    tx.call(check, [tx.compare(">=", size, tx.constant(0)), *rest], {})
+    largest = kwargs.get("max")
+    if largest is not None and not (largest.is_constant() and largest.as_constant() is None):
+        tx.call(check, [tx.compare("<=", size, largest), *rest], {})
+    return tx.constant(None)
+
+
 # Markers that are plain functions, by where they are defined: they need not be imported yet.
 _TORCH_MARKERS = {
     ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
+    ("torch", "_check_with"): Marker("check", _check_with),
+    ("torch", "_check_is_size"): Marker("check", _check_is_size),
     **{("torch._dynamo.decorators", name): Marker("hint", _without_effect)
        for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked", "mark_static_address")},
     **{("firesteel.shape_markers", name): Marker("hint", _without_effect)

@@ -12,6 +12,7 @@ import torch.fx
 from .. import shapes
 from ..shapes.operations import MATH_FUNCTIONS
 from ..shapes.symnode import make_symbolic
+from .signals import GraphBreak
 from .source import SizeSource, StrideSource
 from .values.constants import NumberValue
 
@@ -41,10 +42,20 @@ class NumberNodes:
     def __init__(self, tx: Tracer) -> None:
         self.tx = tx
         self.by_expr: dict[shapes.Expr, Any] = {}
+        # where symbols are read that no node has been made for: a node, a method or None for subscripts, its arguments
+        self.places: dict[shapes.Symbol, tuple[torch.fx.Node, str | None, tuple[Any, ...]]] = {}
 
     def bind(self, symbol: shapes.Symbol, node: torch.fx.Node) -> None:
         """A symbol whose value is that of a node."""
         self.by_expr[symbol] = node
+
+    def place(self, symbol: shapes.Symbol, node: torch.fx.Node, method: str | None, *args: Any) -> None:
+        """A symbol that can be read from the value of a node: by a method, or by subscripts one after the other."""
+        self.places[symbol] = (node, method, args)
+
+    def is_readable(self, symbol: shapes.Symbol) -> bool:
+        """Whether the graph has, or can have, a node for a symbol."""
+        return symbol in self.by_expr or symbol in self.places or symbol in self.tx.symbol_sources
 
     def of(self, number: NumberValue) -> Any:
         """The node that computes a number, or a plain number where the expression has become a constant."""
@@ -78,9 +89,9 @@ class NumberNodes:
         if isinstance(expr, shapes.Product):
             return self._product(expr)
         assert isinstance(expr, shapes.Call)
-        operands = [self.expression(operand) for operand in expr.operands]
         if expr.op in COMPARED_WITH_ZERO:
-            return self._call(COMPARED_WITH_ZERO[expr.op], [operands[0], 0])
+            return self._call(COMPARED_WITH_ZERO[expr.op], [self.expression(side) for side in _sides(expr.operands[0])])
+        operands = [self.expression(operand) for operand in expr.operands]
         if expr.op == "ifelse":
             return self._call(torch.sym_ite, operands)
         if expr.op in UNARY:
@@ -92,12 +103,31 @@ class NumberNodes:
         return result
 
     def _symbol(self, symbol: shapes.Symbol) -> Any:
-        source = self.tx.symbol_sources[symbol]
+        if symbol in self.places:
+            return self._at_place(symbol, *self.places[symbol])
+        source = self.tx.symbol_sources.get(symbol)
+        if source is None:
+            name = self.tx.shape_env.symbols[symbol].source_name
+            raise GraphBreak(f"a number is needed that only an operation inside sees: {name}")
         assert isinstance(source, (SizeSource, StrideSource))
         method = "size" if isinstance(source, SizeSource) else "stride"
         node = self.tx.graph.call_on_input(source.parent, method, source.dim)
         node.meta["example_value"] = make_symbolic(self.tx.shape_env, symbol)
         return node
+
+    def _at_place(self, symbol: shapes.Symbol, node: torch.fx.Node, method: str | None, args: tuple[Any, ...]) -> Any:
+        """Read right behind the node: later the tensor may have been changed in place."""
+        graph = self.tx.graph.graph
+        with graph.inserting_after(node):
+            if method is not None:
+                made = graph.call_method(method, (node, *args))
+            else:
+                made = node
+                for index in args:
+                    with graph.inserting_after(made):
+                        made = graph.call_function(operator.getitem, (made, index))
+        made.meta["example_value"] = make_symbolic(self.tx.shape_env, symbol)
+        return made
 
     def _sum(self, expr: shapes.Sum) -> Any:
         result: Any = None
@@ -129,3 +159,16 @@ class NumberNodes:
             example = function(*(arg.meta["example_value"] if isinstance(arg, torch.fx.Node) else arg for arg in args))
         node.meta["example_value"] = example
         return node
+
+
+def _sides(expr: shapes.Expr) -> tuple[shapes.Expr, shapes.Expr]:
+    """What is compared when an expression is compared with 0, without negative terms: ``a - b - 2`` is ``a, b + 2``."""
+    if not isinstance(expr, shapes.Sum):
+        return expr, shapes.const(0)
+    left, right = shapes.const(max(expr.const, 0)), shapes.const(max(-expr.const, 0))
+    for monomial, coefficient in expr.terms:
+        if coefficient > 0:
+            left = left + monomial * coefficient
+        else:
+            right = right - monomial * coefficient
+    return left, right

@@ -1,8 +1,8 @@
 """Python's operators and functions on numbers of the graph.
 
 A rule builds the expression of a result from the expressions of the operands. It first takes the decisions (they leave
-guards) on which it depends that Python gives a value of this type at all, and gives None where no expression exists: the
-numbers are then made constants and Python computes with them.
+guards) on which it depends that Python gives a value of this type at all, and gives None where no expression exists:
+the numbers are then made constants and Python computes with them.
 
 Integers of a graph are sizes, arguments, and what is computed from them. Those beyond the range of a float are not
 reckoned with: an OverflowError that they cause comes from the entry or the graph, not where the program could catch it.
@@ -20,9 +20,12 @@ import torch
 
 from ..shapes import Call, Const, Expr, relations
 from ..shapes import arithmetic as arith
+from ..shapes.expr import FALSE, TRUE
 from ..shapes.operations import MATH_FUNCTIONS
 from .values.base import Value
-from .values.constants import ConstantValue, NumberValue
+from .values.constants import ConstantValue, NumberValue, SliceValue
+from .values.mappings import DictValue
+from .values.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -56,9 +59,9 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
         operands = [as_int(tx, operand) if _kind(operand) is bool else operand for operand in operands]
     elif function is operator.xor:
         function = operator.ne
-    hints = [operand.hint if isinstance(operand, NumberValue) else operand.as_constant() for operand in operands]
+    hints = [hint_of(operand) for operand in operands]
     try:
-        expr = rule(tx, *[_expr(tx, operand) for operand in operands])
+        expr = rule(tx, *[expr_of(tx, operand) for operand in operands])
         hint = None if expr is None or None in hints else function(*hints)
     except Raises:
         examples = [_kind(operand)(1) if hint is None else hint for operand, hint in zip(operands, hints, strict=True)]
@@ -86,7 +89,7 @@ def as_int(tx: Tracer, value: Value) -> Value:
     if isinstance(value, ConstantValue):
         return ConstantValue(int(value.value))
     assert isinstance(value, NumberValue)
-    expr = relations.if_else(_expr(tx, value), 1, 0)
+    expr = relations.if_else(expr_of(tx, value), 1, 0)
     hint = None if value.hint is None else int(value.hint)
     return tx.number(expr, hint, torch.sym_ite, [value, ConstantValue(1), ConstantValue(0)])
 
@@ -102,10 +105,16 @@ def _kind(value: Value) -> type:
     return value.python_type()
 
 
-def _expr(tx: Tracer, value: Value) -> Expr:
+def expr_of(tx: Tracer, value: Value) -> Expr:
+    """A number as an expression, with what is known about it."""
     if isinstance(value, NumberValue):
         return tx.shape_env.replace(value.expr)
     return tx.expr(value.as_constant())
+
+
+def hint_of(value: Value) -> Any:
+    """The present value of a number; None when it depends on data."""
+    return value.hint if isinstance(value, NumberValue) else value.as_constant()
 
 
 # Rules
@@ -118,7 +127,7 @@ def _plain(build: Callable[..., Expr]) -> Rule:
 
 def _division(build: Callable[..., Expr]) -> Rule:
     def rule(tx: Tracer, a: Expr, b: Expr) -> Expr:
-        if not tx.decide(relations.ne(b, 0)):
+        if not tx.holds(relations.ne(b, 0)):
             raise Raises
         return build(a, b)
 
@@ -127,7 +136,7 @@ def _division(build: Callable[..., Expr]) -> Rule:
 
 def _shift(build: Callable[..., Expr]) -> Rule:
     def rule(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
-        if a.kind == "float" or b.kind == "float" or not tx.decide(relations.ge(b, 0)):
+        if a.kind == "float" or b.kind == "float" or not tx.holds(relations.ge(b, 0)):
             raise Raises
         return build(a, b)
 
@@ -145,9 +154,9 @@ def _bitwise(build: Callable[..., Expr], of_truths: Callable[..., Expr]) -> Rule
 
 def _power(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
     if a.kind == "int" and b.kind == "int":
-        if tx.decide(relations.ge(b, 0)):
+        if tx.holds(relations.ge(b, 0)):
             return arith.pow_by_natural(a, b)
-        if not tx.decide(relations.ne(a, 0)):
+        if not tx.holds(relations.ne(a, 0)):
             raise Raises
     if not isinstance(b, Const):
         return None
@@ -159,15 +168,15 @@ def _power_is_real(tx: Tracer, a: Expr, exponent: float) -> bool:
     if not abs(exponent) <= LARGEST_FLOAT:
         return False
     if not exponent.is_integer():
-        if not tx.decide(relations.gt(a, 0)):
+        if not tx.holds(relations.gt(a, 0)):
             return False
-    elif exponent < 0 and not tx.decide(relations.ne(a, 0)):
+    elif exponent < 0 and not tx.holds(relations.ne(a, 0)):
         return False
     if exponent == 0 or (a.kind == "int" and abs(exponent) <= SAFE_EXPONENT):
         return True
     size = arith.absolute(a)
     bound = 10.0 ** (300 / exponent)
-    return tx.decide(relations.le(size, bound) if exponent > 0 else relations.ge(size, bound))
+    return tx.holds(relations.le(size, bound) if exponent > 0 else relations.ge(size, bound))
 
 
 def _math_power(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
@@ -210,7 +219,7 @@ def _round(tx: Tracer, a: Expr, digits: Expr | None = None) -> Expr | None:
 def _is_finite(tx: Tracer, a: Expr) -> bool:
     if a.kind == "int" or _largest(a) < LARGEST_FLOAT:
         return True
-    return tx.decide(relations.le(arith.absolute(a), LARGEST_FLOAT))
+    return tx.holds(relations.le(arith.absolute(a), LARGEST_FLOAT))
 
 
 def _largest(a: Expr) -> float:
@@ -240,7 +249,7 @@ def _largest(a: Expr) -> float:
 
 def _on_condition(build: Callable[[Expr], Expr], *conditions: Callable[[Expr], Expr]) -> Rule:
     def rule(tx: Tracer, a: Expr) -> Expr | None:
-        return build(a) if all([tx.decide(condition(a)) for condition in conditions]) else None
+        return build(a) if all([tx.holds(condition(a)) for condition in conditions]) else None
 
     return rule
 
@@ -257,7 +266,7 @@ def _math_rules() -> dict[Any, Rule]:
         return relations.gt(a, 0)
 
     def finite(a: Expr) -> Expr:
-        return relations.le(arith.absolute(a), LARGEST_FLOAT) if _largest(a) >= LARGEST_FLOAT else relations.TRUE
+        return relations.le(arith.absolute(a), LARGEST_FLOAT) if _largest(a) >= LARGEST_FLOAT else TRUE
 
     conditions: dict[str, list[Callable[[Expr], Expr]]] = {
         "sqrt": [at_least(0)], "log": [positive], "log2": [positive], "exp": [at_most(SAFE_LOGARITHM)],
@@ -274,15 +283,15 @@ def _math_rules() -> dict[Any, Rule]:
 
 
 def _is_nan(a: Expr) -> Expr:
-    return relations.FALSE if a.kind == "int" else relations.ne(a, a)
+    return FALSE if a.kind == "int" else relations.ne(a, a)
 
 
 def _is_infinite(a: Expr) -> Expr:
-    return relations.FALSE if a.kind == "int" else relations.eq(arith.absolute(a), math.inf)
+    return FALSE if a.kind == "int" else relations.eq(arith.absolute(a), math.inf)
 
 
 def _not_infinite(a: Expr) -> Expr:
-    return relations.TRUE if a.kind == "int" else relations.le(arith.absolute(a), LARGEST_FLOAT)
+    return TRUE if a.kind == "int" else relations.le(arith.absolute(a), LARGEST_FLOAT)
 
 
 RULES: dict[Any, Rule] = {
@@ -310,6 +319,23 @@ RECORDED: dict[Any, Any] = {
 }
 
 
+def specialize_within(tx: Tracer, value: Value) -> None:
+    """Make constants of the numbers in a value and in the sequences it consists of."""
+    value = value.realize()
+    if isinstance(value, NumberValue):
+        value.specialize(tx)
+    elif isinstance(value, (TupleValue, ListValue)):
+        for item in value.items or ():
+            if item is not value:
+                specialize_within(tx, item)
+    elif isinstance(value, SliceValue):
+        for part in value.parts:
+            specialize_within(tx, part)
+    elif isinstance(value, DictValue):
+        for _, item in value.items.values():
+            specialize_within(tx, item)
+
+
 # Methods of int and float
 
 
@@ -334,7 +360,7 @@ def call_method(tx: Tracer, number: NumberValue, name: str, args: list[Value], k
             return apply(tx, _UNARY_METHODS[name], [number])
         if not args and name == "__bool__":
             return truth_value(tx, number)
-        if not args and name == "is_integer" and kind is float and _is_finite(tx, _expr(tx, number)):
+        if not args and name == "is_integer" and kind is float and _is_finite(tx, expr_of(tx, number)):
             return apply(tx, operator.eq, [apply(tx, math.floor, [number]), number])
         if not args and name == "__invert__":
             return invert(tx, number)

@@ -7,9 +7,12 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
+from . import number_rules
 from .equivalents import REGISTRY
+from .number_rules import is_number
 from .objects import find_on_class, special_method
 from .signals import GraphBreak, NotConstant
 from .values.base import Value, inherits_method
@@ -17,8 +20,10 @@ from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.functions import MethodValue
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ObjectValue
+from .values.ranges import RangeValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
+from .values.text import TextValue, join
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -56,18 +61,11 @@ UNARY: dict[str, tuple[Any, str]] = {
 }
 DUNDER_TO_COMPARE = {names[1]: symbol for symbol, names in COMPARE.items()}
 
-_NUMERIC = (int, float, bool)
+TEXT_OR_NUMBER = (NumberValue, ConstantValue, TextValue)
 
 
 def _plain(value: Value) -> bool:
     return isinstance(value, (ConstantValue, PythonObject, ClassValue))
-
-
-def _numbers(left: Value, right: Value) -> bool:
-    def number(value: Value) -> bool:
-        return isinstance(value, NumberValue) or (isinstance(value, ConstantValue) and type(value.value) in _NUMERIC)
-
-    return number(left) and number(right)
 
 
 def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = False) -> Value:
@@ -76,8 +74,8 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     function, method, reflected = BINARY[symbol]
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return tx.fold(function, [left.value, right.value], {})
-    if _numbers(left, right):
-        return number_binary(tx, symbol, left, right)
+    if is_number(left) and is_number(right):
+        return number_rules.apply(tx, function, [left, right])
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         other = right if isinstance(left, TensorValue) else left
         if not isinstance(other, ObjectValue):
@@ -91,6 +89,10 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     result = _container_binary(tx, symbol, left, right)
     if result is not None:
         return result
+    if isinstance(left, TEXT_OR_NUMBER) and isinstance(right, TEXT_OR_NUMBER):
+        if symbol == "+" and left.python_type() is str and right.python_type() is str:
+            return join(tx, [left, right])
+        return number_rules.fold(tx, function, [left, right])  # beside a string, a complex number, a number of NumPy's
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
         if in_place and isinstance(left, ObjectValue):
             augmented = special_method(tx, left, IN_PLACE[symbol][1])
@@ -126,7 +128,8 @@ def dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: 
     for receiver, other, name in order:
         if isinstance(receiver, TensorValue):
             continue  # a tensor gives NotImplemented for objects it does not know
-        if isinstance(receiver, ConstantValue) or find_on_class(receiver.python_type(), name, tx)[1] is None:
+        if isinstance(receiver, (ConstantValue, NumberValue)) or \
+                find_on_class(receiver.python_type(), name, tx)[1] is None:
             continue
         bound = special_method(tx, receiver, name)
         if bound is None:
@@ -134,8 +137,9 @@ def dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: 
         result = tx.call(bound, [other], {})
         if not _not_implemented(result):
             return result
-    if all(isinstance(v, ObjectValue) and v.storage is None or isinstance(v, ConstantValue) and
-           isinstance(v.value, (int, float, complex, type(None))) for v in (left, right)):
+    if all(isinstance(v, ObjectValue) and v.storage is None or isinstance(v, NumberValue) or
+           isinstance(v, ConstantValue) and isinstance(v.value, (int, float, complex, type(None)))
+           for v in (left, right)):
         shown = {"**": "** or pow()", "divmod": "divmod()"}.get(symbol, symbol)
         raise tx.raised(TypeError(
             f"unsupported operand type(s) for {shown}: {left_type.__name__!r} and {right_type.__name__!r}"))
@@ -193,7 +197,8 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
                 old = merged.items.get(token)
                 merged.items[token] = (old[0] if old else pair[0], pair[1])
             return merged
-    if symbol == "%" and isinstance(left, ConstantValue) and isinstance(left.value, (str, bytes)):
+    if symbol == "%" and isinstance(left, (ConstantValue, TextValue)) and left.python_type() in (str, bytes):
+        left = ConstantValue(tx.constant_of(left))
         return tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})
     return None
 
@@ -202,39 +207,18 @@ def _has_python_dunder(value: ObjectValue, name: str) -> bool:
     return isinstance(find_on_class(value.cls, name)[0], types.FunctionType)
 
 
-def number_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
-    """Arithmetic in which a number of the graph takes part."""
-    function = BINARY[symbol][0]
-    if symbol not in ("+", "-", "*", "/", "//", "%") or \
-            any(isinstance(v, NumberValue) and v.python_type() is bool for v in (left, right)):
-        return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
-    hints = [v.hint if isinstance(v, NumberValue) else v.as_constant() for v in (left, right)]
-    if symbol in ("/", "//", "%"):
-        # the divisor decides between a value and an exception, so it must not change its mind
-        if hints[1] == 0:
-            return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
-        if isinstance(right, NumberValue):
-            tx.decide(tx.equality(right.expr, 0, False))
-        if any(isinstance(h, float) for h in hints) and symbol != "/":
-            return tx.fold(function, [tx.constant_of(left), tx.constant_of(right)], {})
-    exprs = [v.expr if isinstance(v, NumberValue) else tx.expr(v.as_constant()) for v in (left, right)]
-    return tx.number(function(exprs[0], exprs[1]), function(hints[0], hints[1]), function, [left, right])
-
-
 def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     """A rich comparison."""
     left, right = left.realize(), right.realize()
     function, method, reflected = COMPARE[symbol]
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return tx.fold(function, [left.value, right.value], {})
-    if _numbers(left, right):
-        exprs = [v.expr if isinstance(v, NumberValue) else tx.expr(v.as_constant()) for v in (left, right)]
-        hints = [v.hint if isinstance(v, NumberValue) else v.as_constant() for v in (left, right)]
-        return tx.number(getattr(exprs[0], method)(exprs[1]) if symbol not in ("==", "!=") else
-                         tx.equality(exprs[0], exprs[1], symbol == "=="), function(*hints), function, [left, right])
-    if isinstance(left, NumberValue) or isinstance(right, NumberValue):
-        if not (isinstance(left, TensorValue) or isinstance(right, TensorValue)):
-            return compare(tx, symbol, *(v.specialize(tx) if isinstance(v, NumberValue) else v for v in (left, right)))
+    if is_number(left) and is_number(right):
+        return number_rules.apply(tx, function, [left, right])
+    if _beside_number(left, right) or _beside_number(right, left):
+        if symbol in ("==", "!=") and _known_unequal(left, right):
+            return ConstantValue(symbol == "!=")
+        return number_rules.fold(tx, function, [left, right])
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         other = right if isinstance(left, TensorValue) else left
         if isinstance(other, (TensorValue, ConstantValue, NumberValue)):
@@ -283,6 +267,10 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     return tx.fold(function, constants, {})
 
 
+def _beside_number(left: Value, right: Value) -> bool:
+    return isinstance(left, NumberValue) and isinstance(right, ConstantValue)
+
+
 def _identity_equality(value: Value) -> bool:
     if isinstance(value, PythonObject) and isinstance(value.obj, types.BuiltinFunctionType):
         return not hasattr(value.obj.__self__, "__dict__") or isinstance(value.obj.__self__, types.ModuleType)
@@ -296,15 +284,18 @@ def _refuses_strangers(value: Value) -> bool:
         return value.storage is None and all(
             getattr(cls, name) is getattr(object, name) or isinstance(getattr(cls, name), types.FunctionType)
             for name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__"))
-    return isinstance(value, ConstantValue) and isinstance(value.value, (int, float, complex, str, bytes, type(None)))
+    return isinstance(value, NumberValue) or \
+        isinstance(value, ConstantValue) and isinstance(value.value, (int, float, complex, str, bytes, type(None)))
 
 
 def _known_unequal(left: Value, right: Value) -> bool:
     """Builtin containers and constants of different kinds never compare equal."""
     def family(value: Value) -> str | None:
+        if isinstance(value, NumberValue):
+            return "constant:number"
         if isinstance(value, ConstantValue):
-            is_number = isinstance(value.value, (int, float, complex))
-            return "constant:" + ("number" if is_number else type(value.value).__name__)
+            numeric = isinstance(value.value, (int, float, complex, numpy.generic))
+            return "constant:" + ("number" if numeric else type(value.value).__name__)
         for kind in (TupleValue, DictValue, SetValue):
             if isinstance(value, kind):
                 return kind.__name__
@@ -348,14 +339,13 @@ def _container_compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Va
         if symbol in ("==", "!=") and len(ours) != len(theirs):
             return ConstantValue(symbol == "!=")
         for a, b in zip(ours, theirs, strict=False):
-            if not (tx.same(a, b) or tx.truth(compare(tx, "==", a, b))):
+            if not same_or_equal(tx, a, b):
                 return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else compare(tx, symbol, a, b)
         return ConstantValue(COMPARE[symbol][0](len(ours), len(theirs)))
     if isinstance(left, DictValue) and isinstance(right, DictValue) and symbol in ("==", "!="):
         ours_d, theirs_d = left.fill(tx), right.fill(tx)
         equal = len(ours_d) == len(theirs_d) and all(
-            token in theirs_d and (tx.same(pair[1], theirs_d[token][1]) or
-                                   tx.truth(compare(tx, "==", pair[1], theirs_d[token][1])))
+            token in theirs_d and same_or_equal(tx, pair[1], theirs_d[token][1])
             for token, pair in ours_d.items())
         if equal and left.cls is collections.OrderedDict and right.cls is collections.OrderedDict:
             equal = list(ours_d) == list(theirs_d)
@@ -369,8 +359,8 @@ def unary(tx: Tracer, symbol: str, operand: Value) -> Value:
     function, method = UNARY[symbol]
     if isinstance(operand, TensorValue):
         return tx.call_torch(function, [operand], {})
-    if isinstance(operand, NumberValue) and symbol == "-" and operand.python_type() is not bool:
-        return tx.number(-operand.expr, -operand.hint, operator.neg, [operand])
+    if isinstance(operand, NumberValue):
+        return number_rules.invert(tx, operand) if symbol == "~" else number_rules.apply(tx, function, [operand])
     if isinstance(operand, ObjectValue):
         bound = special_method(tx, operand, method)
         if bound is not None:
@@ -384,9 +374,7 @@ def same_object(tx: Tracer, left: Value, right: Value) -> bool:
     if left is right:
         return True
     if isinstance(left, NumberValue) or isinstance(right, NumberValue):
-        # small integers are the same object when they are equal
-        both = isinstance(left, (NumberValue, ConstantValue)) and isinstance(right, (NumberValue, ConstantValue))
-        return both and tx.constant_of(left) is tx.constant_of(right)
+        return _same_number(tx, left, right)
     if _plain(left) and _plain(right):
         return _same_constant_object(tx, left, right)
     if getattr(left, "real", None) is not None and getattr(left, "real", None) is getattr(right, "real", None):
@@ -394,6 +382,28 @@ def same_object(tx: Tracer, left: Value, right: Value) -> bool:
     if left.source is not None and right.source is not None and left.python_type() is right.python_type():
         tx.guard(left.source, "distinct objects", "{0} is not {1}", (), (right.source,))
     return False
+
+
+def _same_number(tx: Tracer, left: Value, right: Value) -> bool:
+    if not (is_number(left) and is_number(right)) or left.python_type() is not right.python_type():
+        return False
+    if not tx.truth(compare(tx, "==", left, right)):
+        return False
+    kind = left.python_type()
+    small = kind is int and all(tx.truth(compare(tx, symbol, left, ConstantValue(bound)))
+                                for symbol, bound in ((">=", -5), ("<=", 256)))
+    if kind is bool or small:  # these exist once
+        return True
+    return tx.constant_of(left) is tx.constant_of(right)
+
+
+def same_or_equal(tx: Tracer, left: Value, right: Value) -> bool:
+    """How containers compare their items."""
+    left, right = left.realize(), right.realize()
+    if isinstance(left, NumberValue) or isinstance(right, NumberValue):
+        # identity would only matter for NaN
+        return left is right or tx.truth(compare(tx, "==", left, right))
+    return same_object(tx, left, right) or tx.truth(compare(tx, "==", left, right))
 
 
 def _same_constant_object(tx: Tracer, left: Value, right: Value) -> bool:
@@ -412,9 +422,13 @@ def _same_constant_object(tx: Tracer, left: Value, right: Value) -> bool:
 
 def contains(tx: Tracer, container: Value, item: Value) -> Value:
     """``item in container``."""
-    container = container.realize()
+    container, item = container.realize(), item.realize()
+    if isinstance(item, NumberValue):
+        found = _contains_number(tx, container, item)
+        if found is not None:
+            return found
     if isinstance(container, ConstantValue):
-        if isinstance(item.realize(), TensorValue):
+        if isinstance(item, TensorValue):
             raise GraphBreak("membership test of a tensor in a constant")
         return tx.fold(operator.contains, [container.value, tx.constant_of(item)], {})
     if isinstance(container, ClassValue):
@@ -427,6 +441,22 @@ def contains(tx: Tracer, container: Value, item: Value) -> Value:
         if find_on_class(container.python_type(), "__contains__")[1] is not None:
             return container.call_method(tx, "__contains__", [item], {})
     for candidate in tx.iterate_lazily(container):
-        if tx.same(candidate, item) or tx.truth(compare(tx, "==", candidate, item)):
+        if same_or_equal(tx, candidate, item):
             return tx.constant(True)
     return tx.constant(False)
+
+
+# A number is compared with the elements of sets up to this size; in larger ones it is looked up as a constant.
+_FEW = 16
+
+
+def _contains_number(tx: Tracer, container: Value, number: NumberValue) -> Value | None:
+    """Membership of a number of the graph by comparisons, where that says less about it than its value does."""
+    if isinstance(container, ConstantValue) and type(container.value) is range and number.python_type() is not float:
+        numbers = container.value
+        return RangeValue(tx, ConstantValue(numbers.start), ConstantValue(numbers.stop), numbers.step).contains(
+            tx, number)
+    if isinstance(container, SetValue) and len(container.items) <= _FEW and \
+            all(isinstance(element.realize(), ConstantValue) for element in container.items.values()):
+        return ConstantValue(any(same_or_equal(tx, element, number) for element in container.items.values()))
+    return None

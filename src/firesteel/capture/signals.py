@@ -34,6 +34,18 @@ class Restart(Exception):
         self.cause = cause
 
 
+class StaticNeeded(Exception):
+    """Begin the capture again with these sizes of inputs as constants: an operation cannot work on symbols.
+
+    ``sizes`` are pairs of a tensor's name and a dimension.
+    """
+
+    def __init__(self, sizes: frozenset[tuple[str, int]], operation: str) -> None:
+        super().__init__(operation)
+        self.sizes = sizes
+        self.operation = operation
+
+
 class NotConstant(Exception):
     """A value that is not known at capture time was asked for its Python value."""
 

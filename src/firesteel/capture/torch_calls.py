@@ -12,10 +12,14 @@ import torch
 
 from .. import torch_compat
 from ..fake import DataDependentError, FakeTensor, FakeUnsupported
-from ..shapes import UndecidableError
-from ..shapes.symnode import make_symbolic
+from ..fake.functions import find_function
+from ..fake.rules.data_dependent import new_number
+from ..fake.positions import get_item, has_positions, set_item
+from ..shapes import ContradictionError, UndecidableError
+from ..shapes.symnode import expr_of, make_symbolic
+from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
 from .signals import GraphBreak
-from .undecidable import SYMBOLIC, undecidable
+from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.mappings import DictValue, DictViewValue
@@ -52,6 +56,11 @@ VALUE_ONLY = frozenset({
     "itruediv", "add_", "sub_", "mul_", "div_", "fill_", "clamp", "clamp_", "lerp", "lerp_", "where", "masked_fill",
     "masked_fill_", "full_like", "addcmul", "addcdiv", "addcmul_", "addcdiv_", "sum_number",
 })
+# What stands for a number that data decides on where its value does not matter.
+PLACEHOLDERS: dict[type, Any] = {int: 2, float: 2.5, bool: True}
+# Functions whose result is a truth value that data decides on.
+TRUTHS = frozenset({"equal", "allclose"})
+ITEM_METHODS = (operator.getitem, operator.setitem)
 
 
 @functools.cache
@@ -115,7 +124,9 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         entries = {tx.constant_of(k): to_graph(tx, v, keep_numbers) for k, v in value.fill(tx).values()}
         return {k: p[0] for k, p in entries.items()}, {k: p[1] for k, p in entries.items()}
     if isinstance(value, SliceValue):
-        pairs = [to_graph(tx, part, keep_numbers) for part in value.parts]
+        # a tensor in a slice is asked for its value
+        parts = [known.item(tx) if isinstance(known := part.realize(), TensorValue) else known for part in value.parts]
+        pairs = [to_graph(tx, part, keep_numbers) for part in parts]
         return slice(*(p[0] for p in pairs)), slice(*(p[1] for p in pairs))
     if isinstance(value, PythonObject) and isinstance(value.obj, (torch.Generator, *torch_compat.OPERATOR_TYPES)):
         if isinstance(value.obj, torch.Generator):
@@ -134,13 +145,14 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
 def number_to_graph(tx: Tracer, value: NumberValue, keep: bool) -> tuple[Any, Any]:
     """A number as an argument of a node and of the fake call.
 
-    Where an operation uses it as a value only (`keep`), the fake call gets the present value, which costs nothing.
-    Integers go in as symbols, because they may become sizes; other floats decide something and become constants.
+    Where an operation uses it as a value only (`keep`), the fake call gets the present value, or any of its type where
+    data decides on it: that costs nothing. Integers go in as symbols, because they may become sizes; other floats decide
+    something and become constants.
     """
-    if value.hint is None or (value.python_type() is int and not keep):
-        return tx.number_node(value), make_symbolic(tx.shape_env, value.expr)
     if keep:
-        return tx.number_node(value), value.hint
+        return tx.number_node(value), PLACEHOLDERS[value.python_type()] if value.hint is None else value.hint
+    if value.hint is None or value.python_type() is int:
+        return tx.number_node(value), make_symbolic(tx.shape_env, value.expr)
     constant = value.specialize(tx).value
     return constant, constant
 
@@ -160,19 +172,121 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     pairs = [to_graph(tx, arg, keep_numbers) for arg in args]
     named = {key: to_graph(tx, value, keep_numbers) for key, value in kwargs.items()}
     fake_args, fake_kwargs = [p[1] for p in pairs], {k: p[1] for k, p in named.items()}
+    node_args, node_kwargs = tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}
+    if name in TRUTHS and _has_tensor(fake_args):
+        return data_truth(tx, target, name, node_args, node_kwargs)
     before = tx.effects.version
-    result = run_fake(tx, target, name, fake_args, fake_kwargs)
+    result = run_assuming(tx, target, name, fake_args, fake_kwargs)
+    assert_assumptions(tx, ready=False)
+    if isinstance(result, SYMBOLIC) and (made := expr_of(result)) in _new_symbols(tx):
+        node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
+        tx.effects.version += 1
+        node.meta["example_value"] = result
+        tx.number_nodes.bind(made, node)
+        assert_assumptions(tx, ready=True)
+        return tx.number_of(made)
     if not _has_tensor(result) and result is not None:
         if not _is_plain_result(result):
             raise GraphBreak(f"{_title(target)} returned a {type(result).__name__}, which is no tensor")
         if not any(_has_tensor(a) for a in fake_args) and _draws_from_outside(name):
             raise GraphBreak(f"{_title(target)} is not captured")
         return tx.python_object(result)
-    assert tx.effects.version == before
-    node = tx.graph.call(target, tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}, tx.user_frames())
+    node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
     tx.effects.version += 1
     node.meta["example_value"] = result
-    return wrap_result(tx, node, result)
+    value = wrap_result(tx, node, result)
+    if tx.fake.data_symbols:
+        place_symbols(tx, node, value)
+    assert_assumptions(tx, ready=True)
+    return value
+
+
+def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Execute on fake tensors; questions that only data can answer get the answer that fits most programs.
+
+    Each such answer is a check of the shape environment, and becomes an assertion in the graph.
+    """
+    tx.fake.data_symbols.clear()
+    if tx.fake.before_late_error is not None and depends_on_data(tx, [*args, *kwargs.values()]):
+        tx.fake.before_late_error()
+    for _ in range(MAX_ASSUMPTIONS):
+        try:
+            return run_fake(tx, target, name, args, kwargs)
+        except Undecidable as undecided:
+            answer = plausible(tx, undecided.error)
+            if answer is None:
+                raise
+            tx.operation = name
+            try:
+                if not tx.shape_env.check(answer):
+                    raise
+            except ContradictionError:
+                raise undecided from None
+            finally:
+                tx.operation = ""
+            tx.fake.data_symbols.clear()
+    raise GraphBreak(f"{_title(target)} needs to know too much about sizes that depend on data")
+
+
+def _new_symbols(tx: Tracer) -> list[Any]:
+    return [symbol for symbol, _ in tx.fake.data_symbols]
+
+
+def place_symbols(tx: Tracer, node: Any, value: Value) -> None:
+    """Where the graph reads the sizes that this operation found in its data."""
+    made = dict(tx.fake.data_symbols)
+    needed: set[Any] = set()
+    for tensor in _tensors_in(value):
+        for dim, size in enumerate(tensor.fake.shape):
+            if isinstance(size, torch.SymInt):
+                expr = size.node.raw_expr
+                needed |= expr.free_symbols
+                if expr in made and not tx.number_nodes.is_readable(expr):
+                    tx.number_nodes.place(expr, tensor.node, "size", dim)
+    for symbol, fake in made.items():
+        owner = tx.tensor_of_fake.get(id(fake))
+        if owner is not None and symbol in needed and not tx.number_nodes.is_readable(symbol):
+            # the operation has read a tensor's value itself; the graph reads it once more, before the operation
+            with tx.graph.graph.inserting_before(node):
+                item = tx.graph.call("item", (owner.node,), {}, tx.user_frames())
+            item.meta["example_value"] = make_symbolic(tx.shape_env, symbol)
+            tx.number_nodes.bind(symbol, item)
+
+
+def _tensors_in(value: Value) -> list[TensorValue]:
+    if isinstance(value, TensorValue):
+        return [value]
+    if isinstance(value, (TupleValue, ListValue)):
+        return [tensor for item in value.items or () for tensor in _tensors_in(item)]
+    return []
+
+
+def tensor_list(tx: Tracer, tensor: TensorValue, shape: list[int]) -> ListValue:
+    """``tensor.tolist()``: the graph makes the list, its numbers are read from it where they are needed."""
+    node = tx.graph.call("tolist", (tensor.node,), {}, tx.user_frames())
+    tx.effects.version += 1
+
+    def part(path: tuple[int, ...]) -> Value:
+        if len(path) < len(shape):
+            return ListValue([part((*path, index)) for index in range(shape[len(path)])])
+        place = "".join(f"[{index}]" for index in path)
+        symbol = new_number(tx.fake, tensor.fake, f"{tensor.node.name}{place}.item()")
+        tx.number_nodes.place(symbol, node, None, *path)
+        return tx.number_of(symbol)
+
+    return part(())  # type: ignore[return-value]
+
+
+def data_truth(tx: Tracer, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+    """A comparison of whole tensors: the answer comes out of the graph."""
+    if tx.fake.before_late_error is not None:
+        tx.fake.before_late_error()
+    symbol = tx.shape_env.new_symbol(None, f"{name}()", kind="bool")
+    node = tx.graph.call(target, args, kwargs, tx.user_frames())
+    tx.effects.version += 1
+    node.meta["example_value"] = make_symbolic(tx.shape_env, symbol)
+    tx.number_nodes.bind(symbol, node)
+    return tx.number_of(symbol)
 
 
 _METHOD_OF = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.pow})
@@ -194,7 +308,10 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     try:
         if isinstance(target, str):
             return getattr(args[0], target)(*args[1:], **kwargs)
-        return target(*args, **kwargs)
+        if target in ITEM_METHODS and has_positions(args[1]):
+            return (get_item if target is operator.getitem else set_item)(tx.fake, *args)
+        rule = find_function(name, args)
+        return target(*args, **kwargs) if rule is None else rule(*args, **kwargs)
     except DataDependentError as error:
         raise GraphBreak(f"{_title(target)}: {error.reason}",
                          "keep shapes independent of data, or accept the break") from None
@@ -205,6 +322,8 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     except UndecidableError as error:
         raise undecidable(error) from None
     except Exception as error:
+        if "symbolic sizes/strides" in str(error):  # C++ that wants plain sizes
+            raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
         if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None
         raise GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from .. import shapes
 from ..errors import UserFrame
 from ..shapes.symnode import expr_of
-from . import calls, classes, modules, objects, operators, torch_calls, wrapping
+from . import assertions, calls, classes, modules, number_rules, objects, operators, torch_calls, wrapping
 from .dynamism import Dynamism, TensorSeen
 from .effects import Effects
 from .graph import GraphBuilder
@@ -22,7 +22,7 @@ from .signals import GraphBreak, NotConstant, UserRaise
 from .source import ConstantSource, GlobalsSource, LocalSource, SizeSource, Source, StorageSource, call_source, item_source
 from .undecidable import SYMBOLIC, undecidable
 from .values.base import LazyValue, Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
 from .values.functions import CellValue, FunctionValue
 from .values.mappings import DictValue, SetValue
 from .values.objects import ClassValue, ExceptionValue
@@ -47,6 +47,7 @@ class Tracer:
         self.effects = Effects()
         self.shape_env = shapes.ShapeEnv(self.provenance)
         fake.shape_env = self.shape_env
+        fake.name_of = self.name_of
         self.dynamism = dynamism
         self.numbers_seen: dict[str, NumberSeen] = {}
         self.tensors_seen: dict[str, TensorSeen] = {}
@@ -55,6 +56,9 @@ class Tracer:
         self.demanded: dict[shapes.Symbol, SizeSource] = {}
         self.layouts: dict[Source, list[Any]] = {}
         self.number_nodes = NumberNodes(self)
+        # how many of the environment's checks have become assertions, and the places where they must not
+        self.asserted = 0
+        self.refused: Collection[str] = ()
         self.operation = ""
         self.known: dict[int, Value] = {}
         self.kept_alive: list[Any] = []
@@ -83,6 +87,11 @@ class Tracer:
     def provenance(self) -> shapes.Provenance:
         """Who asks about sizes at this moment."""
         return shapes.Provenance(self.user_frames(), "", self.operation)
+
+    def name_of(self, fake: Any) -> str:
+        """What a tensor is called in messages."""
+        value = self.tensor_of_fake.get(id(fake))
+        return "tensor" if value is None else str(value.node.name)
 
     # Guards
 
@@ -205,13 +214,9 @@ class Tracer:
         value = value.realize()
         if isinstance(value, NumberValue):
             return value.specialize(self).value
-        if isinstance(value, (TupleValue, SliceValue)):
-            parts = value.items if isinstance(value, TupleValue) else list(value.parts)
-            if any(isinstance(p.realize(), NumberValue) for p in parts):
-                plain = [self.constant_of(p) for p in parts]
-                return tuple(plain) if isinstance(value, TupleValue) else slice(*plain)
         if isinstance(value, (ListValue, DictValue)) and value.source is not None:
             value.elements(self) if isinstance(value, ListValue) else value.fill(self)
+        number_rules.specialize_within(self, value)
         try:
             return value.as_constant()
         except NotConstant as error:
@@ -275,6 +280,18 @@ class Tracer:
         except shapes.UndecidableError as error:
             raise undecidable(error) from None
 
+    def holds(self, condition: Any) -> bool:
+        """Like `decide` for a condition that nearly all programs meet: where data decides, the graph asserts it."""
+        condition = shapes.as_expr(condition)
+        if self.shape_env.is_backed(self.shape_env.replace(condition)):
+            return self.decide(condition)
+        return assertions.assume(self, condition)
+
+    def states(self, number: NumberValue, truth: bool) -> bool:
+        """Take a number as true, or as false, as the program's own checks do; False when it is known not to be."""
+        condition = number.expr if number.expr.kind == "bool" else self.equality(number.expr, 0, False)
+        return assertions.state(self, condition if truth else shapes.not_(condition))
+
     def specialize_number(self, number: NumberValue) -> None:
         """Guard that a number is what it is now; breaks when that depends on data."""
         if number.hint is None:
@@ -332,6 +349,9 @@ class Tracer:
 
     def call_torch(self, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return torch_calls.call_torch(self, target, args, kwargs)
+
+    def tensor_list(self, tensor: TensorValue, shape: list[int]) -> ListValue:
+        return torch_calls.tensor_list(self, tensor, shape)
 
     def binary(self, symbol: str, left: Value, right: Value, in_place: bool = False) -> Value:
         return operators.binary(self, symbol, left, right, in_place)

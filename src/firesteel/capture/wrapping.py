@@ -302,7 +302,9 @@ def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
     if kind is not torch.Tensor and kind is not torch.nn.Parameter and kind is not torch.nn.Buffer:
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a tensor subclass; firesteel does not look into its __torch_function__")
-    layout = symbolic_layout(tx, real, source) if unsupported_reason(real) is None else None
+    # the base of a view that came before has been given the sizes it has now
+    static = tx.fake.knows(real) or unsupported_reason(real) is not None
+    layout = None if static else symbolic_layout(tx, real, source)
     try:
         fake = tx.fake.from_real(real, layout)
     except FakeUnsupported as error:

@@ -10,15 +10,14 @@ followed from what was known, or left a guard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..shapes import Const, Expr, ShapeEnv, Symbol, eq, le, lt, maximum
+from ..shapes import Const, Expr, ShapeEnv, eq, le, lt, maximum, minimum, ne
 from ..shapes.symnode import SymNode, TorchShapeEnv
 from ..torch_compat import has_symbolic_layout
-from .tensor import FakeTensor
 
 
 class DimTable:
@@ -57,6 +56,10 @@ class DimTable:
             dim = self._dims[expr] = Dim(self.adapter.node(expr))
             dim.expr, dim.table = expr, self
         return dim
+
+    def depends_on_data(self, *numbers: Any) -> bool:
+        """Whether a symbol without a hint is in one of these."""
+        return any(isinstance(number, Expr) and not self.env.is_backed(number) for number in numbers)
 
     def decide(self, condition: Expr) -> bool:
         """The truth of a condition in this capture; a guard is left where it is not known."""
@@ -105,7 +108,7 @@ class Dim(torch.SymInt):
         return self != 0
 
     def __mul__(self, other: Any) -> Any:
-        right = _operand(other)
+        right = _integer(other)
         if right is None:
             return NotImplemented
         key = (self.expr, right)
@@ -118,29 +121,29 @@ class Dim(torch.SymInt):
     __rmul__ = __mul__
 
     def __add__(self, other: Any) -> Any:
-        right = _operand(other)
+        right = _integer(other)
         return NotImplemented if right is None else self.table.dim(self.expr + right)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        right = _operand(other)
+        right = _integer(other)
         return NotImplemented if right is None else self.table.dim(self.expr - right)
 
     def __rsub__(self, other: Any) -> Any:
-        left = _operand(other)
+        left = _integer(other)
         return NotImplemented if left is None else self.table.dim(left - self.expr)
 
     def __floordiv__(self, other: Any) -> Any:
-        right = _operand(other)
+        right = _integer(other)
         return NotImplemented if right is None else self.table.dim(self.expr // right)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        left = _operand(other)
+        left = _integer(other)
         return NotImplemented if left is None else self.table.dim(left // self.expr)
 
     def __mod__(self, other: Any) -> Any:
-        right = _operand(other)
+        right = _integer(other)
         return NotImplemented if right is None else self.table.dim(self.expr % right)
 
     def __neg__(self) -> Any:
@@ -148,7 +151,18 @@ class Dim(torch.SymInt):
 
 
 def _operand(value: Any) -> Any:
-    """What stands for a number in expressions: an int or an `Expr`; None for what is no integer."""
+    """What stands for a number in expressions: a plain number or an `Expr`; None for what is neither."""
+    kind = type(value)
+    if kind is int:
+        return value
+    if kind is Dim:
+        return value.expr
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return value.node.expr
+    return value if isinstance(value, (int, float)) else None
+
+
+def _integer(value: Any) -> Any:
     kind = type(value)
     if kind is int:
         return value
@@ -207,12 +221,12 @@ def dims(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([value if type(value) is int else dim_of(value) for value in values])
 
 
-def sizes(x: torch.Tensor) -> tuple[Any, ...]:
+def shape_of(x: torch.Tensor) -> tuple[Any, ...]:
     """The sizes of a tensor as rules want them."""
     return dims(x.shape) if has_symbolic_layout(x) else x.shape
 
 
-def strides(x: torch.Tensor) -> tuple[Any, ...]:
+def stride_of(x: torch.Tensor) -> tuple[Any, ...]:
     """The strides of a tensor as rules want them."""
     return dims(x.stride()) if has_symbolic_layout(x) else x.stride()
 
@@ -222,12 +236,12 @@ def layout_of(x: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return (dims(x.shape), dims(x.stride())) if has_symbolic_layout(x) else (x.shape, x.stride())
 
 
-def offset(x: torch.Tensor) -> Any:
+def offset_of(x: torch.Tensor) -> Any:
     """Where in its storage a tensor starts."""
     return dim_of(x.storage_offset())
 
 
-def numel(x: torch.Tensor) -> Any:
+def numel_of(x: torch.Tensor) -> Any:
     """The number of elements of a tensor."""
     return product(dims(x.shape)) if has_symbolic_layout(x) else x.numel()
 
@@ -278,3 +292,74 @@ def require_equal(a: Any, b: Any) -> bool:
         return a == b
     table: DimTable = a.table if type(a) is Dim else b.table
     return table.env.check(eq(_operand(a), _operand(b)))
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """``min(a, b)``: where data decides an expression, otherwise the one that is smaller now, with a guard."""
+    if type(a) is int and type(b) is int:
+        return min(a, b)
+    table: DimTable = a.table if type(a) is Dim else b.table
+    left, right = _operand(a), _operand(b)
+    return table.dim(minimum(left, right)) if table.depends_on_data(left, right) else (b if b < a else a)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """``max(a, b)``, likewise."""
+    if type(a) is int and type(b) is int:
+        return max(a, b)
+    table: DimTable = a.table if type(a) is Dim else b.table
+    left, right = _operand(a), _operand(b)
+    return table.dim(maximum(left, right)) if table.depends_on_data(left, right) else (b if a < b else a)
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is 1, asked where a result has another shape then; where data decides, a check says no."""
+    if type(size) is not Dim:
+        return bool(size == 1)
+    table: DimTable = size.table
+    if not table.depends_on_data(size.expr):
+        return size == 1
+    known = table.env.decide(eq(size.expr, 1))
+    return not table.env.check(ne(size.expr, 1)) if known is None else known
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# layouts
+
+
+def contiguous_strides(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """
+    >>> contiguous_strides((2, 0, 3))
+    (3, 3, 1)
+    """
+    strides: list[Any] = []
+    step: Any = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * at_least_one(size)
+    return tuple(reversed(strides))
+
+
+def storage_size(shape: Sequence[Any], stride: Sequence[Any]) -> Any:
+    """How many elements a storage needs for a layout.
+
+    >>> storage_size((2, 3), (5, 1)), storage_size((2, 0), (1, 1))
+    (8, 0)
+    """
+    table = next((number.table for number in (*shape, *stride) if type(number) is Dim), None)
+    if table is None:
+        return _storage_size(shape, stride)
+    key = (shape, stride)
+    found = table.storage_sizes.get(key)
+    if found is None:
+        found = table.storage_sizes[key] = _storage_size(shape, stride)
+    return found
+
+
+def _storage_size(shape: Sequence[Any], stride: Sequence[Any]) -> Any:
+    elements: Any = 1
+    for size, step in zip(shape, stride, strict=True):
+        if type(size) is int and size == 0:
+            return 0
+        elements = elements + (size - 1) * step
+    return elements

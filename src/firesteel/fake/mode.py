@@ -14,8 +14,12 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import torch_compat
-from ..shapes import ShapeEnv
+from ..shapes import ShapeEnv, Symbol
+from . import symbolic
+from .dims import layout_of
 from .rules import Rule, find_rule
+from .rules.data_dependent import always, data_result, of_unknown_sum, with_masks
+from .symbolic import SYMBOLIC_NUMBERS
 from .tensor import DataDependentError, FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
 
 # Sizes and strides.
@@ -44,6 +48,10 @@ class FakeMode(torch_compat.DispatchMode):
         self.draws_random = False
         # the symbols of the capture
         self.shape_env: ShapeEnv | None = None
+        # symbols for what data decides, and the tensor that has one as its element
+        self.data_symbols: list[tuple[Symbol, FakeTensor | None]] = []
+        # what a tensor is called in messages
+        self.name_of: Callable[[FakeTensor], str] | None = None
         # called ahead of an operator that may raise because of its tensors' values
         self.before_late_error: Callable[[], None] | None = None
 
@@ -55,6 +63,9 @@ class FakeMode(torch_compat.DispatchMode):
         torch_compat.push_dispatch_mode(self)
         try:
             return fn(*args, **kwargs) if kwargs else fn(*args)
+        except _PlainSizesNeeded:
+            with torch_compat.python_dispatcher():
+                return fn(*args, **kwargs) if kwargs else fn(*args)
         except RuntimeError as error:
             # C++ above the dispatcher tried to read memory, for instance of an index tensor.
             if "data is not allocated" in str(error):
@@ -67,6 +78,10 @@ class FakeMode(torch_compat.DispatchMode):
         """Let go of the real tensors that were converted."""
         self._fakes.clear()
         self._storages.clear()
+
+    def knows(self, t: torch.Tensor) -> bool:
+        """Whether a tensor has been converted, by itself or as the base of a view."""
+        return id(t) in self._fakes
 
     def from_real(self, t: torch.Tensor, layout: Layout | None = None) -> FakeTensor:
         """The fake version of a real tensor, the same one for the same tensor.
@@ -123,7 +138,11 @@ class FakeMode(torch_compat.DispatchMode):
 
     def _view(self, base: FakeTensor, t: torch.Tensor, layout: Layout | None) -> FakeTensor:
         sizes, strides = layout or (t.shape, t.stride())
-        return self.run(torch.as_strided, (base, sizes, strides, t.storage_offset()))
+        base.unbounded = layout is not None  # in another call the base has another size
+        try:
+            return self.run(torch.as_strided, (base, sizes, strides, t.storage_offset()))
+        finally:
+            base.unbounded = False
 
     def _on_storage_of(self, t: torch.Tensor, layout: Layout | None) -> FakeTensor:
         storage = t.untyped_storage()
@@ -171,7 +190,7 @@ class _Operator:
 
     rule: Rule | None
     decomposes: bool
-    data_dependent: bool
+    data_dependent: Callable[..., bool] | None
     mutates: bool
     untrusted: Callable[..., bool] | None
     random: bool
@@ -181,7 +200,10 @@ class _Operator:
 _operators: dict[Any, _Operator] = {}
 
 # Marked as data dependent because of some of their arguments only.
-_SOMETIMES = frozenset({"aten.index.Tensor", "aten.repeat_interleave.Tensor"})
+_SOMETIMES: dict[str, Callable[..., bool]] = {
+    "aten.index.Tensor": with_masks,
+    "aten.repeat_interleave.Tensor": of_unknown_sum,
+}
 # Values are looked at, but only to raise an error for bad ones, which eager will do when the graph runs.
 _CHECKS = frozenset({"aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg"})
 # Operators whose real kernels refuse some values: indices out of range, singular matrices, division by zero.
@@ -206,10 +228,16 @@ def _look_up(func: Any) -> _Operator:
     rule = find_rule(name)
     if name in _CHECKS:
         rule = _no_result
+    elif name in _PLAIN:
+        rule = _PLAIN[name]
+    decomposes = rule is None and torch_compat.can_decompose(func)
+    data_dependent = _SOMETIMES.get(name)
+    if data_dependent is None and torch_compat.is_data_dependent(func) and rule is None and not decomposes:
+        data_dependent = always
     operator = _Operator(
         rule=rule,
-        decomposes=rule is None and torch_compat.can_decompose(func),
-        data_dependent=torch_compat.is_data_dependent(func) and name not in _SOMETIMES and rule is None,
+        decomposes=decomposes,
+        data_dependent=data_dependent,
         mutates=torch_compat.mutates_arguments(func),
         untrusted=_UNTRUSTED.get(name),
         random=torch.Tag.nondeterministic_seeded in func.tags,
@@ -232,6 +260,22 @@ def _no_result(*args: Any, **kwargs: Any) -> None:
     return None
 
 
+class _PlainSizesNeeded(FakeUnsupported):
+    """C++ above the dispatcher asked a tensor for plain sizes; in Python, torch often has another way."""
+
+
+def _plain(numbers: Callable[[FakeTensor], Sequence[Any]]) -> Rule:
+    def plain(x: FakeTensor) -> list[int]:
+        if not torch_compat.python_dispatcher_enabled():
+            raise _PlainSizesNeeded("Tensor.sizes()", "C++ code needs plain sizes")
+        return [int(number) for number in numbers(x)]
+
+    return plain
+
+
+_PLAIN = {"aten.size.default": _plain(lambda x: x.shape), "aten.stride.default": _plain(lambda x: x.stride())}
+
+
 def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run one operator on fake tensors."""
     operator = _operators.get(func)
@@ -242,33 +286,81 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
     if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
             and operator.raises_late(*args):
         mode.before_late_error()
+    with_symbols = False
     for value in args:
         kind = type(value)
-        if kind is FakeTensor or kind is int:
+        if kind is FakeTensor:
+            if torch_compat.has_symbolic_layout(value):
+                with_symbols = True
+        elif kind is int:
             continue
-        if kind is list or kind is tuple:
+        elif kind is list or kind is tuple:
             for item in value:
-                if isinstance(item, torch.Tensor) and type(item) is not FakeTensor:
-                    return _with_real_tensor(func, item)
+                if isinstance(item, torch.Tensor):
+                    if type(item) is not FakeTensor:
+                        return _with_real_tensor(func, item)
+                    if torch_compat.has_symbolic_layout(item):
+                        with_symbols = True
+                elif isinstance(item, SYMBOLIC_NUMBERS):
+                    with_symbols = True
         elif isinstance(value, torch.Tensor):
             return _with_real_tensor(func, value)
+        elif isinstance(value, SYMBOLIC_NUMBERS):
+            with_symbols = True
     for value in kwargs.values():
-        if isinstance(value, torch.Tensor) and type(value) is not FakeTensor:
-            return _with_real_tensor(func, value)
+        if isinstance(value, torch.Tensor):
+            if type(value) is not FakeTensor:
+                return _with_real_tensor(func, value)
+            if torch_compat.has_symbolic_layout(value):
+                with_symbols = True
+        elif isinstance(value, SYMBOLIC_NUMBERS):
+            with_symbols = True
+    if operator.data_dependent is not None and operator.data_dependent(*args, **kwargs):
+        return data_result(mode, func, args, kwargs)
+    if with_symbols:
+        return _with_symbols(mode, func, operator, args, kwargs)
     if operator.rule is not None:
         result = operator.rule(*args, **kwargs)
         if result is not NotImplemented:
             return result
+    return _without_rule(mode, func, operator, args, kwargs)
+
+
+def _with_symbols(
+    mode: FakeMode | None, func: Any, operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    call = symbolic.Call(func, args, kwargs)
+    table = call.table
+    if table is not None and not operator.mutates:
+        recipe = table.results.get(call.key)
+        if recipe is not None:
+            return symbolic.follow(recipe, args)
+    result = NotImplemented if operator.rule is None else operator.rule(*call.args, **call.kwargs)
+    if result is NotImplemented:
+        result = _without_rule(mode, func, operator, args, kwargs, with_symbols=True)
+        if operator.decomposes:
+            return result
+    if table is not None and not operator.mutates:
+        table.results[call.key] = symbolic.recipe_of(result, args)
+    return result
+
+
+def _without_rule(
+    mode: FakeMode | None,
+    func: Any,
+    operator: _Operator,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    with_symbols: bool = False,
+) -> Any:
     if operator.decomposes:
         # In inference mode no autograd layer above us takes compositions apart.
         if mode is not None:
             return mode.run(torch_compat.decompose, (func, args, kwargs))
         return torch_compat.decompose(func, args, kwargs)
-    if operator.data_dependent:
-        raise DataDependentError(func)
     if operator.untrusted is not None and operator.untrusted(*args):
         raise FakeUnsupported(func, "the layout of the result is not known")
-    return _through_meta(func, operator, args, kwargs)
+    return _through_meta(func, operator, args, kwargs, with_symbols)
 
 
 def _with_real_tensor(func: Any, t: torch.Tensor) -> Any:
@@ -305,21 +397,21 @@ def _key_of(value: Any) -> Any:
     return value
 
 
-def _through_meta(func: Any, operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    symbolic = False
-    key = (func, torch.get_default_dtype(), _key_of(args), tuple([(k, _key_of(v)) for k, v in kwargs.items()]))
-    try:
+def _through_meta(
+    func: Any, operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any], with_symbols: bool
+) -> Any:
+    key = None
+    if not with_symbols:
+        key = (func, torch.get_default_dtype(), _key_of(args), tuple([(k, _key_of(v)) for k, v in kwargs.items()]))
         recipe = _memo.get(key)
-    except TypeError:  # symbolic sizes have no hash
-        symbolic, recipe = True, None
-    if recipe is not None:
-        return _follow(recipe)
+        if recipe is not None:
+            return _follow(recipe)
     if operator.mutates and args and type(args[0]) is FakeTensor and _shares_memory_with_itself(args[0]):
         # Most operators refuse to write to expanded tensors, their meta kernels do not know.
         raise FakeUnsupported(func, "several elements of an argument share memory")
-    run = _MetaRun(func, symbolic)
+    run = _MetaRun(func, with_symbols)
     result = run(args, kwargs)
-    if not (symbolic or operator.mutates or run.aliases):
+    if key is not None and not operator.mutates and not run.aliases:
         if len(_memo) >= _MEMO_LIMIT:
             _memo.clear()
         _memo[key] = _recipe_of(result)
@@ -327,7 +419,8 @@ def _through_meta(func: Any, operator: _Operator, args: tuple[Any, ...], kwargs:
 
 
 def _shares_memory_with_itself(t: FakeTensor) -> bool:
-    return not t.is_contiguous() and any(st == 0 and size > 1 for size, st in zip(t.shape, t.stride(), strict=True))
+    shape, stride = layout_of(t)
+    return any(type(step) is int and step == 0 and size > 1 for size, step in zip(shape, stride, strict=True))
 
 
 def _recipe_of(result: Any) -> Any:
@@ -356,7 +449,6 @@ class _MetaRun:
         self._metas: dict[int, tuple[FakeTensor, torch.Tensor]] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._check_indices(args, kwargs)
         device = kwargs.get("device")
         meta_args = [self._to_meta(value) for value in args]
         meta_kwargs = {name: self._to_meta(value) for name, value in kwargs.items()}
@@ -385,15 +477,6 @@ class _MetaRun:
         from .rules.creation import indexed
 
         return self._to_fake(result, indexed(out_device))
-
-    def _check_indices(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        name = torch_compat.operator_name(self.func)
-        if name == "aten.index.Tensor":
-            for index in args[1]:
-                if index is not None and index.dtype in (torch.bool, torch.uint8):
-                    raise DataDependentError(self.func, "indexing with a mask gives a shape that depends on its values")
-        elif name == "aten.repeat_interleave.Tensor" and kwargs.get("output_size") is None:
-            raise DataDependentError(self.func)
 
     def _to_meta(self, value: Any) -> Any:
         if type(value) is FakeTensor:

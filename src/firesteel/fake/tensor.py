@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 import torch
 
 from .. import torch_compat
+from .dims import contiguous_strides, dim_of, dims, known_equal, storage_size
 
-# A size, stride or offset: int today, possibly a torch.SymInt once sizes become symbolic.
+# A size, stride or offset: an int or a torch.SymInt, in rules a `Dim`.
 Size = Any
 
 
@@ -44,6 +45,8 @@ class FakeTensor(torch.Tensor):
 
     #: Set by ``FakeMode.from_real`` on the fake version of an ``nn.Parameter``.
     is_parameter: bool = False
+    #: Set while a view with symbolic sizes is made of it: how much memory it has is not known then.
+    unbounded: bool = False
 
     __torch_function__ = torch_compat.disabled_torch_function  # type: ignore[assignment]
 
@@ -82,17 +85,30 @@ class FakeTensor(torch.Tensor):
         raise FakeUnsupported("copy or pickle", "a fake tensor has no memory")
 
 
+def _all_plain(numbers: Sequence[Size]) -> bool:
+    for number in numbers:  # noqa: SIM110 (this is asked of every result, and a generator costs as much as the rest)
+        if type(number) is not int:
+            return False
+    return True
+
+
 def new_fake(
     shape: Sequence[Size], stride: Sequence[Size] | None, dtype: torch.dtype, device: torch.device
 ) -> FakeTensor:
     """A fake tensor with storage of its own. ``stride=None`` means contiguous."""
-    return torch_compat.make_wrapper(FakeTensor, shape, stride, None, dtype, device)
+    if _all_plain(shape) and (stride is None or _all_plain(stride)):
+        return torch_compat.make_wrapper(FakeTensor, shape, stride, None, dtype, device)
+    shape = dims(shape)
+    stride = contiguous_strides(shape) if stride is None else dims(stride)
+    # torch would compute the size of the storage with many small questions.
+    room = storage_size(shape, stride) * dtype.itemsize
+    return torch_compat.make_wrapper(FakeTensor, shape, stride, 0, dtype, device, room)
 
 
 def view_of(
     base: FakeTensor,
     shape: Sequence[Size],
-    stride: Sequence[Size] | None,
+    stride: Sequence[Size],
     offset: Size,
     dtype: torch.dtype | None = None,
 ) -> FakeTensor:
@@ -103,25 +119,32 @@ def view_of(
 
 
 def _wrapper_like(
-    base: FakeTensor, shape: Sequence[Size], stride: Sequence[Size] | None, offset: Size, dtype: torch.dtype | None
+    base: FakeTensor, shape: Sequence[Size], stride: Sequence[Size], offset: Size, dtype: torch.dtype | None
 ) -> FakeTensor:
+    # The storage will be replaced, so its size need not be worked out where that costs something.
+    plain = type(offset) is int and _all_plain(shape) and _all_plain(stride)
+    room = None if plain else 0
     # A view is an inference tensor exactly when its base is, whatever mode it is made in.
     inference = base.is_inference()
     if inference == torch.is_inference_mode_enabled():
-        return torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device)
+        return torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device, room)
     with torch_compat.inference_mode_guard(inference):
-        return torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device)
+        return torch_compat.make_wrapper(FakeTensor, shape, stride, offset, dtype or base.dtype, base.device, room)
 
 
 def update_metadata(
-    t: FakeTensor, shape: Sequence[Size], stride: Sequence[Size] | None, offset: Size, dtype: torch.dtype | None = None
+    t: FakeTensor, shape: Sequence[Size], stride: Sequence[Size], offset: Size, dtype: torch.dtype | None = None
 ) -> FakeTensor:
     """Change sizes, strides and offset of ``t`` in place (``t_``, ``unsqueeze_``, ``out=`` that resizes)."""
     new = _wrapper_like(t, shape, stride, offset, dtype)
-    needed, present = new.untyped_storage().nbytes(), t.untyped_storage().nbytes()
-    if needed <= present:
+    elements = storage_size(dims(shape), dims(stride))
+    needed = 0 if known_equal(elements, 0) else (dim_of(offset) + elements) * new.dtype.itemsize
+    present = dim_of(t.untyped_storage().nbytes())
+    if known_equal(needed, present) or needed <= present:
         torch_compat.share_storage(new, t)
-    elif present != 0:
+    elif present == 0:
+        torch_compat.share_storage(new, new_fake((needed,), None, torch.uint8, t.device))
+    else:
         # Views of t would grow with it in eager. Nobody can hold a view with elements of an empty storage.
         raise FakeUnsupported("resize_", "a tensor with elements cannot grow while capturing")
     torch_compat.replace_metadata(t, new)

@@ -49,6 +49,15 @@ _unusable: set[str] = set()  # directories that a write failed in; not tried aga
 _written: dict[str, int] = {}  # bytes written per directory since the last look at its size
 
 
+def _renew_lock() -> None:
+    """In a forked child the thread that held the lock does not exist."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def digest(*parts: object) -> str:
     """The key for what these parts describe. Parts are bytes, or print the same in every process that means the same.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ import torch
 from ..capture.capture import Entry, parameters_of
 from ..capture.dynamism import changes
 from ..capture.guards import Guard
-from ..capture.source import LocalSource, Source
+from ..capture.source import InstanceDictSource, LocalSource, Source
+from ..shape_markers import class_marked_static
 from ..shapes import print_python
 from .learned import NOTHING, Learned
 
@@ -123,11 +125,19 @@ def changed_inputs(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> Learned:
     numbers = set()
     for name, seen in entry.numbers.items():
         number = now(seen.source)
-        if type(number) is type(seen.value) and number != seen.value:
+        if type(number) is type(seen.value) and number != seen.value and not _in_static_class(seen.source, now):
             numbers.add(name)
     tensors = {name: found for name, seen in entry.tensors.items()
                if isinstance(found := now(seen.source), torch.Tensor) and found.layout is torch.strided}
     return changes(entry.tensors, tensors) | Learned(numbers=frozenset(numbers))
+
+
+def _in_static_class(source: Source, now: Callable[[Source], Any]) -> bool:
+    """Whether a number is an attribute of an object whose class is marked static."""
+    owner = source.base
+    if isinstance(owner, InstanceDictSource):
+        owner = owner.base
+    return owner is not None and class_marked_static(type(now(owner)))
 
 
 def _found(value: Any) -> str:

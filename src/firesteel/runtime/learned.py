@@ -13,6 +13,7 @@ One entry of the disk cache holds all that is known of one code object, its cont
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import types
@@ -82,6 +83,15 @@ class _Record:
 # holds its code weakly, and the place in this table goes with the code.
 _records: dict[int, _Record] = {}
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child the thread that held the lock does not exist."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def recall(code: types.CodeType, start_index: int) -> Learned:

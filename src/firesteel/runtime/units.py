@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import config, torch_compat
+from ..capture.assertions import ASSUMED, assumptions_of
 from ..capture.capture import Entry, Start, capture
 from ..capture.signals import SkipFrame
 from ..debug import enabled, log
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .compiler import Compiler
 
 VARARGS, VARKEYWORDS = 0x04, 0x08
+# How often the data may differ from what a graph assumes before the graph ends there instead.
+FAILURES_BEFORE_BREAK = 2
 UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
 
 
@@ -75,7 +78,9 @@ class Rerun:
     def call(self, args: tuple[Any, ...]) -> Any:
         error, rest = args[0], args[1:]
         result = self.unit.plain(rest)
-        if not self.catches:
+        if ASSUMED in str(error):
+            self.unit.assumption_failed(str(error))
+        elif not self.catches:
             # plain Python has no complaint, so the graph's callable is at fault and not the program
             if config.raise_on_internal_error:
                 raise error
@@ -101,6 +106,9 @@ class Unit:
         self.continuations: dict[Start, Unit] = {}
         self.total = 0
         self.given_up: str | None = None
+        # places with assumptions on data that did not hold, how often, and those where none is made any more
+        self.failures: dict[str, int] = {}
+        self.refused: set[str] = set()
         self._learned: Learned | None = None
         self._plain: Callable[..., Any] | None = None
 
@@ -237,10 +245,26 @@ class Unit:
         def forget(_: object) -> None:
             unit, gone = this(), dying()
             if unit is not None and gone is not None:
-                unit.entries = [other for other in unit.entries if other is not gone]
-                unit.functions = tuple(function for function in unit.functions if function is not gone.function)
+                unit.drop(gone)
 
         entry.classes = [weakref.ref(cls, forget) for ref in entry.classes if (cls := ref()) is not None]
+
+    def assumption_failed(self, message: str) -> None:
+        """The data was not as the graph assumes, and plain Python ran instead. After a few times, break there."""
+        if enabled("recompiles"):
+            log("recompiles", "%s (%s) ran uncompiled: %s", self.name, self.user_frame, message)
+        for entry in list(self.entries):
+            for assumption, place in assumptions_of(entry.graph).items():
+                if assumption in message:
+                    self.failures[place] = self.failures.get(place, 0) + 1
+                    if self.failures[place] >= FAILURES_BEFORE_BREAK:
+                        self.refused.add(place)
+                        self.drop(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """Forget a compiled version."""
+        self.entries = [other for other in self.entries if other is not entry]
+        self.functions = tuple(function for function in self.functions if function is not entry.function)
 
     def learn(self, args: tuple[Any, ...]) -> None:
         """What differs from what earlier captures saw becomes symbolic in the next one."""
@@ -258,6 +282,8 @@ class Unit:
         self.entries.clear()
         self.functions = ()
         self.given_up = None
+        self.failures.clear()
+        self.refused.clear()
         self.total = 0
         self._learned = None
 

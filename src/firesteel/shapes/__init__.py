@@ -30,10 +30,12 @@ from firesteel.shapes.env import (
     UndecidableError,
 )
 from firesteel.shapes.facts import Facts
+from firesteel.shapes.layout import collapse, dense_order, is_channels_last, is_contiguous
+from firesteel.shapes.parsing import ParseError, parse
 from firesteel.shapes.printing import IndexPrinter, Printer, PythonPrinter, print_python
 from firesteel.shapes.ranges import Interval
 from firesteel.shapes.relations import and_, eq, ge, gt, if_else, le, lt, ne, not_, or_
-from firesteel.shapes.simplify import simplify_under_ranges
+from firesteel.shapes.simplify import fits_int32, simplify_under_ranges
 
 __all__ = [
     "Call",
@@ -45,6 +47,7 @@ __all__ = [
     "IndexPrinter",
     "Interval",
     "Kind",
+    "ParseError",
     "Printer",
     "Product",
     "Provenance",
@@ -59,12 +62,17 @@ __all__ = [
     "and_",
     "as_expr",
     "ceil",
+    "collapse",
     "const",
+    "dense_order",
     "eq",
+    "fits_int32",
     "floor",
     "ge",
     "gt",
     "if_else",
+    "is_channels_last",
+    "is_contiguous",
     "le",
     "lt",
     "maximum",
@@ -72,6 +80,7 @@ __all__ = [
     "ne",
     "not_",
     "or_",
+    "parse",
     "pow_by_natural",
     "print_python",
     "simplify_under_ranges",

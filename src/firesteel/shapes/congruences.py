@@ -6,7 +6,7 @@ of 1 says nothing. From congruences of symbols (`s0 % 8 == 0`) those of expressi
     >>> from firesteel.shapes.expr import symbol
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> known = Congruences()
-    >>> known.learn(s0, Congruence(8, 4))
+    >>> _ = known.learn(s0, Congruence(8, 4))
     >>> known.of(3 * s0 * s1), known.of(s0 // 4), known.of(2 * s0 + 16 * s1 + 1)
     (Congruence(modulus=12, residue=0), Congruence(modulus=2, residue=1), Congruence(modulus=16, residue=9))
 """
@@ -117,7 +117,7 @@ class Congruences:
         old = self.known.get(part, NOTHING)
         both = old.meet(new)
         if both is None:
-            raise ValueError(f"{part} cannot be both {old.residue} modulo {old.modulus} and {new.residue} modulo {modulus}")
+            raise ValueError(f"{part} cannot be {new.residue} modulo {modulus} and {old.residue} modulo {old.modulus}")
         if both == old:
             return None
         self.known[part] = both
@@ -180,11 +180,11 @@ class Congruences:
     def _call(self, call: Call) -> Congruence:
         operands = call.operands
         match call.op:
-            case "floordiv" if isinstance(operands[1], Const):
+            case "floordiv" if isinstance(operands[1], Const) and operands[1].value:
                 m, r = self.of(operands[0])
                 d = int(operands[1].value)
                 return _reduced(m // d, r // d) if m % d == 0 else NOTHING
-            case "mod" if isinstance(operands[1], Const):
+            case "mod" if isinstance(operands[1], Const) and operands[1].value:
                 m, r = self.of(operands[0])
                 d = int(operands[1].value)
                 return Congruence(0, r % d) if m % d == 0 else _reduced(math.gcd(m, d), r)

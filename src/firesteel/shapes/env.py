@@ -4,65 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import ModuleType
 
-from firesteel.errors import UserFrame
+from firesteel import config
+from firesteel.debug import enabled
 from firesteel.shapes import relations
-from firesteel.shapes.expr import Const, Expr, ExprLike, Kind, Scalar, Symbol, as_expr, const, symbol
+from firesteel.shapes.expr import Const, Expr, ExprLike, Kind, Scalar, Symbol, as_expr, const, evaluate, symbol
 from firesteel.shapes.facts import ContradictionError, Facts
+from firesteel.shapes.guards import UNKNOWN, Provenance, ShapeGuard, SymbolInfo, conjuncts, in_safe_order
 from firesteel.shapes.ranges import ANY_FLOAT, BOOL, INF, Interval
 from firesteel.shapes.simplify import simplify_under_ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Who asked: the user's frames (outermost first), the source of the value, the operator that needed to know."""
-
-    frames: tuple[UserFrame, ...] = ()
-    source: str = ""
-    op: str = ""
-
-    def __str__(self) -> str:
-        place = str(self.frames[-1]) if self.frames else "an unknown place"
-        return f"{place}, in {self.op}" if self.op else place
-
-
-UNKNOWN = Provenance()
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeGuard:
-    """A condition that must hold again for a captured program to be valid, and where it was born."""
-
-    expr: Expr
-    provenance: Provenance = UNKNOWN
-
-    def __str__(self) -> str:
-        return f"{self.expr}  # {self.provenance}"
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolInfo:
-    """What was declared about a symbol: its place in the program, and the interval promised for it."""
-
-    symbol: Symbol
-    source_name: str
-    hint: Scalar | None
-    interval: Interval
-    provenance: Provenance
-
-
-class UndecidableError(Exception):
-    """A value was needed that depends on data, and nothing that is known decides it."""
-
-    def __init__(self, expr: Expr, symbols: list[SymbolInfo], provenance: Provenance) -> None:
-        self.expr = expr
-        self.provenance = provenance
-        names = ", ".join(f"{info.symbol} = {info.source_name}" for info in symbols)
-        check = f"torch._check({expr})" if expr.kind == "bool" else "torch._check on its possible values"
-        super().__init__(
-            f"the value of `{expr}` is not known while capturing: it depends on data ({names}). "
-            f"Asked at {provenance}. If one answer always holds, state it with {check}."
-        )
+from firesteel.shapes.undecidable import UndecidableError
 
 
 @dataclass
@@ -87,6 +39,13 @@ class ShapeEnv:
     """Kept here for `symnode`, so that an environment has one and both die together."""
     _recorded: list[ShapeGuard] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
+    _hint_values: dict[Expr, Scalar] = field(default_factory=dict, repr=False)
+    _replaced_by: dict[Symbol, ShapeGuard] = field(default_factory=dict, repr=False)
+    """For each symbol that is no longer free, the guard that made it so."""
+    _narrowed_by: list[tuple[SymbolInfo, ShapeGuard]] = field(default_factory=list, repr=False)
+    _stacks: dict[ShapeGuard, str] = field(default_factory=dict, repr=False)
+    """Where guards were born inside of firesteel, kept only while one is to be explained."""
+    _results: tuple[int, list[ShapeGuard], list[ShapeGuard]] | None = field(default=None, repr=False)
 
     # Symbols
 
@@ -119,7 +78,10 @@ class ShapeEnv:
             if hint not in interval:
                 raise ValueError(f"the value {hint} of {source_name} is outside of its bounds {lower} to {upper}")
             self.hints[new] = hint
-        self.symbols[new] = SymbolInfo(new, source_name, hint, interval, provenance or self.current_provenance())
+        info = SymbolInfo(new, source_name, hint, interval, provenance or self.current_provenance())
+        self.symbols[new] = info
+        if enabled("shapes"):
+            shape_log().log_symbol(info)
         if kind != "bool":
             self.facts.set_bounds(new, interval)
             if interval.is_single and kind == "int":
@@ -135,7 +97,10 @@ class ShapeEnv:
         expr = self.facts.replace(as_expr(expr))
         if isinstance(expr, Const):
             return expr.value
-        return expr.evaluate(self.hints) if self.is_backed(expr) else None
+        found = self._hint_values.get(expr)
+        if found is not None:
+            return found
+        return evaluate(expr, self.hints, self._hint_values) if self.is_backed(expr) else None
 
     def source_names(self) -> dict[Symbol, str]:
         """Where each symbol's value comes from, for printers."""
@@ -160,7 +125,10 @@ class ShapeEnv:
         expr = self.facts.replace(relations.truth(condition))
         if isinstance(expr, Const):
             return bool(expr.value)
-        value = self.hint(expr)
+        try:
+            value = self.hint(expr)
+        except ArithmeticError:  # Python would raise here, so any answer does
+            value = None
         return self.facts.decide(expr, None if value is None else bool(value))
 
     def assume(self, condition: ExprLike) -> None:
@@ -216,16 +184,13 @@ class ShapeEnv:
         expr = self.facts.replace(relations.truth(condition))
         decided = self.decide(expr)
         if decided is None and not self.is_backed(expr):
-            known = Facts()
-            for free in expr.free_symbols - self._float_or_bool():
+            known = self.facts.copy()
+            for free in expr.free_symbols - self.hints.keys():
                 interval = self.facts.interval(free)
-                is_size = free not in self.hints and interval.lower >= 0
-                known.set_bounds(free, interval & Interval(lower=2) if is_size else interval)
+                if free.kind == "int" and interval.lower in (0, 1) and interval.upper >= 2:
+                    known.add(free >= 2)
             decided = known.decide(expr)
         return bool(self.evaluate(expr, provenance)) if decided is None else decided
-
-    def _float_or_bool(self) -> frozenset[Symbol]:
-        return frozenset(info for info in self.symbols if info.kind != "int")
 
     def check(self, condition: ExprLike, provenance: Provenance | None = None) -> bool:
         """State that a condition holds (`torch._check`): a guard where hints tell, otherwise a check at run time.
@@ -238,33 +203,84 @@ class ShapeEnv:
         decided = self.decide(expr)
         if decided is not None:
             return decided
-        self.checks.append(ShapeGuard(expr, provenance or self.current_provenance()))
-        self.facts.add(expr, self._unbacked())
+        check = ShapeGuard(expr, provenance or self.current_provenance())
+        self.checks.append(check)
+        self._learn(check, "check")
         return True
 
     def _guard(self, expr: Expr, provenance: Provenance | None) -> None:
-        self._recorded.append(ShapeGuard(expr, provenance or self.current_provenance()))
-        self.facts.add(expr, self._unbacked())
+        guard = ShapeGuard(expr, provenance or self.current_provenance())
+        self._recorded.append(guard)
+        self._learn(guard, "guard")
+
+    def _learn(self, guard: ShapeGuard, kind: str) -> None:
+        logging = enabled("shapes")
+        if logging:
+            shape_log().log_guard(guard, self.source_names(), kind)
+        if config.explain_guard:
+            self._stacks[guard] = shape_log().internal_stack()
+            self._explain(guard)
+        self.facts.add(guard.expr, self._unbacked())
+        for info in self.symbols.values():
+            if info.symbol in self._replaced_by:
+                continue
+            value = self.facts.replacements.get(info.symbol)
+            if value is not None:
+                self._replaced_by[info.symbol] = guard
+                if logging:
+                    shape_log().log_replacement(info, value, guard)
+            elif info.symbol in guard.expr.free_symbols and self._cuts_promise(info):
+                self._narrowed_by.append((info, guard))
+
+    def _explain(self, guard: ShapeGuard, born: ShapeGuard | None = None) -> None:
+        stack = self._stacks.get(born or guard)
+        if stack is not None and shape_log().wants(guard.expr, self.symbols, self.source_names()):
+            shape_log().explain(guard, self.source_names(), stack)
 
     def _undecidable(self, expr: Expr, provenance: Provenance | None) -> UndecidableError:
         unbacked = [self.symbols[free] for free in expr.free_symbols if free in self.symbols and free not in self.hints]
         unbacked.sort(key=lambda info: info.symbol.name)
-        return UndecidableError(expr, unbacked, provenance or self.current_provenance())
+        return UndecidableError(expr, unbacked, provenance or self.current_provenance(), self.source_names())
 
     # Results
 
     @property
     def guards(self) -> list[ShapeGuard]:
-        """The guards of this capture in the order they were recorded, without those that others imply."""
+        """The guards of this capture in the order they were recorded, without those that others imply.
+
+        A guard that divides by something comes after those that say that it is not zero. Together with `assumptions`,
+        checked first, they hold for exactly the values for which all recorded guards do.
+        """
+        return list(self._minimal()[0])
+
+    def assumptions(self) -> list[ShapeGuard]:
+        """The bounds promised for backed symbols, as guards, without those that `guards` imply.
+
+        A bound of 0 on the size of a tensor needs no check, because sizes are never negative; the caller knows that.
+        """
+        return list(self._minimal()[1])
+
+    def _minimal(self) -> tuple[list[ShapeGuard], list[ShapeGuard]]:
+        stamp = len(self._recorded) + len(self.symbols)
+        if self._results is None or self._results[0] != stamp:
+            needed = self._needed()
+            bounds = self._bounds_beyond(needed)
+            self._results = stamp, in_safe_order(needed, bounds), bounds
+        return self._results[1], self._results[2]
+
+    def _needed(self) -> list[ShapeGuard]:
         # Equalities say most, and later guards were not implied by earlier ones but may imply them.
         known = self._declared()
-        newest_first = list(reversed(list(enumerate(self._recorded))))
+        parts = [(part, guard) for guard in self._recorded for part in conjuncts(guard)]
+        newest_first = list(reversed(list(enumerate(parts))))
         needed: dict[int, ShapeGuard] = {}
-        for position, guard in sorted(newest_first, key=lambda item: not _is_equality(item[1].expr)):
+        for position, (guard, recorded) in sorted(newest_first, key=lambda item: not _is_equality(item[1][0].expr)):
             if known.decide(guard.expr, expected=True) is not True:
                 # With an equality at hand the others become shorter.
                 expr = guard.expr if _is_equality(guard.expr) else known.replace(guard.expr)
                 needed[position] = ShapeGuard(expr, guard.provenance)
+                if expr is not recorded.expr and config.explain_guard:
+                    self._explain(needed[position], recorded)
                 known.add(guard.expr)
         return [needed[position] for position in sorted(needed)]
 
@@ -275,13 +291,9 @@ class ShapeEnv:
                 known.set_bounds(info.symbol, info.interval)
         return known
 
-    def assumptions(self) -> list[ShapeGuard]:
-        """The bounds promised for backed symbols, as guards, without those that `guards` imply.
-
-        A bound of 0 on the size of a tensor needs no check, because sizes are never negative; the caller knows that.
-        """
+    def _bounds_beyond(self, guards: list[ShapeGuard]) -> list[ShapeGuard]:
         known = Facts()
-        for guard in self.guards:
+        for guard in guards:
             known.add(guard.expr)
         result = []
         for info in self.symbols.values():
@@ -296,6 +308,46 @@ class ShapeEnv:
                     result.append(ShapeGuard(bound, info.provenance))
                     known.add(bound)
         return result
+
+    # Promises that the program did not keep
+
+    def specialised(self) -> list[tuple[SymbolInfo, Scalar, ShapeGuard]]:
+        """The symbols that guards made constants: what was declared, the constant, and the guard that forced it."""
+        result = []
+        for free, guard in self._replaced_by.items():
+            value = self.facts.replacements[free]
+            if isinstance(value, Const):
+                result.append((self.symbols[free], value.value, guard))
+        return result
+
+    def forced_equal(self) -> list[tuple[SymbolInfo, Expr, ShapeGuard]]:
+        """The symbols that guards tied to other symbols: what was declared, what it must equal, and the guard."""
+        return [
+            (self.symbols[free], value, guard)
+            for free, guard in self._replaced_by.items()
+            if not isinstance(value := self.facts.replacements[free], Const)
+        ]
+
+    def narrowed(self) -> list[tuple[SymbolInfo, ShapeGuard]]:
+        """The symbols whose promised range a guard cut, with the guard.
+
+        A promise is a finite upper bound, with the lower bound that goes with it, or a lower bound above 2; at least 2
+        alone is what every symbolic size has.
+        """
+        return list(self._narrowed_by)
+
+    def _cuts_promise(self, info: SymbolInfo) -> bool:
+        known, promised = self.facts.bounds.get(info.symbol), info.interval
+        if known is None or info.hint is None:
+            return False
+        return (promised.upper != INF and known != promised) or (promised.lower > 2 and known.lower > promised.lower)
+
+
+def shape_log() -> ModuleType:
+    """The module that writes about shapes, imported when there is something to write."""
+    from firesteel.debug import shape_log
+
+    return shape_log
 
 
 _UNBACKED_PREFIX: dict[Kind, str] = {"int": "u", "float": "uf", "bool": "ub"}

@@ -97,7 +97,7 @@ class Expr:
         >>> (symbol("s0") // 2).evaluate({symbol("s0"): -3})
         -2
         """
-        return _evaluate(self, values, {})
+        return evaluate(self, values, {})
 
     def substitute(self, replacements: Mapping[Expr, ExprLike]) -> Expr:
         """The expression with symbols (or whole sub-expressions) replaced at once, normalised again."""
@@ -415,8 +415,8 @@ def _unpickle_product(factors: tuple[tuple[Expr, int], ...]) -> Expr:
 def rebuild(expr: Expr, rewrite: Callable[[Expr], Expr | None], memo: dict[Expr, Expr]) -> Expr:
     """Rebuild `expr` bottom-up through the normalising constructors.
 
-    `memo` maps expressions to their replacements and is extended. `rewrite` sees every rebuilt operation once and may
-    give another expression for it.
+    `memo` maps expressions to their replacements and is extended. `rewrite` sees every rebuilt operation and sum once
+    and may give another expression for it.
     """
     found = memo.get(expr)
     if found is not None:
@@ -429,6 +429,8 @@ def rebuild(expr: Expr, rewrite: Callable[[Expr], Expr | None], memo: dict[Expr,
                 result = const(expr.const)
                 for monomial, coefficient in new:
                     result = arithmetic.add(result, arithmetic.mul(monomial, const(coefficient)))
+            rewritten = rewrite(result)
+            result = result if rewritten is None else rewritten
         case Product():
             new = [(rebuild(base, rewrite, memo), exponent) for base, exponent in expr.factors]
             if any(now is not old for (now, _), (old, _) in zip(new, expr.factors, strict=True)):
@@ -438,7 +440,11 @@ def rebuild(expr: Expr, rewrite: Callable[[Expr], Expr | None], memo: dict[Expr,
         case Call():
             operands = tuple([rebuild(operand, rewrite, memo) for operand in expr.operands])
             if any(now is not old for now, old in zip(operands, expr.operands, strict=True)):
-                result = operations.build(expr.op, operands)
+                try:
+                    result = operations.build(expr.op, operands)
+                except ZeroDivisionError:
+                    # A divisor became zero. Python may never get there (`n == 0 or x % n == 0`), so it stays as it is.
+                    result = make_call(expr.op, operands, expr.kind)
             rewritten = rewrite(result)
             result = result if rewritten is None else rewritten
         case _:
@@ -447,7 +453,8 @@ def rebuild(expr: Expr, rewrite: Callable[[Expr], Expr | None], memo: dict[Expr,
     return result
 
 
-def _evaluate(expr: Expr, values: Values, memo: dict[Expr, Scalar]) -> Scalar:
+def evaluate(expr: Expr, values: Values, memo: dict[Expr, Scalar]) -> Scalar:
+    """The value of an expression; `memo` keeps the values of its operations and is extended."""
     if isinstance(expr, Symbol):
         return _value_of(expr, values)
     if isinstance(expr, Const):
@@ -458,14 +465,14 @@ def _evaluate(expr: Expr, values: Values, memo: dict[Expr, Scalar]) -> Scalar:
     if isinstance(expr, Sum):
         result = expr.const
         for monomial, coefficient in expr.terms:
-            result += coefficient * _evaluate(monomial, values, memo)
+            result += coefficient * evaluate(monomial, values, memo)
     elif isinstance(expr, Product):
         result = 1
         for base, exponent in expr.factors:
-            result *= _evaluate(base, values, memo) ** exponent
+            result *= evaluate(base, values, memo) ** exponent
     else:
         assert isinstance(expr, Call)
-        result = operations.evaluate(expr, lambda operand: _evaluate(operand, values, memo))
+        result = operations.evaluate(expr, lambda operand: evaluate(operand, values, memo))
     memo[expr] = result
     return result
 

@@ -1,24 +1,18 @@
 """What is known to be true, and the decision procedure on top of it.
 
-`Facts` keeps truths in three forms: replacements (from equalities), bounds on polynomials without constant (from
-inequalities), and a set of all conditions as they are. `Facts.decide` answers True or False only when the answer
-follows; it is incomplete on purpose and small. Four methods are tried, cheapest first:
-
-1. the condition, or its negation, is known;
-2. interval arithmetic;
-3. positivity: with every indeterminate written as its lower bound plus something not negative, all coefficients are
-   positive (`s0*s1 - s0 >= 0` when both are at least 1);
-4. subtracting multiples of known inequalities, two deep (`s0 >= s2` from `s0 >= s1` and `s1 >= s2`), where floor
-   division, modulo, min and max bring the inequalities that define them.
+`Facts` keeps truths in several forms: replacements (from equalities), bounds on polynomials without constant (from
+inequalities), congruences (from remainders), and a set of all conditions as they are. `Facts.decide` answers True or
+False only when the answer follows. Cheapest first, it looks whether the condition or its negation is known, at
+intervals and congruences, and then for a proof (see `proofs`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from firesteel.shapes import operations, polynomials, relations
-from firesteel.shapes.arithmetic import mod
+from firesteel.shapes.arithmetic import mod, mul
+from firesteel.shapes.congruences import Congruence, Congruences
 from firesteel.shapes.expr import (
     FALSE,
     ONE,
@@ -27,19 +21,16 @@ from firesteel.shapes.expr import (
     Call,
     Const,
     Expr,
-    Product,
     Sum,
     Symbol,
     as_expr,
     const,
-    make_call,
     rebuild,
 )
-from firesteel.shapes.ranges import ANY, INF, Interval, RangeAnalysis, point
+from firesteel.shapes.proofs import bound_polynomials, proves_nonnegative
+from firesteel.shapes.ranges import ANY, Interval, RangeAnalysis, point
 
-_DEPTH = 2
-_MAX_STEPS = 60
-_MAX_POSITIVITY_TERMS = 12
+_MAX_ALTERNATIVES = 3
 
 
 class ContradictionError(ValueError):
@@ -59,18 +50,50 @@ class Facts:
 
     def __init__(self) -> None:
         self.version = 0
+        """Grows whenever something that was asked about may have another answer."""
         self.bounds: dict[Expr, Interval] = {}
         self.replacements: dict[Expr, Expr] = {}
-        self._ranges = RangeAnalysis(self.bounds)
+        self.congruences = Congruences()
+        self.ranges = RangeAnalysis(self.bounds)
+        self.inequalities: list[Expr] = []
+        """Polynomials of at least two terms known to be >= 0."""
         self._true: set[Expr] = set()
-        self._inequalities: list[Expr] = []  # polynomials known to be >= 0, with at least two terms
-        self._congruences: list[tuple[Expr, int, int]] = []  # x % d == r
         self._decided: dict[Expr, bool | None] = {}
         self._replaced: dict[Expr, Expr] = {}
 
+    def copy(self) -> Facts:
+        """An independent copy, to try something on."""
+        new = Facts()
+        new.bounds.update(self.bounds)
+        new.replacements = dict(self.replacements)
+        new.congruences = self.congruences.copy()
+        new.inequalities = list(self.inequalities)
+        new._true = set(self._true)
+        new._replaced = dict(self.replacements)
+        return new
+
     def interval(self, expr: Expr) -> Interval:
         """Bounds on an expression."""
-        return self._ranges.interval(self.replace(expr))
+        return self.ranges.interval(self.replace(expr))
+
+    def congruence(self, expr: Expr) -> Congruence:
+        """What is known of an integer expression modulo something."""
+        return self.congruences.of(self.replace(expr))
+
+    def divisor(self, expr: Expr) -> int:
+        """The largest number known to divide an integer expression; 0 when the expression is 0.
+
+        >>> from firesteel.shapes.expr import symbol
+        >>> s0, s1, facts = symbol("s0"), symbol("s1"), Facts()
+        >>> facts.add(relations.eq(s0 % 4, 0))
+        >>> facts.divisor(6 * s0 * s1), facts.divisor(s0 + 2), facts.divisor(s1)
+        (24, 2, 1)
+        """
+        return self.congruence(expr).divisor
+
+    def known_multiple(self, expr: Expr, of: int) -> bool:
+        """Whether the expression is known to be a multiple of a number."""
+        return self.divisor(expr) % of == 0
 
     def replace(self, expr: Expr) -> Expr:
         """The expression with known equalities applied, and min, max, // and % resolved where ranges do."""
@@ -85,7 +108,8 @@ class Facts:
     def set_bounds(self, expr: Expr, interval: Interval) -> None:
         """State an interval for a symbol; only for symbols that no fact mentions yet."""
         self.bounds[expr] = interval
-        self._changed()
+        if expr in self._replaced or self.ranges.knows(expr):  # it was asked about before
+            self._changed()
 
     # Adding
 
@@ -112,8 +136,9 @@ class Facts:
 
     def _changed(self) -> None:
         self.version += 1
-        self._ranges.forget()
-        self._decided.clear()
+        self.ranges.forget()
+        # What followed from less follows from more; only what was unknown may change.
+        self._decided = {condition: answer for condition, answer in self._decided.items() if answer is not None}
         self._replaced = dict(self.replacements)
 
     def _add_inequality(self, polynomial: Expr) -> None:
@@ -121,14 +146,14 @@ class Facts:
         # Coefficients are coprime, so the factor is 1 or -1: part >= -constant, or part <= constant.
         self._tighten(part, Interval(lower=-constant) if factor > 0 else Interval(upper=constant))
         if polynomials.term_count(part) > 1:
-            self._inequalities.append(polynomial)
+            self.inequalities.append(polynomial)
 
     def _add_disequality(self, polynomial: Expr) -> None:
         # x != c moves an end of x's interval that is exactly c.
         part, factor, constant = polynomials.primitive(polynomial)
         excluded = -constant // factor
-        self._ranges.forget()
-        known = self._ranges.interval(part)
+        self.ranges.forget()
+        known = self.ranges.interval(part)
         if known.lower == excluded:
             self._tighten(part, Interval(lower=excluded + 1))
         if known.upper == excluded:
@@ -136,27 +161,49 @@ class Facts:
 
     def _tighten(self, part: Expr, interval: Interval) -> None:
         known = self.bounds.get(part, ANY) & interval
+        congruence = self.congruences.known.get(part)
+        if congruence is not None:
+            known = congruence.narrow(known)
         if known.is_empty:
             raise ContradictionError(f"{part} would have to lie between {known.lower} and {known.upper}")
         self.bounds[part] = known
         if known.is_single and isinstance(part, Symbol | Call) and part not in self.replacements:
-            self._replace_by(part, const(int(known.lower)))
+            value = int(known.lower)
+            if isinstance(part, Call) and part.op == "mod" and isinstance(part.operands[1], Const):
+                # The divisor is not 0, or the condition would have had no value.
+                self._learn(part.operands[0], Congruence(int(part.operands[1].value), value))
+            self._replace_by(part, const(value))
+
+    def _learn(self, expr: Expr, congruence: Congruence) -> None:
+        try:
+            news = self.congruences.learn(expr, congruence)
+        except ValueError as error:
+            raise ContradictionError(str(error)) from None
+        if news is not None and news in self.bounds:
+            self._tighten(news, ANY)
 
     def _add_equality(self, polynomial: Expr, prefer: frozenset[Symbol]) -> None:
         part, factor, constant = polynomials.primitive(polynomial)
-        value = -constant // factor
-        if isinstance(part, Call) and part.op == "mod" and isinstance(part.operands[1], Const):
-            self._congruences.append((part.operands[0], int(part.operands[1].value), value))
-        self._tighten(part, point(value))
+        self._tighten(part, point(-constant // factor))
         if not isinstance(part, Sum):
             return
-        self._inequalities += [polynomial, polynomials.scale(polynomial, -1)]
+        self.inequalities += [polynomial, polynomials.scale(polynomial, -1)]
         target = self._replaceable(polynomial, prefer)
         if target is not None:
             _, terms = polynomials.parts(polynomial)
             coefficient = dict(terms)[target]
             rest = polynomials.add(polynomial, polynomials.scale(target, -coefficient))
             self._replace_by(target, polynomials.scale(rest, -coefficient))
+        else:
+            self._learn_from_coefficients(polynomial)
+
+    def _learn_from_coefficients(self, polynomial: Expr) -> None:
+        """`4*s0 == 3*s1` makes s1 a multiple of 4 and s0 one of 3."""
+        constant, terms = polynomials.parts(polynomial)
+        for monomial, coefficient in terms:
+            others = math.gcd(*[c for other, c in terms if other is not monomial])
+            if others > 1:
+                self._learn(polynomials.scale(monomial, coefficient), Congruence(others, -constant % others))
 
     @staticmethod
     def _replaceable(polynomial: Expr, prefer: frozenset[Symbol]) -> Symbol | None:
@@ -201,27 +248,55 @@ class Facts:
                 for condition in _bound_conditions(new, interval):
                     if isinstance(condition, Call):
                         self._add_inequality(condition.operands[0])
-        self._inequalities = [
+        self.inequalities = [
             new
-            for new in dict.fromkeys([polynomial.substitute(one) for polynomial in self._inequalities])
+            for new in dict.fromkeys([polynomial.substitute(one) for polynomial in self.inequalities])
             if not isinstance(new, Const)
         ]
-        self._congruences = [
-            (new, d, r) for x, d, r in self._congruences if not isinstance(new := x.substitute(one), Const)
-        ]
+        try:
+            changed = self.congruences.substitute(one)
+        except ValueError as error:
+            raise ContradictionError(str(error)) from None
+        for part in changed:
+            if part in self.bounds:
+                self._tighten(part, ANY)
 
     def _rewrite(self, node: Expr) -> Expr | None:
         if isinstance(node, Call):
-            if node.op in ("min", "max"):
-                return self._resolve_extremum(node)
-            if node.op in ("mod", "floordiv"):
-                dividend, divisor = node.operands
-                if self._is_below(dividend, divisor):
-                    return dividend if node.op == "mod" else ZERO
-                if node.op == "mod" and self._congruences and isinstance(divisor, Const):
-                    return self._reduce_modulo(node)
-            if node.op in ("eq0", "ne0", "ge0"):
+            op = node.op
+            if op in ("eq0", "ne0", "ge0"):
                 return self._cancel_factor(node)
+            if op in ("mod", "floordiv"):
+                return self._divide(node)
+            if op in ("min", "max"):
+                return self._resolve_extremum(node)
+        elif isinstance(node, Sum) and self.congruences.known:
+            return self._multiply_back(node)
+        return None
+
+    def _divide(self, node: Call) -> Expr | None:
+        dividend, divisor = node.operands
+        if self._is_below(dividend, divisor):
+            return dividend if node.op == "mod" else ZERO
+        if node.op == "mod" and self.congruences.known and isinstance(divisor, Const) and divisor.value:
+            d = int(divisor.value)
+            modulus, residue = self.congruences.of(dividend)
+            return const(residue % d) if modulus % d == 0 else self._reduce_modulo(dividend, d)
+        return None
+
+    def _multiply_back(self, node: Sum) -> Expr | None:
+        """`8*(s0//8)` is s0 when that is a multiple of 8."""
+        for monomial, coefficient in node.terms:
+            for atom, _ in polynomials.factors_of(monomial):
+                if isinstance(atom, Call) and atom.op == "floordiv" and isinstance(atom.operands[1], Const):
+                    x, d = atom.operands[0], int(atom.operands[1].value)
+                    modulus, residue = self.congruences.of(x)
+                    if not d or coefficient % d or modulus % d:
+                        continue
+                    others, _ = polynomials.split_divisible(monomial, atom)
+                    exact = mul(polynomials.scale(others, coefficient // d), polynomials.add_const(x, -(residue % d)))
+                    rest = polynomials.add(node, polynomials.scale(monomial, -coefficient))
+                    return self.replace(polynomials.add(rest, exact))
         return None
 
     def _cancel_factor(self, condition: Call) -> Expr | None:
@@ -231,7 +306,7 @@ class Facts:
             return None
         common = polynomials.common_factor([monomial for monomial, _ in terms])
         for base in [base for base, _ in polynomials.factors_of(common)]:
-            if self._ranges.interval(base).lower < 1:
+            if self.ranges.interval(base).lower < 1:
                 return None
         if common is ONE:
             return None
@@ -241,10 +316,10 @@ class Facts:
 
     def _is_below(self, dividend: Expr, divisor: Expr) -> bool:
         """Whether 0 <= dividend < divisor, so that the division leaves everything."""
-        if self._ranges.interval(dividend).lower < 0:
+        if self.ranges.interval(dividend).lower < 0:
             return False
         gap = polynomials.add_const(polynomials.add(divisor, polynomials.scale(dividend, -1)), -1)
-        return self._ranges.interval(gap).lower >= 0 or self._is_positive_after_shift(gap)
+        return self.ranges.interval(gap).lower >= 0 or proves_nonnegative(gap, self, depth=1)
 
     def _resolve_extremum(self, call: Call) -> Expr | None:
         """`max(1, s0)` is s0 when that is at least 1."""
@@ -253,18 +328,18 @@ class Facts:
             for other in call.operands:
                 if winner is not other and winner in kept and other in kept:
                     difference = polynomials.add(winner, polynomials.scale(other, -1))
-                    interval = self._ranges.interval(difference)
+                    interval = self.ranges.interval(difference)
                     if interval.lower >= 0 if call.op == "max" else interval.upper <= 0:
                         kept.remove(other)
         return operations.build(call.op, tuple(kept)) if len(kept) < len(call.operands) else None
 
-    def _reduce_modulo(self, call: Call) -> Expr | None:
-        """`y % e` where known congruences `x % d == r` let a multiple of x go."""
-        assert isinstance(call.operands[1], Const)
-        y, e = call.operands[0], int(call.operands[1].value)
+    def _reduce_modulo(self, y: Expr, e: int) -> Expr | None:
+        """`y % e` where known congruences of sums let a multiple of them go."""
         start = y
-        for x, d, r in self._congruences:
+        for x, (d, r) in self.congruences.known.items():
             x_terms = polynomials.parts(x)[1]
+            if len(x_terms) < 2:
+                continue
             coefficient = dict(polynomials.parts(y)[1]).get(x_terms[0][0], 0)
             if coefficient % x_terms[0][1] == 0 and (multiple := coefficient // x_terms[0][1]) * d % e == 0:
                 y = polynomials.add(y, polynomials.scale(polynomials.add_const(x, -r), -multiple))
@@ -297,9 +372,13 @@ class Facts:
         op, operands = condition.op, condition.operands
         match op:
             case "and":
-                return _all([self.decide(operand) for operand in operands])
+                answer = _all([self.decide(operand) for operand in operands])
+                if answer is None and expected is not True:
+                    return _not(self._by_exclusion(tuple([relations.not_(operand) for operand in operands])))
+                return answer
             case "or":
-                return _not(_all([_not(self.decide(operand)) for operand in operands]))
+                answer = _not(_all([_not(self.decide(operand)) for operand in operands]))
+                return self._by_exclusion(operands) if answer is None and expected is not False else answer
             case "not":
                 return _not(self.decide(operands[0], _not(expected)))
             case "ge0":
@@ -312,126 +391,50 @@ class Facts:
                 return _compare(op, self.interval(operands[0]), self.interval(operands[1]))
         return None
 
+    def _by_exclusion(self, operands: tuple[Expr, ...]) -> bool | None:
+        """True when the last of the conditions holds wherever the others do not."""
+        if len(operands) > _MAX_ALTERNATIVES:
+            return None
+        others = self.copy()
+        try:
+            for operand in operands[:-1]:
+                others.add(relations.not_(operand))
+            return others.decide(operands[-1], expected=True) or None
+        except ContradictionError:
+            return True
+
     def _decide_ge(self, polynomial: Expr, expected: bool | None) -> bool | None:
-        interval = self._ranges.interval(polynomial)
+        interval = self.ranges.interval(polynomial)
         if interval.lower >= 0:
             return True
         if interval.upper < 0:
             return False
-        if expected is not False and self._proves(polynomial):
+        if expected is not False and proves_nonnegative(polynomial, self):
             return True
-        if expected is not True and self._proves(polynomials.add_const(polynomials.scale(polynomial, -1), -1)):
-            return False
+        if expected is not True:
+            if proves_nonnegative(polynomials.add_const(polynomials.scale(polynomial, -1), -1), self):
+                return False
         return None
 
     def _decide_eq(self, polynomial: Expr, expected: bool | None) -> bool | None:
-        interval = self._ranges.interval(polynomial)
-        if 0 not in interval:
+        interval = self.ranges.interval(polynomial)
+        if 0 not in interval or not self.congruences.of(polynomial).allows(0):
             return False
         if interval.is_single:
             return True
         negated = polynomials.scale(polynomial, -1)
-        if expected is not False and self._proves(polynomial) and self._proves(negated):
+        if expected is not False and proves_nonnegative(polynomial, self) and proves_nonnegative(negated, self):
             return True
-        if expected is not True and (
-            self._proves(polynomials.add_const(polynomial, -1)) or self._proves(polynomials.add_const(negated, -1))
-        ):
-            return False
+        if expected is not True:
+            if proves_nonnegative(polynomials.add_const(polynomial, -1), self):
+                return False
+            if proves_nonnegative(polynomials.add_const(negated, -1), self):
+                return False
         return None
-
-    def _proves(self, polynomial: Expr) -> bool:
-        budget = [_MAX_STEPS]
-        return self._is_nonnegative(polynomial, _DEPTH, budget)
-
-    def _is_nonnegative(self, polynomial: Expr, depth: int, budget: list[int]) -> bool:
-        if self._ranges.interval(polynomial).lower >= 0:
-            return True
-        if isinstance(polynomial, Const):
-            return False
-        if self._is_positive_after_shift(polynomial):
-            return True
-        if depth == 0:
-            return False
-        terms = polynomials.parts(polynomial)[1]
-        coefficients = dict(terms)
-        for known in self._related(terms):
-            for monomial, k in polynomials.parts(known)[1]:
-                c = coefficients.get(monomial, 0)
-                if c * k <= 0:
-                    continue
-                budget[0] -= 1
-                if budget[0] < 0:
-                    return False
-                # m*p - n*known, with m and n positive, no longer has this monomial; if it is >= 0, so is p.
-                divisor = math.gcd(c, k)
-                rest = polynomials.add(
-                    polynomials.scale(polynomial, abs(k) // divisor), polynomials.scale(known, -(abs(c) // divisor))
-                )
-                if self._is_nonnegative(rest, depth - 1, budget):
-                    return True
-        return False
-
-    def _related(self, terms: polynomials.Terms) -> Iterator[Expr]:
-        """Polynomials known to be >= 0 that may help with these terms."""
-        for monomial, coefficient in terms:
-            for atom, _ in polynomials.factors_of(monomial):
-                if isinstance(atom, Call) and atom is monomial:
-                    yield from self._defining(atom, positive=coefficient > 0)
-        monomials = {monomial for monomial, _ in terms}
-        for known in self._inequalities:
-            if any(monomial in monomials for monomial, _ in polynomials.parts(known)[1]):
-                yield known
-
-    def _defining(self, atom: Call, positive: bool) -> Iterator[Expr]:
-        """Inequalities that hold for an operation because of what it is."""
-        operands = atom.operands
-        if atom.op in ("min", "max"):
-            sign = 1 if atom.op == "max" else -1
-            if (sign > 0) == positive:
-                for operand in operands:
-                    yield polynomials.scale(polynomials.add(atom, polynomials.scale(operand, -1)), sign)
-        elif atom.op == "floordiv" and isinstance(operands[1], Const):
-            # x == d*q + x % d, and the remainder has bounds
-            x, d = operands[0], int(operands[1].value)
-            remainder = self._ranges.interval(self.replace(mod(x, d)))
-            difference = polynomials.add(x, polynomials.scale(atom, -d))
-            yield from _bound_polynomials(difference, remainder)
-        elif atom.op == "mod" and isinstance(operands[1], Const) and self._ranges.interval(operands[0]).lower >= 0:
-            yield polynomials.add(operands[0], polynomials.scale(atom, -1))
-
-    def _is_positive_after_shift(self, polynomial: Expr) -> bool:
-        if not isinstance(polynomial, Sum) or len(polynomial.terms) > _MAX_POSITIVITY_TERMS:
-            return False
-        if not any(isinstance(monomial, Product) for monomial, _ in polynomial.terms):
-            return False  # interval arithmetic is exact enough for linear polynomials
-        shifted: dict[Expr, Expr] = {}
-        for monomial, _ in polynomial.terms:
-            for base, _ in polynomials.factors_of(monomial):
-                lower = self._ranges.interval(base).lower
-                if lower == -INF:
-                    return False
-                # A fresh indeterminate `base - lower`; it never leaves this function.
-                shifted[base] = polynomials.add_const(make_call("above", (base,), "int"), int(lower))
-        total: Expr = const(polynomial.const)
-        for monomial, coefficient in polynomial.terms:
-            product: Expr = const(coefficient)
-            for base, exponent in polynomials.factors_of(monomial):
-                for _ in range(exponent):
-                    product = polynomials.multiply(product, shifted[base])
-            total = polynomials.add(total, product)
-        constant, terms = polynomials.parts(total)
-        return constant >= 0 and all(coefficient > 0 for _, coefficient in terms)
-
-
-def _bound_polynomials(expr: Expr, interval: Interval) -> Iterator[Expr]:
-    if interval.lower != -INF:
-        yield polynomials.add_const(expr, -int(interval.lower))
-    if interval.upper != INF:
-        yield polynomials.add_const(polynomials.scale(expr, -1), int(interval.upper))
 
 
 def _bound_conditions(expr: Expr, interval: Interval) -> list[Expr]:
-    return [relations.ge_zero(polynomial) for polynomial in _bound_polynomials(as_expr(expr), interval)]
+    return [relations.ge_zero(polynomial) for polynomial in bound_polynomials(as_expr(expr), interval)]
 
 
 def _not(value: bool | None) -> bool | None:

@@ -112,10 +112,22 @@ def build(op: str, operands: tuple[Expr, ...]) -> Expr:
 def evaluate(call: Call, value_of: Callable[[Expr], Scalar]) -> Scalar:
     """The value of an operation; logic and choices look only at the operands that Python would look at."""
     op, operands = call.op, call.operands
-    if op == "and":
-        return all(value_of(operand) for operand in operands)
-    if op == "or":
-        return any(value_of(operand) for operand in operands)
+    if op in ("and", "or"):
+        return _junction(operands, value_of, absorbing=op == "or")
     if op == "ifelse":
         return value_of(operands[1] if value_of(operands[0]) else operands[2])
     return OPERATIONS[op].compute(*[value_of(operand) for operand in operands])
+
+
+def _junction(operands: tuple[Expr, ...], value_of: Callable[[Expr], Scalar], absorbing: bool) -> bool:
+    # The operands lost the order they were written in, so one may raise that Python would not have come to.
+    failed: ArithmeticError | ValueError | None = None
+    for operand in operands:
+        try:
+            if bool(value_of(operand)) is absorbing:
+                return absorbing
+        except (ArithmeticError, ValueError) as error:
+            failed = error
+    if failed is not None:
+        raise failed
+    return not absorbing

@@ -130,7 +130,7 @@ class _Reader:
             case [ast.Constant(value=str() as special)] if name == "float" and special in ("nan", "inf", "-inf"):
                 return const(float(special))
         operands = [self.read(arg) for arg in args]
-        if name in _FUNCTIONS:
+        if name in _FUNCTIONS and operands:
             return _FUNCTIONS[name](*operands)
         if name.removeprefix("math.") in MATH_FUNCTIONS and name.startswith("math.") and len(operands) == 1:
             return arithmetic.math_call(name.removeprefix("math."), operands[0])

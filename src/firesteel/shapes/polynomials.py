@@ -39,6 +39,11 @@ def factors_of(monomial: Expr) -> Terms:
     return () if monomial is ONE else ((monomial, 1),)
 
 
+def bases(monomial: Expr) -> list[Expr]:
+    """The atoms of a monomial."""
+    return [base for base, _ in factors_of(monomial)]
+
+
 def from_terms(constant: int, terms: dict[Expr, int]) -> Expr:
     """The polynomial of these terms, in any order, zeros allowed."""
     kept = [term for term in terms.items() if term[1]]

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from firesteel.shapes import polynomials
 from firesteel.shapes.expr import Call, Const, Expr, Product, Scalar, Sum, Symbol
 from firesteel.shapes.operations import MATH_FUNCTIONS
+
+if TYPE_CHECKING:
+    from firesteel.shapes.facts import Facts
 
 Text = tuple[str, int]
 
@@ -57,6 +60,18 @@ _FUNCTIONS = {
     "trunc": "math.trunc",
     **{name: f"math.{name}" for name in MATH_FUNCTIONS},
 }
+
+
+_DIVISIONS = frozenset(["floordiv", "mod", "truediv", "ffloordiv", "fmod"])
+
+
+def risk(expr: Expr) -> int:
+    """0 when nothing in the expression divides by something that may be zero, 1 when it does, 2 when that is zero."""
+    own = 0
+    if isinstance(expr, Call) and expr.op in _DIVISIONS:
+        divisor = expr.operands[1]
+        own = 1 if not isinstance(divisor, Const) else 0 if divisor.value else 2
+    return max([own, *[risk(arg) for arg in expr.args]])
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
@@ -215,8 +230,12 @@ class Printer:
     def junction(self, op: str, operands: tuple[Expr, ...]) -> Text:
         """`a and b and c`, or the same with `or`."""
         precedence = AND if op == "and" else OR
-        texts = sorted([self.wrap(operand, precedence + 1) for operand in operands], key=_natural)
-        return f" {op} ".join(texts), precedence
+        return f" {op} ".join(self.alternatives(operands, precedence)), precedence
+
+    def alternatives(self, operands: tuple[Expr, ...], precedence: int) -> list[str]:
+        """The operands of `and` and `or` by their text; those that may raise, because they divide, come last."""
+        texts = [(risk(operand), self.wrap(operand, precedence + 1)) for operand in operands]
+        return [text for _, text in sorted(texts, key=lambda item: (item[0], _natural(item[1])))]
 
     def choice(self, condition: Expr, then: Expr, otherwise: Expr) -> Text:
         """`then if condition else otherwise`"""
@@ -248,18 +267,69 @@ class PythonPrinter(Printer):
 
 
 class IndexPrinter(Printer):
-    """The base for index code in kernels: integer arithmetic only, in a C-like spelling.
+    """The base for index code in kernels: integers of 64 bits only, in the spelling of C.
 
-    Floor division and modulo are functions, because in C they round towards zero; a subclass that knows its operands
-    are not negative may override `binary` and use the operators.
+    In C, division rounds towards zero, so floor division and modulo are the functions `floordiv` and `floormod`, which
+    the code around has to define, as it does `min`, `max` and `abs`. With `facts`, the operators are used where both
+    operands are known not to be negative. What is not integer arithmetic is refused.
+
+    >>> from firesteel.shapes.expr import symbol
+    >>> from firesteel.shapes.facts import Facts
+    >>> i, facts = symbol("i"), Facts()
+    >>> facts.add(i >= 0)
+    >>> IndexPrinter().print((i + 1) // 4), IndexPrinter(facts).print((i + 1) // 4)
+    ('floordiv(i + 1, 4)', '(i + 1) / 4')
     """
 
-    functions: ClassVar[Mapping[str, str]] = {**_FUNCTIONS, "floordiv": "floordiv", "mod": "floormod"}
+    functions: ClassVar[Mapping[str, str]] = {
+        **{name: name for name in ("min", "max", "abs")},
+        "floordiv": "floordiv",
+        "mod": "floormod",
+    }
+    operators: ClassVar[Mapping[str, str]] = {"floordiv": " / ", "mod": " % "}
+
+    def __init__(self, facts: Facts | None = None) -> None:
+        self.facts = facts
+
+    def visit(self, expr: Expr) -> Text:
+        if expr.kind == "float":
+            raise TypeError(f"index code has no floats: {expr.__class__.__name__} of {TextPrinter().print(expr)}")
+        return super().visit(expr)
+
+    def constant(self, value: Scalar) -> Text:
+        if isinstance(value, bool):
+            return str(int(value)), ATOM
+        # The lowest number of 64 bits is left out: C has no literal for it.
+        if abs(value) >= 2**63:
+            raise OverflowError(f"{value} does not fit 64 bits")
+        return super().constant(value)
+
+    def call(self, call: Call) -> Text:
+        op, operands = call.op, call.operands
+        if op == "not":
+            return f"!{self.wrap(operands[0], UNARY)}", UNARY
+        if op in ("bitand", "bitor", "bitxor"):  # these bind less tightly in C than in Python
+            return f"({super().call(call)[0]})", ATOM
+        if op in ("min", "max"):
+            return self.nested(self.functions[op], self.arguments(op, operands))
+        if op in _BINARY or op in _COMPARE or op in _COMPARE_ZERO or op in ("ge0", "and", "or", "ifelse", "abs"):
+            return super().call(call)
+        raise TypeError(f"index code has no {op}: {TextPrinter().print(call)}")
+
+    def nested(self, name: str, texts: list[str]) -> Text:
+        """A function of two arguments applied to more."""
+        text = texts[0]
+        for other in texts[1:]:
+            text = f"{name}({text}, {other})"
+        return text, ATOM
 
     def binary(self, op: str, left: Expr, right: Expr) -> Text:
-        if op in ("floordiv", "mod"):
-            return f"{self.functions[op]}({self.print(left)}, {self.print(right)})", ATOM
-        return super().binary(op, left, right)
+        if op not in self.operators:
+            return super().binary(op, left, right)
+        facts = self.facts
+        if facts is not None and facts.interval(left).lower >= 0 and facts.interval(right).lower >= 0:
+            return f"{self.wrap(left, MUL)}{self.operators[op]}{self.wrap(right, MUL + 1)}", MUL
+        return f"{self.functions[op]}({self.print(left)}, {self.print(right)})", ATOM
 
     def power(self, base: Expr, exponent: int) -> str:
         return "*".join([self.wrap(base, UNARY)] * exponent)
@@ -268,10 +338,9 @@ class IndexPrinter(Printer):
         return super().product(product)[0], MUL
 
     def junction(self, op: str, operands: tuple[Expr, ...]) -> Text:
-        text, precedence = super().junction(op, operands)
+        precedence = AND if op == "and" else OR
         sign = {"and": "&&", "or": "||"}[op]
-        texts = sorted([self.wrap(operand, precedence + 1) for operand in operands], key=_natural)
-        return f" {sign} ".join(texts), precedence
+        return f" {sign} ".join(self.alternatives(operands, precedence)), precedence
 
     def choice(self, condition: Expr, then: Expr, otherwise: Expr) -> Text:
         return f"({self.print(condition)} ? {self.print(then)} : {self.print(otherwise)})", ATOM

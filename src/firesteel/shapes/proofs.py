@@ -20,20 +20,25 @@ from typing import TYPE_CHECKING
 
 from firesteel.shapes import polynomials
 from firesteel.shapes.arithmetic import floordiv, mod, mul
-from firesteel.shapes.expr import ONE, ZERO, Call, Const, Expr, Product, Sum, const, make_call, make_product
+from firesteel.shapes.expr import ONE, ZERO, Call, Const, Expr, Product, Sum, make_call, make_product
 from firesteel.shapes.ranges import INF, Interval
 
 if TYPE_CHECKING:
     from firesteel.shapes.facts import Facts
 
-_DEPTH = 3
+_DEPTH = 2
 _MAX_STEPS = 40
 _MAX_POSITIVITY_TERMS = 12
 
 
-def proves_nonnegative(polynomial: Expr, facts: Facts) -> bool:
-    """Whether `polynomial >= 0` follows from the facts."""
-    return _Search(facts).is_nonnegative(polynomial, _DEPTH)
+def proves_nonnegative(polynomial: Expr, facts: Facts, depth: int = _DEPTH) -> bool:
+    """Whether `polynomial >= 0` follows from the facts, wherever the polynomial has a value."""
+    if _Search(facts).is_nonnegative(polynomial, depth):
+        return True
+    expanded = expand_remainders(polynomial, facts)
+    if polynomials.term_count(expanded) >= polynomials.term_count(polynomial):
+        return False  # nothing cancelled
+    return _Search(facts).is_nonnegative(expanded, _DEPTH)
 
 
 class _Search:
@@ -73,8 +78,12 @@ class _Search:
         return False
 
     def _by_cases(self, polynomial: Expr, depth: int) -> bool:
-        for atom in _atoms(polynomial):
-            if isinstance(atom, Call) and (cases := _values(atom)):
+        for monomial, coefficient in polynomials.parts(polynomial)[1]:
+            for atom in polynomials.bases(monomial):
+                if not isinstance(atom, Call) or not (cases := _values(atom)):
+                    continue
+                if atom is monomial and atom.op == ("max" if coefficient > 0 else "min"):
+                    continue  # any one of the operands would do, and subtraction has tried them
                 self.steps -= 1
                 return self.steps >= 0 and all(
                     self.is_nonnegative(polynomial.substitute({atom: case}), depth - 1) for case in cases
@@ -114,7 +123,7 @@ class _Search:
             if (sign > 0) == positive:
                 for operand in operands:
                     yield polynomials.scale(polynomials.add(atom, polynomials.scale(operand, -1)), sign)
-        elif atom.op == "floordiv" and self.interval(operands[1]).lower >= 1:
+        elif atom.op == "floordiv" and self._is_divisor(operands[1]):
             # x == d*q + x % d, and the remainder has bounds
             x, d = operands
             remainder = self.facts.replace(mod(x, d))
@@ -124,12 +133,16 @@ class _Search:
             else:
                 yield difference
                 yield polynomials.add_const(polynomials.add(d, polynomials.scale(difference, -1)), -1)
-        elif atom.op == "mod" and self.interval(operands[1]).lower >= 1:
+        elif atom.op == "mod" and self._is_divisor(operands[1]):
             x, d = operands
             if self.interval(x).lower >= 0:
                 yield polynomials.add(x, polynomials.scale(atom, -1))
             if not isinstance(d, Const):
                 yield polynomials.add_const(polynomials.add(d, polynomials.scale(atom, -1)), -1)
+
+    def _is_divisor(self, expr: Expr) -> bool:
+        # Where it is 0 there is no value to speak of.
+        return expr is not ZERO and self.interval(expr).lower >= 0
 
 
 def _atoms(polynomial: Expr) -> Iterator[Expr]:
@@ -161,22 +174,32 @@ def positive_after_shift(polynomial: Expr, facts: Facts) -> bool:
         return False
     if not any([isinstance(monomial, Product) for monomial, _ in polynomial.terms]):
         return False  # interval arithmetic is exact enough for linear polynomials
-    shifted: dict[Expr, Expr] = {}
+    lowers: dict[Expr, int] = {}
     for base in _atoms(polynomial):
         lower = facts.ranges.interval(base).lower
         if lower == -INF:
             return False
-        # A fresh indeterminate `base - lower`; it never leaves this function.
-        shifted[base] = polynomials.add_const(make_call("above", (base,), "int"), int(lower))
-    total: Expr = const(polynomial.const)
+        lowers[base] = int(lower)
+    corner = polynomial.const
     for monomial, coefficient in polynomial.terms:
-        product: Expr = const(coefficient)
+        for base, exponent in polynomials.factors_of(monomial):
+            coefficient *= lowers[base] ** exponent
+        corner += coefficient
+    if corner < 0:
+        return False
+    # Coefficients by monomials of the differences `base - lower`, as plain tuples: they never leave this function.
+    total: dict[tuple[int, ...], int] = {}
+    for monomial, coefficient in polynomial.terms:
+        product: dict[tuple[int, ...], int] = {(): coefficient}
         for base, exponent in polynomials.factors_of(monomial):
             for _ in range(exponent):
-                product = polynomials.multiply(product, shifted[base])
-        total = polynomials.add(total, product)
-    constant, terms = polynomials.parts(total)
-    return constant >= 0 and all([coefficient > 0 for _, coefficient in terms])
+                longer = {tuple(sorted((*key, base.serial))): value for key, value in product.items()}
+                for key, value in product.items():
+                    longer[key] = longer.get(key, 0) + value * lowers[base]
+                product = longer
+        for key, value in product.items():
+            total[key] = total.get(key, 0) + value
+    return all([value >= 0 for key, value in total.items() if key])
 
 
 def bound_polynomials(expr: Expr, interval: Interval) -> Iterator[Expr]:

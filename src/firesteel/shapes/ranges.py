@@ -147,6 +147,8 @@ def mod(a: Interval, b: Interval) -> Interval:
         if half.lower > 0:
             if a.lower >= 0 and a.upper < half.lower:
                 part = a
+            elif half.is_single and a.is_finite and a.lower // half.lower == a.upper // half.lower:
+                part = Interval(a.lower % half.lower, a.upper % half.lower)
             else:
                 part = Interval(0, min(_add_ends(half.upper, -1, INF), a.upper if a.lower >= 0 else INF))
         else:
@@ -210,6 +212,10 @@ class RangeAnalysis:
     def forget(self) -> None:
         """Drop remembered results, after `known` changed."""
         self._memo.clear()
+
+    def knows(self, expr: Expr) -> bool:
+        """Whether the result for this expression is remembered."""
+        return expr in self._memo
 
     def interval(self, expr: Expr) -> Interval:
         """Bounds on the expression."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 
 from firesteel.shapes import polynomials
-from firesteel.shapes.expr import FALSE, TRUE, Call, Const, Expr, ExprLike, as_expr, const, make_call, make_sum
+from firesteel.shapes.expr import FALSE, TRUE, Call, Const, Expr, ExprLike, Sum, as_expr, const, make_call, make_sum
 
 _NEGATION = {"eq0": "ne0", "ne0": "eq0", "eq": "ne", "ne": "eq"}
 
@@ -87,8 +87,31 @@ def ge(left: ExprLike, right: ExprLike) -> Expr:
     return le(right, left)
 
 
+def with_remainders(expr: Expr) -> Expr:
+    """x - d*(x//d) -> x % d, which says more to ranges and to people."""
+    if not isinstance(expr, Sum):
+        return expr
+    for monomial, coefficient in expr.terms:
+        for atom in (monomial,) if isinstance(monomial, Call) else polynomials.bases(monomial):
+            if not isinstance(atom, Call) or atom.op != "floordiv":
+                continue
+            x, d = atom.operands
+            step = arithmetic.mul(d, atom)
+            _, step_terms = polynomials.parts(step)
+            if len(step_terms) != 1 or step_terms[0][0] is not monomial or coefficient % step_terms[0][1]:
+                continue
+            times = -coefficient // step_terms[0][1]
+            own = dict(expr.terms)
+            if all([own.get(part) == times * c for part, c in polynomials.parts(x)[1]]):
+                difference = polynomials.add(x, polynomials.scale(step, -1))
+                rest = polynomials.add(expr, polynomials.scale(difference, -times))
+                return with_remainders(polynomials.add(rest, polynomials.scale(arithmetic.mod(x, d), times)))
+    return expr
+
+
 def eq_zero(expr: Expr) -> Expr:
     """`expr == 0` for an integer expression"""
+    expr = with_remainders(expr)
     constant, terms = polynomials.parts(expr)
     if not terms:
         return const(constant == 0)
@@ -107,12 +130,24 @@ def ne_zero(expr: Expr) -> Expr:
 
 def ge_zero(expr: Expr) -> Expr:
     """`expr >= 0` for an integer expression"""
+    expr = with_remainders(expr)
     constant, terms = polynomials.parts(expr)
     if not terms:
         return const(constant >= 0)
     divisor = math.gcd(*[c for _, c in terms]) if len(terms) > 1 else abs(terms[0][1])
     if divisor > 1:  # g*x + c >= 0 -> x + c//g >= 0
-        expr = make_sum(constant // divisor, tuple([(monomial, c // divisor) for monomial, c in terms]))
+        constant //= divisor
+        terms = tuple([(monomial, c // divisor) for monomial, c in terms])
+        expr = make_sum(constant, terms)
+    quotient, sign = terms[0]
+    if len(terms) == 1 and isinstance(quotient, Call) and quotient.op == "floordiv":
+        x, d = quotient.operands
+        if isinstance(d, Const) and d.value:
+            step = int(d.value)
+            if sign > 0:  # x//d >= q -> x >= d*q
+                return ge_zero(polynomials.add_const(x, constant * step))
+            # x//d <= q -> x <= d*q + d - 1
+            return ge_zero(polynomials.add_const(polynomials.scale(x, -1), constant * step + step - 1))
     return make_call("ge0", (expr,), "bool")
 
 
@@ -183,3 +218,7 @@ def if_else(condition: ExprLike, then: ExprLike, otherwise: ExprLike) -> Expr:
     if a.kind == "bool":
         return or_(and_(test, a), and_(not_(test), b))
     return make_call("ifelse", (test, a, b), a.kind)
+
+
+# The constructors of arithmetic need conditions and the other way round.
+from firesteel.shapes import arithmetic  # noqa: E402

@@ -6,9 +6,14 @@ after:  i and j
 
 from __future__ import annotations
 
+import math
+
 from firesteel.shapes import arithmetic, polynomials
-from firesteel.shapes.expr import Call, Expr, const, rebuild
+from firesteel.shapes.expr import ZERO, Call, Const, Expr, Product, Sum, const, rebuild
 from firesteel.shapes.facts import Facts
+from firesteel.shapes.proofs import expand_remainders
+from firesteel.shapes.ranges import INF
+from firesteel.shapes.relations import with_remainders
 
 
 def simplify_under_ranges(expr: Expr, facts: Facts) -> Expr:
@@ -23,6 +28,8 @@ def simplify_under_ranges(expr: Expr, facts: Facts) -> Expr:
     """
 
     def rewrite(node: Expr) -> Expr | None:
+        if isinstance(node, Sum):
+            return _combine(node, facts)
         if not isinstance(node, Call):
             return None
         match node.op:
@@ -35,6 +42,8 @@ def simplify_under_ranges(expr: Expr, facts: Facts) -> Expr:
                 if interval.lower >= 0:
                     return node.operands[0]
                 return polynomials.scale(node.operands[0], -1) if interval.upper <= 0 else None
+            case "ifelse":
+                return _choose(node, facts)
         if node.kind == "bool":
             decided = facts.decide(node)
             return None if decided is None else const(decided)
@@ -45,9 +54,10 @@ def simplify_under_ranges(expr: Expr, facts: Facts) -> Expr:
 
 def _divide(node: Call, facts: Facts) -> Expr | None:
     dividend, divisor = node.operands
-    if facts.interval(divisor).lower < 1:
+    # Where the divisor is 0 there is no value.
+    if facts.interval(divisor).lower < 0 or divisor is ZERO:
         return None
-    quotient = facts.interval(arithmetic.floordiv(dividend, divisor))
+    quotient = facts.interval(node if node.op == "floordiv" else arithmetic.floordiv(dividend, divisor))
     if quotient.is_single:
         # x // d == q, so x % d == x - q*d
         whole = const(int(quotient.lower))
@@ -68,3 +78,73 @@ def _pick(node: Call, facts: Facts) -> Expr | None:
     if len(kept) == len(node.operands):
         return None
     return arithmetic.minimum(*kept) if node.op == "min" else arithmetic.maximum(*kept)
+
+
+def _choose(node: Call, facts: Facts) -> Expr | None:
+    decided = facts.decide(node.operands[0])
+    return None if decided is None else node.operands[1 if decided else 2]
+
+
+def _combine(node: Sum, facts: Facts) -> Expr | None:
+    """Join a quotient and a remainder of the same division: the shorter of the forms that say the same."""
+    forms = [node, with_remainders(node), expand_remainders(node, facts), _join_digits(node, facts)]
+    best = min(forms, key=polynomials.term_count)
+    return None if polynomials.term_count(best) == polynomials.term_count(node) else best
+
+
+def _join_digits(node: Sum, facts: Facts) -> Expr:
+    """d*((x//d) % m) + x % d -> x % (d*m)"""
+    coefficients = dict(node.terms)
+    for monomial, c in node.terms:
+        if not isinstance(monomial, Call) or monomial.op != "mod":
+            continue
+        x, d = monomial.operands
+        if facts.interval(d).lower < 0 or d is ZERO:
+            continue
+        # The upper digit is (x//d) % m for some m; its weight is c*d.
+        quotient = arithmetic.floordiv(x, d)
+        for upper in coefficients:
+            for digit in polynomials.bases(upper):
+                if not isinstance(digit, Call) or digit.op != "mod" or digit.operands[0] is not quotient:
+                    continue
+                m = digit.operands[1]
+                weighted = polynomials.scale(arithmetic.mul(d, digit), c)
+                if facts.interval(m).lower < 0 or weighted is not polynomials.scale(upper, coefficients[upper]):
+                    continue
+                both = polynomials.add(weighted, polynomials.scale(monomial, c))
+                joined = polynomials.scale(arithmetic.mod(x, arithmetic.mul(d, m)), c)
+                return polynomials.add(polynomials.add(node, polynomials.scale(both, -1)), joined)
+    return node
+
+
+def fits_int32(expr: Expr, facts: Facts) -> bool:
+    """Whether an integer expression and everything computed on the way to it is known to fit 32 bits, with sign.
+
+    >>> from firesteel.shapes.expr import symbol
+    >>> s0, s1, facts = symbol("s0"), symbol("s1"), Facts()
+    >>> facts.add(s0 >= 0), facts.add(s0 < 65536), facts.add(s1 >= 0), facts.add(s1 < 65536)
+    (None, None, None, None)
+    >>> fits_int32(s0 * 32767, facts), fits_int32(s0 * s1, facts), fits_int32((s0 * s1) // 65536, facts)
+    (True, False, False)
+    """
+    return _largest(facts.replace(expr), facts) < 2**31
+
+
+def _largest(expr: Expr, facts: Facts) -> float:
+    """A bound on the magnitude of the expression and of its parts, whatever the order of sums and products."""
+    if isinstance(expr, Const):
+        return abs(expr.value)
+    interval = facts.interval(expr)
+    own = max(abs(interval.lower), abs(interval.upper))
+    if isinstance(expr, Sum):
+        total: float = abs(expr.const)
+        for monomial, coefficient in expr.terms:
+            total += abs(coefficient) * _largest(monomial, facts)
+        return total
+    if isinstance(expr, Product):
+        return math.prod([max(_largest(base, facts), 1) ** exponent for base, exponent in expr.factors])
+    if isinstance(expr, Call):
+        if any([operand.kind == "float" for operand in expr.operands]) or own == INF:
+            return INF
+        return max([own, *[_largest(operand, facts) for operand in expr.operands]])
+    return own

@@ -17,6 +17,7 @@ from firesteel.shapes.expr import Const, Expr, ExprLike, Kind, Scalar, as_expr, 
 from firesteel.shapes.operations import MATH_FUNCTIONS
 from firesteel.shapes.ranges import Interval
 
+_LayoutCondition = Callable[[Sequence[Expr], Sequence[Expr], tuple[int, ...]], Expr]
 _PYTYPES: dict[Kind, type] = {"int": int, "float": float, "bool": bool}
 
 
@@ -120,6 +121,9 @@ class SymNode:
 
     __slots__ = ("raw_expr", "shape_env")
 
+    # For `torch_compat`: torch's predicates on symbolic numbers can leave this one to its own methods.
+    answers_for_itself = True
+
     def __init__(self, expr: Expr, shape_env: TorchShapeEnv) -> None:
         self.raw_expr = expr
         self.shape_env = shape_env
@@ -174,11 +178,13 @@ class SymNode:
         return type(self.raw_expr) is Const and self.raw_expr.kind != "float"
 
     def _constant_of(self, kind: Kind) -> Scalar | None:
-        # torch asks this often, of symbols that no equality is known of
-        expr = self.expr if self.shape_env.env.facts.replacements else self.raw_expr
+        expr = self.expr
         return expr.value if isinstance(expr, Const) and expr.kind == kind else None
 
     def maybe_as_int(self) -> int | None:
+        # torch asks this often, most of the time while no equality is known
+        if type(self.raw_expr) is not Const and not self.shape_env.env.facts.replacements:
+            return None
         value = self._constant_of("int")
         return None if value is None else int(value)
 
@@ -307,9 +313,9 @@ class SymNode:
         """Whether the strides are those of a dense tensor whose dimensions lie in `order`, innermost first."""
         if len(order) != len(sizes):
             return self._new(const(False))
-        return self._remembered("dense", sizes, strides, order, self.__strided_in_order)
+        return self._remembered(sizes, strides, order, self._dense_condition)
 
-    def __strided_in_order(self, sizes: Sequence[Expr], strides: Sequence[Expr], order: tuple[int, ...]) -> Expr:
+    def _dense_condition(self, sizes: Sequence[Expr], strides: Sequence[Expr], order: tuple[int, ...]) -> Expr:
         decide = self.shape_env.env.decide
         conditions: list[Expr] = []
         expected: Expr = const(1)
@@ -331,9 +337,9 @@ class SymNode:
         """Whether strides grow along `order` as in a channels-last tensor, which need not be dense."""
         if len(order) != len(sizes):
             return self._new(const(False))
-        return self._remembered("grows", sizes, strides, order, self.__strides_grow)
+        return self._remembered(sizes, strides, order, self._growing_condition)
 
-    def __strides_grow(self, sizes: Sequence[Expr], strides: Sequence[Expr], order: tuple[int, ...]) -> Expr:
+    def _growing_condition(self, sizes: Sequence[Expr], strides: Sequence[Expr], order: tuple[int, ...]) -> Expr:
         decide = self.shape_env.env.decide
         conditions: list[Expr] = [relations.ne(strides[1], 0)]
         least: Expr = const(0)
@@ -353,16 +359,11 @@ class SymNode:
         return relations.and_(*unknown)
 
     def _remembered(
-        self,
-        name: str,
-        sizes: Sequence[SymNode],
-        strides: Sequence[SymNode],
-        order: tuple[int, ...],
-        build: Callable[[Sequence[Expr], Sequence[Expr], tuple[int, ...]], Expr],
+        self, sizes: Sequence[SymNode], strides: Sequence[SymNode], order: tuple[int, ...], build: _LayoutCondition
     ) -> SymNode:
         # Every new tensor has this asked of it. What is decided stays so; an answer still open may close, though.
         results = self.shape_env.results
-        key = (name, order, *[node.raw_expr for node in sizes], *[node.raw_expr for node in strides])
+        key = (build.__name__, order, *[node.raw_expr for node in sizes], *[node.raw_expr for node in strides])
         found = results.get(key)
         if found is None:
             found = self._new(build([node.expr for node in sizes], [node.expr for node in strides], order))

@@ -26,6 +26,7 @@ from .dispatch import (
     pop_dispatch_mode,
     push_dispatch_mode,
     python_dispatcher,
+    python_dispatcher_enabled,
     schema_of,
     torch_dispatch_stack_length,
     torch_function_enabled,
@@ -66,6 +67,7 @@ from .recognised import (
 )
 from .tensors import (
     convolution_memory_format,
+    has_symbolic_layout,
     is_functional_tensor,
     is_functorch_tensor,
     is_zero_tensor,
@@ -107,6 +109,7 @@ __all__ = [
     "graph_break_functions",
     "group_tensors",
     "guarded_state_getters",
+    "has_symbolic_layout",
     "implementation_address",
     "inference_mode_guard",
     "is_data_dependent",
@@ -124,6 +127,7 @@ __all__ = [
     "pop_dispatch_mode",
     "push_dispatch_mode",
     "python_dispatcher",
+    "python_dispatcher_enabled",
     "replace_metadata",
     "rng_state_functions",
     "schema_of",

@@ -105,6 +105,17 @@ def functorch_active() -> bool:
 #: Context manager: operators called inside prefer kernels and decompositions written in Python.
 python_dispatcher = torch._C._EnablePythonDispatcher
 
+
+def python_dispatcher_enabled() -> bool:
+    """Whether we run inside :data:`python_dispatcher`.
+
+    >>> with python_dispatcher():
+    ...     python_dispatcher_enabled()
+    True
+    """
+    return torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher)
+
+
 #: Context manager: operators called inside skip ``__torch_dispatch__`` of modes and subclasses.
 below_python_key = torch._C._DisableTorchDispatch
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import operator
 import sys
 import threading
 import types
@@ -122,60 +123,127 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether a value holds nothing but plain numbers and symbolic ones that answer for themselves."""
+    if isinstance(value, (tuple, list)):
+        return all(_is_ours(item) for item in value)
+    if isinstance(value, _SYMBOLIC):
+        return getattr(value.node, "answers_for_itself", False)
+    if isinstance(value, torch.Tensor):
+        return value._has_symbolic_sizes_strides and _is_ours((*value.shape, *value.stride()))
+    return isinstance(value, (bool, int, float))
+
+
+def _ask(method: str) -> Callable[[Any], Any]:
+    """A predicate that a symbolic bool's node answers by the method named."""
+    return lambda value: getattr(value.node, method)("", 0) if isinstance(value, torch.SymBool) else bool(value)
+
+
+def _joined(join: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda first, *others: functools.reduce(join, others, first)
+
+
+def _equal(x: Any, y: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return len(x) == len(y) and functools.reduce(operator.and_, map(_equal, x, y), True)
+    return x == y
+
+
+def _unbacked(value: Any) -> set[Any]:
+    """The symbols in a number, tensor or sequence that have no hint."""
+    if isinstance(value, torch.Tensor):
+        return _unbacked((*value.shape, *value.stride(), value.storage_offset()))
+    if isinstance(value, (tuple, list)):
+        return set().union(*map(_unbacked, value))
+    if not isinstance(value, _SYMBOLIC) or value.node.has_hint():
+        return set()
+    known = value.node.shape_env.env.hints
+    return {free for free in value.node.expr.free_symbols if free not in known}
+
+
 class _SymbolicShapes(types.ModuleType):
-    """Stands in for ``torch.fx.experimental.symbolic_shapes`` until something symbolic is asked of it.
+    """Stands in for ``torch.fx.experimental.symbolic_shapes`` until something is asked that it does not know.
 
     Torch's meta kernels import predicates from that module inside their bodies. On plain numbers the answers are
-    plain Python; they are given here. Any other argument, and any other name, loads the real module, which then takes
-    this one's place.
+    plain Python, and our own symbolic numbers answer for themselves. Any other argument, and any other name, loads the
+    real module, which then takes this one's place; its predicates are taught to leave our numbers to us.
     """
 
     NAME = "torch.fx.experimental.symbolic_shapes"
 
-    #: name -> the answer for plain arguments
-    PLAIN: dict[str, Callable[..., Any]] = {
-        "guard_or_false": bool,
-        "guard_or_true": bool,
-        "guard_size_oblivious": bool,
-        "statically_known_true": bool,
-        "statically_known_false": lambda value: not value,
-        "sym_and": lambda *values: all(values),
-        "sym_or": lambda *values: any(values),
-        "sym_eq": lambda x, y: x == y,
-        "is_nested_int": lambda value: False,
-        "has_guarding_hint": lambda value: True,
-        "has_static_value": lambda value: True,
-        "free_unbacked_symbols": lambda value: set(),
-        "guard_int": int,
-        "guarding_hint_or_throw": int,
-        "expect_true": bool,
+    #: name -> the answer for plain arguments, the answer for our symbolic numbers
+    ANSWERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+        "guard_or_false": (bool, _ask("guard_or_false")),
+        "guard_or_true": (bool, _ask("guard_or_true")),
+        "guard_size_oblivious": (bool, _ask("guard_size_oblivious")),
+        "statically_known_true": (bool, _ask("statically_known_true")),
+        "statically_known_false": (
+            lambda value: not value,
+            lambda value: _ask("statically_known_true")(torch.sym_not(value)),
+        ),
+        "sym_and": (lambda *values: all(values), _joined(operator.and_)),
+        "sym_or": (lambda *values: any(values), _joined(operator.or_)),
+        "sym_eq": (lambda x, y: x == y, _equal),
+        "is_nested_int": (lambda value: False, lambda value: False),
+        "has_guarding_hint": (lambda value: True, lambda value: value.node.has_hint()),
+        "has_static_value": (lambda value: True, lambda value: value.node.constant is not None),
+        "free_unbacked_symbols": (lambda value: set(), _unbacked),
+        "guard_int": (int, int),
+        "guarding_hint_or_throw": (int, lambda value: value.node.shape_env.guarding_hint_or_throw(value.node.expr)),
+        "expect_true": (bool, _ask("expect_true")),
     }
 
     @classmethod
     def install(cls) -> None:
-        """Take the module's place unless it is loaded already."""
+        """Take the module's place; where it is loaded already, teach it."""
         if cls.NAME in sys.modules:
+            cls._teach(sys.modules[cls.NAME])
             return
         parent = importlib.import_module(cls.NAME.rpartition(".")[0])
         stand_in = cls(cls.NAME, cls.__doc__)
-        for name, plain in cls.PLAIN.items():
-            setattr(stand_in, name, stand_in._predicate(name, plain))
+        for name, (plain, ours) in cls.ANSWERS.items():
+            setattr(stand_in, name, stand_in._predicate(name, plain, ours))
         sys.modules[cls.NAME] = stand_in
         parent.symbolic_shapes = stand_in  # type: ignore[attr-defined]
 
-    def _predicate(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def _predicate(self, name: str, plain: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
         def predicate(*args: Any, **kwargs: Any) -> Any:
-            if not kwargs and _is_plain(args):
-                return plain(*args)
+            if not kwargs:
+                if _is_plain(args):
+                    return plain(*args)
+                if _is_ours(args):
+                    return ours(*args)
             return getattr(self._load(), name)(*args, **kwargs)
 
         predicate.__name__ = name
         return predicate
 
     def _load(self) -> types.ModuleType:
-        if sys.modules.get(self.NAME) is self:
-            del sys.modules[self.NAME]
-        return importlib.import_module(self.NAME)
+        if sys.modules.get(self.NAME) is not self:
+            return sys.modules[self.NAME]
+        del sys.modules[self.NAME]
+        module = importlib.import_module(self.NAME)
+        self._teach(module)
+        return module
+
+    @classmethod
+    def _teach(cls, module: types.ModuleType) -> None:
+        def predicate(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def answer(*args: Any, **kwargs: Any) -> Any:
+                if not kwargs and _is_ours(args) and not _is_plain(args):
+                    return ours(*args)
+                return original(*args, **kwargs)
+
+            return answer
+
+        for name, (_, ours) in cls.ANSWERS.items():
+            original = getattr(module, name, None)
+            if original is not None:
+                setattr(module, name, predicate(original, ours))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

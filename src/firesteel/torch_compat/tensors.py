@@ -33,7 +33,8 @@ def make_wrapper(
 
 #: Whether a tensor has a symbolic size or stride: ``has_symbolic_layout(t)``. Torch's own getter, for it is asked of
 #: every argument of every operator.
-has_symbolic_layout: Callable[[torch.Tensor], bool] = torch.Tensor._has_symbolic_sizes_strides.__get__
+_symbolic: Any = torch.Tensor._has_symbolic_sizes_strides
+has_symbolic_layout: Callable[[torch.Tensor], bool] = _symbolic.__get__
 
 
 _unsafe_set = torch._functionalize_unsafe_set

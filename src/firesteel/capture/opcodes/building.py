@@ -10,6 +10,7 @@ from ..values.constants import ConstantValue, SliceValue
 from ..values.mappings import DictValue, SetValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
+from ..values.text import join
 from .registry import opcode
 
 
@@ -51,7 +52,7 @@ def build_const_key_map(frame: Frame, inst: Instruction) -> None:
 
 @opcode("BUILD_STRING")
 def build_string(frame: Frame, inst: Instruction) -> None:
-    frame.push(ConstantValue("".join(part.as_constant() for part in frame.popn(inst.argval))))
+    frame.push(join(frame.tx, frame.popn(inst.argval)))
 
 
 @opcode("BUILD_SLICE")

@@ -5,8 +5,13 @@ from __future__ import annotations
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..values.base import Value
-from ..values.constants import ConstantValue
+from ..values.constants import ConstantValue, NumberValue
+from ..values.tensors import TensorValue
 from .registry import opcode
+
+# How many instructions are looked at for one that raises.
+MAX_RAISING = 80
+LEAVING = frozenset({"RETURN_VALUE", "FOR_ITER", "YIELD_VALUE", "SEND", "RERAISE"})
 
 
 @opcode("JUMP")
@@ -16,14 +21,38 @@ def jump(frame: Frame, inst: Instruction) -> None:
 
 @opcode("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, inst: Instruction) -> None:
-    if frame.tx.truth(frame.pop()):
+    if _truth(frame, inst, jumps_when=True):
         frame.index = inst.argval
 
 
 @opcode("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, inst: Instruction) -> None:
-    if not frame.tx.truth(frame.pop()):
+    if not _truth(frame, inst, jumps_when=False):
         frame.index = inst.argval
+
+
+def _truth(frame: Frame, inst: Instruction, jumps_when: bool) -> bool:
+    """The truth of a branch's condition. Where data decides and one way only raises, the graph asserts the other."""
+    tx, value = frame.tx, frame.pop().realize()
+    on_data = isinstance(value, TensorValue) or (isinstance(value, NumberValue) and value.hint is None)
+    if on_data and not any(active.current.handler for active in tx.frames):
+        for raising, answer in ((frame.index, jumps_when), (inst.argval, not jumps_when)):
+            if _only_raises(frame, raising):
+                number = value.number(tx, "__bool__") if isinstance(value, TensorValue) else value
+                if isinstance(number, NumberValue) and tx.states(number, answer):
+                    return answer
+                return tx.truth(number)
+    return tx.truth(value)
+
+
+def _only_raises(frame: Frame, index: int) -> bool:
+    """Whether the instructions from here on end in an exception, whatever happens."""
+    for inst in frame.decoded.instructions[index: index + MAX_RAISING]:
+        if inst.op == "RAISE_VARARGS":
+            return True
+        if inst.op in LEAVING or "JUMP" in inst.op:
+            return False
+    return False
 
 
 def is_none(value: Value) -> bool:

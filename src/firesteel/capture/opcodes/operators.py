@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..builtin_numbers import not_
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..operators import contains, same_object, unary
@@ -29,7 +30,7 @@ def unary_invert(frame: Frame, inst: Instruction) -> None:
 
 @opcode("UNARY_NOT")
 def unary_not(frame: Frame, inst: Instruction) -> None:
-    frame.push(ConstantValue(not frame.tx.truth(frame.pop())))
+    frame.push(not_(frame.tx, frame.pop()))
 
 
 @opcode("BINARY_OP")

@@ -122,7 +122,8 @@ class NumberValue(Value):
     """A number that is not a constant: a shape expression with its present value, `hint`.
 
     The hint is None where the value depends on data that exists only when the graph runs. `node` is the graph's node
-    for it, or the function and the operands that compute it. A number that had to be made a constant is one from then on.
+    for it, or the function and the operands that compute it. A number that had to be made a constant is one from then
+    on (`known`).
     """
 
     __slots__ = ("expr", "hint", "node", "known")
@@ -156,7 +157,7 @@ class NumberValue(Value):
         if self.known is None:
             tx.specialize_number(self)
             value = self.hint if self.hint is not None else tx.shape_env.evaluate(self.expr)
-            self.known = ConstantValue(value, self.source)
+            self.known = ConstantValue(value)
         return self.known
 
     def get_attr(self, tx: Tracer, name: str) -> Value:

@@ -72,8 +72,10 @@ class SequenceValue(Value):
         return SequenceIterator(self)
 
     def find(self, tx: Tracer, value: Value, start: int = 0, stop: int | None = None) -> int | None:
+        from ..operators import same_or_equal
+
         for position, item in enumerate(self.elements(tx)[start:stop]):
-            if tx.same(item, value) or tx.truth(tx.compare("==", item, value)):
+            if same_or_equal(tx, item, value):
                 return position + start
         return None
 
@@ -100,8 +102,9 @@ class SequenceValue(Value):
                 raise tx.raised(ValueError(f"{shown!r} is not in {self.builtin.__name__}"))
             return tx.constant(found)
         if name == "count" and not kwargs:
-            return tx.constant(sum(1 for item in items
-                                   if tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))))
+            from ..operators import same_or_equal
+
+            return tx.constant(sum(1 for item in items if same_or_equal(tx, item, args[0])))
         if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
             from ..operators import DUNDER_TO_COMPARE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from ..signals import GraphBreak
 from ..source import AttrSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key
-from .constants import ConstantValue, NativeMethod
+from .constants import ConstantValue, NativeMethod, NumberValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -27,20 +28,13 @@ COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 # Methods whose result depends on the data, or which leave PyTorch; the reason shown to the user.
 BREAKING_METHODS = {
-    "item": ("Tensor.item() needs the tensor's value", "keep the value as a tensor, or accept the break"),
-    "tolist": ("Tensor.tolist() needs the tensor's value", "keep the values as tensors"),
     "numpy": ("Tensor.numpy() leaves PyTorch", "use torch functions instead of NumPy's here"),
     "__array__": ("conversion of a tensor to a NumPy array", "use torch functions instead of NumPy's here"),
     "backward": ("Tensor.backward() runs outside of captured graphs", "call it outside of the compiled function"),
     "data_ptr": ("Tensor.data_ptr() is an address", ""),
     "register_hook": ("Tensor.register_hook() is not captured", "register hooks outside of the compiled function"),
     "register_post_accumulate_grad_hook": ("registering a gradient hook", "register hooks outside"),
-    "__bool__": ("the truth value of a tensor needs its data", ""),
-    "__int__": ("int() of a tensor needs its data", ""),
-    "__float__": ("float() of a tensor needs its data", ""),
-    "__index__": ("a tensor as an index needs its data", ""),
     "__complex__": ("complex() of a tensor needs its data", ""),
-    "is_nonzero": ("Tensor.is_nonzero() needs the tensor's value", ""),
     "__repr__": ("the text of a tensor needs its data", ""),
     "__str__": ("the text of a tensor needs its data", ""),
     "__format__": ("the text of a tensor needs its data", ""),
@@ -52,6 +46,11 @@ BREAKING_METHODS = {
     "retain_grad": ("Tensor.retain_grad()", ""),
 }
 
+
+# Methods that give the value of a tensor's only element as a number.
+NUMBER_METHODS = frozenset({"item", "__int__", "__float__", "__bool__", "__index__", "is_nonzero"})
+# Tensors with more elements than this are not taken apart into numbers.
+MAX_LIST = 256
 
 # Operations with a factor, and what is done with the product of the factor and the first operand.
 SCALED = {"addcdiv": "div", "addcdiv_": "div", "addcmul": "mul", "addcmul_": "mul"}
@@ -153,6 +152,10 @@ class TensorValue(Value):
         if name in BREAKING_METHODS:
             reason, hint = BREAKING_METHODS[name]
             raise GraphBreak(reason, hint)
+        if name in NUMBER_METHODS and not args and not kwargs:
+            return self.number(tx, name)
+        if name == "tolist" and not args and not kwargs:
+            return self.to_list(tx)
         if name == "size":
             sizes = tx.shape(self.fake)
             if not args and not kwargs:
@@ -177,6 +180,37 @@ class TensorValue(Value):
             product = tx.call_torch(SCALED[name], [tx.call_torch("mul", [args[0], scale], {}), args[1]], {})
             return tx.call_torch("add_" if name.endswith("_") else "add", [self, product], {})
         return tx.call_torch(name, [self, *args], kwargs)
+
+    def item(self, tx: Tracer) -> Value:
+        """The value of the only element: a number that the graph reads."""
+        if self.fake.dtype.is_complex:
+            raise GraphBreak("a complex number in a tensor is read")
+        return tx.call_torch("item", [self], {})
+
+    def number(self, tx: Tracer, method: str) -> Value:
+        """A method that converts the only element to a number."""
+        from ..number_rules import apply, as_int, truth_value
+
+        dtype = self.fake.dtype
+        if method == "__index__" and (dtype.is_floating_point or self.fake.dim() and dtype is not torch.bool):
+            raise GraphBreak("a tensor that is no integer as an index")
+        value = self.item(tx).realize()
+        if method == "item" or not isinstance(value, NumberValue):
+            return value
+        if method in ("__bool__", "is_nonzero"):
+            return truth_value(tx, value)
+        if method == "__float__":
+            return apply(tx, float, [value])
+        return as_int(tx, value) if dtype is torch.bool else apply(tx, int, [value])
+
+    def to_list(self, tx: Tracer) -> Value:
+        """All elements as numbers, in nested lists."""
+        if self.fake.dim() == 0:
+            return self.item(tx)
+        shape = [tx.constant_of(size) for size in tx.shape(self.fake).items]
+        if self.fake.dtype.is_complex or math.prod(shape) > MAX_LIST:
+            raise GraphBreak(f"Tensor.tolist() of {math.prod(shape)} elements", "keep the values as tensors")
+        return tx.tensor_list(self, shape)
 
     def length(self, tx: Tracer) -> Value:
         if self.fake.dim() == 0:

@@ -32,7 +32,21 @@ def find_rule(name: str) -> Rule | None:
     """The rule of an operator, or None."""
     if not _rules:
         # The rule files register themselves when imported.
-        from . import creation, in_place, linalg, matmul, nn, pointwise, reduction, views  # noqa: F401
+        from . import (  # noqa: F401
+            attention,
+            backward,
+            creation,
+            images,
+            in_place,
+            indexing,
+            linalg,
+            losses,
+            matmul,
+            nn,
+            pointwise,
+            reduction,
+            views,
+        )
     return _rules.get(name)
 
 

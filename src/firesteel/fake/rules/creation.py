@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from ..dims import layout_of, shape_of, stride_of
 from ..tensor import FakeTensor, new_fake
 from . import rule
-from .operands import CPU, scalar_dtype
-from .strides import channels_last_strides, format_strides, is_dense
+from .operands import CPU, scalar_dtype, wrap_dim
+from .strides import channels_last_strides, format_strides, is_dense, preserved_strides, suggests_channels_last
 
 
 def indexed(device: torch.device | None) -> torch.device:
@@ -131,8 +132,47 @@ def like(
         return NotImplemented
     if memory_format == torch.channels_last and x.ndim != 4:
         return NotImplemented
-    stride = format_strides(x.shape, x.stride(), memory_format)
-    return new_fake(x.shape, stride, dtype or x.dtype, x.device if device is None else indexed(device))
+    stride = format_strides(shape_of(x), stride_of(x), memory_format)
+    return new_fake(shape_of(x), stride, dtype or x.dtype, x.device if device is None else indexed(device))
+
+
+@rule("aten.triu.default", "aten.tril.default")
+def triangle(x: FakeTensor, diagonal: int = 0) -> Any:
+    """Part of a matrix, contiguous."""
+    return NotImplemented if x.ndim < 2 else new_fake(shape_of(x), None, x.dtype, x.device)
+
+
+@rule("aten.flip.default")
+def flip(x: FakeTensor, dims: Sequence[int]) -> Any:
+    """A copy in the layout of the argument, made dense."""
+    places = {wrap_dim(dim, x.ndim) for dim in dims}
+    if None in places or len(places) != len(dims):
+        return NotImplemented
+    return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
+
+
+@rule("aten.repeat.default")
+def repeat(x: FakeTensor, repeats: Sequence[Any]) -> Any:
+    """Copies side by side, contiguous."""
+    lead = len(repeats) - x.ndim
+    if lead < 0 or any(count < 0 for count in repeats):
+        return NotImplemented
+    shape = [count * size for count, size in zip(repeats, (*(1,) * lead, *shape_of(x)), strict=True)]
+    return new_fake(shape, None, x.dtype, x.device)
+
+
+@rule("aten.constant_pad_nd.default")
+def pad(x: FakeTensor, padding: Sequence[Any], value: Any = 0) -> Any:
+    """Wider at the ends, in the memory format of the argument. Padding that cuts is left to torch."""
+    shape = list(shape_of(x))
+    if len(padding) % 2 or len(padding) > 2 * len(shape) or any(count < 0 for count in padding):
+        return NotImplemented
+    if all(type(count) is int and count == 0 for count in padding):
+        return NotImplemented
+    for i in range(len(padding) // 2):
+        shape[-1 - i] = shape[-1 - i] + padding[2 * i] + padding[2 * i + 1]
+    strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
+    return new_fake(shape, strides, x.dtype, x.device)
 
 
 @rule("aten.full_like.default")
@@ -159,7 +199,7 @@ def to_copy(
     memory_format: torch.memory_format | None = None,
 ) -> Any:
     """A copy of another dtype or device. Layouts with gaps or overlaps are left to torch."""
-    if not is_dense(x.shape, x.stride()):
+    if not is_dense(*layout_of(x)):
         return NotImplemented
     return like(x, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory, memory_format=memory_format)
 

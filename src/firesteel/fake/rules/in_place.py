@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..dims import layout_of, numel_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported
 from . import Rule, rule
 from .operands import is_number, result_device, result_dtype
@@ -17,7 +18,9 @@ from .strides import broadcast_shapes
 
 def _writable(x: FakeTensor) -> bool:
     """True, or the error is left to eager, which refuses to write to expanded tensors; meta kernels do not."""
-    if x.is_contiguous() or all(st != 0 or size <= 1 for size, st in zip(x.shape, x.stride(), strict=True)):
+    shape, stride = layout_of(x)
+    # A stride that is a symbol is a product of sizes. None is 0 where it matters.
+    if all(type(step) is not int or step != 0 or size <= 1 for size, step in zip(shape, stride, strict=True)):
         return True
     raise FakeUnsupported("in-place operator", "several elements share memory")
 
@@ -33,8 +36,8 @@ def _arithmetic(to_float: bool) -> Rule:
         if not _writable(x) or x.dtype.is_complex or (kwargs and not x.dtype.is_floating_point):
             return NotImplemented
         if len(tensors) > 1:
-            shape = broadcast_shapes([t.shape for t in tensors])
-            if shape is None or shape != tuple(x.shape) or result_device(tensors) != x.device:
+            shape = broadcast_shapes([shape_of(t) for t in tensors])
+            if shape is None or shape != tuple(shape_of(x)) or result_device(tensors) != x.device:
                 return NotImplemented
         if not x.dtype.is_floating_point:
             dtype = result_dtype((x, *operands))
@@ -90,7 +93,7 @@ def fill(x: FakeTensor, value: Any = 0) -> Any:
 @rule("aten.uniform_.default", "aten.normal_.default", "aten.exponential_.default")
 def randomise(x: FakeTensor, *params: Any, generator: Any = None) -> Any:
     """No random number is drawn here."""
-    if not x.dtype.is_floating_point and x.numel() != 0:
+    if not x.dtype.is_floating_point and numel_of(x) != 0:
         raise FakeUnsupported("random in-place operator", f"{x.dtype} is not floating point")
     return x if _writable(x) else NotImplemented
 
@@ -106,7 +109,7 @@ def copy(x: FakeTensor, source: FakeTensor, non_blocking: bool = False) -> Any:
     """Any dtype and device into any other; the source is broadcast."""
     if source.dtype.is_complex and not x.dtype.is_complex:
         return NotImplemented
-    if not _writable(x) or broadcast_shapes([x.shape, source.shape]) != tuple(x.shape):
+    if not _writable(x) or broadcast_shapes([shape_of(x), shape_of(source)]) != tuple(shape_of(x)):
         return NotImplemented
     return x
 
@@ -116,4 +119,4 @@ def masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> Any:
     """The mask is broadcast to the tensor, whose elements may share memory."""
     if mask.dtype is not torch.bool or mask.device != x.device or isinstance(value, complex):
         return NotImplemented
-    return x if broadcast_shapes([x.shape, mask.shape]) == tuple(x.shape) else NotImplemented
+    return x if broadcast_shapes([shape_of(x), shape_of(mask)]) == tuple(shape_of(x)) else NotImplemented

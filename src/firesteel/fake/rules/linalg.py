@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from ..dims import contiguous_strides, shape_of
 from ..tensor import FakeTensor, new_fake
 from . import rule
 from .operands import CPU
-from .strides import contiguous_strides
 
 # dtype -> its real and its complex kind
 _KINDS = {
@@ -37,7 +37,7 @@ def svd(x: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, 
     if x.device != CPU or x.ndim < 2 or not compute_uv or x.dtype not in _KINDS:
         return NotImplemented
     real = _KINDS[x.dtype][0]
-    *batch, rows, columns = x.shape
+    *batch, rows, columns = shape_of(x)
     rank = rows if rows < columns else columns
     left = (*batch, rows, rows if full_matrices else rank)
     right = (*batch, columns if full_matrices else rank, columns)
@@ -51,10 +51,10 @@ def svd(x: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, 
 @rule("aten.linalg_eig.default")
 def eig(x: FakeTensor) -> Any:
     """Complex values, and vectors column by column."""
-    if x.device != CPU or x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+    if x.device != CPU or x.ndim < 2 or shape_of(x)[-1] != shape_of(x)[-2]:
         return NotImplemented
     if x.dtype not in _KINDS:
         return NotImplemented
     dtype = _KINDS[x.dtype][1]
-    shape = tuple(x.shape)
+    shape = tuple(shape_of(x))
     return (new_fake(shape[:-1], None, dtype, x.device), new_fake(shape, column_major(shape), dtype, x.device))

@@ -8,15 +8,18 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ..dims import layout_of, numel_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import rule
-from .operands import CPU, wrap_dim
-from .strides import channels_last_strides, elementwise_layout, preserved_strides, suggests_channels_last
-
-
-def _same(x: FakeTensor, *others: FakeTensor | None) -> bool:
-    """Whether all tensors that are there have the dtype and device of the first."""
-    return all(t is None or (t.dtype is x.dtype and t.device == x.device) for t in others)
+from .operands import CPU, same_kind, wrap_dim
+from .strides import (
+    channels_last_strides,
+    contiguous,
+    elementwise_layout,
+    is_channels_last,
+    preserved_strides,
+    suggests_channels_last,
+)
 
 
 @rule("aten.native_layer_norm.default")
@@ -25,13 +28,13 @@ def native_layer_norm(
 ) -> Any:
     """Result, mean and reciprocal deviation, all contiguous. Parameters of another dtype are left to torch."""
     count = len(normalized_shape)
-    shape = list(x.shape)
+    shape = list(shape_of(x))
     if not count or count > len(shape) or shape[-count:] != list(normalized_shape) or x.device != CPU:
         return NotImplemented
-    if not x.dtype.is_floating_point or not _same(x, weight, bias):
+    if not x.dtype.is_floating_point or not same_kind(x, weight, bias):
         return NotImplemented
     for parameter in (weight, bias):
-        if parameter is not None and list(parameter.shape) != list(normalized_shape):
+        if parameter is not None and list(shape_of(parameter)) != list(normalized_shape):
             return NotImplemented
     statistics = shape[:-count] + [1] * count
     return (
@@ -41,14 +44,47 @@ def native_layer_norm(
     )
 
 
+@rule("aten.native_group_norm.default")
+def native_group_norm(
+    x: FakeTensor,
+    weight: FakeTensor | None,
+    bias: FakeTensor | None,
+    batch: Any,
+    channels: Any,
+    elements: Any,
+    groups: int,
+    eps: float,
+) -> Any:
+    """Result, mean and reciprocal deviation of each group."""
+    if x.device != CPU or not x.dtype.is_floating_point or not same_kind(x, weight, bias) or x.ndim < 2:
+        return NotImplemented
+    shape, stride = layout_of(x)
+    last = suggests_channels_last(shape, stride)
+    if not (is_channels_last(shape, stride) if last else contiguous(x)):
+        raise FakeUnsupported("aten.native_group_norm", "a layout with gaps, which meta kernels let pass")
+    return (
+        new_fake(shape, channels_last_strides(shape) if last else None, x.dtype, x.device),
+        new_fake((batch, groups), None, x.dtype, x.device),
+        new_fake((batch, groups), None, x.dtype, x.device),
+    )
+
+
+@rule("aten._safe_softmax.default")
+def safe_softmax(x: FakeTensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+    """As below, with rows of minus infinity giving zeros."""
+    if dtype not in (None, x.dtype) or wrap_dim(dim, x.ndim) is None or not x.dtype.is_floating_point:
+        return NotImplemented
+    return new_fake(shape_of(x), None, x.dtype, x.device)
+
+
 @rule("aten._softmax.default", "aten._log_softmax.default")
 def softmax(x: FakeTensor, dim: int, half_to_float: bool) -> Any:
     """Contiguous, the dtype of the argument."""
     if wrap_dim(dim, x.ndim) is None:
         raise FakeUnsupported("softmax", "the dimension is out of range, which meta kernels let pass")
-    if not x.dtype.is_floating_point or half_to_float or not x.is_contiguous():
+    if not x.dtype.is_floating_point or half_to_float:
         return NotImplemented
-    return new_fake(x.shape, None, x.dtype, x.device)
+    return new_fake(shape_of(x), None, x.dtype, x.device)
 
 
 @rule("aten.embedding.default")
@@ -62,7 +98,7 @@ def embedding(
     """One row of the weight per index."""
     if weight.ndim != 2 or indices.dtype not in (torch.int64, torch.int32) or weight.device != indices.device:
         return NotImplemented
-    return new_fake((*indices.shape, weight.shape[1]), None, weight.dtype, weight.device)
+    return new_fake((*shape_of(indices), shape_of(weight)[1]), None, weight.dtype, weight.device)
 
 
 @rule("aten.convolution.default")
@@ -79,24 +115,24 @@ def convolution(
 ) -> Any:
     """Batched convolutions on the CPU. The memory format of the result depends on the library that computes it."""
     spatial = x.ndim - 2
-    if spatial not in (1, 2, 3) or weight.ndim != x.ndim or x.device != CPU or not _same(x, weight, bias):
+    if spatial not in (1, 2, 3) or weight.ndim != x.ndim or x.device != CPU or not same_kind(x, weight, bias):
         return NotImplemented
-    if not x.dtype.is_floating_point or x.numel() == 0 or weight.numel() == 0 or groups <= 0:
+    if not x.dtype.is_floating_point or numel_of(x) == 0 or numel_of(weight) == 0 or groups <= 0:
         return NotImplemented
     if not len(stride) == len(padding) == len(dilation) == len(output_padding) == spatial:
         return NotImplemented
-    if spatial == 1 and not (x.is_contiguous() and weight.is_contiguous()):
+    if spatial == 1 and not (contiguous(x) and contiguous(weight)):
         return NotImplemented  # computed in four dimensions, with a choice of format there
-    inputs, outputs = weight.shape[1] * groups, weight.shape[0]
+    inputs, outputs = shape_of(weight)[1] * groups, shape_of(weight)[0]
     if transposed:
         inputs, outputs = outputs, inputs
-    if x.shape[1] != inputs or weight.shape[0] % groups != 0:
+    if shape_of(x)[1] != inputs or shape_of(weight)[0] % groups != 0:
         raise FakeUnsupported("aten.convolution", "the channels do not fit, which meta kernels let pass")
-    if bias is not None and (bias.ndim != 1 or bias.shape[0] != outputs):
+    if bias is not None and (bias.ndim != 1 or shape_of(bias)[0] != outputs):
         return NotImplemented
-    shape = [x.shape[0], outputs]
+    shape = [shape_of(x)[0], outputs]
     for i in range(spatial):
-        size, reach = x.shape[i + 2], dilation[i] * (weight.shape[i + 2] - 1)
+        size, reach = shape_of(x)[i + 2], dilation[i] * (shape_of(weight)[i + 2] - 1)
         if stride[i] <= 0 or padding[i] < 0 or dilation[i] <= 0:
             return NotImplemented
         if transposed:
@@ -107,12 +143,14 @@ def convolution(
             shape.append((size + 2 * padding[i] - reach - 1) // stride[i] + 1)
         if shape[-1] <= 0:
             return NotImplemented
-    memory_format = torch.contiguous_format
-    if spatial > 1:
+    last = spatial > 1 and any(suggests_channels_last(*layout_of(t)) for t in (x, weight))
+    if last and (spatial == 3 or not torch_compat.has_symbolic_layout(x)):
+        # Which library computes it depends on sizes; for images they agree on the format.
         memory_format = torch_compat.convolution_memory_format(
             x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
         )
-    strides = None if memory_format == torch.contiguous_format else channels_last_strides(shape)
+        last = memory_format != torch.contiguous_format
+    strides = channels_last_strides(shape) if last else None
     if strides is not None and x.dtype is torch.float64 and groups > 1:
         # One convolution per group, joined by cat, which looks at the format of the pieces.
         piece = (shape[0], outputs // groups, *shape[2:])
@@ -133,24 +171,24 @@ def batch_norm(
     eps: float,
 ) -> Any:
     """Result and, when training, the statistics used. Running statistics are updated in place by the kernel."""
-    if x.ndim < 2 or x.device != CPU or x.numel() == 0:
+    if x.ndim < 2 or x.device != CPU or numel_of(x) == 0:
         return NotImplemented
     if not x.dtype.is_floating_point:
         return NotImplemented
-    if not _same(x, weight, bias, running_mean, running_var):
+    if not same_kind(x, weight, bias, running_mean, running_var):
         if x.dtype in (torch.float32, torch.float64):
             raise FakeUnsupported("batch norm", "parameters of another dtype, which meta kernels let pass")
         return NotImplemented
-    channels = x.shape[1]
+    channels = shape_of(x)[1]
     for t in (weight, bias, running_mean, running_var):
-        if t is not None and (t.ndim != 1 or t.shape[0] != channels):
+        if t is not None and (t.ndim != 1 or shape_of(t)[0] != channels):
             return NotImplemented
     if not training and (running_mean is None or running_var is None):
         return NotImplemented
     statistics = (channels,) if training else (0,)
-    strides = channels_last_strides(x.shape) if suggests_channels_last(x.shape, x.stride()) else None
+    strides = channels_last_strides(shape_of(x)) if suggests_channels_last(*layout_of(x)) else None
     return (
-        new_fake(x.shape, strides, x.dtype, x.device),
+        new_fake(shape_of(x), strides, x.dtype, x.device),
         new_fake(statistics, None, x.dtype, x.device),
         new_fake(statistics, None, x.dtype, x.device),
     )
@@ -167,10 +205,10 @@ def batch_norm_without_statistics(
 @rule("aten.native_dropout.default")
 def native_dropout(x: FakeTensor, p: float, train: bool | None) -> Any:
     """Result and mask. On the CPU the mask is made like the argument, the result is their product."""
-    if train is False or x.device != CPU or not x.dtype.is_floating_point or not 0 < p < 1 or x.numel() == 0:
+    if train is False or x.device != CPU or not x.dtype.is_floating_point or not 0 < p < 1 or numel_of(x) == 0:
         return NotImplemented
-    mask_stride = preserved_strides(x.shape, x.stride())
-    layout = elementwise_layout(((x.shape, x.stride()), (x.shape, mask_stride)))
+    mask_stride = preserved_strides(*layout_of(x))
+    layout = elementwise_layout((layout_of(x), (shape_of(x), mask_stride)))
     if layout is None:
         return NotImplemented
-    return new_fake(*layout, x.dtype, x.device), new_fake(x.shape, mask_stride, torch.bool, x.device)
+    return new_fake(*layout, x.dtype, x.device), new_fake(shape_of(x), mask_stride, torch.bool, x.device)

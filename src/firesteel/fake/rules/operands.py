@@ -89,6 +89,11 @@ def result_device(tensors: Iterable[FakeTensor]) -> torch.device | None:
     return device
 
 
+def same_kind(x: FakeTensor, *others: FakeTensor | None) -> bool:
+    """Whether all tensors that are there have the dtype and device of the first."""
+    return all(t is None or (t.dtype is x.dtype and t.device == x.device) for t in others)
+
+
 def wrap_dim(dim: int, ndim: int) -> int | None:
     """A dimension index from 0, or None when out of range. 0-d tensors accept 0 and -1."""
     ndim = ndim or 1

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..dims import layout_of, shape_of, stride_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import Rule, rule
 from .operands import is_number, result_device, result_dtype, scalar_dtype
@@ -68,7 +69,7 @@ def _unary(kind: str, name: str) -> Rule:
         if not isinstance(x, FakeTensor):
             return NotImplemented
         dtype = _finish(kind, x.dtype)
-        layout = elementwise_layout(((x.shape, x.stride()),))
+        layout = elementwise_layout((layout_of(x),))
         if checks:
             _check_dtypes(name, x)
         if dtype is None or layout is None:
@@ -85,8 +86,8 @@ def _elementwise(kind: str, operands: tuple[Any, ...]) -> Any:
     uniform = True
     for x in operands:
         if isinstance(x, FakeTensor):
-            shape = x.shape
-            layouts.append((shape, x.stride()))
+            shape = shape_of(x)
+            layouts.append((shape, stride_of(x)))
             tensors.append(x)
             if dtype is None:
                 dtype = x.dtype
@@ -177,7 +178,7 @@ def pow_scalar(x: FakeTensor, exponent: Any) -> Any:
         return NotImplemented
     if not dtype.is_floating_point and exponent < 0:
         raise FakeUnsupported("aten.pow", "eager does not raise integers to negative powers")
-    layout = elementwise_layout(((x.shape, x.stride()),))
+    layout = elementwise_layout((layout_of(x),))
     return NotImplemented if layout is None else new_fake(layout[0], layout[1], dtype, x.device)
 
 
@@ -193,7 +194,7 @@ def clamp(x: FakeTensor, low: Any = None, high: Any = None) -> Any:
     bounds = [bound for bound in (low, high) if bound is not None]
     if not bounds or x.dtype.is_complex or x.dtype is _BOOL or result_dtype([x, *bounds]) is not x.dtype:
         return NotImplemented
-    layout = elementwise_layout(((x.shape, x.stride()),))
+    layout = elementwise_layout((layout_of(x),))
     return NotImplemented if layout is None else new_fake(layout[0], layout[1], x.dtype, x.device)
 
 
@@ -202,7 +203,7 @@ def where(condition: FakeTensor, x: Any, y: Any) -> Any:
     """The condition takes part in the layout and not in the dtype."""
     if condition.dtype is not _BOOL or not isinstance(x, FakeTensor) or not isinstance(y, FakeTensor):
         return NotImplemented
-    layout = elementwise_layout(((condition.shape, condition.stride()), (x.shape, x.stride()), (y.shape, y.stride())))
+    layout = elementwise_layout((layout_of(condition), layout_of(x), layout_of(y)))
     device, dtype = result_device((condition, x, y)), result_dtype((x, y))
     if layout is None or device is None or dtype is None:
         return NotImplemented
@@ -242,5 +243,5 @@ def masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> Any:
         return NotImplemented
     if result_dtype([x, value]) is not x.dtype:
         return NotImplemented
-    shape = broadcast_shapes([x.shape, mask.shape])
+    shape = broadcast_shapes([shape_of(x), shape_of(mask)])
     return NotImplemented if shape is None else new_fake(shape, None, x.dtype, x.device)

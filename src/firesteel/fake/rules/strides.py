@@ -1,7 +1,7 @@
 """Strides that eager gives to results: contiguity, memory formats, and the layout of elementwise results.
 
-Every function accepts sizes that are ``torch.SymInt``: sizes are only compared and multiplied, never hashed except in a
-cache that gives way when hashing fails.
+Sizes and strides are ints or :class:`~firesteel.fake.dims.Dim`. A comparison of those may leave a guard, so questions
+that follow from what is known come first, and a question is only asked where its answer matters.
 """
 
 from __future__ import annotations
@@ -11,23 +11,12 @@ from typing import Any
 
 import torch
 
+from ...torch_compat import has_symbolic_layout
+from ..dims import Dim, at_least_one, contiguous_strides, known_equal, layout_of, require_equal
+
 Shape = Sequence[Any]
 Stride = Sequence[Any]
 Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
-
-
-def contiguous_strides(shape: Shape) -> tuple[Any, ...]:
-    """
-    >>> contiguous_strides((2, 0, 3))
-    (3, 3, 1)
-    """
-    strides: list[Any] = []
-    step: Any = 1
-    for size in reversed(shape):
-        strides.append(step)
-        if size > 1:
-            step = step * size
-    return tuple(reversed(strides))
 
 
 def channels_last_strides(shape: Shape) -> tuple[Any, ...]:
@@ -43,42 +32,39 @@ def channels_last_strides(shape: Shape) -> tuple[Any, ...]:
     return tuple(strides)
 
 
+def _packed_in_order(shape: Shape, stride: Stride, order: Sequence[int]) -> bool:
+    """Whether a tensor with elements is dense with its dimensions in the order given, innermost first."""
+    step: Any = 1
+    for dim in order:
+        size = shape[dim]
+        if not known_equal(stride[dim], step) and size != 1 and stride[dim] != step:
+            return False
+        step = step * size
+    return True
+
+
 def is_contiguous(shape: Shape, stride: Stride) -> bool:
     """Whether elements lie in row order without gaps; strides of dimensions of size 1 do not matter."""
-    if any(size == 0 for size in shape):
-        return True
-    step: Any = 1
-    for size, st in zip(reversed(shape), reversed(stride), strict=True):
-        if size != 1:
-            if st != step:
-                return False
-            step = step * size
-    return True
+    return _packed_in_order(shape, stride, range(len(shape) - 1, -1, -1)) or any(size == 0 for size in shape)
+
+
+def contiguous(x: torch.Tensor) -> bool:
+    """``x.is_contiguous()``"""
+    return is_contiguous(*layout_of(x)) if has_symbolic_layout(x) else x.is_contiguous()
 
 
 def is_channels_last(shape: Shape, stride: Stride) -> bool:
     """Whether a 4-d layout is contiguous with the channels innermost."""
-    if len(shape) != 4:
-        return False
-    step: Any = 1
-    for dim in (1, 3, 2, 0):
-        if shape[dim] != 1:
-            if stride[dim] != step:
-                return False
-            step = step * shape[dim]
-    return True
+    return len(shape) == 4 and _packed_in_order(shape, stride, (1, 3, 2, 0))
 
 
 def is_dense(shape: Shape, stride: Stride) -> bool:
     """Whether the layout is a permutation of a contiguous one: no gap and no overlap."""
     if is_contiguous(shape, stride):
         return True
-    step: Any = 1
-    for st, size in sorted((st, size) for size, st in zip(shape, stride, strict=True) if size != 1):
-        if st != step:
-            return False
-        step = step * size
-    return True
+    order = [dim for dim in range(len(shape)) if shape[dim] != 1]
+    order.sort(key=lambda dim: (stride[dim], shape[dim]))
+    return _packed_in_order(shape, stride, order)
 
 
 def _swap_order(dim0: int, dim1: int, shape: Shape, strides: Sequence[Stride]) -> int:
@@ -127,15 +113,19 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> tuple[Any, ...] | None:
     """
     ndim = max((len(shape) for shape in shapes), default=0)
     out: list[Any] = [1] * ndim
-    for shape in shapes:
-        lead = ndim - len(shape)
-        for i, size in enumerate(shape):
-            if size == 1:
-                continue
-            if out[lead + i] == 1:
-                out[lead + i] = size
-            elif out[lead + i] != size:
+    for dim in range(-ndim, 0):
+        claims: list[Any] = []  # sizes other than 1, each once
+        for shape in shapes:
+            if len(shape) >= -dim:
+                size = shape[dim]
+                if (type(size) is not int or size != 1) and not any(size is claim for claim in claims):
+                    claims.append(size)
+        if claims:
+            # Asked only where operands differ: whether a symbol is 1 matters to nobody else.
+            wide = claims if len(claims) == 1 else [size for size in claims if size != 1]
+            if any(not require_equal(wide[0], size) for size in wide[1:]):
                 return None
+            out[dim] = wide[0] if wide else 1
     return tuple(out)
 
 
@@ -157,11 +147,21 @@ def check_broadcast(shapes: Sequence[Shape]) -> None:
             sofar = joined
 
 
+def _same_shape(own: Shape, common: Shape) -> bool:
+    # They broadcast, so they differ only where one is 1.
+    return all(a is b or a == b for a, b in zip(own, common, strict=True))
+
+
+def is_repeated(own: Any, common: Any) -> bool:
+    """Whether a size is 1 where the result's is not."""
+    return own is not common and own == 1 and common != 1
+
+
 def _elementwise(layouts: Sequence[Layout]) -> Layout | None:
     shape = broadcast_shapes([layout[0] for layout in layouts])
     if shape is None:
         return None
-    if all(tuple(layout[0]) == shape for layout in layouts):
+    if all(len(layout[0]) == len(shape) and _same_shape(layout[0], shape) for layout in layouts):
         if all(is_contiguous(*layout) for layout in layouts):
             return shape, contiguous_strides(shape)
         if all(is_channels_last(*layout) for layout in layouts):
@@ -174,7 +174,7 @@ def _elementwise(layouts: Sequence[Layout]) -> Layout | None:
         lead = len(shape) - len(own_shape)
         expanded.append(
             [0] * lead
-            + [0 if own_shape[i] == 1 and shape[lead + i] != 1 else own_stride[i] for i in range(len(own_shape))]
+            + [0 if is_repeated(own_shape[i], shape[lead + i]) else own_stride[i] for i in range(len(own_shape))]
         )
     order = memory_order(shape, expanded)
     if order == list(range(len(shape) - 1, -1, -1)):
@@ -194,12 +194,13 @@ def elementwise_layout(layouts: tuple[Layout, ...]) -> Layout | None:
     try:
         return _elementwise_cache[layouts]
     except KeyError:
+        result = _elementwise(layouts)
+    # Symbols live shorter than this cache; for them the dispatcher keeps whole results.
+    if not any(type(number) is Dim for layout in layouts for numbers in layout for number in numbers):
         if len(_elementwise_cache) > 50_000:
             _elementwise_cache.clear()
-        result = _elementwise_cache[layouts] = _elementwise(layouts)
-        return result
-    except TypeError:  # symbolic sizes have no hash
-        return _elementwise(layouts)
+        _elementwise_cache[layouts] = result
+    return result
 
 
 def preserved_strides(shape: Shape, stride: Stride) -> tuple[Any, ...]:
@@ -210,8 +211,7 @@ def preserved_strides(shape: Shape, stride: Stride) -> tuple[Any, ...]:
     step: Any = 1
     for dim in memory_order(shape, [stride]):
         strides[dim] = step
-        if shape[dim] > 1:
-            step = step * shape[dim]
+        step = step * at_least_one(shape[dim])
     return tuple(strides)
 
 
@@ -240,7 +240,5 @@ def suggests_channels_last(shape: Shape, stride: Stride) -> bool:
         if dim == 0 and smallest == stride[1]:
             # (N, 1, 1, 1)-like: ambiguous, read as contiguous
             return False
-        smallest = stride[dim]
-        if shape[dim] > 1:
-            smallest = smallest * shape[dim]
+        smallest = stride[dim] * at_least_one(shape[dim])
     return True

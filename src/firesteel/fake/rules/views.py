@@ -7,17 +7,24 @@ from typing import Any
 
 import torch
 
+from ..dims import (
+    contiguous_strides,
+    dim_of,
+    is_one,
+    known_equal,
+    larger,
+    layout_of,
+    numel_of,
+    offset_of,
+    product,
+    require_equal,
+    shape_of,
+    smaller,
+    stride_of,
+)
 from ..tensor import FakeTensor, FakeUnsupported, update_metadata, view_of
 from . import rule
 from .operands import wrap_dim
-from .strides import contiguous_strides
-
-
-def _product(sizes: Sequence[Any]) -> Any:
-    total: Any = 1
-    for size in sizes:
-        total = total * size
-    return total
 
 
 def infer_size(sizes: Sequence[Any], numel: Any) -> tuple[Any, ...] | None:
@@ -30,8 +37,8 @@ def infer_size(sizes: Sequence[Any], numel: Any) -> tuple[Any, ...] | None:
     if len(unknown) > 1 or any(size < -1 for size in sizes):
         return None
     if not unknown:
-        return tuple(sizes) if _product(sizes) == numel else None
-    known = _product([size for size in sizes if size != -1])
+        return tuple(sizes) if require_equal(product(sizes), numel) else None
+    known = product([size for size in sizes if size != -1])
     if known == 0 or numel % known != 0:
         return None
     return tuple(numel // known if size == -1 else size for size in sizes)
@@ -45,6 +52,8 @@ def viewed_strides(shape: Sequence[Any], stride: Sequence[Any], new: Sequence[An
     """
     if not shape:
         return (1,) * len(new)
+    if all(known_equal(*pair) for pair in zip(stride, contiguous_strides(shape), strict=True)):
+        return contiguous_strides(new)  # of a tensor without elements too, unless the shape stays: the same then
     if any(size == 0 for size in shape):
         return tuple(stride) if tuple(shape) == tuple(new) else contiguous_strides(new)
     result: list[Any] = [0] * len(new)
@@ -70,30 +79,30 @@ def viewed_strides(shape: Sequence[Any], stride: Sequence[Any], new: Sequence[An
 @rule("aten.view.default", "aten._unsafe_view.default")
 def view(x: FakeTensor, size: Sequence[Any]) -> Any:
     """The same elements in another shape."""
-    shape = infer_size(size, x.numel())
-    stride = None if shape is None else viewed_strides(x.shape, x.stride(), shape)
+    shape = infer_size(size, numel_of(x))
+    stride = None if shape is None else viewed_strides(shape_of(x), stride_of(x), shape)
     if shape is None or stride is None:
         return NotImplemented
-    return view_of(x, shape, stride, x.storage_offset())
+    return view_of(x, shape, stride, offset_of(x))
 
 
 @rule("aten._reshape_alias.default")
 def reshape_alias(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any]) -> Any:
     """The view that reshape has already worked out."""
-    return view_of(x, size, stride, x.storage_offset())
+    return view_of(x, size, stride, offset_of(x))
 
 
 @rule("aten.detach.default", "aten.alias.default")
 def alias(x: FakeTensor) -> Any:
     """Another tensor on the same storage."""
-    return view_of(x, x.shape, x.stride(), x.storage_offset())
+    return view_of(x, shape_of(x), stride_of(x), offset_of(x))
 
 
 def _swapped(x: FakeTensor, dim0: int, dim1: int) -> tuple[list[Any], list[Any]] | None:
     first, second = wrap_dim(dim0, x.ndim), wrap_dim(dim1, x.ndim)
     if first is None or second is None:
         return None
-    shape, stride = list(x.shape), list(x.stride())
+    shape, stride = list(shape_of(x)), list(stride_of(x))
     if shape:
         shape[first], shape[second] = shape[second], shape[first]
         stride[first], stride[second] = stride[second], stride[first]
@@ -104,14 +113,14 @@ def _swapped(x: FakeTensor, dim0: int, dim1: int) -> tuple[list[Any], list[Any]]
 def transpose(x: FakeTensor, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged."""
     layout = _swapped(x, dim0, dim1)
-    return NotImplemented if layout is None else view_of(x, *layout, x.storage_offset())
+    return NotImplemented if layout is None else view_of(x, *layout, offset_of(x))
 
 
 @rule("aten.transpose_.default")
 def transpose_(x: FakeTensor, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged, in place."""
     layout = _swapped(x, dim0, dim1)
-    return NotImplemented if layout is None else update_metadata(x, *layout, x.storage_offset())
+    return NotImplemented if layout is None else update_metadata(x, *layout, offset_of(x))
 
 
 @rule("aten.t.default")
@@ -137,8 +146,8 @@ def permute(x: FakeTensor, dims: Sequence[int]) -> Any:
     order = [wrap_dim(dim, ndim) for dim in dims]
     if len(order) != ndim or None in order or len(set(order)) != ndim:
         return NotImplemented
-    shape, stride = x.shape, x.stride()
-    return view_of(x, [shape[d] for d in order], [stride[d] for d in order], x.storage_offset())  # type: ignore[index]
+    shape, stride = shape_of(x), stride_of(x)
+    return view_of(x, [shape[d] for d in order], [stride[d] for d in order], offset_of(x))  # type: ignore[index]
 
 
 @rule("aten.expand.default")
@@ -147,12 +156,13 @@ def expand(x: FakeTensor, size: Sequence[Any], *, implicit: bool = False) -> Any
     lead = len(size) - x.ndim
     if lead < 0:
         return NotImplemented
+    own_shape, own_stride = layout_of(x)
     shape: list[Any] = [0] * len(size)
     stride: list[Any] = [0] * len(size)
     for i in range(len(size) - 1, -1, -1):
         wanted = size[i]
         if i >= lead:
-            own, step = x.shape[i - lead], x.stride()[i - lead]
+            own, step = own_shape[i - lead], own_stride[i - lead]
             if wanted == -1:
                 wanted = own
         else:
@@ -162,14 +172,14 @@ def expand(x: FakeTensor, size: Sequence[Any], *, implicit: bool = False) -> Any
             return NotImplemented
         shape[i] = wanted
         stride[i] = step if wanted == own else 0
-    return view_of(x, shape, stride, x.storage_offset())
+    return view_of(x, shape, stride, offset_of(x))
 
 
 def _unsqueezed(x: FakeTensor, dim: int) -> tuple[list[Any], list[Any]] | None:
     at = wrap_dim(dim, x.ndim + 1)
     if at is None:
         return None
-    shape, stride = list(x.shape), list(x.stride())
+    shape, stride = list(shape_of(x)), list(stride_of(x))
     step = shape[at] * stride[at] if at < len(shape) else 1
     shape.insert(at, 1)
     stride.insert(at, step)
@@ -180,14 +190,14 @@ def _unsqueezed(x: FakeTensor, dim: int) -> tuple[list[Any], list[Any]] | None:
 def unsqueeze(x: FakeTensor, dim: int) -> Any:
     """A new dimension of size 1."""
     layout = _unsqueezed(x, dim)
-    return NotImplemented if layout is None else view_of(x, *layout, x.storage_offset())
+    return NotImplemented if layout is None else view_of(x, *layout, offset_of(x))
 
 
 @rule("aten.unsqueeze_.default")
 def unsqueeze_(x: FakeTensor, dim: int) -> Any:
     """As ``unsqueeze``, in place."""
     layout = _unsqueezed(x, dim)
-    return NotImplemented if layout is None else update_metadata(x, *layout, x.storage_offset())
+    return NotImplemented if layout is None else update_metadata(x, *layout, offset_of(x))
 
 
 def _squeezed(x: FakeTensor, dims: Any) -> tuple[list[Any], list[Any]] | None:
@@ -195,8 +205,9 @@ def _squeezed(x: FakeTensor, dims: Any) -> tuple[list[Any], list[Any]] | None:
     wrapped = {wrap_dim(d, ndim) for d in dims}
     if None in wrapped or len(wrapped) != len(dims):
         return None
-    kept = [i for i in range(ndim) if i not in wrapped or x.shape[i] != 1]
-    return [x.shape[i] for i in kept], [x.stride()[i] for i in kept]
+    shape, stride = layout_of(x)
+    kept = [i for i in range(ndim) if i not in wrapped or not is_one(shape[i])]
+    return [shape[i] for i in kept], [stride[i] for i in kept]
 
 
 def _squeeze_dims(x: FakeTensor, dims: Any) -> Any:
@@ -209,14 +220,14 @@ def _squeeze_dims(x: FakeTensor, dims: Any) -> Any:
 def squeeze(x: FakeTensor, dims: Any = None) -> Any:
     """Dimensions of size 1 dropped."""
     layout = _squeezed(x, _squeeze_dims(x, dims))
-    return NotImplemented if layout is None else view_of(x, *layout, x.storage_offset())
+    return NotImplemented if layout is None else view_of(x, *layout, offset_of(x))
 
 
 @rule("aten.squeeze_.default", "aten.squeeze_.dim", "aten.squeeze_.dims")
 def squeeze_(x: FakeTensor, dims: Any = None) -> Any:
     """As ``squeeze``, in place."""
     layout = _squeezed(x, _squeeze_dims(x, dims))
-    return NotImplemented if layout is None else update_metadata(x, *layout, x.storage_offset())
+    return NotImplemented if layout is None else update_metadata(x, *layout, offset_of(x))
 
 
 @rule("aten.select.int")
@@ -225,22 +236,28 @@ def select(x: FakeTensor, dim: int, index: Any) -> Any:
     at = wrap_dim(dim, x.ndim)
     if at is None or x.ndim == 0:
         return NotImplemented
-    size, step = x.shape[at], x.stride()[at]
+    shape, stride = list(shape_of(x)), list(stride_of(x))
+    size, step = shape[at], stride[at]
     if index >= size or index < -size:
         return NotImplemented
     if index < 0:
         index = index + size
-    shape, stride = list(x.shape), list(x.stride())
     del shape[at], stride[at]
-    return view_of(x, shape, stride, x.storage_offset() + index * step)
+    return view_of(x, shape, stride, offset_of(x) + index * step)
+
+
+# Python's and torch's ways to say "to the end".
+_FAR = 1 << 62
 
 
 def _clip(index: Any, size: Any) -> Any:
+    if type(index) is int and index >= _FAR:
+        return size
     if index < 0:
         index = index + size
     if index < 0:
         return 0
-    return size if index > size else index
+    return smaller(index, size)
 
 
 @rule("aten.slice.Tensor")
@@ -249,20 +266,20 @@ def slice_(x: FakeTensor, dim: int = 0, start: Any = None, end: Any = None, step
     at = wrap_dim(dim, x.ndim)
     if at is None or x.ndim == 0 or step <= 0:
         return NotImplemented
-    size = x.shape[at]
+    shape, stride = list(shape_of(x)), list(stride_of(x))
+    size = shape[at]
     first = 0 if start is None else _clip(start, size)
     last = size if end is None else _clip(end, size)
-    if last < first:
-        last = first
-    shape, stride = list(x.shape), list(x.stride())
+    if last is not size:
+        last = larger(last, first)
     shape[at] = (last - first + step - 1) // step
-    offset = x.storage_offset() + first * stride[at]
+    offset = offset_of(x) + first * stride[at]
     stride[at] = stride[at] * step
     return view_of(x, shape, stride, offset)
 
 
 def _pieces(x: FakeTensor, at: int, sizes: Sequence[Any]) -> list[FakeTensor]:
-    shape, stride, offset = list(x.shape), x.stride(), x.storage_offset()
+    shape, stride, offset = list(shape_of(x)), stride_of(x), offset_of(x)
     result = []
     for size in sizes:
         shape[at] = size
@@ -277,7 +294,7 @@ def split(x: FakeTensor, split_size: Any, dim: int = 0) -> Any:
     at = wrap_dim(dim, x.ndim)
     if at is None or x.ndim == 0 or split_size <= 0:
         return NotImplemented
-    size = x.shape[at]
+    size = shape_of(x)[at]
     count = int((size + split_size - 1) // split_size)
     if count <= 1:
         return _pieces(x, at, [size])
@@ -288,7 +305,9 @@ def split(x: FakeTensor, split_size: Any, dim: int = 0) -> Any:
 def split_with_sizes(x: FakeTensor, sizes: Sequence[Any], dim: int = 0) -> Any:
     """Pieces of given sizes."""
     at = wrap_dim(dim, x.ndim)
-    if at is None or x.ndim == 0 or any(size < 0 for size in sizes) or sum(sizes) != x.shape[at]:
+    if at is None or x.ndim == 0 or any(size < 0 for size in sizes):
+        return NotImplemented
+    if not require_equal(sum(sizes), shape_of(x)[at]):
         return NotImplemented
     return _pieces(x, at, sizes)
 
@@ -299,7 +318,7 @@ def unbind(x: FakeTensor, dim: int = 0) -> Any:
     at = wrap_dim(dim, x.ndim)
     if at is None or x.ndim == 0:
         return NotImplemented
-    return [select(x, at, i) for i in range(int(x.shape[at]))]
+    return [select(x, at, i) for i in range(int(shape_of(x)[at]))]
 
 
 def _in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> bool:
@@ -311,7 +330,7 @@ def _in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offse
     last: Any = offset + 1
     for s, st in zip(size, stride, strict=True):
         last = last + (s - 1) * st
-    if last * x.dtype.itemsize > x.untyped_storage().nbytes():
+    if not x.unbounded and last * x.dtype.itemsize > dim_of(x.untyped_storage().nbytes()):
         raise FakeUnsupported("aten.as_strided", "reaches outside the storage")
     return True
 
@@ -319,14 +338,14 @@ def _in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offse
 @rule("aten.as_strided.default")
 def as_strided(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
     """Any view of the storage."""
-    offset = x.storage_offset() if storage_offset is None else storage_offset
+    offset = offset_of(x) if storage_offset is None else storage_offset
     return view_of(x, size, stride, offset) if _in_storage(x, size, stride, offset) else NotImplemented
 
 
 @rule("aten.as_strided_.default")
 def as_strided_(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
     """As ``as_strided``, in place."""
-    offset = x.storage_offset() if storage_offset is None else storage_offset
+    offset = offset_of(x) if storage_offset is None else storage_offset
     return update_metadata(x, size, stride, offset) if _in_storage(x, size, stride, offset) else NotImplemented
 
 
@@ -335,6 +354,6 @@ def resize_(x: FakeTensor, size: Sequence[Any], *, memory_format: torch.memory_f
     """New sizes, contiguous, on the same storage."""
     if memory_format not in (None, torch.contiguous_format) or any(s < 0 for s in size):
         return NotImplemented
-    if tuple(size) == tuple(x.shape):
+    if tuple(size) == tuple(shape_of(x)):
         return x
-    return update_metadata(x, size, contiguous_strides(size), x.storage_offset())
+    return update_metadata(x, size, contiguous_strides(size), offset_of(x))

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .objects import TYPE, c_function
 from .program import Op, Program
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ DECLARATIONS = "\n".join(f"declare {{i64, i1}} @llvm.{name}.with.overflow.i64(i6
 LEAST = -(1 << 63)
 
 
-def blocks(tensors: TensorLayout | None, c_function: Callable[[str], int],
-           field: Callable[..., str]) -> dict[Op, str]:
+def blocks(tensors: TensorLayout | None, field: Callable[..., str]) -> dict[Op, str]:
     """The LLVM IR of each row, to stand in the checker; ``%v``, ``%slot``, ``%ai`` and ``%b`` are its operands."""
 
     def number(op: Op) -> str:
@@ -83,7 +83,7 @@ def blocks(tensors: TensorLayout | None, c_function: Callable[[str], int],
     as_long = f"inttoptr (i64 {c_function('PyLong_AsLongLongAndOverflow')} to ptr)"
     return {
         Op.INTEGER: (
-            field("INTEGER_type", "%v", 8) + f"  %INTEGER_is_int = icmp eq i64 %INTEGER_type, {id(int)}\n"
+            field("INTEGER_type", "%v", TYPE) + f"  %INTEGER_is_int = icmp eq i64 %INTEGER_type, {id(int)}\n"
             "  br i1 %INTEGER_is_int, label %INTEGER_read, label %none\nINTEGER_read:\n"
             f"  %INTEGER_value = call i64 {as_long}(ptr %v, ptr %overflow)\n"
             "  %INTEGER_over = load i32, ptr %overflow, align 4\n  %INTEGER_fits = icmp eq i32 %INTEGER_over, 0\n"

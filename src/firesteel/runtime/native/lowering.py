@@ -40,7 +40,8 @@ from ...capture.source import (
 )
 from ...shapes import ShapeGuard, Symbol
 from .expressions import Expressions, Unsupported
-from .machine import Machine, builtin_parts, c_function, mro_offset
+from .machine import Machine
+from .objects import builtin_parts, c_function, mro_offset
 from .program import Op, Program, TensorFacts
 from .tensors import read
 

@@ -12,7 +12,6 @@ import collections
 import ctypes
 import struct
 import sys
-import sysconfig
 import types
 import weakref
 from collections.abc import Callable
@@ -20,12 +19,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arithmetic
+from .objects import (
+    CELL,
+    DICT_KEYS,
+    FASTCALL,
+    GENERAL_KEYS,
+    ITEMS,
+    KEYS_KIND,
+    SIZE,
+    TYPE,
+    Instance,
+    NativeUnavailable,
+    builtin_parts,
+    c_function,
+    check_layout,
+    mro_offset,
+)
 from .program import ANY, HEADER, MAX_REGISTERS, ROW, TENSOR, Op, Program
 
-SUPPORTED_VERSIONS = ((3, 11), (3, 12))
-VARARGS, KEYWORDS, NOARGS, FASTCALL = 0x01, 0x02, 0x04, 0x80  # METH_VARARGS and so on
-TYPE, SIZE, CELL = 8, 16, 16  # offsets in every object, in lists, tuples and dicts, and in cells
-DICT_KEYS, KEYS_KIND, GENERAL_KEYS = 32, 10, 0
 ALIGNMENT = {"i64": 8, "ptr": 8, "i32": 4, "i8": 1}
 
 
@@ -53,10 +64,6 @@ class TensorLayout:
     requires_grad: int
     is_leaf: tuple[int, int]  # a getter's function and its closure
     autograd: AutogradLayout | None
-
-
-class NativeUnavailable(Exception):
-    """Why this process has no native checker."""
 
 
 class Machine:
@@ -125,77 +132,6 @@ def machine() -> Machine:
     if isinstance(_machine, NativeUnavailable):
         raise _machine
     return _machine
-
-
-def c_function(name: str) -> int:
-    """The address of a function of CPython's C API."""
-    try:
-        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-    except AttributeError:
-        raise NativeUnavailable(f"this Python does not export {name}") from None
-    assert address is not None
-    return address
-
-
-def builtin_parts(function: Any) -> tuple[int, Any]:
-    """Address and receiver of a builtin that can be called as ``f(receiver, (), 0, NULL)`` for no arguments.
-
-    That is one without parameters, which ignores what follows the receiver, one that takes a tuple and a dictionary, or
-    one that takes an array, its length and names. Raises ValueError for any other object.
-    """
-    if type(function) is not types.BuiltinFunctionType:
-        raise ValueError("not a builtin function")
-    for name, kind in (("PyCFunction_GetFlags", ctypes.c_int), ("PyCFunction_GetFunction", ctypes.c_void_p)):
-        getattr(ctypes.pythonapi, name).argtypes, getattr(ctypes.pythonapi, name).restype = [ctypes.py_object], kind
-    if ctypes.pythonapi.PyCFunction_GetFlags(function) not in (NOARGS, VARARGS | KEYWORDS, FASTCALL | KEYWORDS):
-        raise ValueError("called in another way")
-    return ctypes.pythonapi.PyCFunction_GetFunction(function), function.__self__
-
-
-# Layout of Python's objects
-
-
-def word(address: int) -> int:
-    """Eight bytes of memory."""
-    return ctypes.c_uint64.from_address(address).value
-
-
-def check_layout() -> None:
-    """Try every offset that the checker uses on real objects."""
-    if sys.implementation.name != "cpython" or sys.version_info[:2] not in SUPPORTED_VERSIONS:
-        raise NativeUnavailable("this Python version is not supported")
-    if struct.calcsize("P") != 8 or sysconfig.get_config_var("Py_DEBUG") or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise NativeUnavailable("not a 64-bit release build of Python")
-    sized: list[Any] = [(1, 2, 3), [1, 2, 3, 4], {"a": 1, "b": 2}, {}, [], (), collections.OrderedDict(a=1)]
-    fits = all(word(id(obj) + TYPE) == id(type(obj)) and word(id(obj) + SIZE) == len(obj) for obj in sized)
-    content = object()
-    full, empty = types.CellType(content), types.CellType()
-    fits = fits and word(id(full) + CELL) == id(content) and word(id(empty) + CELL) == 0
-    shared = _Instance()
-    shared.a = 1
-    strings: list[dict[Any, Any]] = [{}, {"a": 1}, dict.fromkeys(map(str, range(500))), shared.__dict__]
-    mixed: list[dict[Any, Any]] = [{1: 1}, {"a": 1, (): 2}, {**dict.fromkeys(map(str, range(500))), None: 1}]
-    fits = fits and all(_keys_kind(table) != GENERAL_KEYS for table in strings)
-    fits = fits and all(_keys_kind(table) == GENERAL_KEYS for table in mixed)
-    if not fits:
-        raise NativeUnavailable("objects of this Python are not laid out as expected")
-
-
-def mro_offset() -> int:
-    """Where a class keeps its order of bases."""
-    found = [offset for offset in range(16, sys.getsizeof(type), 8)
-             if all(word(id(cls) + offset) == id(cls.__mro__) for cls in (int, bool, dict, Machine, _Instance))]
-    if len(found) != 1:
-        raise NativeUnavailable("classes of this Python are not laid out as expected")
-    return found[0]
-
-
-class _Instance:
-    a: int
-
-
-def _keys_kind(table: dict[Any, Any]) -> int:
-    return ctypes.c_uint8.from_address(word(id(table) + DICT_KEYS) + KEYS_KIND).value
 
 
 # The checker
@@ -336,7 +272,7 @@ def source(tensors: TensorLayout | None) -> str:
               "  %held = load ptr, ptr %field_at, align 8\n  %held_is = icmp eq ptr %held, %a\n"
               "  br i1 %held_is, label %next, label %none\n"),
         block(Op.TENSOR, _tensor_block(tensors, field, same)),
-        *(block(op, text) for op, text in arithmetic.blocks(tensors, c_function, field).items()),
+        *(block(op, text) for op, text in arithmetic.blocks(tensors, field).items()),
     ]
     cases = "\n".join(f"    i32 {op.value}, label %op_{op.name}" for op in Op if op is not Op.END)
     return f"""
@@ -427,6 +363,8 @@ none:
 
 define internal i1 @fill(ptr %tuple, i64 %from, ptr %list, i64 %count, ptr %registers) {{
 entry:
+  %all_items = getelementptr i8, ptr %tuple, i64 {ITEMS}
+  %items = getelementptr ptr, ptr %all_items, i64 %from
   br label %loop
 loop:
   %i = phi i64 [0, %entry], [%i_next, %put_one]
@@ -451,8 +389,8 @@ make_int:
   br i1 %no_memory, label %failed, label %put_one
 put_one:
   %owned = phi ptr [%object, %take_object], [%int, %make_int]
-  %place = add i64 %from, %i
-  %put = call i32 {f('PyTuple_SetItem')}(ptr %tuple, i64 %place, ptr %owned)
+  %item = getelementptr ptr, ptr %items, i64 %i
+  store ptr %owned, ptr %item, align 8
   %i_next = add i64 %i, 1
   br label %loop
 full:
@@ -568,7 +506,7 @@ def self_test(made: Machine) -> None:
 
 
 def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
-    instance = _Instance()
+    instance = Instance()
     instance.a = 1
     def inner() -> Any:
         return instance
@@ -577,7 +515,7 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
     code, key = inner.__code__, "some key"
     table = {key: 1, "other": 2}
     tuple_item, closure = c_function("PyTuple_GetItem"), c_function("PyFunction_GetClosure")
-    weak, answer, order = weakref.ref(_Instance), builtin_parts(sys.is_finalizing), mro_offset()
+    weak, answer, order = weakref.ref(Instance), builtin_parts(sys.is_finalizing), mro_offset()
     return [
         (lambda p: p.load(Op.CONSTANT, a=p.keep(key)), [1], []),
         (lambda p: p.load(Op.INSTANCE_DICT), [instance], [inner, 1, object()]),
@@ -599,11 +537,11 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
         (lambda p: p.check(Op.CODE, 0, p.keep(code)), [inner], [_samples, None, 1]),
         (lambda p: p.load(Op.CELL), [cell], [types.CellType(), 1]),
         (lambda p: p.load(Op.FUNCTION_PART, b=closure), [inner], [_samples, 1]),
-        (lambda p: p.check(Op.WEAK_TYPE, 0, p.keep(weak)), [instance], [_Instance, 1]),
-        (lambda p: p.check(Op.WEAK_IS, 0, p.keep(weak)), [_Instance], [instance, 1]),
+        (lambda p: p.check(Op.WEAK_TYPE, 0, p.keep(weak)), [instance], [Instance, 1]),
+        (lambda p: p.check(Op.WEAK_IS, 0, p.keep(weak)), [Instance], [instance, 1]),
         (lambda p: p.check(Op.NOT_SAME, 0, other=p.load(Op.CONSTANT, a=p.keep(key))), [1, "x"], [key]),
         (lambda p: p.load(Op.CLASS_FUNCTION, p.load(Op.CONSTANT, a=p.keep(Machine)), p.keep("function")), [1], []),
-        (lambda p: p.load(Op.CLASS_FUNCTION, p.load(Op.CONSTANT, a=p.keep(_Instance)), p.keep("a")), [], [1]),
+        (lambda p: p.load(Op.CLASS_FUNCTION, p.load(Op.CONSTANT, a=p.keep(Instance)), p.keep("a")), [], [1]),
         (lambda p: p.check(Op.FIELD_IS, 0, p.keep(bool.__mro__), index=order), [bool], [int, str]),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(False), answer[0]), [1], []),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(True), answer[0]), [], [1]),

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from ... import torch_compat
-from .machine import AutogradLayout, TensorLayout, word
+from .machine import AutogradLayout, TensorLayout
+from .objects import word
 
 OBJECT_WORDS = range(16, 64, 8)
 IMPLEMENTATION_WORDS = range(8, 320, 8)

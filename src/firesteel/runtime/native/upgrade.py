@@ -123,7 +123,8 @@ class Upgrade:
 
     def _upgrade(self, prologue: Prologue, args: tuple[Any, ...]) -> None:
         from .lowering import Lowering
-        from .machine import NativeUnavailable, machine
+        from .machine import machine
+        from .objects import NativeUnavailable
 
         if torch_compat.torch_function_stack_length():
             return  # the entry is for calls inside of a mode, where reading a tensor's attributes runs Python

@@ -1,0 +1,130 @@
+"""Strings with numbers of the graph in them: ``f"step {n}"``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .base import Value
+from .constants import ConstantValue, NumberValue, SliceValue
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+Part = str | tuple[NumberValue, str, str]
+"""Text, or a number with the conversion and the format of an f-string's field."""
+
+
+class TextValue(Value):
+    """A string that the entry puts together. To look into it the numbers must be constants."""
+
+    __slots__ = ("tx", "parts", "known")
+
+    def __init__(self, tx: Tracer, parts: list[Part]) -> None:
+        super().__init__(None)
+        self.tx = tx
+        self.parts = parts
+        self.known: ConstantValue | None = None
+
+    def __repr__(self) -> str:
+        return f"TextValue({self.parts})"
+
+    def realize(self) -> Value:
+        return self if self.known is None else self.known
+
+    def python_type(self) -> type:
+        return str
+
+    def native_methods(self) -> bool:
+        return True
+
+    def specialize(self) -> ConstantValue:
+        """Make the numbers constants."""
+        if self.known is None:
+            self.known = ConstantValue("".join(
+                part if isinstance(part, str) else _format(self.tx.constant_of(part[0]), *part[1:])
+                for part in self.parts))
+        return self.known
+
+    def as_constant(self) -> Any:
+        return self.specialize().value
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        return self.specialize().get_attr(tx, name)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.specialize().call_method(tx, name, args, kwargs)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True  # a number has at least one digit
+
+    def length(self, tx: Tracer) -> Value:
+        return self.specialize().length(tx)
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        return self.specialize().get_item(tx, key)
+
+    def iterate(self, tx: Tracer) -> Value:
+        return self.specialize().iterate(tx)
+
+    def key(self, tx: Tracer) -> Any:
+        return self.specialize().key(tx)
+
+    def emit(self, code: EntryCode) -> str:
+        texts = [repr(part) if isinstance(part, str) else
+                 f"{code.constant(_format)}({code.value(part[0])}, {part[1]!r}, {part[2]!r})" for part in self.parts]
+        return code.assign(self, f"''.join(({', '.join(texts)},))")
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"": lambda number: number, "s": str, "r": repr, "a": ascii}
+
+
+def _format(number: Any, conversion: str, spec: str) -> str:
+    return format(_CONVERSIONS[conversion](number), spec)
+
+
+def join(tx: Tracer, pieces: list[Value]) -> Value:
+    """The concatenation of strings."""
+    pieces = [piece.realize() for piece in pieces]
+    if not any(isinstance(piece, TextValue) for piece in pieces):
+        return ConstantValue("".join(piece.as_constant() for piece in pieces))
+    parts: list[Part] = []
+    for piece in pieces:
+        parts.extend(piece.parts if isinstance(piece, TextValue) else [piece.as_constant()])
+    return TextValue(tx, parts)
+
+
+def text_of_numbers(tx: Tracer, value: Value) -> list[Part] | None:
+    """``repr(value)`` of a number, or of sequences with numbers in them; None when there are none, or other things."""
+    from .sequences import ListValue, TupleValue
+
+    value = value.realize()
+    if isinstance(value, NumberValue):
+        return [(value, "r", "")]
+    if isinstance(value, SliceValue):
+        return _enclosed(tx, "slice(", list(value.parts), ")")
+    if isinstance(value, ListValue) and value.cls is list and value.items is not None:
+        return _enclosed(tx, "[", value.items, "]")
+    if isinstance(value, TupleValue) and value.cls is tuple:
+        return _enclosed(tx, "(", value.items, ",)" if len(value.items) == 1 else ")")
+    if isinstance(value, TupleValue) and value.cls.__module__ == "torch" and value.cls.__name__ == "Size":
+        return _enclosed(tx, "torch.Size([", value.items, "])")
+    return None
+
+
+def _enclosed(tx: Tracer, before: str, items: list[Value], after: str) -> list[Part] | None:
+    parts: list[Part] = [before]
+    found = False
+    for position, item in enumerate(items):
+        item = item.realize()
+        inner = text_of_numbers(tx, item)
+        if inner is None:
+            if not isinstance(item, ConstantValue):
+                return None
+            inner = [repr(item.value)]
+        else:
+            found = True
+        parts.extend([", "] if position else [])
+        parts.extend(inner)
+    return [*parts, after] if found else None

@@ -1,0 +1,79 @@
+"""Results of torch functions that C++ takes apart in ways that need plain sizes, for tensors with symbolic sizes.
+
+The recurrent networks of torch walk over time in C++ before any operator reaches the fake tensors. Here their results
+are described as a whole: nothing is known of their inside, only sizes, layouts and what gradients flow from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+FunctionRule = Callable[..., Any]
+
+
+def find_function(name: str, args: Sequence[Any]) -> FunctionRule | None:
+    """The rule of a torch function for these arguments; None when it runs as it is."""
+    rule = _RULES.get(name)
+    if rule is None or not args or not _is_symbolic(args[0]):
+        return None
+    return None if torch.is_autocast_enabled(args[0].device.type) else rule
+
+
+def _is_symbolic(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
+def _lstm(data: torch.Tensor, second: Any, third: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
+    if isinstance(second, torch.Tensor):  # packed: data, batch sizes, states, parameters, ...
+        states, parameters, (biased, layers, dropout, train, bidirectional) = third, rest[0], rest[1:6]
+        output = data.new_empty((data.size(0), _width(states[0], bidirectional)))
+    else:
+        states, parameters, (biased, layers, dropout, train, bidirectional, batch_first) = second, third, rest
+        output = _padded_output(data, states[0], bidirectional, batch_first)
+    return _results(output, states, [data, *states, *parameters], dropout if train else 0.0)
+
+
+def _one_state(data: torch.Tensor, second: Any, third: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
+    if isinstance(third, torch.Tensor):  # packed
+        state, parameters, (biased, layers, dropout, train, bidirectional) = third, rest[0], rest[1:6]
+        output = data.new_empty((data.size(0), _width(state, bidirectional)))
+    else:
+        state, parameters, (biased, layers, dropout, train, bidirectional, batch_first) = second, third, rest
+        output = _padded_output(data, state, bidirectional, batch_first)
+    return _results(output, [state], [data, state, *parameters], dropout if train else 0.0)
+
+
+def _width(state: torch.Tensor, bidirectional: bool) -> Any:
+    return state.size(-1) * (2 if bidirectional else 1)
+
+
+def _padded_output(data: torch.Tensor, state: torch.Tensor, bidirectional: bool, batch_first: bool) -> torch.Tensor:
+    """Memory is in the order of time, whatever the order of dimensions."""
+    width = _width(state, bidirectional)
+    if batch_first:
+        return data.new_empty((data.size(1), data.size(0), width)).transpose(0, 1)
+    return data.new_empty((data.size(0), data.size(1), width))
+
+
+def _results(output: torch.Tensor, states: Sequence[torch.Tensor], used: Sequence[torch.Tensor],
+             dropout: float) -> tuple[torch.Tensor, ...]:
+    made = [output, *(torch.empty(state.shape, dtype=state.dtype, device=state.device) for state in states)]
+    if dropout:
+        made[0] = torch.nn.functional.dropout(output, dropout, True)  # so that random numbers count as drawn
+    learned = [t for t in used if t.requires_grad]
+    if learned and torch.is_grad_enabled():
+        # The results depend on each of these: a sum of single elements says so to autograd.
+        link = sum(t[(0,) * t.dim()] for t in learned)
+        made = [result + link for result in made]
+    return tuple(made)
+
+
+_RULES: dict[str, FunctionRule] = {
+    "lstm": _lstm,
+    "gru": _one_state,
+    "rnn_tanh": _one_state,
+    "rnn_relu": _one_state,
+}

@@ -1,0 +1,127 @@
+"""Pooling and resampling of images, and their gradients. Results keep the memory format of the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..dims import layout_of, shape_of
+from ..tensor import FakeTensor, FakeUnsupported, new_fake
+from . import rule
+from .operands import CPU
+from .strides import channels_last_strides, suggests_channels_last
+
+
+def _in_format_of(x: FakeTensor, shape: Sequence[Any], dtype: torch.dtype | None = None) -> FakeTensor:
+    strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
+    return new_fake(shape, strides, dtype or x.dtype, x.device)
+
+
+def _pair(values: Sequence[Any], default: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+    """One number for both dimensions, or two; none means the default."""
+    values = tuple(values) or tuple(default)
+    if len(values) == 1:
+        return values * 2
+    return values if len(values) == 2 else None
+
+
+def _image(x: FakeTensor) -> bool:
+    """Whether a rule here knows the argument: a floating-point image or batch of images on the CPU."""
+    return x.device == CPU and x.dtype.is_floating_point and x.ndim in (3, 4)
+
+
+def _pooled_shape(
+    x: FakeTensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> list[Any] | None:
+    kernel, padding, dilation = _pair(kernel), _pair(padding), _pair(dilation)
+    stride = _pair(stride, kernel or ())
+    if kernel is None or stride is None or padding is None or dilation is None:
+        return None
+    shape = list(shape_of(x))
+    if any(size == 0 for size in shape[1:]):
+        return None
+    for i in range(2):
+        dim = len(shape) - 2 + i
+        if kernel[i] <= 0 or stride[i] <= 0 or dilation[i] <= 0 or padding[i] < 0 or padding[i] * 2 > kernel[i]:
+            return None
+        size = shape[dim]
+        room = size + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1
+        out = (room + (stride[i] - 1 if ceil_mode else 0)) // stride[i] + 1
+        # The last window must start inside the image or its left padding.
+        if ceil_mode and (out - 1) * stride[i] >= size + padding[i]:
+            out = out - 1
+        if out <= 0:
+            return None
+        shape[dim] = out
+    return shape
+
+
+@rule("aten.max_pool2d_with_indices.default")
+def max_pool2d(
+    x: FakeTensor,
+    kernel_size: Sequence[Any],
+    stride: Sequence[Any] = (),
+    padding: Sequence[Any] = (0,),
+    dilation: Sequence[Any] = (1,),
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest of each window, and where it was."""
+    shape = _pooled_shape(x, kernel_size, stride, padding, dilation, ceil_mode) if _image(x) else None
+    return NotImplemented if shape is None else (_in_format_of(x, shape), _in_format_of(x, shape, torch.int64))
+
+
+@rule("aten.avg_pool2d.default")
+def avg_pool2d(
+    x: FakeTensor,
+    kernel_size: Sequence[Any],
+    stride: Sequence[Any] = (),
+    padding: Sequence[Any] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window."""
+    if not _image(x) or divisor_override == 0:
+        return NotImplemented
+    shape = _pooled_shape(x, kernel_size, stride, padding, (1,), ceil_mode)
+    return NotImplemented if shape is None else _in_format_of(x, shape)
+
+
+@rule("aten._adaptive_avg_pool2d.default")
+def adaptive_avg_pool2d(x: FakeTensor, output_size: Sequence[Any]) -> Any:
+    """As many windows as asked for."""
+    if not _image(x) or len(output_size) != 2 or any(size == 0 for size in shape_of(x)[1:]):
+        return NotImplemented
+    if any(size <= 0 for size in output_size):
+        return NotImplemented
+    return _in_format_of(x, (*shape_of(x)[:-2], *output_size))
+
+
+@rule(
+    "aten.max_pool2d_with_indices_backward.default",
+    "aten.avg_pool2d_backward.default",
+    "aten._adaptive_avg_pool2d_backward.default",
+)
+def pool2d_backward(grad: FakeTensor, x: FakeTensor, *params: Any) -> Any:
+    """In the shape of the argument."""
+    return _in_format_of(x, shape_of(x)) if _image(x) and x.dtype is grad.dtype else NotImplemented
+
+
+@rule("aten.upsample_nearest2d.default", "aten.upsample_bilinear2d.default", "aten.upsample_bicubic2d.default")
+def upsample2d(x: FakeTensor, output_size: Sequence[Any], *params: Any) -> Any:
+    """Batch and channels stay."""
+    if x.ndim != 4:
+        raise FakeUnsupported("aten.upsample", "not a batch of images, which meta kernels let pass")
+    if not _image(x) or len(output_size) != 2:
+        return NotImplemented
+    if any(size <= 0 for size in output_size) or any(size == 0 for size in shape_of(x)[1:]):
+        raise FakeUnsupported("aten.upsample", "an image without pixels, which meta kernels let pass")
+    return _in_format_of(x, (*shape_of(x)[:2], *output_size))
+
+
+@rule("aten.upsample_nearest2d_backward.default", "aten.upsample_bilinear2d_backward.default")
+def upsample2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Any], *params: Any) -> Any:
+    """In the shape of the argument, which is given as numbers."""
+    return _in_format_of(grad, input_size) if _image(grad) and grad.ndim == 4 else NotImplemented

@@ -1,0 +1,47 @@
+"""Losses. Their gradients are in :mod:`.backward`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..dims import layout_of, require_equal, shape_of
+from ..tensor import FakeTensor, new_fake
+from . import rule
+from .operands import same_kind
+from .strides import elementwise_layout
+
+_NONE = 0  # the code of reduction="none"
+
+
+@rule("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
+def nll_loss(
+    x: FakeTensor, target: FakeTensor, weight: FakeTensor | None, reduction: int, ignore_index: Any
+) -> Any:
+    """The loss and the sum of the weights."""
+    if not x.dtype.is_floating_point or not same_kind(x, weight) or target.device != x.device:
+        return NotImplemented
+    if target.dtype is not torch.int64 or x.ndim != (target.ndim + 1) or x.ndim not in (1, 2, 4):
+        return NotImplemented
+    shape = shape_of(x)
+    wanted = (shape[0], *shape[2:]) if x.ndim > 1 else ()
+    if not all(require_equal(a, b) for a, b in zip(wanted, shape_of(target), strict=True)):
+        return NotImplemented
+    channels = shape[1] if x.ndim > 1 else shape[0]
+    if weight is not None and (weight.ndim != 1 or not require_equal(shape_of(weight)[0], channels)):
+        return NotImplemented
+    total = new_fake((), None, x.dtype, x.device)
+    return new_fake(wanted if reduction == _NONE else (), None, x.dtype, x.device), total
+
+
+@rule("aten.mse_loss.default")
+def mse_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1) -> Any:
+    """Elementwise, then reduced."""
+    if not x.dtype.is_floating_point or not same_kind(x, target):
+        return NotImplemented
+    layout = elementwise_layout((layout_of(x), layout_of(target)))
+    if layout is None:
+        return NotImplemented
+    shape, stride = layout if reduction == _NONE else ((), None)
+    return new_fake(shape, stride, x.dtype, x.device)

@@ -1,0 +1,329 @@
+"""The loop IR: typed scalar expressions over loads, the computations made of them, and the loop nests they become.
+
+There are two levels. Lowering gives *computations*: each fills one buffer, point by point or by reducing.
+
+    mean[i0] = sum(r0 < s1) load(x, s1*i0 + r0)                    for i0 < s0
+    out[s1*i0 + i1] = sub(load(x, s1*i0 + i1), load(mean, i0))     for i0 < s0, i1 < s1
+
+Scheduling turns groups of them into *kernels*: loops, with values kept in locals where they need no memory.
+
+    kernel k0(x: f32, out: f32; s0, s1):
+        parallel for i0 < s0:
+            a0 = sum(r0 < s1) load(x, s1*i0 + r0)
+            for i1 < s1:
+                out[s1*i0 + i1] = sub(load(x, s1*i0 + i1), a0)
+
+Nothing here knows a target. Indices are shape expressions, in elements from a buffer's first one; the symbols in them are
+axes, sizes that the kernel is given, and names for values computed in the kernel (indirect indexing).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .. import shapes
+from ..shapes import Expr, Symbol
+
+# ---------------------------------------------------------------------------------------------------------------------
+# values
+
+
+class Value:
+    """One scalar computed at a point of a loop nest. Nodes are interned: equal expressions are one object.
+
+    ``op`` is one of `OPERATIONS`, or:
+    - ``const``: ``data`` is a Python number or bool;
+    - ``index``: ``data`` is a shape expression, the value an int64;
+    - ``load``: ``data`` is a `Place`; ``args`` are the values behind its symbols, then the mask if it has one. Where the
+      mask is false nothing is read and the value is zero;
+    - ``local``: ``data`` is the name of a local of the kernel;
+    - ``cast`` and ``bitcast``: to ``dtype``.
+    """
+
+    __slots__ = ("op", "dtype", "args", "data", "_hash", "__weakref__")
+    op: str
+    dtype: torch.dtype
+    args: tuple[Value, ...]
+    data: Any
+
+    _interned: weakref.WeakValueDictionary[Any, Value] = weakref.WeakValueDictionary()
+
+    def __new__(cls, op: str, dtype: torch.dtype, args: tuple[Value, ...] = (), data: Any = None) -> Value:
+        # 1, 1.0 and True are equal and so are 0.0 and -0.0, but not the same constant
+        key = (op, dtype, tuple(map(id, args)), type(data), repr(data) if isinstance(data, float) else data)
+        found = cls._interned.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            found.op, found.dtype, found.args, found.data = op, dtype, args, data
+            cls._interned[key] = found
+        return found
+
+    def __repr__(self) -> str:
+        from .printing import print_value
+
+        return print_value(self)
+
+    def walk(self) -> Iterator[Value]:
+        """This node and everything it is made of, each once, operands before users."""
+        seen: set[int] = set()
+        stack: list[tuple[Value, bool]] = [(self, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                yield node
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((node, True))
+                stack.extend((arg, False) for arg in reversed(node.args))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an element is: a buffer and an index, some of whose symbols stand for values computed in the kernel."""
+
+    buffer: str
+    index: Expr
+    indirect: tuple[Symbol, ...] = ()
+    masked: bool = False
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# operations
+
+# What an operation does to types: "same" as its operands, or "bool".
+OPERATIONS: dict[str, tuple[int, str]] = {
+    **{name: (2, "same") for name in (
+        "add", "sub", "mul", "div", "pow", "atan2", "fmod", "remainder", "copysign", "nextafter", "hypot",
+        "div_floor", "div_trunc",   # quotients rounded down and towards zero; of integers, division by zero is undefined
+        "mod_trunc",                # the remainder with the sign of the dividend, `remainder` has that of the divisor
+        "min", "max",               # a NaN operand gives NaN
+        "fmin", "fmax",             # a NaN operand is ignored
+        "and", "or", "xor", "shl", "shr",  # bitwise, logical on bool; shr keeps the sign
+    )},
+    **{name: (1, "same") for name in (
+        "neg", "abs", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+        "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
+        "floor", "ceil", "trunc", "round",  # round: half to even
+        "not",                              # bitwise, logical on bool
+    )},
+    **{name: (2, "bool") for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: (1, "bool") for name in ("isnan", "isinf", "signbit")},
+    "fma": (3, "same"),     # one rounding
+    "where": (3, "same"),   # condition, then, otherwise
+}
+REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor"})
+SCANS = frozenset({"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"})
+STORE_MODES = frozenset({"set", "add", "mul", "max", "min"})
+
+
+def const(value: bool | int | float, dtype: torch.dtype) -> Value:
+    """A constant."""
+    kind: Any = bool if dtype is torch.bool else float if dtype.is_floating_point else int
+    return Value("const", dtype, (), kind(value))
+
+
+def index(expr: Any) -> Value:
+    """The value of an index expression."""
+    return Value("index", torch.int64, (), shapes.as_expr(expr))
+
+
+def load(buffer: str, at: Any, dtype: torch.dtype, indirect: Sequence[tuple[Symbol, Value]] = (),
+         mask: Value | None = None) -> Value:
+    """An element of a buffer."""
+    place = Place(buffer, shapes.as_expr(at), tuple(symbol for symbol, _ in indirect), mask is not None)
+    return Value("load", dtype, (*(value for _, value in indirect), *(() if mask is None else (mask,))), place)
+
+
+def local(name: str, dtype: torch.dtype) -> Value:
+    """A local of the kernel."""
+    return Value("local", dtype, (), name)
+
+
+def cast(value: Value, dtype: torch.dtype) -> Value:
+    """A conversion as torch's ``to`` does it: floats to integers towards zero, anything to bool by ``!= 0``."""
+    if value.dtype is dtype:
+        return value
+    if value.op == "const":
+        return const(value.data, dtype)
+    return Value("cast", dtype, (value,))
+
+
+def op(name: str, *args: Value) -> Value:
+    """An operation on values of one dtype (``where`` has a bool in front)."""
+    arity, result = OPERATIONS[name]
+    assert len(args) == arity, f"{name} takes {arity} operands"
+    same = args[1:] if name == "where" else args
+    assert all(arg.dtype is same[0].dtype for arg in same), f"{name} of {[str(arg.dtype) for arg in args]}"
+    assert name != "where" or args[0].dtype is torch.bool
+    return Value(name, torch.bool if result == "bool" else same[0].dtype, args)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# buffers and computations
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop: its variable and how far it runs, from 0."""
+
+    symbol: Symbol
+    size: Expr
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory with a layout. Sizes and strides are shape expressions; kinds: input, output, temporary, constant."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    kind: str = "temporary"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Fills a buffer.
+
+    For every point of ``axes`` the element at ``place`` becomes ``value``, or, with ``reduce``, the reduction or scan of
+    ``value`` over ``reduce_axes``. A scan has one reduce axis and stores at each of its points. ``args`` are the values
+    behind the indirect symbols of ``place``, then its mask if it has one; ``mode`` says how a scatter combines.
+    """
+
+    place: Place
+    dtype: torch.dtype
+    axes: tuple[Axis, ...]
+    value: Value
+    reduce: str | None = None
+    reduce_axes: tuple[Axis, ...] = ()
+    args: tuple[Value, ...] = ()
+    mode: str = "set"
+    origins: tuple[Any, ...] = ()
+    """The graph nodes that it computes, for logs."""
+
+    @property
+    def buffer(self) -> str:
+        return self.place.buffer
+
+    def values(self) -> tuple[Value, ...]:
+        return (self.value, *self.args)
+
+
+@dataclass(frozen=True)
+class ExternCall:
+    """An ATen operator between kernels: arguments are buffer names (`BufferRef`), shape expressions or constants."""
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[str | None, ...]
+    """The buffers that its results become; None for a result that nobody uses."""
+    out: bool = False
+    """Whether the operator writes to buffers that exist (``out=``) instead of returning new ones."""
+    origins: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """A buffer, or a strided view of one, as an argument or a result."""
+
+    buffer: str
+    shape: tuple[Expr, ...] | None = None
+    strides: tuple[Expr, ...] | None = None
+    offset: Expr | None = None
+    dtype: torch.dtype | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# kernels
+
+
+@dataclass
+class Loop:
+    """``for axis < size: body``. A parallel loop's iterations are independent of each other."""
+
+    axis: Axis
+    body: list[Statement]
+    parallel: bool = False
+    tile: int = 0
+    """A hint: run the two loops from here in square tiles of this size, for transposed access."""
+
+
+@dataclass
+class Assign:
+    """``name = value``, for the rest of the surrounding loop's body."""
+
+    name: str
+    value: Value
+
+
+@dataclass
+class Reduce:
+    """``name = kind(axes) value``: runs loops of its own."""
+
+    name: str
+    kind: str
+    axes: tuple[Axis, ...]
+    value: Value
+    dtype: torch.dtype
+
+
+@dataclass
+class Scan:
+    """Runs along ``axis`` and stores the running result at every point."""
+
+    kind: str
+    axis: Axis
+    value: Value
+    place: Place
+    dtype: torch.dtype
+    args: tuple[Value, ...] = ()
+
+
+@dataclass
+class Store:
+    """``buffer[index] = value``, or combined with what is there. ``args`` as in `Computation`."""
+
+    place: Place
+    value: Value
+    args: tuple[Value, ...] = ()
+    mode: str = "set"
+
+
+Statement = Loop | Assign | Reduce | Scan | Store
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory of one iteration of the parallel loop, for a row that is used again."""
+
+    name: str
+    dtype: torch.dtype
+    size: Expr
+
+
+@dataclass
+class Kernel:
+    """A loop nest with its parameters."""
+
+    name: str
+    buffers: list[Buffer]
+    """Parameters, each once: those read and those written."""
+    sizes: list[Symbol]
+    """Integer parameters: the symbols of sizes that appear."""
+    body: list[Statement]
+    scratch: list[Scratch] = field(default_factory=list)
+    writes: frozenset[str] = frozenset()
+    origins: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        from .printing import print_kernel
+
+        return print_kernel(self)

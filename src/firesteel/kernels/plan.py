@@ -1,0 +1,68 @@
+"""The host program around kernels: what is allocated, launched, called, freed and returned, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..shapes import Expr, Symbol
+from .ir import Buffer, BufferRef, ExternCall, Kernel
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """A new buffer. With ``reuse`` the memory of a buffer that is no longer needed and is at least as large."""
+
+    buffer: Buffer
+    reuse: str | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Run a kernel; ``buffers`` are the arguments in the order of its parameters, ``sizes`` likewise."""
+
+    kernel: Kernel
+    buffers: tuple[str, ...]
+    sizes: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Free:
+    """The last use of these buffers is over."""
+
+    buffers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WriteBack:
+    """Copy a result into an input that the program changed in place."""
+
+    target: str
+    source: BufferRef
+
+
+Step = Allocate | Launch | ExternCall | Free | WriteBack
+
+
+@dataclass
+class KernelPlan:
+    """A compiled graph, before it is printed for a host.
+
+    ``inputs`` are the graph's inputs in order: a `Buffer` for tensors, a `Symbol` for numbers. ``symbols`` says where the
+    other symbols come from: an input's size or stride. ``outputs`` are buffers or views of buffers and inputs, numbers
+    (expressions), or constants such as None.
+    """
+
+    inputs: list[Buffer | Symbol]
+    symbols: dict[Symbol, tuple[str, str, int]]
+    """Symbol to (input buffer, "size" or "stride", dimension)."""
+    steps: list[Step]
+    outputs: list[BufferRef | Expr | Any]
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    """Tensors that the graph holds itself, by buffer name."""
+
+    def __str__(self) -> str:
+        from .printing import print_plan
+
+        return print_plan(self)

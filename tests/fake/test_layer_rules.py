@@ -1,0 +1,225 @@
+"""The rules of layers, losses, gradients and indexing against eager, on contiguous and on awkward layouts."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fake.rule_checks import RuleRecorder, assert_same, layouts
+
+aten = torch.ops.aten
+recorder = RuleRecorder(__file__)
+record_rules = recorder.fixture()
+
+
+def full_layouts():
+    """Those of shape (2, 3, 4, 5)."""
+    return {name: x for name, x in layouts().items() if x.shape == (2, 3, 4, 5)}
+
+
+@pytest.mark.parametrize("name", "tanh sigmoid silu hardswish hardsigmoid".split())
+def test_gradients_of_activations(name):
+    op = getattr(aten, f"{name}_backward").default
+    for grad, x in itertools.product(layouts().values(), full_layouts().values()):
+        assert_same(op, grad, x)
+    assert_same(op, torch.ones(3), torch.ones(3, dtype=torch.float64))
+    assert_same(op, torch.ones(3, dtype=torch.int64), torch.ones(3, dtype=torch.int64))
+
+
+def test_gradients_of_activations_with_parameters():
+    for grad, x in itertools.product(full_layouts().values(), repeat=2):
+        assert_same(aten.gelu_backward, grad, x)
+        assert_same(aten.gelu_backward, grad, x, approximate="tanh")
+        assert_same(aten.threshold_backward, grad, x, 0)
+        assert_same(aten.leaky_relu_backward, grad, x, 0.1, False)
+        assert_same(aten.elu_backward, grad, 1.0, 1.0, 1.0, False, x)
+        assert_same(aten.hardtanh_backward, grad, x, -1.0, 1.0)
+        assert_same(aten.softplus_backward, grad, x, 1.0, 20.0)
+        assert_same(aten.native_dropout_backward, grad, x > 0, 2.0)
+
+
+def test_gradients_of_views():
+    for x in full_layouts().values():
+        assert_same(aten.slice_backward, x[:, :2], (2, 3, 4, 5), 1, 0, 2, 1)
+        assert_same(aten.select_backward, x[:, 1], (2, 3, 4, 5), 1, 1)
+        assert_same(aten.diagonal_backward, x.diagonal(0, 0, 1), (2, 3, 4, 5), 0, 0, 1)
+
+
+def test_gradients_of_layers():
+    for grad, x in itertools.product(full_layouts().values(), repeat=2):
+        for op in (aten._softmax_backward_data, aten._log_softmax_backward_data):
+            assert_same(op, grad, x, 1, torch.float32)
+            assert_same(op, grad, x, 5, torch.float32)
+        statistics, weight = torch.ones(2, 3, 4, 1), torch.ones(5)
+        for mask in ([True, True, True], [True, False, True], [False, True, False]):
+            assert_same(
+                lambda g, x, s, w: aten.native_layer_norm_backward(g, x, [5], s, s, w, w, mask),
+                grad, x, statistics, weight,
+            )  # fmt: skip
+        channels = torch.ones(3)
+        for train, mask in itertools.product((True, False), ([True, True, True], [True, False, False])):
+            assert_same(
+                lambda g, x, c: aten.native_batch_norm_backward(g, x, c, c, c, c, c, train, 1e-5, mask),
+                grad, x, channels,
+            )  # fmt: skip
+        assert_same(
+            lambda g, x, s, w: aten.native_group_norm_backward(g, x, s, s, w, 2, 3, 20, 3, [True, True, True]),
+            grad, x, torch.ones(2, 3), channels,
+        )  # fmt: skip
+        assert_same(lambda g, i: aten.embedding_dense_backward(g, i, 10, -1, False), grad, x.long()[..., 0])
+
+
+def test_losses():
+    for x in (torch.rand(4, 3), torch.rand(3, 4).t(), torch.rand(3)):
+        target = torch.ones(x.shape[:-1], dtype=torch.int64)
+        for reduction, weight in itertools.product((0, 1, 2), (None, torch.ones(3))):
+            assert_same(lambda x, t, w: aten.nll_loss_forward(x, t, w, reduction, -100), x, target, weight)
+        assert_same(
+            lambda x, t, w: aten.nll_loss_backward(torch.ones_like(w), x, t, None, 1, -100, w),
+            x, target, torch.ones(()),
+        )  # fmt: skip
+        assert_same(F.cross_entropy, x, target)
+    assert_same(F.nll_loss, torch.rand(4, 3), torch.ones(5, dtype=torch.int64))
+    assert_same(F.nll_loss, torch.rand(4, 3), torch.ones(4, dtype=torch.int64), torch.ones(2))
+    for x in full_layouts().values():
+        target = torch.ones(2, 4, 5, dtype=torch.int64)
+        for reduction in (0, 1, 2):
+            assert_same(lambda x, t: aten.nll_loss2d_forward(x, t, None, reduction, -100), x, target)
+            assert_same(
+                lambda x, t, w, g: aten.nll_loss2d_backward(g, x, t, None, reduction, -100, w),
+                x, target, torch.ones(()), torch.ones(2, 4, 5) if reduction == 0 else torch.ones(()),
+            )  # fmt: skip
+        for y, reduction in itertools.product(layouts().values(), (0, 1)):
+            assert_same(lambda x, y: aten.mse_loss(x, y, reduction), x, y)
+            if x.shape == y.shape:
+                assert_same(lambda x, y: aten.mse_loss_backward(torch.ones_like(x[0, 0, 0, 0]), x, y, 1), x, y)
+
+
+def test_attention():
+    flash = aten._scaled_dot_product_flash_attention_for_cpu
+    for query in full_layouts().values():
+        assert_same(flash, query, query, query)
+        assert_same(flash, query, query, query, is_causal=True)
+        longer = torch.rand(2, 3, 7, 5)
+        assert_same(flash, query, longer, longer)
+        assert_same(flash, query, longer, longer, attn_mask=torch.rand(4, 7))
+
+        def gradients(grad, query, key, value):
+            out, rows = flash(query, key, value)
+            return flash_backward(grad, query, key, value, out, rows, 0.0, False)
+
+        flash_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
+        assert_same(gradients, torch.rand(2, 3, 4, 5), query, longer, longer)
+        assert_same(gradients, query, query, query, query)
+    for dtype in (torch.float64, torch.bfloat16):
+        assert_same(flash, *[torch.rand(2, 3, 4, 5).to(dtype)] * 3)
+    assert_same(flash, *[torch.rand(3, 4, 5)] * 3)
+
+
+POOLS = [
+    {"kernel_size": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": (2, 3), "stride": (1, 2), "ceil_mode": True},
+    {"kernel_size": 2, "stride": 3, "padding": 1, "ceil_mode": True},
+    {"kernel_size": 7},
+    {"kernel_size": 2, "padding": 2},
+]
+
+
+def test_pooling():
+    images = [*full_layouts().values(), torch.rand(3, 4, 5), torch.rand(2, 0, 4, 5), torch.rand(0, 3, 4, 5)]
+    for x in (*images, torch.rand(2, 3, 4, 5).double()):
+        for options in POOLS:
+            assert_same(lambda x: aten.max_pool2d_with_indices(x, **as_lists(options)), x)
+            assert_same(lambda x: aten.avg_pool2d(x, **as_lists(options)), x)
+        assert_same(lambda x: aten.max_pool2d_with_indices(x, [2], [1], [0], [2]), x)
+        assert_same(lambda x: aten._adaptive_avg_pool2d(x, [2, 3]), x)
+        assert_same(lambda x: aten._adaptive_avg_pool2d(x, [0, 3]), x)
+        assert_same(lambda x: F.adaptive_avg_pool2d(x, 1), x)
+
+
+def as_lists(options):
+    return {k: [v] if type(v) is int else list(v) if isinstance(v, tuple) else v for k, v in options.items()}
+
+
+def test_gradients_of_pooling():
+    for x in full_layouts().values():
+        grad, places = torch.rand(2, 3, 2, 2), torch.zeros(2, 3, 2, 2, dtype=torch.int64)
+        assert_same(
+            lambda g, x, i: aten.max_pool2d_with_indices_backward(g, x, [2], [2], [0], [1], False, i), grad, x, places
+        )
+        assert_same(lambda g, x: aten.avg_pool2d_backward(g, x, [2], [2], [0], False, True, None), grad, x)
+        assert_same(lambda g, x: aten._adaptive_avg_pool2d_backward(g, x), grad, x)
+
+
+@pytest.mark.parametrize("name", "nearest bilinear bicubic".split())
+def test_resampling(name):
+    up, down = getattr(aten, f"upsample_{name}2d").default, getattr(aten, f"upsample_{name}2d_backward").default
+    corners = () if name == "nearest" else (False,)
+    for x in (*full_layouts().values(), torch.rand(3, 4, 5), torch.rand(2, 0, 4, 5), torch.rand(2, 1, 4, 5)):
+        assert_same(lambda x: up(x, [8, 7], *corners), x)
+        assert_same(lambda x: up(x, [0, 7], *corners), x)
+        if x.shape == (2, 3, 4, 5) and name != "bicubic":
+            assert_same(lambda x: down(x, [4, 5], [2, 3, 2, 2], *corners), x)
+
+
+def test_gather_and_scatter():
+    for x, y in itertools.product(full_layouts().values(), repeat=2):
+        places = (y > 2).long()
+        assert_same(torch.gather, x, 1, places)
+        assert_same(torch.scatter, x, 1, places, 1.0)
+        assert_same(torch.scatter, x, 1, places, y)
+        assert_same(torch.scatter_add, x, 1, places, y)
+    x = torch.rand(2, 3)
+    for shape in ((2, 3), (2, 7), (3, 1), (2,), (1, 1), (0, 0)):
+        places = torch.zeros(shape, dtype=torch.int64)
+        assert_same(torch.gather, x, 1, places)
+        assert_same(torch.scatter, x, 1, places, 2.0)
+        assert_same(torch.scatter, x, 1, places, torch.rand(2, 3))
+        assert_same(torch.scatter_add, x, 0, places, torch.rand(2, 3))
+    assert_same(torch.gather, x, 5, torch.zeros(2, 3, dtype=torch.int64))
+    assert_same(torch.gather, x, 0, torch.zeros(2, 3))
+    assert_same(torch.gather, torch.ones(()), 0, torch.zeros((), dtype=torch.int64))
+
+
+PAIR, COLUMN, GRID = torch.tensor([0, 1]), torch.tensor([[0], [1]]), torch.tensor([[0, 1], [1, 0], [0, 0]])
+INDICES = [
+    (PAIR,),
+    (None, PAIR),
+    (None, None, GRID),
+    (PAIR, COLUMN),
+    (PAIR, None, PAIR),
+    (None, PAIR, None, COLUMN),
+    (None, None, PAIR, COLUMN),
+    (None, GRID.t(), PAIR),
+    (GRID, PAIR, PAIR, PAIR),
+    (torch.tensor(1), None, PAIR.int()),
+    (PAIR, torch.tensor([0, 1, 0])),
+    (None, torch.tensor([], dtype=torch.int64)),
+    (PAIR, None, None, None, PAIR),
+]
+
+
+@pytest.mark.parametrize("number", range(len(INDICES)))
+def test_indexing(number):
+    for x in (*full_layouts().values(), torch.rand(2, 0, 4, 5)):
+        assert_same(lambda x, *i: aten.index(x, list(i)), x, *INDICES[number])
+        if number != 8:
+            assert_same(lambda x, v, *i: aten.index_put(x, list(i), v), x, torch.ones(()), *INDICES[number])
+
+
+def test_selection_and_order():
+    for x in layouts().values():
+        for places in (PAIR * 0, PAIR.int() * 0, COLUMN):
+            assert_same(torch.index_select, x, 0, places)
+        for k, dim in ((1, -1), (2, 0), (9, 1), (0, 1)):
+            assert_same(lambda x: tuple(torch.topk(x, k, dim)), x)
+        for dim in (0, -1, 7):
+            assert_same(lambda x: tuple(torch.sort(x, dim)), x)
+            assert_same(lambda x: tuple(torch.sort(x, dim=dim, stable=True, descending=True)), x)
+            assert_same(torch.argsort, x, dim)
+
+
+def test_every_rule_is_used_by_these_tests(request):
+    assert recorder.untested(request, "attention backward images indexing losses".split()) == set()
