@@ -239,7 +239,13 @@ class EagerRaises(Exception):
     """Eager refuses the values or sizes that were made up."""
 
 
-GROWTH: list[Callable[[int], int]] = [lambda n: n + 1, lambda n: 2 * n, lambda n: n + 2, lambda n: 4 * n, lambda n: 3 * n]
+GROWTH: list[Callable[[int], int]] = [
+    lambda n: n + 1,
+    lambda n: 2 * n,
+    lambda n: n + 2,
+    lambda n: 4 * n,
+    lambda n: 3 * n,
+]
 
 
 def compare_symbolic(fn: Callable[..., Any], sample: Any) -> tuple[str, str]:

@@ -236,6 +236,8 @@ class Tally:
 
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    constant: Counter[str] = field(default_factory=Counter)
+    """Questions in bounded boxes with one answer everywhere: a complete procedure would find all of them."""
     missed: list[str] = field(default_factory=list)
     seconds: float = 0.0
     numbers: int = 0
@@ -262,10 +264,10 @@ def ask(situation: Situation, text: str, kind: str, tally: Tally) -> None:
     tally.answers[{True: "true", False: "false", None: "unknown"}[decided]] += 1
     if decided is not None and possible - {decided}:
         tally.wrong.append(f"{text}: {decided} [{situation}]")
-    constant = len(possible) == 1
-    if situation.bounded and constant:
-        tally.answers[f"{kind}:constant"] -= 0  # present even when nothing was decided
-        tally.missed.append(f"{kind}: {text} is {values[0]} [{situation}]") if decided is None else None
+    if situation.bounded and len(possible) == 1:
+        tally.constant[kind] += 1
+        if decided is None:
+            tally.missed.append(f"{kind}: {text} is {values[0]} [{situation}]")
     check_rewrites(situation, text, expr, function, tally)
 
 
@@ -376,18 +378,17 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=0, help="show so many constant answers that were not found")
     options = parser.parse_args()
     tally = run(options.count, options.seed)
-    decided = tally.answers["true"] + tally.answers["false"]
     by_kind = Counter(text.partition(":")[0] for text in tally.missed)
     print(f"questions            {tally.questions:8}")
     print(f"  decided true       {tally.answers['true']:8}")
     print(f"  decided false      {tally.answers['false']:8}")
     print(f"  unknown            {tally.answers['unknown']:8}")
-    print(f"constant, not found  {len(tally.missed):8}   in bounded boxes: "
-          + ", ".join(f"{kind} {number}" for kind, number in sorted(by_kind.items())))
+    print(f"same everywhere      {tally.constant.total():8}   of those in bounded boxes")
+    for kind, number in sorted(tally.constant.items()):
+        print(f"  {kind + ', found':<18} {number - by_kind[kind]:8}   of {number} ({1 - by_kind[kind] / number:.1%})")
     print(f"rewrites checked     {tally.numbers:8}   simplify, replace and interval of each")
     print(f"guard sets           {tally.guard_sets:8}   {tally.guards_recorded} questions, {tally.guards_kept} guards")
     print(f"time per decision    {tally.seconds / tally.questions * 1e6:8.1f} us")
-    print(f"decided              {decided / tally.questions:8.1%}")
     print(f"wrong                {len(tally.wrong):8}")
     for text in tally.wrong[:20]:
         print("  WRONG", text)

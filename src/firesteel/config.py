@@ -47,6 +47,9 @@ disk_cache: bool = True
 cache_dir: str = ""
 """The directory of that cache. The default is a directory "firesteel" in the user's cache directory."""
 
+debug_dir: str = ""
+"""A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
+
 explain_guard: str = ""
 """A guard on sizes, such as "s2 == s4": when it is born, the user's stack and firesteel's own are printed."""
 

@@ -13,6 +13,8 @@ fullgraph=True, but this program cannot be captured in one graph.
 from __future__ import annotations
 
 import linecache
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -36,6 +38,12 @@ class UserFrame:
     def source(self) -> str:
         """The source line without its indentation, or "" when the source is not available. Read on demand."""
         return linecache.getline(self.filename, self.lineno).strip()
+
+    @property
+    def in_torch(self) -> bool:
+        """Whether it is code of torch itself, such as a module of torch.nn."""
+        torch = sys.modules.get("torch")
+        return torch is not None and self.filename.startswith(os.path.dirname(torch.__file__ or "?") + os.sep)
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.lineno} in {self.function}"

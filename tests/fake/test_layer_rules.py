@@ -117,6 +117,37 @@ def test_attention():
     assert_same(flash, *[torch.rand(3, 4, 5)] * 3)
 
 
+CONVOLUTIONS = [
+    ((1, 1), (1, 1), (1, 1), False, (0, 0), 1),
+    ((2, 1), (0, 1), (1, 1), False, (0, 0), 1),
+    ((1, 1), (2, 2), (2, 2), False, (0, 0), 1),
+    ((2, 2), (1, 1), (1, 1), True, (1, 1), 1),
+    ((1, 1), (1, 1), (1, 1), False, (0, 0), 3),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CONVOLUTIONS)))
+def test_gradients_of_convolutions(number):
+    arguments = CONVOLUTIONS[number]
+    groups, transposed = arguments[-1], arguments[3]
+    for dtype, last in itertools.product((torch.float32, torch.float64), (False, True)):
+        if dtype is torch.float64 and groups > 1:
+            continue  # computed one group at a time, in layouts of which torch's meta kernel knows nothing
+        weight = torch.rand((3, 6, 3, 3) if transposed else (6, 3 // groups, 3, 3)).to(dtype)
+        if last:
+            weight = weight.to(memory_format=torch.channels_last)
+        for x in full_layouts().values():
+            x = x.to(dtype)
+            grad = aten.convolution(x, weight, None, *arguments)
+            turned = grad.transpose(2, 3).contiguous().transpose(2, 3)
+            for g, mask in itertools.product((grad, turned), ([True] * 3, [False, True, False], [True, False, False])):
+                assert_same(lambda g, x, w: aten.convolution_backward(g, x, w, [6], *arguments, mask), g, x, weight)
+    x, weight = torch.rand(2, 3, 9), torch.rand(6, 3, 3)
+    one = ([1], [0], [1], False, [0], 1, [True, True, True])
+    for x in (x, torch.rand(2, 9, 3).mT):
+        assert_same(lambda g, x, w: aten.convolution_backward(g, x, w, [6], *one), torch.rand(2, 6, 7), x, weight)
+
+
 POOLS = [
     {"kernel_size": 2},
     {"kernel_size": 3, "stride": 2, "padding": 1},
@@ -221,5 +252,9 @@ def test_selection_and_order():
             assert_same(torch.argsort, x, dim)
 
 
+def test_convolution():
+    assert_same(F.conv2d, torch.rand(2, 3, 4, 5), torch.rand(6, 3, 3, 3))
+
+
 def test_every_rule_is_used_by_these_tests(request):
-    assert recorder.untested(request, "attention backward images indexing losses".split()) == set()
+    assert recorder.untested(request, "attention backward convolution images indexing losses".split()) == set()

@@ -1,11 +1,12 @@
-"""Operator samples that torch ships: the metadata of fake results is that of eager.
+"""Operator samples that torch ships: the metadata of fake results is that of eager, with symbolic sizes at others too.
 
-Every fourth operator with its first samples; ``python -m benchmarks.fake_tensors --op-db`` runs all of them.
+Every fourth operator with its first samples; ``python -m benchmarks.fake_tensors --op-db`` runs all of them, with
+``--symbolic`` on symbolic sizes.
 """
 
 import pytest
 import torch
-from benchmarks.fake_tensors import compare, load_op_db
+from benchmarks.fake_tensors import compare, compare_symbolic, load_op_db
 
 from firesteel.fake import DataDependentError, FakeMode, FakeUnsupported
 
@@ -35,6 +36,24 @@ def test_op_db_sample(start):
                 continue
             compared += 1
     assert compared > len(names)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("start", range(0, 4))
+def test_op_db_sample_with_symbolic_sizes(start):
+    names = sorted(OPERATORS)[start + 4 :: 16]
+    outcomes = []
+    for name in names:
+        if name in KNOWN:
+            continue
+        op = OPERATORS[name]
+        for _, sample in zip(range(3), op.sample_inputs("cpu", torch.float32)):
+            outcome, text = compare_symbolic(op.op, sample)
+            assert outcome != "different", f"{name}: {text}"
+            outcomes.append(outcome)
+    # The same at the sizes of the sample and at other sizes that the guards allow.
+    assert outcomes.count("same") > len(names)
+    assert outcomes.count("specialised") < len(names) // 4
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -136,6 +136,9 @@ VIEWS = {
         lambda x: x.squeeze(0),
         lambda x: x.squeeze((0, 2)),
         lambda x: x.squeeze((0, 0)),
+        lambda x: torch.squeeze_copy(x),
+        lambda x: torch.squeeze_copy(x, 0),
+        lambda x: torch.squeeze_copy(x, (0, 2)),
     ],
     "select": [lambda x: x[1], lambda x: x[-1], lambda x: x.select(2, 3), lambda x: x[..., 2], lambda x: x[99]],
     "slice": [

@@ -177,3 +177,157 @@ def test_shapes_and_guards(name):
     if guards != ["..."]:
         assert world.guards() == guards
     assert all(guard.expr.evaluate(world.env.hints) for guard in world.env.guards)
+
+
+def test_results_remembered_are_new_tensors():
+    world = World()
+    x = world.tensor(["s0", "s1"])
+    first, second = world.run(torch.sin, x), world.run(torch.sin, x)
+    assert first is not second and first.storage_key != second.storage_key
+    assert (shape(first), stride(first)) == (shape(second), stride(second))
+    view, again = world.run(torch.transpose, x, 0, 1), world.run(torch.transpose, x, 0, 1)
+    assert view is not again and view.storage_key == again.storage_key == x.storage_key
+    other = world.tensor(["s0", "s1"])
+    assert world.run(torch.transpose, other, 0, 1).storage_key == other.storage_key
+    parts = world.run(torch.chunk, x, 1)
+    assert [part.storage_key for part in parts] == [x.storage_key]
+    assert stride(world.run(lambda x: x[:, 1:][1:], x)) == ["s1", "1"]
+    assert str(expr_of(world.run(lambda x: x[1:], x).storage_offset())) == "s1"
+    assert str(expr_of(world.run(lambda x: x[1:][1:], x).storage_offset())) == "2*s1"
+
+
+def test_remembered_results_know_their_numbers():
+    world = World()
+    x = world.tensor(["s0"], torch.int64)
+    assert [world.run(torch.add, x, number).dtype for number in (1, 1.0, True)] == [
+        torch.int64, torch.float32, torch.int64,
+    ]  # fmt: skip
+    assert shape(world.run(lambda x: x.repeat(2), x)) == ["2*s0"]
+    assert shape(world.run(lambda x: x.repeat(3), x)) == ["3*s0"]
+
+
+def test_an_equality_learnt_later_is_used():
+    world = World()
+    x, y = world.tensor(["s0", "s1"]), world.tensor(["s3", "s1"])
+    before = world.run(torch.sin, y)
+    assert shape(before) == ["s3", "s1"]
+    world.run(torch.add, x, y)
+    assert shape(world.run(torch.sin, y)) == shape(before) == ["s0", "s1"]
+    assert shape(world.run(lambda x, y: torch.cat([x, y]), x, y)) == ["2*s0", "s1"]
+    assert world.guards() == ["s0 == s3"]
+
+
+def test_in_place_and_metadata_changes():
+    world = World()
+    x = world.tensor(["s0", "s1"])
+    assert world.run(lambda x: x.add_(1).mul_(x), x) is x
+    world.run(torch.Tensor.t_, x)
+    assert shape(x) == ["s1", "s0"] and stride(x) == ["1", "s1"]
+    world.run(lambda x: x.unsqueeze_(0), x)
+    assert shape(x) == ["1", "s1", "s0"]
+    y = world.run(lambda x: x.as_strided((x.shape[1],), (1,)), x)
+    assert shape(y) == ["s1"]
+    assert world.guards() == []
+
+
+def test_strides_of_permuted_results():
+    world = World()
+    x = world.tensor(["s0", "s1", "s2"])
+    y = world.run(lambda x: x.permute(2, 0, 1).sin(), x)
+    assert stride(y) == ["1", "s1*s2", "s2"]
+    assert stride(world.run(lambda y: y.contiguous(), y)) == ["s0*s1", "s1", "1"]
+    image = world.run(lambda x: x.contiguous(memory_format=torch.channels_last), world.tensor(["s0", 3, "s1", "s2"]))
+    assert stride(image) == ["3*s1*s2", "1", "3*s2", "3"]
+    assert stride(world.run(F.relu, image)) == stride(image)
+    out = world.run(lambda x, w: F.conv2d(x, w, padding=1), image, world.tensor([8, 3, 3, 3]))
+    assert stride(out) == ["8*s1*s2", "1", "8*s2", "8"]
+    assert world.guards() == []
+
+
+def test_errors_are_eagers():
+    world = World()
+    x, y = world.tensor(["s0", "s1"]), world.tensor(["s2", "s1"])
+    for program in (
+        lambda: torch.add(x, y),
+        lambda: torch.mm(x, y),
+        lambda: torch.cat([x, y], 1),
+        lambda: x.view(7, -1),
+        lambda: x[9],
+        lambda: x.expand(9, 9),
+    ):
+        with pytest.raises((RuntimeError, IndexError)):
+            world.run(program)
+
+
+def test_symbolic_numbers_are_not_fixed():
+    world = World()
+    x = world.tensor(["s0", 3])
+    scale = make_symbolic(world.env, world.env.new_symbol(0.5, "scale", kind="float"))
+    for program in (
+        lambda: x * scale,
+        lambda: x + scale,
+        lambda: x / scale,
+        lambda: torch.full((2,), scale),
+        lambda: x.masked_fill(x > 0, scale),
+        lambda: x.clamp(min=scale),
+        lambda: torch.where(x > 0, x, scale),
+        lambda: x.add(x, alpha=scale),
+        lambda: torch.arange(world.sizes[0]) * scale,
+        lambda: x.pow(scale),
+    ):
+        assert world.run(program).dtype is torch.float32
+    n = world.sizes[1]
+    for program in (lambda: x * n, lambda: x % n, lambda: x > n, lambda: torch.full((2,), n), lambda: x.sum() / n):
+        assert isinstance(world.run(program), FakeTensor)
+    assert world.run(lambda: torch.full((2,), n)).dtype is torch.int64
+    assert world.guards() == []
+
+
+def test_gradients_leave_no_guards():
+    world = World()
+    x = world.tensor(["s0", "s1", 32]).requires_grad_()
+    weight, norm = world.tensor([32, 32]).requires_grad_(), world.tensor([32]).requires_grad_()
+
+    def program(x, weight, norm):
+        h = F.gelu(F.linear(F.layer_norm(x, (32,), norm, norm), weight))
+        q = h.view(h.shape[0], -1, 4, 8).transpose(1, 2)
+        attended = F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).reshape(h.shape)
+        scores = F.dropout(attended + x, 0.1).softmax(-1)
+        F.cross_entropy(scores.flatten(0, 1), torch.zeros(x.shape[0] * x.shape[1], dtype=torch.int64)).backward()
+
+    world.run(program, x, weight, norm)
+    assert shape(x.grad) == ["s0", "s1", "32"]
+    assert shape(weight.grad) == ["32", "32"]
+    assert world.guards() == []
+
+
+def test_torch_keeps_its_own_symbols_out():
+    """Symbolic sizes through rules and meta kernels import neither sympy nor torch's compiler."""
+    program = """
+        import sys
+        import torch
+        import torch.nn.functional as F
+        from firesteel.fake import FakeMode
+        from firesteel.fake.tensor import new_fake
+        from firesteel.shapes import ShapeEnv
+        from firesteel.shapes.symnode import make_symint
+
+        env, mode = ShapeEnv(), FakeMode()
+        a, b = (make_symint(env, env.new_symbol(n, "x", lower=2)) for n in (4, 6))
+        x = new_fake((a, b, 32), None, torch.float32, torch.device("cpu")).requires_grad_()
+        image = new_fake((a, 4, b, b), None, torch.float32, torch.device("cpu"))
+
+        def program():
+            y = F.layer_norm(x, (32,)).view(a, b, 4, 8).transpose(1, 2)
+            y = F.scaled_dot_product_attention(y, y, y).softmax(-1)
+            y.sum().backward()
+            torch.roll(x, 1, 0), F.glu(x), torch.cummax(x, 1), F.pixel_shuffle(image, 2), torch.kron(x, x)
+            F.interpolate(image, size=(9, b)), torch.renorm(x, 2, 0, 1), torch.cdist(x, x), F.huber_loss(x, x)
+
+        mode.run(program)
+        for name in ("sympy", "torch._dynamo", "torch._inductor"):
+            assert name not in sys.modules, name
+        assert type(sys.modules["torch.fx.experimental.symbolic_shapes"]).__name__ == "_SymbolicShapes"
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -79,6 +79,20 @@ TENSORS = table("""
  0.5 | $new(a: float) = $v(T).sum().item() * 0.5
      | $new(b: T) = $like(b) * $a
  0.3 | $new(a: list[float]) = [0.0, *$v(T).flatten()[:2].tolist()]
+ 0.5 | $tmp(kept) = $v(a: T)[$a > 0.25]
+     | $new(n: int) = $kept.numel() % 7
+     | $new(b: T) = $like(b) + $kept.sum() - $kept.shape[0]
+ 0.4 | $tmp(places) = torch.nonzero($v(T) > 0)
+     | $new(n: int) = len($places) % 5
+     | $new(b: T) = $like(b) * $places.float().sum()
+ 0.4 | $tmp(n) = int(($v(T) > 0).sum())
+     | $new(b: T) = $like(b) + torch.arange($n).sum() + $v(Tn).flatten()[:$n].sum()
+ 0.3 | $tmp(n) = $v(T).sum().item()
+     | assert $n < 1e30, 'large'
+     | $new(b: T) = $like(b) * $n
+ 0.3 | $tmp(n) = $v(T).detach().round().clamp(-3, 3).sum().int().item()
+     | $new(m: int) = $n % 5 + $lit
+     | $new(b: T) = $like(b) + $v(Tn).flatten()[$n % 2]
    1 | $tmp(g) = $v(a: T).detach().requires_grad_()
      | $tmp(out) = ($g * $g).sum()
 """)

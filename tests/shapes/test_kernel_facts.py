@@ -262,7 +262,7 @@ def test_index_arithmetic(before: str, after: str) -> None:
         ("i**3 - 5", "i*i*i - 5", "i*i*i - 5"),
         ("min(i, j, 7)", "min(min(7, i), j)", "min(min(7, i), j)"),
         ("abs(i - j)", "abs(i - j)", "abs(i - j)"),
-        ("i if i < s0 and not (j == 3) else -j", "(i <= s0 - 1 && j != 3 ? i : -j)", "(i <= s0 - 1 && j != 3 ? i : -j)"),
+        ("i if i < s0 and not (j == 3) else j", "(i <= s0 - 1 && j != 3 ? i : j)", "(i <= s0 - 1 && j != 3 ? i : j)"),
         ("i >= 2 or j >= 3", "i >= 2 || j >= 3", "i >= 2 || j >= 3"),
         ("(i & 7) + 1", "(7 & i) + 1", "(7 & i) + 1"),
         ("4294967296*i", "4294967296*i", "4294967296*i"),

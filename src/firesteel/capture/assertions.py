@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from .. import shapes
+from .. import shapes, torch_compat
 from ..shapes.undecidable import in_names, readable_names
 from .failing_graphs import MAX_KEPT_BYTES, bytes_of, restorable
 from .signals import GraphBreak
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 TORCH = os.path.dirname(torch.__file__)
-ASSERT = torch.ops.aten._assert_scalar.default
 ASSUMED = "the graph is for the case that "
 # An operator that asks more questions than this about one call needs data.
 MAX_ASSUMPTIONS = 12
@@ -106,7 +105,7 @@ def assumptions_of(graph: CapturedGraph | None) -> dict[str, str]:
 
 def _add(tx: Tracer, check: shapes.ShapeGuard, message: str) -> torch.fx.Node:
     node = tx.number_nodes.expression(check.expr)
-    made = tx.graph.call(ASSERT, (node, message), {}, tx.user_frames())
+    made = tx.graph.call(torch_compat.assert_number, (node, message), {}, tx.user_frames())
     made.meta["example_value"] = None
     tx.effects.version += 1
     return made
@@ -134,7 +133,7 @@ def plausible(tx: Tracer, error: shapes.UndecidableError) -> shapes.Expr | None:
         if info.symbol.kind == "int" and env.interval(info.symbol).lower < 0:
             return shapes.ge(info.symbol, 0)
     operation = getattr(expr, "op", "")
-    if operation in ("eq0", "ne0"):
+    if operation in ("eq0", "ne0") and not _about_zero_or_one(expr):
         if len(error.symbols) > 1:
             return None
         return expr if operation == "eq0" else shapes.not_(expr)
@@ -142,7 +141,7 @@ def plausible(tx: Tracer, error: shapes.UndecidableError) -> shapes.Expr | None:
     for symbol in expr.free_symbols:
         hint = env.hint(symbol)
         if hint is None:
-            if symbol.kind != "int":
+            if symbol.kind == "bool":
                 return None
             interval = env.interval(symbol)
             hint = min(max(TYPICAL_SIZE, interval.lower), interval.upper)
@@ -151,6 +150,14 @@ def plausible(tx: Tracer, error: shapes.UndecidableError) -> shapes.Expr | None:
         return expr if expr.evaluate(values) else shapes.not_(expr)
     except ArithmeticError:
         return None
+
+
+def _about_zero_or_one(expr: Any) -> bool:
+    """Whether the question is if a size is 0 or 1, the cases that operators treat specially."""
+    size = expr.operands[0]
+    if isinstance(size, shapes.Sum):
+        return size.const == -1 and len(size.terms) == 1 and size.terms[0][1] == 1
+    return isinstance(size, (shapes.Symbol, shapes.Product))
 
 
 def depends_on_data(tx: Tracer, values: Any) -> bool:

@@ -19,7 +19,7 @@ from ..runtime.tracebacks import RAISER, handle, without_internal_frames
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals
-from .dynamism import Dynamism, TensorSeen, check_demands, layout_guards
+from .dynamism import Dynamism, TensorSeen, check_demands, layout_guards, name_symbols
 from .entry_code import EntryCode, parameter_name
 from .failing_graphs import FailingGraph
 from .frame import Frame, HandledMark
@@ -115,6 +115,7 @@ class Capture:
         tx, unit = self.tx, self.unit
         code, start = unit.code, unit.start
         values = dict(zip(self.parameters, self.args, strict=True))
+        name_symbols(tx, ((LocalSource(name), value) for name, value in values.items()))
         closure = []
         if code.co_freevars:
             cells = values["_fs_closure"]
@@ -457,6 +458,11 @@ class Capture:
         if tx.graph.operations:
             captured = tx.graph.finish(code.outputs, unit.name)
             compiled = unit.options.compile_graph(captured, unit)
+            # A backend that traces the graph again may take further decisions on sizes.
+            decided = [guard for guard in tx.shape_env.guards if guard not in self.shape_guards]
+            if decided:
+                code.shape_guards(decided)
+                self.shape_guards.extend(decided)
             if "modes" in tx.touched_state:
                 compiled = leaving_on_failure(compiled)
             code.graph_inputs = [code.source(entry.source) for entry in captured.inputs]

@@ -99,6 +99,14 @@ def is_argument(source: Source) -> bool:
     return isinstance(source, LocalSource) and source.variable != "_fs_closure"
 
 
+def name_symbols(tx: Tracer, arguments: Iterable[tuple[Source, Any]]) -> None:
+    """Give the sizes of tensors their names in the order of the arguments, whatever is used first."""
+    for source, value in arguments:
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
+            for dim in tx.dynamism.dims(source, value):
+                tx.symbol_names[source, dim] = tx.shape_env.reserve_name()
+
+
 def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[list[Any], list[Any]] | None:
     """Sizes and strides of an input with symbols in them; None when all of it is constant."""
     plan = tx.dynamism.dims(source, real)
@@ -111,7 +119,7 @@ def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[lis
         bounds: dict[str, Any] = {"lower": lower}
         if upper is not None:
             bounds["upper"] = upper
-        symbol = env.new_symbol(real.size(dim), where.name, **bounds)
+        symbol = env.new_symbol(real.size(dim), where.name, name=tx.symbol_names.get((source, dim)), **bounds)
         tx.add_symbol(symbol, where)
         if demanded:
             tx.demanded[symbol] = where

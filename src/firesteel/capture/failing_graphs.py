@@ -8,7 +8,7 @@ changed, cannot be: then the exception goes to the caller as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 

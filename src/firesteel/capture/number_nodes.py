@@ -43,6 +43,7 @@ class NumberNodes:
         self.tx = tx
         self.by_expr: dict[shapes.Expr, Any] = {}
         # where symbols are read that no node has been made for: a node, a method or None for subscripts, its arguments
+        self.parts: dict[tuple[Any, ...], torch.fx.Node] = {}
         self.places: dict[shapes.Symbol, tuple[torch.fx.Node, str | None, tuple[Any, ...]]] = {}
 
     def bind(self, symbol: shapes.Symbol, node: torch.fx.Node) -> None:
@@ -118,14 +119,18 @@ class NumberNodes:
     def _at_place(self, symbol: shapes.Symbol, node: torch.fx.Node, method: str | None, args: tuple[Any, ...]) -> Any:
         """Read right behind the node: later the tensor may have been changed in place."""
         graph = self.tx.graph.graph
-        with graph.inserting_after(node):
-            if method is not None:
+        if method is not None:
+            with graph.inserting_after(node):
                 made = graph.call_method(method, (node, *args))
-            else:
-                made = node
-                for index in args:
+        else:
+            made = node
+            for depth, index in enumerate(args):
+                path = (node, *args[: depth + 1])
+                found = self.parts.get(path)
+                if found is None:
                     with graph.inserting_after(made):
-                        made = graph.call_function(operator.getitem, (made, index))
+                        found = self.parts[path] = graph.call_function(operator.getitem, (made, index))
+                made = found
         made.meta["example_value"] = make_symbolic(self.tx.shape_env, symbol)
         return made
 
@@ -165,7 +170,8 @@ def _sides(expr: shapes.Expr) -> tuple[shapes.Expr, shapes.Expr]:
     """What is compared when an expression is compared with 0, without negative terms: ``a - b - 2`` is ``a, b + 2``."""
     if not isinstance(expr, shapes.Sum):
         return expr, shapes.const(0)
-    left, right = shapes.const(max(expr.const, 0)), shapes.const(max(-expr.const, 0))
+    left: shapes.Expr = shapes.const(max(expr.const, 0))
+    right: shapes.Expr = shapes.const(max(-expr.const, 0))
     for monomial, coefficient in expr.terms:
         if coefficient > 0:
             left = left + monomial * coefficient

@@ -11,11 +11,12 @@ import numpy
 import torch
 
 from .. import torch_compat
-from ..fake import DataDependentError, FakeTensor, FakeUnsupported
+from ..fake import DataDependentError, FakeTensor, FakeUnsupported, wants_plain_sizes
+from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.functions import find_function
-from ..fake.rules.data_dependent import new_number
 from ..fake.positions import get_item, has_positions, set_item
-from ..shapes import ContradictionError, UndecidableError
+from ..fake.rules.data_dependent import new_number
+from ..shapes import ContradictionError, Symbol, UndecidableError
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
 from .signals import GraphBreak
@@ -54,12 +55,14 @@ NOT_OPERATIONS = frozenset({
 VALUE_ONLY = frozenset({
     "add", "sub", "mul", "truediv", "div", "pow", "rsub", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "isub", "imul",
     "itruediv", "add_", "sub_", "mul_", "div_", "fill_", "clamp", "clamp_", "lerp", "lerp_", "where", "masked_fill",
-    "masked_fill_", "full_like", "addcmul", "addcdiv", "addcmul_", "addcdiv_", "sum_number",
+    "masked_fill_", "full_like", "addcmul", "addcdiv", "addcmul_", "addcdiv_", "sum_number", "tensor", "as_tensor",
+    "scalar_tensor", "new_tensor",
 })
 # What stands for a number that data decides on where its value does not matter.
 PLACEHOLDERS: dict[type, Any] = {int: 2, float: 2.5, bool: True}
 # Functions whose result is a truth value that data decides on.
 TRUTHS = frozenset({"equal", "allclose"})
+LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
 ITEM_METHODS = (operator.getitem, operator.setitem)
 
 
@@ -146,8 +149,8 @@ def number_to_graph(tx: Tracer, value: NumberValue, keep: bool) -> tuple[Any, An
     """A number as an argument of a node and of the fake call.
 
     Where an operation uses it as a value only (`keep`), the fake call gets the present value, or any of its type where
-    data decides on it: that costs nothing. Integers go in as symbols, because they may become sizes; other floats decide
-    something and become constants.
+    data decides on it: that costs nothing. Integers go in as symbols, because they may become sizes; other floats
+    decide something and become constants.
     """
     if keep:
         return tx.number_node(value), PLACEHOLDERS[value.python_type()] if value.hint is None else value.hint
@@ -175,10 +178,9 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     node_args, node_kwargs = tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}
     if name in TRUTHS and _has_tensor(fake_args):
         return data_truth(tx, target, name, node_args, node_kwargs)
-    before = tx.effects.version
     result = run_assuming(tx, target, name, fake_args, fake_kwargs)
     assert_assumptions(tx, ready=False)
-    if isinstance(result, SYMBOLIC) and (made := expr_of(result)) in _new_symbols(tx):
+    if isinstance(result, SYMBOLIC) and isinstance(made := expr_of(result), Symbol) and made in _new_symbols(tx):
         node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
         tx.effects.version += 1
         node.meta["example_value"] = result
@@ -190,6 +192,8 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
             raise GraphBreak(f"{_title(target)} returned a {type(result).__name__}, which is no tensor")
         if not any(_has_tensor(a) for a in fake_args) and _draws_from_outside(name):
             raise GraphBreak(f"{_title(target)} is not captured")
+        if name in LAYOUT_QUESTIONS and not layout_is_certain(tx, fake_args[0]):
+            raise GraphBreak(f"{_title(target)}: how the tensor lies in memory depends on data")
         return tx.python_object(result)
     node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
     tx.effects.version += 1
@@ -207,6 +211,7 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
     Each such answer is a check of the shape environment, and becomes an assertion in the graph.
     """
     tx.fake.data_symbols.clear()
+    tx.fake.data_symbols_known.clear()
     if tx.fake.before_late_error is not None and depends_on_data(tx, [*args, *kwargs.values()]):
         tx.fake.before_late_error()
     for _ in range(MAX_ASSUMPTIONS):
@@ -228,7 +233,16 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
     raise GraphBreak(f"{_title(target)} needs to know too much about sizes that depend on data")
 
 
-def _new_symbols(tx: Tracer) -> list[Any]:
+def layout_is_certain(tx: Tracer, x: Any) -> bool:
+    """Whether strides are known for all data; those of operators' results are what they are for most data."""
+    if not depends_on_data(tx, (x, x.storage_offset())):
+        return True
+    shape, stride = layout_of(x)
+    contiguous = zip(stride, contiguous_strides(shape), strict=True)
+    return not depends_on_data(tx, (x.storage_offset(),)) and all(known_equal(a, b) for a, b in contiguous)
+
+
+def _new_symbols(tx: Tracer) -> list[Symbol]:
     return [symbol for symbol, _ in tx.fake.data_symbols]
 
 
@@ -251,6 +265,8 @@ def place_symbols(tx: Tracer, node: Any, value: Value) -> None:
                 item = tx.graph.call("item", (owner.node,), {}, tx.user_frames())
             item.meta["example_value"] = make_symbolic(tx.shape_env, symbol)
             tx.number_nodes.bind(symbol, item)
+    if any(symbol in made and not tx.number_nodes.is_readable(symbol) for symbol in needed):
+        raise GraphBreak(f"{_title(node.target)}: a size depends on data that only the operation itself sees")
 
 
 def _tensors_in(value: Value) -> list[TensorValue]:
@@ -316,13 +332,15 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
         raise GraphBreak(f"{_title(target)}: {error.reason}",
                          "keep shapes independent of data, or accept the break") from None
     except FakeUnsupported as error:
+        if wants_plain_sizes(error):
+            raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
         raise GraphBreak(f"{_title(target)}: {error.reason}") from None
     except GraphBreak:
         raise
     except UndecidableError as error:
         raise undecidable(error) from None
     except Exception as error:
-        if "symbolic sizes/strides" in str(error):  # C++ that wants plain sizes
+        if wants_plain_sizes(error):
             raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
         if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None

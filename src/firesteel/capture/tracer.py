@@ -54,6 +54,7 @@ class Tracer:
         # where the values of symbols are read before the graph runs, and those that the user wants to stay symbols
         self.symbol_sources: dict[shapes.Symbol, Source] = {}
         self.demanded: dict[shapes.Symbol, SizeSource] = {}
+        self.symbol_names: dict[tuple[Source, int], str] = {}
         self.layouts: dict[Source, list[Any]] = {}
         self.number_nodes = NumberNodes(self)
         # how many of the environment's checks have become assertions, and the places where they must not

@@ -22,7 +22,8 @@ ARTIFACTS: dict[str, str] = {
     "guards": "the guards of each compiled entry",
     "graphs": "each captured graph as Python code",
     "kernels": "the source of generated kernels",
-    "shapes": "symbols made for sizes and decisions taken about them",
+    "fallbacks": "operators that are called in ATen between kernels, and why",
+    "shapes": "symbols made for sizes, guards on them with the user's line, symbols that became constants",
     "cache": "what the cache on disk recalled, and why it refused or could not keep an entry",
 }
 """The subjects there are, each with what its log shows."""

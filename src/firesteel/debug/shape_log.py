@@ -71,7 +71,7 @@ def wants(expr: Expr, symbols: Iterable[Symbol], names: Mapping[Symbol, str]) ->
     if not wanted:
         return False
     try:
-        if parse(wanted, symbols) is expr:
+        if parse(wanted, list(symbols)) is expr:
             return True
     except ParseError:
         pass

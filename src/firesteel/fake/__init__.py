@@ -8,7 +8,7 @@
 FakeTensor((2, 2), torch.float32, device='cpu')
 """
 
-from .mode import FakeMode, unsupported_reason
+from .mode import FakeMode, unsupported_reason, wants_plain_sizes
 from .tensor import DataDependentError, FakeError, FakeTensor, FakeUnsupported, TensorMeta, describe
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "TensorMeta",
     "describe",
     "unsupported_reason",
+    "wants_plain_sizes",
 ]

@@ -10,14 +10,17 @@ followed from what was known, or left a guard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
-from ..shapes import Const, Expr, ShapeEnv, eq, le, lt, maximum, minimum, ne
+from ..shapes import Const, Expr, ShapeEnv, UndecidableError, eq, le, lt, maximum, minimum, ne
 from ..shapes.symnode import SymNode, TorchShapeEnv
 from ..torch_compat import has_symbolic_layout
+
+Question = TypeVar("Question", bound=Callable[..., Any])
 
 
 class DimTable:
@@ -61,11 +64,48 @@ class DimTable:
         """Whether a symbol without a hint is in one of these."""
         return any(isinstance(number, Expr) and not self.env.is_backed(number) for number in numbers)
 
-    def decide(self, condition: Expr) -> bool:
+    def decide(self, condition: Expr, memo: dict[Any, bool], key: Any) -> bool:
         """The truth of a condition in this capture; a guard is left where it is not known."""
-        if isinstance(condition, Const):
-            return bool(condition.value)
-        return self.env.evaluate_as_general_size(condition)
+        try:
+            answer = memo[key] = self.adapter.answer_for_size(condition)
+        except UndecidableError:
+            if not _about_layout:
+                raise
+            answer = self._likely(condition)
+        return answer
+
+    def _likely(self, condition: Expr) -> bool:
+        """The answer for most sizes: different ones differ, and unknown ones are small."""
+        operation = getattr(condition, "op", "")
+        if operation in ("eq0", "ne0"):
+            return operation == "ne0"
+        values = {}
+        for symbol in condition.free_symbols:
+            interval = self.env.interval(symbol)
+            values[symbol] = self.env.hints.get(symbol, min(max(2, interval.lower), interval.upper))
+        return bool(condition.evaluate(values))
+
+
+# How many questions about layouts are being answered, one inside the other.
+_about_layout = 0
+
+
+def layout_question(function: Question) -> Question:
+    """Marks a function that tells how a tensor lies in memory from its sizes and strides.
+
+    Where data decides, it gets answers for typical sizes and no check is left: strides in a capture are what they are
+    for most data, while the operators that run see the real ones.
+    """
+    @functools.wraps(function)
+    def ask(*args: Any) -> Any:
+        global _about_layout
+        _about_layout += 1
+        try:
+            return function(*args)
+        finally:
+            _about_layout -= 1
+
+    return ask  # type: ignore[return-value]
 
 
 class Dim(torch.SymInt):
@@ -86,7 +126,7 @@ class Dim(torch.SymInt):
         key = (self.expr, right)
         answer = self.table.equal.get(key)
         if answer is None:
-            answer = self.table.equal[key] = self.table.decide(eq(self.expr, right))
+            answer = self.table.decide(eq(self.expr, right), self.table.equal, key)
         return answer
 
     def __ne__(self, other: Any) -> bool:
@@ -110,7 +150,7 @@ class Dim(torch.SymInt):
     def __mul__(self, other: Any) -> Any:
         right = _integer(other)
         if right is None:
-            return NotImplemented
+            return super().__mul__(other)
         key = (self.expr, right)
         table = self.table
         found = table.products.get(key)
@@ -122,29 +162,29 @@ class Dim(torch.SymInt):
 
     def __add__(self, other: Any) -> Any:
         right = _integer(other)
-        return NotImplemented if right is None else self.table.dim(self.expr + right)
+        return super().__add__(other) if right is None else self.table.dim(self.expr + right)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         right = _integer(other)
-        return NotImplemented if right is None else self.table.dim(self.expr - right)
+        return super().__sub__(other) if right is None else self.table.dim(self.expr - right)
 
     def __rsub__(self, other: Any) -> Any:
         left = _integer(other)
-        return NotImplemented if left is None else self.table.dim(left - self.expr)
+        return super().__rsub__(other) if left is None else self.table.dim(left - self.expr)
 
     def __floordiv__(self, other: Any) -> Any:
         right = _integer(other)
-        return NotImplemented if right is None else self.table.dim(self.expr // right)
+        return super().__floordiv__(other) if right is None else self.table.dim(self.expr // right)
 
     def __rfloordiv__(self, other: Any) -> Any:
         left = _integer(other)
-        return NotImplemented if left is None else self.table.dim(left // self.expr)
+        return super().__rfloordiv__(other) if left is None else self.table.dim(left // self.expr)
 
     def __mod__(self, other: Any) -> Any:
         right = _integer(other)
-        return NotImplemented if right is None else self.table.dim(self.expr % right)
+        return super().__mod__(other) if right is None else self.table.dim(self.expr % right)
 
     def __neg__(self) -> Any:
         return self.table.dim(-self.expr)
@@ -177,7 +217,7 @@ def _less(table: DimTable, left: Any, right: Any) -> bool:
     key = (left, right)
     answer = table.less.get(key)
     if answer is None:
-        answer = table.less[key] = table.decide(lt(left, right))
+        answer = table.decide(lt(left, right), table.less, key)
     return answer
 
 
@@ -185,7 +225,7 @@ def _less_or_equal(table: DimTable, left: Any, right: Any) -> bool:
     key = (left, right)
     answer = table.less_or_equal.get(key)
     if answer is None:
-        answer = table.less_or_equal[key] = table.decide(le(left, right))
+        answer = table.decide(le(left, right), table.less_or_equal, key)
     return answer
 
 

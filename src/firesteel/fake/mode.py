@@ -50,6 +50,8 @@ class FakeMode(torch_compat.DispatchMode):
         self.shape_env: ShapeEnv | None = None
         # symbols for what data decides, and the tensor that has one as its element
         self.data_symbols: list[tuple[Symbol, FakeTensor | None]] = []
+        # the same in the order they were made, also by an attempt that failed: another attempt makes the same ones
+        self.data_symbols_known: list[Symbol] = []
         # what a tensor is called in messages
         self.name_of: Callable[[FakeTensor], str] | None = None
         # called ahead of an operator that may raise because of its tensors' values
@@ -63,13 +65,26 @@ class FakeMode(torch_compat.DispatchMode):
         torch_compat.push_dispatch_mode(self)
         try:
             return fn(*args, **kwargs) if kwargs else fn(*args)
-        except _PlainSizesNeeded:
-            with torch_compat.python_dispatcher():
-                return fn(*args, **kwargs) if kwargs else fn(*args)
-        except RuntimeError as error:
+        except (RuntimeError, _PlainSizesNeeded) as error:
             # C++ above the dispatcher tried to read memory, for instance of an index tensor.
             if "data is not allocated" in str(error):
                 raise DataDependentError(getattr(fn, "__name__", fn)) from error
+            if not wants_plain_sizes(error):
+                raise
+        finally:
+            torch_compat.pop_dispatch_mode()
+        return self._run_in_python(fn, args, kwargs or {})
+
+    def _run_in_python(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call ``fn`` where torch prefers its Python versions of compositions, which take symbolic sizes."""
+        torch_compat.push_dispatch_mode(self)
+        try:
+            with torch_compat.python_dispatcher():
+                return fn(*args, **kwargs)
+        except RuntimeError as error:
+            if wants_plain_sizes(error):
+                name = getattr(fn, "__name__", fn)
+                raise FakeUnsupported(name, "its C++ code needs sizes that are numbers") from error
             raise
         finally:
             torch_compat.pop_dispatch_mode()
@@ -262,6 +277,15 @@ def _no_result(*args: Any, **kwargs: Any) -> None:
 
 class _PlainSizesNeeded(FakeUnsupported):
     """C++ above the dispatcher asked a tensor for plain sizes; in Python, torch often has another way."""
+
+
+# What torch says when C++ code meets symbolic sizes where it wants numbers.
+_PLAIN_SIZE_ERRORS = ("symbolic sizes/strides", "only concrete integers", "called with NO overloaded args")
+
+
+def wants_plain_sizes(error: Exception) -> bool:
+    """Whether an error means that an operation cannot work with symbolic sizes."""
+    return isinstance(error, _PlainSizesNeeded) or any(text in str(error) for text in _PLAIN_SIZE_ERRORS)
 
 
 def _plain(numbers: Callable[[FakeTensor], Sequence[Any]]) -> Rule:

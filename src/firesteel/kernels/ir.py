@@ -19,6 +19,8 @@ axes, sizes that the kernel is given, and names for values computed in the kerne
 
 from __future__ import annotations
 
+import math
+import struct
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +43,8 @@ class Value:
     - ``index``: ``data`` is a shape expression, the value an int64;
     - ``load``: ``data`` is a `Place`; ``args`` are the values behind its symbols, then the mask if it has one. Where the
       mask is false nothing is read and the value is zero;
+    - ``number``: ``data`` is a float expression of numbers given at run time, the value a float64. In a kernel it is a
+      float symbol among `Kernel.numbers`; the host computes what it stands for;
     - ``local``: ``data`` is the name of a local of the kernel;
     - ``cast`` and ``bitcast``: to ``dtype``.
     """
@@ -123,14 +127,49 @@ STORE_MODES = frozenset({"set", "add", "mul", "max", "min"})
 
 
 def const(value: bool | int | float, dtype: torch.dtype) -> Value:
-    """A constant."""
-    kind: Any = bool if dtype is torch.bool else float if dtype.is_floating_point else int
-    return Value("const", dtype, (), kind(value))
+    """A constant, rounded or wrapped to what the dtype can hold."""
+    return Value("const", dtype, (), _representable(value, dtype))
+
+
+def _representable(value: bool | int | float, dtype: torch.dtype) -> bool | int | float:
+    """The number that a tensor of the dtype would hold.
+
+    >>> _representable(0.1, torch.bfloat16), _representable(300, torch.int8), _representable(1e40, torch.float32)
+    (0.10009765625, 44, inf)
+    """
+    if dtype is torch.bool:
+        return bool(value)
+    if not dtype.is_floating_point:
+        if isinstance(value, float) and not math.isfinite(value):
+            return 0
+        bits = 8 * dtype.itemsize
+        wrapped = int(value) & ((1 << bits) - 1)
+        return wrapped - (1 << bits) if dtype.is_signed and wrapped >> (bits - 1) else wrapped
+    number = float(value)
+    if dtype is torch.float64 or not math.isfinite(number):
+        return number
+    try:
+        single = struct.pack("f", number)
+        if dtype is torch.float32:
+            return float(struct.unpack("f", single)[0])
+        if dtype is torch.float16:
+            return float(struct.unpack("e", struct.pack("e", struct.unpack("f", single)[0]))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    assert dtype is torch.bfloat16, dtype
+    pattern = struct.unpack("I", single)[0]
+    pattern = (pattern + 0x7FFF + (pattern >> 16 & 1)) & 0xFFFF0000  # to nearest, ties to even
+    return float(struct.unpack("f", struct.pack("I", pattern))[0])
 
 
 def index(expr: Any) -> Value:
     """The value of an index expression."""
     return Value("index", torch.int64, (), shapes.as_expr(expr))
+
+
+def number(expr: Any) -> Value:
+    """The value of a float expression of numbers that are given at run time."""
+    return Value("number", torch.float64, (), shapes.as_expr(expr))
 
 
 def load(buffer: str, at: Any, dtype: torch.dtype, indirect: Sequence[tuple[Symbol, Value]] = (),
@@ -170,7 +209,7 @@ def op(name: str, *args: Value) -> Value:
 
 @dataclass(frozen=True)
 class Axis:
-    """One loop: its variable and how far it runs, from 0."""
+    """One loop: its variable and how far it runs, from 0. In kernels a size may depend on the loops around it (blocks)."""
 
     symbol: Symbol
     size: Expr
@@ -302,7 +341,7 @@ Statement = Loop | Assign | Reduce | Scan | Store
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory of one iteration of the parallel loop, for a row that is used again."""
+    """Memory of one iteration of the parallel loops, for a row that is used again; a `Place` may name it as a buffer."""
 
     name: str
     dtype: torch.dtype
@@ -322,6 +361,11 @@ class Kernel:
     scratch: list[Scratch] = field(default_factory=list)
     writes: frozenset[str] = frozenset()
     origins: tuple[Any, ...] = ()
+    numbers: list[Symbol] = field(default_factory=list)
+    """Float parameters: the symbols of ``number`` values, passed as doubles after the sizes."""
+    in_place: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of a written and a read parameter that may be the same memory: every element is read before it is written.
+    Apart from these, a written parameter shares memory with no other."""
 
     def __str__(self) -> str:
         from .printing import print_kernel

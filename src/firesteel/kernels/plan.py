@@ -19,11 +19,12 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Launch:
-    """Run a kernel; ``buffers`` are the arguments in the order of its parameters, ``sizes`` likewise."""
+    """Run a kernel; ``buffers`` are the arguments in the order of its parameters, ``sizes`` and ``numbers`` likewise."""
 
     kernel: Kernel
     buffers: tuple[str, ...]
     sizes: tuple[Expr, ...]
+    numbers: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)

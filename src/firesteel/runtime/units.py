@@ -253,6 +253,8 @@ class Unit:
         """The data was not as the graph assumes, and plain Python ran instead. After a few times, break there."""
         if enabled("recompiles"):
             log("recompiles", "%s (%s) ran uncompiled: %s", self.name, self.user_frame, message)
+        if self.options.fullgraph:
+            return
         for entry in list(self.entries):
             for assumption, place in assumptions_of(entry.graph).items():
                 if assumption in message:

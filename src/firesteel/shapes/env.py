@@ -58,15 +58,17 @@ class ShapeEnv:
         lower: Scalar = -INF,
         upper: Scalar = INF,
         provenance: Provenance | None = None,
+        name: str | None = None,
     ) -> Symbol:
         """A new symbol: backed when there is a hint, the value in the run that is being captured, otherwise unbacked.
 
-        The bounds are promises: whoever makes the symbol sees to it that they hold, see `assumptions`.
+        The bounds are promises: whoever makes the symbol sees to it that they hold, see `assumptions`. A `name` comes from
+        `reserve_name`.
         """
-        prefix = {"int": "s", "float": "f", "bool": "b"}[kind] if hint is not None else _UNBACKED_PREFIX[kind]
-        number = self._counts.get(prefix, 0)
-        self._counts[prefix] = number + 1
-        new = symbol(f"{prefix}{number}", kind)
+        if name is None:
+            prefix = {"int": "s", "float": "f", "bool": "b"}[kind] if hint is not None else _UNBACKED_PREFIX[kind]
+            name = self.reserve_name(prefix)
+        new = symbol(name, kind)
         if kind == "int":
             interval = Interval(lower, upper)
         elif kind == "bool":
@@ -87,6 +89,12 @@ class ShapeEnv:
             if interval.is_single and kind == "int":
                 self.facts.add(relations.eq(new, const(int(lower))))
         return new
+
+    def reserve_name(self, prefix: str = "s") -> str:
+        """The next name of its kind, for a symbol that is made later or never."""
+        number = self._counts.get(prefix, 0)
+        self._counts[prefix] = number + 1
+        return f"{prefix}{number}"
 
     def is_backed(self, expr: Expr) -> bool:
         """All symbols of the expression have hints."""
@@ -220,6 +228,7 @@ class ShapeEnv:
         if config.explain_guard:
             self._stacks[guard] = shape_log().internal_stack()
             self._explain(guard)
+        before = {free: self.facts.bounds.get(free) for free in guard.expr.free_symbols}
         self.facts.add(guard.expr, self._unbacked())
         for info in self.symbols.values():
             if info.symbol in self._replaced_by:
@@ -229,7 +238,7 @@ class ShapeEnv:
                 self._replaced_by[info.symbol] = guard
                 if logging:
                     shape_log().log_replacement(info, value, guard)
-            elif info.symbol in guard.expr.free_symbols and self._cuts_promise(info):
+            elif info.hint is not None and _cuts(before.get(info.symbol), self.facts.bounds.get(info.symbol), info):
                 self._narrowed_by.append((info, guard))
 
     def _explain(self, guard: ShapeGuard, born: ShapeGuard | None = None) -> None:
@@ -336,11 +345,14 @@ class ShapeEnv:
         """
         return list(self._narrowed_by)
 
-    def _cuts_promise(self, info: SymbolInfo) -> bool:
-        known, promised = self.facts.bounds.get(info.symbol), info.interval
-        if known is None or info.hint is None:
-            return False
-        return (promised.upper != INF and known != promised) or (promised.lower > 2 and known.lower > promised.lower)
+
+def _cuts(before: Interval | None, now: Interval | None, info: SymbolInfo) -> bool:
+    """Whether the new bounds leave out something that was promised and that the old ones still had."""
+    if before is None or now is None or before == now:
+        return False
+    promised = info.interval
+    finite = promised.upper != INF
+    return (finite and now.upper < before.upper) or ((finite or promised.lower > 2) and now.lower > before.lower)
 
 
 def shape_log() -> ModuleType:

@@ -58,7 +58,8 @@ class Facts:
         self.inequalities: list[Expr] = []
         """Polynomials of at least two terms known to be >= 0."""
         self._true: set[Expr] = set()
-        self._decided: dict[Expr, bool | None] = {}
+        self._decided: dict[Expr, bool] = {}
+        self._unknown: set[Expr] = set()
         self._replaced: dict[Expr, Expr] = {}
 
     def copy(self) -> Facts:
@@ -137,8 +138,8 @@ class Facts:
     def _changed(self) -> None:
         self.version += 1
         self.ranges.forget()
-        # What followed from less follows from more; only what was unknown may change.
-        self._decided = {condition: answer for condition, answer in self._decided.items() if answer is not None}
+        # What followed from less follows from more, so decisions stay; only what was unknown may change.
+        self._unknown.clear()
         self._replaced = dict(self.replacements)
 
     def _add_inequality(self, polynomial: Expr) -> None:
@@ -356,10 +357,14 @@ class Facts:
         condition = self.replace(condition)
         if isinstance(condition, Const):
             return bool(condition.value)
-        if condition in self._decided:
-            return self._decided[condition]
+        known = self._decided.get(condition)
+        if known is not None or condition in self._unknown:
+            return known
         result = self._decide(condition, expected)
-        self._decided[condition] = result
+        if result is None:
+            self._unknown.add(condition)
+        else:
+            self._decided[condition] = result
         return result
 
     def _decide(self, condition: Expr, expected: bool | None) -> bool | None:

@@ -22,12 +22,18 @@ class Provenance:
     op: str = ""
 
     @property
+    def frame(self) -> UserFrame | None:
+        """The innermost frame of the user's own code: a line of a module of torch.nn tells less than the one calling it."""
+        own = [frame for frame in self.frames if not frame.in_torch]
+        return (own or self.frames or (None,))[-1]
+
+    @property
     def line(self) -> str:
         """The user's line of code, or "" when it is not available."""
-        return self.frames[-1].source if self.frames else ""
+        return self.frame.source if self.frame is not None else ""
 
     def __str__(self) -> str:
-        place = str(self.frames[-1]) if self.frames else "an unknown place"
+        place = str(self.frame) if self.frame is not None else "an unknown place"
         return f"{place}, in {self.op}" if self.op else place
 
 

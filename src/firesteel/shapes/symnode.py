@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from firesteel.shapes import arithmetic, relations
-from firesteel.shapes.env import ShapeEnv
-from firesteel.shapes.expr import Const, Expr, ExprLike, Kind, Scalar, as_expr, const
+from firesteel.shapes import arithmetic, polynomials, relations
+from firesteel.shapes.env import ShapeEnv, UndecidableError
+from firesteel.shapes.expr import Call, Const, Expr, ExprLike, Kind, Scalar, as_expr, const
 from firesteel.shapes.operations import MATH_FUNCTIONS
 from firesteel.shapes.ranges import Interval
 
@@ -56,8 +56,25 @@ class TorchShapeEnv:
         """`ShapeEnv.evaluate`, remembered: what was known stays so, and for what was not a guard was left."""
         found = self._answers.get(expr)
         if found is None:
-            found = self._answers[expr] = self.env.evaluate(expr)
+            found = self._answers[expr] = self._evaluate(expr)
         return found
+
+    def _evaluate(self, expr: Expr) -> Scalar:
+        # torch asks of sizes whether they are 0 or 1. That a number is not its least value is guarded as an inequality,
+        # which says more about others.
+        if isinstance(expr, Call) and expr.op in ("eq0", "ne0"):
+            part, factor, constant = polynomials.primitive(expr.operands[0])
+            least = -constant // factor
+            if self.env.interval(part).lower == least and self.env.hint(part) not in (None, least):
+                return self.env.evaluate(part >= least + 1) == (expr.op == "ne0")
+        return self.env.evaluate(expr)
+
+    def answer_for_size(self, expr: Expr) -> bool:
+        """`ShapeEnv.evaluate_as_general_size`, remembered where hints decide."""
+        found = self._answers.get(expr)
+        if found is not None:
+            return bool(found)
+        return bool(self.answer(expr)) if self.env.is_backed(expr) else self.env.evaluate_as_general_size(expr)
 
     def answer_or(self, expr: Expr, default: bool) -> bool:
         """`ShapeEnv.evaluate_or`."""
@@ -229,10 +246,7 @@ class SymNode:
         return self.shape_env.answer_or(self.raw_expr, True)
 
     def guard_size_oblivious(self, file: object, line: object) -> bool:
-        env = self.shape_env.env
-        if env.is_backed(self.raw_expr):
-            return bool(self.shape_env.answer(self.raw_expr))
-        return env.evaluate_as_general_size(self.raw_expr)
+        return self.shape_env.answer_for_size(self.raw_expr)
 
     def statically_known_true(self, file: object, line: object) -> bool:
         return self.shape_env.env.decide(self.raw_expr) is True
@@ -366,10 +380,20 @@ class SymNode:
         key = (build.__name__, order, *[node.raw_expr for node in sizes], *[node.raw_expr for node in strides])
         found = results.get(key)
         if found is None:
-            found = self._new(build([node.expr for node in sizes], [node.expr for node in strides], order))
+            condition = build([node.expr for node in sizes], [node.expr for node in strides], order)
+            if not isinstance(condition, Const) and not self.shape_env.env.is_backed(condition):
+                return self._new(const(self._likely(condition)))
+            found = self._new(condition)
             if isinstance(found.raw_expr, Const):
                 results[key] = found
         return found
+
+    def _likely(self, condition: Expr) -> bool:
+        """Whether a layout is as asked where data decides: it is when that is so for all sizes from 2 on."""
+        try:
+            return self.shape_env.env.evaluate_as_general_size(condition)
+        except UndecidableError:
+            return False
 
 
 _BINARY: dict[str, Callable[[ExprLike, ExprLike], Expr]] = {

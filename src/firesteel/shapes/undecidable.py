@@ -39,11 +39,12 @@ class UndecidableError(Exception):
         super().__init__(self._message(names))
 
     def _message(self, names: dict[Symbol, str]) -> str:
-        asked = in_names(self.expr, names)
+        symbols, words = f"`{self.expr}`", f"`{in_names(self.expr, names)}`"
         what = "the answer to" if self.expr.kind == "bool" else "the value of"
-        text = str(self.expr) if asked == str(self.expr) else f"{self.expr}` (`{asked}`)"
-        lines = [f"{what} `{text.removesuffix(')')}{')' if text.endswith(')') else '`'} depends on data:"
-                 " it is known when the program runs, not while it is captured"]
+        lines = [
+            f"{what} {symbols}{'' if words == symbols else f' ({words})'} depends on data: "
+            "it is known when the program runs, not while it is captured"
+        ]
         lines += [f"  {origin}" for origin in self.origins]
         place = f"  asked at {self.provenance}"
         lines.append(f"{place}: {self.provenance.line}" if self.provenance.line else place)

@@ -13,6 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 #: The type of ``torch.ops.aten.add.Tensor`` and its like.
 OpOverload = torch._ops.OpOverload
 
+#: Raises, with a message, when a number is false: what assertions in graphs call.
+assert_number: OpOverload = torch.ops.aten._assert_scalar.default
+
 
 class DispatchMode(TorchDispatchMode):
     """Base of our dispatch modes; unlike torch's own base it does not drag in ``torch._dynamo`` when subclassed."""

@@ -11,6 +11,7 @@ import torch
 from .dispatch import below_python_key
 
 TensorType = TypeVar("TensorType", bound=torch.Tensor)
+_META = torch._C.DispatchKey.Meta
 _make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
 
 
@@ -44,10 +45,15 @@ def share_storage(t: torch.Tensor, other: torch.Tensor) -> None:
     """Make ``t`` use the storage of ``other``; sizes, strides and offset of ``t`` stay."""
     if t.is_inference():
         # Inference tensors have no version counter, which the faster way would set.
-        with below_python_key():
-            t.set_(other.untyped_storage(), t.storage_offset(), t.shape, t.stride())
+        _set_storage(t, other.untyped_storage(), t.storage_offset(), t.shape, t.stride())
     else:
         _unsafe_set(t, other)
+
+
+def _set_storage(t: torch.Tensor, storage: Any, offset: Any, size: Any, stride: Any) -> None:
+    with below_python_key():
+        # The kernel for meta tensors: the others take no symbolic sizes.
+        torch.ops.aten.set_.source_Storage_storage_offset._op_dk(_META, t, storage, offset, size, stride)
 
 
 def storage_address(t: torch.Tensor) -> int:
@@ -90,10 +96,7 @@ def replace_metadata(t: torch.Tensor, source: torch.Tensor) -> None:
     """Give ``t`` the sizes, strides, offset, dtype and storage of ``source``, keeping its autograd identity."""
     if t.is_inference():
         # Inference tensors have no version counter for the setter to keep.
-        with below_python_key():
-            t.set_(
-                source.untyped_storage(), source.storage_offset(), source.shape, source.stride()
-            )
+        _set_storage(t, source.untyped_storage(), source.storage_offset(), source.shape, source.stride())
     else:
         _data.__set__(t, source)  # type: ignore[attr-defined]
 

@@ -9,9 +9,9 @@ from ..values.constants import ConstantValue, NumberValue
 from ..values.tensors import TensorValue
 from .registry import opcode
 
-# How many instructions are looked at for one that raises.
-MAX_RAISING = 80
-LEAVING = frozenset({"RETURN_VALUE", "FOR_ITER", "YIELD_VALUE", "SEND", "RERAISE"})
+# How many instructions are looked at to see whether they raise.
+MAX_RAISING = 200
+LEAVING = frozenset({"RETURN_VALUE", "YIELD_VALUE", "SEND", "RERAISE"})
 
 
 @opcode("JUMP")
@@ -46,13 +46,22 @@ def _truth(frame: Frame, inst: Instruction, jumps_when: bool) -> bool:
 
 
 def _only_raises(frame: Frame, index: int) -> bool:
-    """Whether the instructions from here on end in an exception, whatever happens."""
-    for inst in frame.decoded.instructions[index: index + MAX_RAISING]:
-        if inst.op == "RAISE_VARARGS":
-            return True
-        if inst.op in LEAVING or "JUMP" in inst.op:
+    """Whether every way on from an instruction ends in an exception that leaves the frame."""
+    ways = [index]
+    seen: set[int] = set()
+    while ways:
+        at = ways.pop()
+        inst = frame.decoded.instructions[at]
+        if at in seen or (inst.op == "RAISE_VARARGS" and inst.handler is None):
+            continue
+        if len(seen) == MAX_RAISING or inst.handler is not None or inst.op in LEAVING:
             return False
-    return False
+        seen.add(at)
+        if "JUMP" in inst.op or inst.op == "FOR_ITER":
+            ways.append(inst.argval)
+        if inst.op != "JUMP":
+            ways.append(at + 1)
+    return True
 
 
 def is_none(value: Value) -> bool:

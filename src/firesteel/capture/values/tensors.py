@@ -95,6 +95,8 @@ class TensorValue(Value):
                 return found
         if name == "shape":
             return tx.shape(self.fake)
+        if name == "nbytes":
+            return tx.symbolic(self.fake.numel() * self.fake.itemsize)
         if name in METADATA:
             return tx.python_object(getattr(self.fake, name))
         if name in COMPUTED:

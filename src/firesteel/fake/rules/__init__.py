@@ -35,6 +35,7 @@ def find_rule(name: str) -> Rule | None:
         from . import (  # noqa: F401
             attention,
             backward,
+            convolution,
             creation,
             images,
             in_place,

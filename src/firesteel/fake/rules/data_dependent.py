@@ -64,14 +64,26 @@ def new_size(mode: FakeMode, name: str, at_most: Any, at_least: int = 0) -> Any:
     """A size that data decides, between 0 and a known one."""
     env = mode.shape_env
     assert env is not None
-    if isinstance(at_most, int):
-        symbol = env.new_symbol(None, name, lower=at_least, upper=max(at_most, at_least))
-    else:
+
+    def make() -> Symbol:
+        if isinstance(at_most, int):
+            return env.new_symbol(None, name, lower=at_least, upper=max(at_most, at_least))
         symbol = env.new_symbol(None, name, lower=at_least)
         if at_most is not None:
             env.assume(le(symbol, at_most.expr))
-    mode.data_symbols.append((symbol, None))
-    return dim_of(make_symbolic(env, symbol))
+        return symbol
+
+    return dim_of(make_symbolic(env, _next_symbol(mode, make, None)))
+
+
+def _next_symbol(mode: FakeMode, make: Callable[[], Symbol], x: FakeTensor | None) -> Symbol:
+    """The next symbol of the operation under way: one that an earlier attempt made, or a new one."""
+    known = mode.data_symbols_known
+    position = len(mode.data_symbols)
+    if position == len(known):
+        known.append(make())
+    mode.data_symbols.append((known[position], x))
+    return known[position]
 
 
 _KINDS: dict[bool, Kind] = {True: "float", False: "int"}
@@ -97,8 +109,8 @@ def local_scalar(mode: FakeMode, x: FakeTensor) -> Any:
     """The element as a number."""
     if not require_equal(numel_of(x), 1):
         raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
-    symbol = new_number(mode, x, f"{mode.name_of(x)}.item()" if mode.name_of is not None else "item()")
-    mode.data_symbols.append((symbol, x))
+    name = "tensor" if mode.name_of is None else mode.name_of(x)
+    symbol = _next_symbol(mode, lambda: new_number(mode, x, f"{name}.item()"), x)
     assert mode.shape_env is not None
     return make_symbolic(mode.shape_env, symbol)
 

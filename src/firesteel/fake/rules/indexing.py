@@ -52,9 +52,9 @@ def scatter(x: FakeTensor, dim: int, index: FakeTensor, source: Any) -> Any:
 def index_select(x: FakeTensor, dim: int, index: FakeTensor) -> Any:
     """As many as indices along one dimension."""
     at = wrap_dim(dim, x.ndim)
-    if index.ndim > 1 or x.ndim == 0:
-        raise FakeUnsupported("aten.index_select", "the index is no vector or the tensor a number")
-    if at is None or index.ndim != 1 or index.dtype not in _INDEX or index.device != x.device:
+    if index.ndim > 1 or (x.ndim == 0 and index.ndim == 1 and shape_of(index)[0] != 1):
+        raise FakeUnsupported("aten.index_select", "the index does not fit, which meta kernels let pass")
+    if at is None or x.ndim == 0 or index.ndim != 1 or index.dtype not in _INDEX or index.device != x.device:
         return NotImplemented
     shape = list(shape_of(x))
     shape[at] = shape_of(index)[0]
@@ -104,9 +104,7 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Any:
 
 
 @rule("aten.index_put.default")
-def index_put(
-    x: FakeTensor, indices: Sequence[FakeTensor | None], values: FakeTensor, accumulate: bool = False
-) -> Any:
+def index_put(x: FakeTensor, indices: Sequence[FakeTensor | None], values: FakeTensor, accumulate: bool = False) -> Any:
     """A copy with some elements replaced."""
     if values.dtype is not x.dtype or _common_index(x, indices) is None:
         return NotImplemented
@@ -114,7 +112,7 @@ def index_put(
 
 
 @rule("aten.topk.default")
-def topk(x: FakeTensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+def topk(x: FakeTensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """Values and their places."""
     at = wrap_dim(dim, x.ndim)
     if at is None or x.ndim == 0 or x.dtype is torch.bool or x.dtype.is_complex:

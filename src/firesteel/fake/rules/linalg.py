@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..dims import contiguous_strides, shape_of
+from ..dims import contiguous_strides, shape_of, smaller
 from ..tensor import FakeTensor, new_fake
 from . import rule
 from .operands import CPU
@@ -38,7 +38,7 @@ def svd(x: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, 
         return NotImplemented
     real = _KINDS[x.dtype][0]
     *batch, rows, columns = shape_of(x)
-    rank = rows if rows < columns else columns
+    rank = smaller(rows, columns)
     left = (*batch, rows, rows if full_matrices else rank)
     right = (*batch, columns if full_matrices else rank, columns)
     return (

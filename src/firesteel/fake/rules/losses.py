@@ -16,9 +16,7 @@ _NONE = 0  # the code of reduction="none"
 
 
 @rule("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
-def nll_loss(
-    x: FakeTensor, target: FakeTensor, weight: FakeTensor | None, reduction: int, ignore_index: Any
-) -> Any:
+def nll_loss(x: FakeTensor, target: FakeTensor, weight: FakeTensor | None, reduction: int, ignore_index: Any) -> Any:
     """The loss and the sum of the weights."""
     if not x.dtype.is_floating_point or not same_kind(x, weight) or target.device != x.device:
         return NotImplemented

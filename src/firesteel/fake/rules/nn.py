@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ... import torch_compat
-from ..dims import layout_of, numel_of, shape_of
+from ..dims import layout_of, numel_of, require_equal, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import rule
 from .operands import CPU, same_kind, wrap_dim
@@ -60,6 +59,9 @@ def native_group_norm(
         return NotImplemented
     shape, stride = layout_of(x)
     last = suggests_channels_last(shape, stride)
+    for t in (weight, bias):
+        if t is not None and (t.ndim != 1 or not require_equal(shape_of(t)[0], channels)):
+            return NotImplemented
     if not (is_channels_last(shape, stride) if last else contiguous(x)):
         raise FakeUnsupported("aten.native_group_norm", "a layout with gaps, which meta kernels let pass")
     return (
@@ -99,64 +101,6 @@ def embedding(
     if weight.ndim != 2 or indices.dtype not in (torch.int64, torch.int32) or weight.device != indices.device:
         return NotImplemented
     return new_fake((*shape_of(indices), shape_of(weight)[1]), None, weight.dtype, weight.device)
-
-
-@rule("aten.convolution.default")
-def convolution(
-    x: FakeTensor,
-    weight: FakeTensor,
-    bias: FakeTensor | None,
-    stride: Sequence[Any],
-    padding: Sequence[Any],
-    dilation: Sequence[Any],
-    transposed: bool,
-    output_padding: Sequence[Any],
-    groups: int,
-) -> Any:
-    """Batched convolutions on the CPU. The memory format of the result depends on the library that computes it."""
-    spatial = x.ndim - 2
-    if spatial not in (1, 2, 3) or weight.ndim != x.ndim or x.device != CPU or not same_kind(x, weight, bias):
-        return NotImplemented
-    if not x.dtype.is_floating_point or numel_of(x) == 0 or numel_of(weight) == 0 or groups <= 0:
-        return NotImplemented
-    if not len(stride) == len(padding) == len(dilation) == len(output_padding) == spatial:
-        return NotImplemented
-    if spatial == 1 and not (contiguous(x) and contiguous(weight)):
-        return NotImplemented  # computed in four dimensions, with a choice of format there
-    inputs, outputs = shape_of(weight)[1] * groups, shape_of(weight)[0]
-    if transposed:
-        inputs, outputs = outputs, inputs
-    if shape_of(x)[1] != inputs or shape_of(weight)[0] % groups != 0:
-        raise FakeUnsupported("aten.convolution", "the channels do not fit, which meta kernels let pass")
-    if bias is not None and (bias.ndim != 1 or shape_of(bias)[0] != outputs):
-        return NotImplemented
-    shape = [shape_of(x)[0], outputs]
-    for i in range(spatial):
-        size, reach = shape_of(x)[i + 2], dilation[i] * (shape_of(weight)[i + 2] - 1)
-        if stride[i] <= 0 or padding[i] < 0 or dilation[i] <= 0:
-            return NotImplemented
-        if transposed:
-            if output_padding[i] >= stride[i] and output_padding[i] >= dilation[i]:
-                return NotImplemented
-            shape.append((size - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] + 1)
-        else:
-            shape.append((size + 2 * padding[i] - reach - 1) // stride[i] + 1)
-        if shape[-1] <= 0:
-            return NotImplemented
-    last = spatial > 1 and any(suggests_channels_last(*layout_of(t)) for t in (x, weight))
-    if last and (spatial == 3 or not torch_compat.has_symbolic_layout(x)):
-        # Which library computes it depends on sizes; for images they agree on the format.
-        memory_format = torch_compat.convolution_memory_format(
-            x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
-        last = memory_format != torch.contiguous_format
-    strides = channels_last_strides(shape) if last else None
-    if strides is not None and x.dtype is torch.float64 and groups > 1:
-        # One convolution per group, joined by cat, which looks at the format of the pieces.
-        piece = (shape[0], outputs // groups, *shape[2:])
-        if not suggests_channels_last(piece, channels_last_strides(piece)):
-            strides = None
-    return new_fake(shape, strides, x.dtype, x.device)
 
 
 @rule("aten.native_batch_norm.default", "aten._native_batch_norm_legit.default")

@@ -92,8 +92,10 @@ def any_all_dims(x: FakeTensor, dim: Any = None, keepdim: bool = False) -> Any:
 @rule("aten.argmax.default", "aten.argmin.default")
 def arg_extreme(x: FakeTensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The place of the largest or smallest element."""
+    if x.dtype is torch.bool or x.dtype.is_complex:
+        raise FakeUnsupported("aten.argmax", f"{x.dtype}, which meta kernels let pass")
     shape = reduced_shape(x, None if dim is None else (dim,), keepdim)
-    if shape is None or x.dtype.is_complex or x.dtype is torch.bool or any(size == 0 for size in shape_of(x)):
+    if shape is None or any(size == 0 for size in shape_of(x)):
         return NotImplemented
     return new_fake(shape, None, torch.int64, x.device)
 
@@ -103,19 +105,19 @@ def extreme_dim(x: FakeTensor, dim: int, keepdim: bool = False) -> Any:
     """The largest or smallest elements and their places."""
     at = wrap_dim(dim, x.ndim)
     shape = reduced_shape(x, (dim,), keepdim)
-    if at is None or shape is None or x.dtype.is_complex:
+    if at is None or shape is None:
         return NotImplemented
-    if x.ndim and shape_of(x)[at] == 0:
-        raise FakeUnsupported("aten.max", "a dimension without elements, which meta kernels let pass")
+    if x.dtype.is_complex or (x.ndim and shape_of(x)[at] == 0):
+        raise FakeUnsupported("aten.max", "complex or without elements, which meta kernels let pass")
     return new_fake(shape, None, x.dtype, x.device), new_fake(shape, None, torch.int64, x.device)
 
 
 @rule("aten.max.default", "aten.min.default")
 def extreme_all(x: FakeTensor) -> Any:
     """Of everything."""
-    if any(size == 0 for size in shape_of(x)):
-        raise FakeUnsupported("aten.max", "a tensor without elements, which meta kernels let pass")
-    return NotImplemented if x.dtype.is_complex else new_fake((), None, x.dtype, x.device)
+    if x.dtype.is_complex or any(size == 0 for size in shape_of(x)):
+        raise FakeUnsupported("aten.max", "complex or without elements, which meta kernels let pass")
+    return new_fake((), None, x.dtype, x.device)
 
 
 @rule("aten.var.correction", "aten.std.correction")
@@ -147,7 +149,7 @@ def logsumexp(x: FakeTensor, dim: Any, keepdim: bool = False) -> Any:
 
 @rule("aten.linalg_vector_norm.default")
 def vector_norm(
-    x: FakeTensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None  # noqa: A002
+    x: FakeTensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Any:
     """Floats only, in their own dtype."""
     shape = reduced_shape(x, dim, keepdim)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...torch_compat import has_symbolic_layout
-from ..dims import Dim, at_least_one, contiguous_strides, known_equal, layout_of, require_equal
+from ..dims import Dim, at_least_one, contiguous_strides, known_equal, layout_of, layout_question, require_equal
 
 Shape = Sequence[Any]
 Stride = Sequence[Any]
@@ -43,6 +43,7 @@ def _packed_in_order(shape: Shape, stride: Stride, order: Sequence[int]) -> bool
     return True
 
 
+@layout_question
 def is_contiguous(shape: Shape, stride: Stride) -> bool:
     """Whether elements lie in row order without gaps; strides of dimensions of size 1 do not matter."""
     return _packed_in_order(shape, stride, range(len(shape) - 1, -1, -1)) or any(size == 0 for size in shape)
@@ -53,11 +54,13 @@ def contiguous(x: torch.Tensor) -> bool:
     return is_contiguous(*layout_of(x)) if has_symbolic_layout(x) else x.is_contiguous()
 
 
+@layout_question
 def is_channels_last(shape: Shape, stride: Stride) -> bool:
     """Whether a 4-d layout is contiguous with the channels innermost."""
     return len(shape) == 4 and _packed_in_order(shape, stride, (1, 3, 2, 0))
 
 
+@layout_question
 def is_dense(shape: Shape, stride: Stride) -> bool:
     """Whether the layout is a permutation of a contiguous one: no gap and no overlap."""
     if is_contiguous(shape, stride):
@@ -80,6 +83,7 @@ def _swap_order(dim0: int, dim1: int, shape: Shape, strides: Sequence[Stride]) -
     return 0
 
 
+@layout_question
 def memory_order(shape: Shape, strides: Sequence[Stride]) -> list[int]:
     """Dimensions from innermost to outermost as the elementwise iterator orders them for these operands."""
     order = list(range(len(shape) - 1, -1, -1))
@@ -224,6 +228,7 @@ def format_strides(shape: Shape, stride: Stride, memory_format: torch.memory_for
     return channels_last_strides(shape)
 
 
+@layout_question
 def suggests_channels_last(shape: Shape, stride: Stride) -> bool:
     """Whether a 4-d or 5-d layout asks operators for a channels-last result.
 

@@ -14,6 +14,7 @@ from ..dims import (
     known_equal,
     larger,
     layout_of,
+    layout_question,
     numel_of,
     offset_of,
     product,
@@ -22,7 +23,7 @@ from ..dims import (
     smaller,
     stride_of,
 )
-from ..tensor import FakeTensor, FakeUnsupported, update_metadata, view_of
+from ..tensor import FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
 from . import rule
 from .operands import wrap_dim
 
@@ -44,6 +45,7 @@ def infer_size(sizes: Sequence[Any], numel: Any) -> tuple[Any, ...] | None:
     return tuple(numel // known if size == -1 else size for size in sizes)
 
 
+@layout_question
 def viewed_strides(shape: Sequence[Any], stride: Sequence[Any], new: Sequence[Any]) -> tuple[Any, ...] | None:
     """Strides with which the elements of one layout are read in a new shape, or None where only a copy would do.
 
@@ -228,6 +230,13 @@ def squeeze_(x: FakeTensor, dims: Any = None) -> Any:
     """As ``squeeze``, in place."""
     layout = _squeezed(x, _squeeze_dims(x, dims))
     return NotImplemented if layout is None else update_metadata(x, *layout, offset_of(x))
+
+
+@rule("aten.squeeze_copy.default", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims")
+def squeeze_copy(x: FakeTensor, dims: Any = None) -> Any:
+    """As ``squeeze``, copied."""
+    layout = _squeezed(x, _squeeze_dims(x, dims))
+    return NotImplemented if layout is None else new_fake(layout[0], None, x.dtype, x.device)
 
 
 @rule("aten.select.int")

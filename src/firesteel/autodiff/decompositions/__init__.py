@@ -1,0 +1,57 @@
+"""What operators are made of: the table by which tracing takes them apart, down to those that stay.
+
+An operator stays when kernels have a lowering for it, or when ATen does it better than its parts would (matrix
+products, convolutions, attention, sorting: `LIBRARY`). Compositions of eager itself (``linear``, ``layer_norm``,
+``dropout``) never get here, the dispatcher takes them apart. For the rest a decomposition is looked for: one of ours in
+this folder, which register themselves by name, or torch's. An operator without any stays as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ... import torch_compat
+from .registry import find_own, find_write
+from .stays import LIBRARY
+
+Decomposition = Callable[..., Any]
+
+
+def is_core(name: str) -> bool:
+    """Whether an operator stays as it is.
+
+    >>> is_core("aten.mm.default"), is_core("aten.addmm.default")
+    (True, True)
+    """
+    return name in LIBRARY or _is_lowered()(name)
+
+
+@functools.cache
+def _is_lowered() -> Callable[[str], bool]:
+    from ...kernels.lowering.registry import is_lowered
+
+    return is_lowered
+
+
+def find(func: Any, name: str, stays: Callable[[str], bool]) -> Decomposition | None:
+    """How to take an operator apart; None when it stays."""
+    if stays(name):
+        return None
+    own = find_own(name)
+    if own is not None:
+        return own
+    return torch_compat.decomposition_of(func) if name in _borrowed() else None
+
+
+@functools.cache
+def _borrowed() -> frozenset[str]:
+    from .borrowed import BORROWED
+
+    return BORROWED
+
+
+writes = find_write
+
+__all__ = ["Decomposition", "find", "is_core", "writes"]

@@ -1,0 +1,201 @@
+"""The functional graph: ATen operators without mutation, and what has to be done around them to act like the program.
+
+    def f(x, scale):                      input x, scale
+        y = x.t()                         mul = aten.mul.Tensor(x, scale)
+        x.mul_(scale)                     add = aten.add.Tensor(mul, 1)
+        return y, y + 1, y.size(0)        x becomes mul
+                                          return view of x [4, 3] strides [1, 4], add, 4
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..shapes import ShapeGuard
+
+
+class Unsupported(Exception):
+    """The graph cannot be made functional; it can still be run as it was captured."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+@dataclass(frozen=True)
+class Input:
+    """One placeholder: a fake tensor, or a number that is a symbol."""
+
+    name: str
+    node: torch.fx.Node
+    example: Any
+
+
+@dataclass(frozen=True)
+class ViewLayout:
+    """How a result lies in the memory of its base. Numbers are ints or torch.SymInt; the offset counts from the base's
+    first element, in elements of ``dtype``."""
+
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        at = "" if type(self.offset) is int and self.offset == 0 else f" at {self.offset}"
+        return f"[{', '.join(map(str, self.shape))}] strides [{', '.join(map(str, self.stride))}]{at}"
+
+
+@dataclass(frozen=True)
+class FreshTensor:
+    """A tensor with memory of its own: the value of ``node``, with the layout of its ``meta["val"]``.
+
+    With ``view`` the result is a view of that value. Several results of the same ``memory`` have the same ``node`` and
+    are views of one tensor, as they are in eager; results of different memories never are.
+    """
+
+    node: torch.fx.Node
+    view: ViewLayout | None = None
+    memory: int = 0
+
+
+@dataclass(frozen=True)
+class InputAlias:
+    """An input: the very object, or with ``view`` a view of it (of its contents after all changes)."""
+
+    index: int
+    view: ViewLayout | None = None
+
+
+@dataclass(frozen=True)
+class SameAs:
+    """The same object as an earlier output."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that a node computes."""
+
+    node: torch.fx.Node
+
+
+@dataclass(frozen=True)
+class Constant:
+    """None, or a number known now."""
+
+    value: Any
+
+
+Output = FreshTensor | InputAlias | SameAs | Number | Constant
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """An input that the program changes in place, and the value that it has in the end."""
+
+    index: int
+    node: torch.fx.Node
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A call that changes global state of torch (grad mode, autocast) for what runs after the graph."""
+
+    function: Any
+    args: tuple[Any, ...]
+
+
+@dataclass
+class FunctionalGraph:
+    """A graph of ATen operators that change nothing, the inputs to be written to, and how results are made.
+
+    Nodes are placeholders, ``call_function`` of operators, ``operator.getitem`` of operators' tuples, arithmetic on
+    sizes, and ``get_attr`` for constants. Every node has ``meta["val"]``: a fake tensor with the strides of its value,
+    or a number. Sizes are nodes, never symbols as arguments. ``as_strided`` is always applied to a tensor with storage
+    of its own or to an input. The output node holds the nodes of all fresh results and changed inputs.
+    """
+
+    graph: torch.fx.Graph
+    inputs: list[Input]
+    outputs: list[Output]
+    mutated: list[Mutation] = field(default_factory=list)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Tensors behind ``get_attr`` nodes."""
+    state_changes: list[StateChange] = field(default_factory=list)
+    """To be done when the graph has run, in this order."""
+    guards: list[ShapeGuard] = field(default_factory=list)
+    """Conditions on sizes that tracing relied on and that were not known before."""
+    returns_tuple: bool = True
+
+    @functools.cached_property
+    def module(self) -> torch.fx.GraphModule:
+        """The graph as a module, for tools that want one. Its result are the values of the output node."""
+        root = torch.nn.Module()
+        for name, constant in self.constants.items():
+            root.register_buffer(name, constant)
+        return torch.fx.GraphModule(root, self.graph, class_name="FunctionalGraph")
+
+    def __str__(self) -> str:
+        lines = [f"input {', '.join(f'{entry.name}: {describe(entry.example)}' for entry in self.inputs)}"]
+        for node in self.graph.nodes:
+            if node.op in ("placeholder", "output"):
+                continue
+            lines.append(f"{node.name}: {describe(node.meta.get('val'))} = {_call(node)}")
+        lines += [f"{self.inputs[change.index].name} becomes {change.node.name}" for change in self.mutated]
+        lines += [f"afterwards {change.function.__name__}{change.args}" for change in self.state_changes]
+        lines.append(f"return {', '.join(self._result(output) for output in self.outputs)}")
+        return "\n".join(lines)
+
+    def _result(self, output: Output) -> str:
+        if isinstance(output, Constant):
+            return repr(output.value)
+        if isinstance(output, SameAs):
+            return f"output {output.index}"
+        name = self.inputs[output.index].name if isinstance(output, InputAlias) else output.node.name
+        view = None if isinstance(output, Number) else output.view
+        return name if view is None else f"view of {name} {view}"
+
+
+_SHORT = {
+    torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool",
+    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8",
+}
+
+
+def describe(value: Any) -> str:
+    """A value's type, short: ``f32[2, 3]``, with strides where they are not contiguous."""
+    if isinstance(value, torch.Tensor):
+        shape, stride = tuple(value.shape), tuple(value.stride())
+        text = f"{_SHORT.get(value.dtype, str(value.dtype)[6:])}[{', '.join(map(str, shape))}]"
+        if all(type(number) is int for number in (*shape, *stride)) and not value.is_contiguous():
+            text += f"/[{', '.join(map(str, stride))}]"
+        return text
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(describe, value))})"
+    return str(value) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else repr(value)
+
+
+def _call(node: torch.fx.Node) -> str:
+    if node.op == "get_attr":
+        return f"constant {node.target}"
+    target: Any = node.target
+    name = str(target) if "." in str(target) and " " not in str(target) else getattr(target, "__name__", str(target))
+    parts = [_argument(value) for value in node.args]
+    parts += [f"{key}={_argument(value)}" for key, value in node.kwargs.items()]
+    return f"{name}({', '.join(parts)})"
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, torch.fx.Node):
+        return value.name
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_argument, value))}]"
+    return repr(value)

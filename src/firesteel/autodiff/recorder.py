@@ -1,0 +1,394 @@
+"""The recorder: a mode that runs operators on fake tensors and writes down what they do as a graph without mutation.
+
+Every tensor of the program belongs to a `Memory`, which has one *root*: the tensor that the memory was made for, an
+input or the result of an operator. Other tensors of the memory are views, each with a parent and the view operator that
+makes it from its parent. A value in the graph never changes; what changes is which node holds the memory's contents:
+
+    y = x[0]      no node; y is remembered as select(x, 0, 0)
+    y.add_(1)     select, add, then select_scatter(x, add, 0, 0): the node of x from now on
+    x.t()         of the new node; y would be selected from it again
+
+A view is made when it is used, from the contents at that time. Roots keep the strides that they have in eager, so that
+every view operator of the program fits the value that stands for its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import getitem
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..fake import FakeMode, FakeTensor
+from ..fake.dims import layout_of, offset_of
+from ..fake.mode import dispatch
+from ..fake.tensor import view_of
+from ..shapes import Expr
+from ..shapes.symnode import make_symbolic
+from . import decompositions, views
+from .graph import Unsupported
+from .operators import Kind, Operator, Writes, operator_of, view_operator
+from .size_nodes import SizeNodes
+
+_ATEN = torch.ops.aten
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
+_WHOLE = 2**63 - 1
+
+
+class Memory:
+    """What one storage holds: ``version`` counts the writes."""
+
+    __slots__ = ("root", "version", "inputs")
+
+    def __init__(self, inputs: tuple[int, ...] = ()) -> None:
+        self.root: Tracked
+        self.version = 0
+        self.inputs = inputs
+
+
+class Tracked:
+    """A tensor of the program, and the node of its value if that is up to date."""
+
+    __slots__ = ("fake", "memory", "node", "version", "parent", "view")
+
+    def __init__(self, fake: FakeTensor, memory: Memory, node: torch.fx.Node | None,
+                 parent: Tracked | None = None, view: views.View | None = None) -> None:
+        self.fake = fake
+        self.memory = memory
+        self.node = node
+        self.version = memory.version
+        self.parent = parent
+        self.view = view
+
+
+class Recorder(FakeMode):
+    """Records operators while it is entered."""
+
+    def __init__(self, is_core: Callable[[str], bool] | None = None) -> None:
+        super().__init__()
+        self.graph = torch.fx.Graph()
+        self.sizes = SizeNodes(self._new_size_node)
+        self.constants: dict[str, torch.Tensor] = {}
+        # where the program stands, for the nodes being made
+        self.origin: dict[str, Any] = {}
+        # results whose sizes or values only data decides, since the list was emptied
+        self.data_results: list[tuple[Any, torch.fx.Node]] = []
+        self._tracked: dict[int, Tracked] = {}
+        self._is_core = is_core or decompositions.is_core
+        self._decompositions: dict[int, Callable[..., Any] | None] = {}
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # tensors
+
+    def add_input(self, name: str, example: Any, fake: FakeTensor | None, memory: Memory | None) -> torch.fx.Node:
+        """A placeholder. Inputs that share storage share their memory."""
+        node = self.graph.placeholder(name)
+        node.meta["val"] = example if fake is None else fake
+        if fake is not None:
+            assert memory is not None
+            tracked = self._tracked[id(fake)] = Tracked(fake, memory, node)
+            if not hasattr(memory, "root"):
+                memory.root = tracked
+            self.sizes.read_from(fake, node)
+        elif isinstance(example, _SYMBOLIC):
+            self.sizes.bind(example, node)
+        return node
+
+    def add_constant(self, name: str, tensor: torch.Tensor, fake: FakeTensor) -> None:
+        """A tensor that the graph holds itself."""
+        self.constants[name] = tensor
+        node = self.graph.get_attr(name)
+        node.meta["val"] = fake
+        self._new_root(fake, node)
+
+    def tracked(self, fake: FakeTensor) -> Tracked:
+        """What is known of a tensor."""
+        found = self._tracked.get(id(fake))
+        if found is not None:
+            return found
+        # Some ways to make another tensor of the same storage never reach the dispatcher.
+        storage = torch_compat.storage_address(fake)
+        for other in list(self._tracked.values()):
+            if torch_compat.storage_address(other.fake) == storage:
+                if views.same_layout(other.fake, fake) and other.fake.dtype == fake.dtype \
+                        and views.same_numbers((offset_of(other.fake),), (offset_of(fake),)):
+                    view: views.View | None = None
+                else:
+                    other = other.memory.root
+                    view = views.View(_ATEN.as_strided.default, (*layout_of(fake), offset_of(fake)))
+                found = self._tracked[id(fake)] = Tracked(fake, other.memory, None, other, view)
+                found.version = -1
+                return found
+        raise Unsupported("a tensor from outside of the graph")
+
+    def node_of(self, fake: FakeTensor) -> torch.fx.Node:
+        """The node of a tensor's present value."""
+        return self.current(self.tracked(fake))
+
+    def current(self, tracked: Tracked) -> torch.fx.Node:
+        """The node of a tensor's present value, made from its parent's if that has changed."""
+        memory = tracked.memory
+        if tracked.node is not None and tracked.version == memory.version:
+            return tracked.node
+        parent, view = tracked.parent, tracked.view
+        if parent is None:
+            # Another input with the same memory; the root is its own.
+            raise Unsupported("inputs that share memory, one of which is changed in place")
+        node = self.current(parent)
+        if view is not None:
+            args, kwargs = views.arguments(view, parent, node)
+            node = self.new_node(view.func, (node, *map(self._argument, args)),
+                                 {key: self._argument(value) for key, value in kwargs.items()}, tracked.fake)
+        tracked.node, tracked.version = node, memory.version
+        return node
+
+    def _new_root(self, fake: FakeTensor, node: torch.fx.Node) -> Tracked:
+        memory = Memory()
+        tracked = memory.root = self._tracked[id(fake)] = Tracked(fake, memory, node)
+        return tracked
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # nodes
+
+    def new_node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> torch.fx.Node:
+        """Write down a call."""
+        node = torch_compat.add_call(self.graph, _name(target), target, args, kwargs)
+        meta = node.meta
+        meta["val"] = value
+        if self.origin:
+            meta.update(self.origin)
+        return node
+
+    def _new_size_node(self, target: Any, args: tuple[Any, ...], value: Any) -> torch.fx.Node:
+        if isinstance(value, Expr):
+            assert self.shape_env is not None
+            value = make_symbolic(self.shape_env, value)
+        return self.new_node(target, args, {}, value)
+
+    def _argument(self, value: Any) -> Any:
+        """An argument of an operator as an argument of a node."""
+        kind = type(value)
+        if kind is FakeTensor:
+            tracked = self._tracked.get(id(value))
+            if tracked is not None and tracked.node is not None and tracked.version == tracked.memory.version:
+                return tracked.node
+            return self.node_of(value)
+        if kind is int or kind is float or kind is bool or value is None:
+            return value
+        if kind is list or kind is tuple or kind is torch.Size:
+            return [self._argument(item) for item in value]
+        if isinstance(value, _SYMBOLIC):
+            return self.sizes.node_of(value)
+        if isinstance(value, torch.Tensor):
+            raise Unsupported("a tensor from outside of the graph")
+        return value
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Write down an operator and its new tensors."""
+        node_args = tuple([self._argument(value) for value in args])
+        node_kwargs = {key: self._argument(value) for key, value in kwargs.items() if not _is_default(key, value)}
+        node = self.new_node(func, node_args, node_kwargs, result)
+        self._take(result, node)
+        if self.data_symbols:
+            self._find_data_symbols(result, node)
+
+    def _take(self, result: Any, node: torch.fx.Node) -> None:
+        """Results are tensors with memory of their own."""
+        if type(result) is FakeTensor:
+            if id(result) not in self._tracked:
+                self._new_root(result, node)
+        elif isinstance(result, (tuple, list)):
+            for position, item in enumerate(result):
+                if item is not None:
+                    self._take(item, self.new_node(getitem, (node, position), {}, item))
+
+    def _find_data_symbols(self, result: Any, node: torch.fx.Node) -> None:
+        self.data_symbols.clear()
+        if isinstance(result, _SYMBOLIC):
+            self.data_results.append((result, node))
+        for fake in result if isinstance(result, (tuple, list)) else (result,):
+            if type(fake) is FakeTensor:
+                self.data_results.append((fake, self.node_of(fake)))
+        self.bind_data_results()
+
+    def bind_data_results(self) -> None:
+        """Make the numbers that data decides on known as nodes, under the names that they have now."""
+        for value, node in self.data_results:
+            if isinstance(value, _SYMBOLIC):
+                self.sizes.bind(value, node)
+            else:
+                self.sizes.read_from(value, node)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # operators
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator on fake tensors and record it."""
+        operator = operator_of(func)
+        kind = operator.kind
+        if kind is Kind.PURE:
+            return self._compute(operator, args, kwargs)
+        if kind is Kind.VIEW:
+            return self._make_view(operator, args, kwargs)
+        if kind is Kind.WRITES:
+            return self._write(operator, args, kwargs)
+        if kind is Kind.COMPOSITE:
+            return self.run(torch_compat.run_composition, (func, args, kwargs))
+        return self._reshape(operator, args, kwargs)
+
+    def _compute(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        func = operator.func
+        try:
+            decomposition = self._decompositions[id(func)]
+        except KeyError:
+            decomposition = self._decompositions[id(func)] = decompositions.find(func, operator.name, self._is_core)
+        if decomposition is not None:
+            result = self.run(decomposition, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        result = dispatch(self, func, args, kwargs)
+        self.record(func, args, kwargs, result)
+        return result
+
+    def _make_view(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        func, base = operator.func, args[0]
+        if operator.name in _LIFTS and type(base) is not FakeTensor:
+            return self._lift(base)
+        result = dispatch(self, func, args, kwargs)
+        parent = self.tracked(base)
+        if type(result) is FakeTensor:
+            if id(result) not in self._tracked:
+                self._add_view(parent, result, views.view(func, args[1:], kwargs, base, result))
+            return result
+        for part, view in zip(result, views.parts(operator.name, args, kwargs, base, result), strict=True):
+            self._add_view(parent, part, view)
+        return result
+
+    def _add_view(self, parent: Tracked, result: FakeTensor, view: views.View | None) -> None:
+        if view is not None and view.func is _ATEN.as_strided.default:
+            parent = parent.memory.root
+        tracked = self._tracked[id(result)] = Tracked(result, parent.memory, None, parent, view)
+        tracked.version = -1
+
+    def _lift(self, tensor: torch.Tensor) -> FakeTensor:
+        """A constant that the program builds (``torch.tensor([1, 2])``): a new tensor in every call."""
+        name = f"_constant{len(self.constants)}"
+        fake = dispatch(self, _ATEN.lift_fresh.default, (tensor,), {})
+        self.add_constant(name, tensor, fake)
+        return self._compute(operator_of(_ATEN.clone.default), (fake,), {})
+
+    def _reshape(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``t_`` and its like: what the tensor was stays behind, as the parent of what it becomes."""
+        fake = args[0]
+        before = self.tracked(fake)
+        if before.memory.inputs and before.parent is None:
+            raise Unsupported(f"{operator.name} of an input")
+        copy = view_of(fake, *layout_of(fake), offset_of(fake))
+        if before.node is not None and before.node.meta["val"] is fake:
+            before.node.meta["val"] = copy
+        dispatch(self, operator.func, args, kwargs)
+        before.fake = copy
+        self._tracked[id(copy)] = before
+        view = views.view(view_operator(operator.func), args[1:], kwargs, copy, fake)
+        self._add_view(before, fake, view)
+        return fake
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # writes
+
+    def _write(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        special = decompositions.writes(operator.name)
+        if special is not None:
+            new = special(self, *args, **kwargs)
+            if new is not NotImplemented:
+                self.assign(args[0], new)
+                return args[0]
+        writes = operator.writes
+        if writes is None:
+            raise Unsupported(f"{operator.name}, which changes its arguments in place")
+        taken = {key: value for key, value in kwargs.items() if key not in writes.drops}
+        result = self.call(writes.functional, (*args, *writes.defaults[len(args):]), taken)
+        several = isinstance(result, (tuple, list)) and not self._writes_lists(writes, args)
+        results = list(result) if several else [result]
+        targets = [args[at] if isinstance(at, int) else kwargs[at] for at in writes.targets]
+        for target, new in zip(targets, results[writes.fresh:], strict=True):
+            if isinstance(target, (list, tuple)):
+                for one, value in zip(target, new, strict=True):
+                    self.assign(one, value)
+            elif target is not None:
+                self.assign(target, new)
+        returned = [next_fresh if at is None else args[at] if isinstance(at, int) else kwargs[at]
+                    for at, next_fresh in _with_fresh(writes, results)]
+        return None if not returned else returned[0] if len(returned) == 1 else tuple(returned)
+
+    @staticmethod
+    def _writes_lists(writes: Writes, args: tuple[Any, ...]) -> bool:
+        at = writes.targets[0]
+        return isinstance(at, int) and isinstance(args[at], (list, tuple))
+
+    def assign(self, target: FakeTensor, new: FakeTensor) -> None:
+        """The contents of ``target`` become those of ``new``, for all views of the memory."""
+        if new.dtype is not target.dtype:
+            new = self.call(_ATEN._to_copy.default, (new,), {"dtype": target.dtype})
+        tracked = self.tracked(target)
+        if not views.same_numbers(layout_of(new)[0], layout_of(target)[0]):
+            self._resized(tracked, new)
+            return
+        memory = tracked.memory
+        if len(memory.inputs) > 1:
+            raise Unsupported("inputs that share memory, one of which is changed in place")
+        value, at = new, tracked
+        while at.parent is not None:
+            if at.view is not None:
+                value = views.write_through(self, at.view, at.parent.fake, value)
+            at = at.parent
+        root = memory.root
+        if not views.same_layout(value, root.fake):
+            value = self.call(_ATEN.slice_scatter.default, (root.fake, value, 0, 0, _WHOLE), {})
+            self.node_of(value).meta["val"] = torch_compat.make_wrapper(
+                FakeTensor, *layout_of(root.fake), 0, root.fake.dtype, root.fake.device)
+        root.node = self.node_of(value)
+        memory.version += 1
+        root.version = memory.version
+        if tracked is not root and views.same_layout(new, target):
+            tracked.node, tracked.version = self.node_of(new), memory.version
+
+    def _resized(self, tracked: Tracked, new: FakeTensor) -> None:
+        """An ``out=`` argument takes the size of the result. Nobody can see the change of a tensor without elements."""
+        fake = tracked.fake
+        while tracked.parent is not None and tracked.view is None:
+            tracked = tracked.parent
+        if tracked.memory.inputs or tracked.parent is not None or fake.numel() != 0:
+            raise Unsupported("a tensor is resized in place")
+        torch_compat.replace_metadata(fake, view_of(new, *layout_of(new), 0))
+        self._new_root(fake, self.node_of(new))
+
+
+_names: dict[int, tuple[Any, str]] = {}
+
+
+def _name(target: Any) -> str:
+    """What nodes of an operator are called: ``add`` for ``aten.add.Tensor``."""
+    found = _names.get(id(target))
+    if found is None:
+        plain = isinstance(target, torch_compat.OpOverload)
+        name = torch_compat.schema_of(target).name.partition("::")[2] if plain else target.__name__
+        found = _names[id(target)] = (target, name)
+    return found[1]
+
+
+def _with_fresh(writes: Writes, results: list[Any]) -> list[tuple[int | str | None, Any]]:
+    fresh = iter(results[:writes.fresh])
+    return [(at, next(fresh) if at is None else None) for at in writes.returns]
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Arguments that say nothing: leaving them out makes equal calls look equal."""
+    return value is None or (name == "pin_memory" and value is False) or (name == "layout" and value is torch.strided)

@@ -1,0 +1,103 @@
+"""Running a functional graph with ATen, operator by operator: what compiled code must do, in the plainest form."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..shapes import Symbol
+from ..shapes.symnode import expr_of
+from .graph import Constant, FreshTensor, FunctionalGraph, InputAlias, Number, SameAs, ViewLayout
+
+
+def run(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
+    """The results of the program, with inputs changed as the program changes them."""
+    values: dict[torch.fx.Node, Any] = {}
+    with torch.no_grad():
+        _compute(functional, inputs, values)
+        for change in functional.mutated:
+            inputs[change.index].copy_(values[change.node])
+        results: list[Any] = []
+        for output in functional.outputs:
+            results.append(_result(functional, output, inputs, values, results))
+    for setting in functional.state_changes:
+        setting.function(*setting.args)
+    return tuple(results) if functional.returns_tuple else results[0]
+
+
+def _compute(functional: FunctionalGraph, inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> None:
+    given = iter(inputs)
+
+    def value_of(node: torch.fx.Node) -> Any:
+        return values[node]
+
+    for node in functional.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(given)
+        elif node.op == "get_attr":
+            values[node] = functional.constants[str(node.target)]
+        elif node.op == "call_function":
+            args = torch.fx.map_arg(node.args, value_of)
+            kwargs = torch.fx.map_arg(node.kwargs, value_of)
+            target: Any = node.target
+            values[node] = target(*args, **kwargs)
+
+
+def _result(functional: FunctionalGraph, output: Any, inputs: Sequence[Any], values: dict[torch.fx.Node, Any],
+            earlier: list[Any]) -> Any:
+    if isinstance(output, Constant):
+        return output.value
+    if isinstance(output, SameAs):
+        return earlier[output.index]
+    if isinstance(output, Number):
+        return values[output.node]
+    base = inputs[output.index] if isinstance(output, InputAlias) else values[output.node]
+    if output.view is None:
+        if isinstance(output, FreshTensor):
+            return _with_strides(base, output.node.meta["val"].stride())
+        return base
+    return _view(base, output.view, functools.partial(_known, symbols(functional, inputs, values)))
+
+
+def symbols(functional: FunctionalGraph, inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> dict[Symbol, Any]:
+    """The values of all symbols in this run."""
+    found: dict[Symbol, Any] = {}
+    for entry, value in zip(functional.inputs, inputs, strict=True):
+        if isinstance(value, torch.Tensor):
+            example = entry.example
+            for old, new in ((example.shape, value.shape), (example.stride(), value.stride())):
+                for number, known in zip(old, new, strict=True):
+                    _bind(found, number, known)
+            _bind(found, example.storage_offset(), value.storage_offset())
+    for node, value in values.items():
+        _bind(found, node.meta.get("val"), value)
+    return found
+
+
+def _bind(found: dict[Symbol, Any], number: Any, value: Any) -> None:
+    if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        expr = expr_of(number)
+        if isinstance(expr, Symbol):
+            found.setdefault(expr, value)
+
+
+def _known(known: dict[Symbol, Any], number: Any) -> int:
+    return int(expr_of(number).evaluate(known))
+
+
+def _with_strides(value: torch.Tensor, stride: Sequence[Any]) -> torch.Tensor:
+    """Operators may give other strides than was said."""
+    if any(type(step) is not int for step in stride) or value.stride() == tuple(stride):
+        return value
+    return torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _view(base: torch.Tensor, view: ViewLayout, number: Callable[[Any], int]) -> torch.Tensor:
+    if base.dtype is not view.dtype:
+        base = base.view(view.dtype) if not base.dtype.is_complex else torch.view_as_real(base)
+    return base.as_strided(tuple(map(number, view.shape)), tuple(map(number, view.stride)),
+                           base.storage_offset() + number(view.offset))

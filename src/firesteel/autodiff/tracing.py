@@ -1,0 +1,309 @@
+"""Tracing: a captured graph is run on fake tensors while the recorder writes down the ATen operators below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import getitem, setitem
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..fake import FakeError, FakeMode, FakeTensor
+from ..fake.dims import known_equal, layout_of, numel_of, offset_of, storage_size
+from ..fake.functions import find_function
+from ..fake.positions import get_item, has_positions, set_item
+from ..fake.tensor import view_of
+from ..shapes import ContradictionError, ShapeEnv, UndecidableError, eq
+from ..shapes.symnode import SymNode, expr_of
+from .cleanup import clean_up, separate_results
+from .graph import (
+    Constant,
+    FreshTensor,
+    FunctionalGraph,
+    Input,
+    InputAlias,
+    Mutation,
+    Number,
+    Output,
+    SameAs,
+    StateChange,
+    Unsupported,
+    ViewLayout,
+)
+from .recorder import Memory, Recorder
+from .state import GlobalState, is_state_change
+from .views import same_layout
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_ORIGIN = ("user_frames", "stack_trace")
+
+
+def trace(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
+          is_core: Callable[[str], bool] | None = None) -> FunctionalGraph:
+    """The functional ATen graph of a captured graph.
+
+    ``example_inputs`` are fake or real tensors and numbers, one for each placeholder. ``is_core`` says which operators
+    are not taken apart; normally those that kernels can do. Raises `Unsupported` with a reason where the graph has no
+    functional form; it can be run as it is then.
+
+    >>> def f(x):
+    ...     x.mul_(2)
+    ...     return x.t() + 1
+    >>> print(trace(torch.fx.symbolic_trace(f), [torch.ones(2, 3)]))
+    input x: f32[2, 3]
+    mul: f32[2, 3] = aten.mul.Tensor(x, 2)
+    t: f32[3, 2]/[1, 3] = aten.t.default(mul)
+    add: f32[3, 2]/[1, 3] = aten.add.Tensor(t, 1)
+    x becomes mul
+    return add
+    """
+    tracing = _Tracing(module, example_inputs, Recorder(is_core))
+    state = GlobalState.current()
+    try:
+        return tracing.run(state)
+    except (FakeError, UndecidableError, ContradictionError) as error:
+        raise Unsupported(str(error)) from error
+    except RuntimeError as error:
+        # C++ above the dispatcher tried to read memory, for instance of an index tensor.
+        if "data is not allocated" in str(error):
+            raise Unsupported("the values in a tensor are needed") from error
+        raise
+    finally:
+        state.restore()
+
+
+class _Tracing:
+    """One run of `trace`."""
+
+    def __init__(self, module: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> None:
+        self.module = module
+        self.examples = list(example_inputs)
+        self.recorder = recorder
+        self.conversion = FakeMode()
+        self.inputs: list[Input] = []
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.state_changes: list[StateChange] = []
+        self.memories: dict[int, int] = {}
+
+    def run(self, state: GlobalState) -> FunctionalGraph:
+        recorder = self.recorder
+        env = recorder.shape_env = _environment(self.examples)
+        known = len(env.guards)
+        self.add_inputs()
+        torch_compat.push_dispatch_mode(recorder)
+        try:
+            results = self.interpret()
+        finally:
+            torch_compat.pop_dispatch_mode()
+        changed = GlobalState.current() != state
+        state.restore()
+        single = not isinstance(results, (tuple, list))
+        outputs = self.describe([results] if single else list(results), state)
+        mutated = self.find_mutations()
+        graph = FunctionalGraph(
+            recorder.graph, self.inputs, outputs, mutated, recorder.constants,
+            self.state_changes if changed else [], env.guards[known:], not single)
+        _set_results(graph)
+        clean_up(graph)
+        separate_results(graph)
+        return graph
+
+    # inputs
+
+    def add_inputs(self) -> None:
+        memories: dict[int, Memory] = {}
+        placeholders = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        if len(placeholders) != len(self.examples):
+            raise Unsupported(f"{len(placeholders)} placeholders and {len(self.examples)} example inputs")
+        for index, (node, example) in enumerate(zip(placeholders, self.examples, strict=True)):
+            fake = memory = None
+            if isinstance(example, torch.Tensor):
+                fake = self.fresh_input(example)
+                memory = memories.setdefault(torch_compat.storage_address(fake), Memory())
+                memory.inputs = (*memory.inputs, index)
+            elif isinstance(example, (int, float)) and node.users:
+                # Only the caller knows whether another value could come, so nothing is built on this one.
+                raise Unsupported(f"the number {node.name} is no symbol")
+            made = self.recorder.add_input(node.name, example, fake, memory)
+            self.values[node] = example if fake is None else fake
+            self.inputs.append(Input(made.name, made, self.values[node]))
+
+    def fresh_input(self, example: torch.Tensor) -> FakeTensor:
+        """A fake of the example's kind that tracing may change. It shares the storage, so aliases stay aliases."""
+        fake = self.conversion.from_real(example)
+        copy = view_of(fake, *layout_of(fake), offset_of(fake))
+        if fake.requires_grad:
+            copy.requires_grad_()
+        return copy
+
+    # operations
+
+    def interpret(self) -> Any:
+        values, recorder = self.values, self.recorder
+        for node in self.module.graph.nodes:
+            op = node.op
+            if op == "placeholder":
+                continue
+            if op == "output":
+                return self.value_of(node.args[0])
+            meta = node.meta
+            recorder.origin = {key: meta[key] for key in _ORIGIN if key in meta}
+            args = self.value_of(node.args)
+            if op == "get_attr":
+                values[node] = self.attribute(node.target)
+                continue
+            kwargs = self.value_of(node.kwargs) if node.kwargs else {}
+            if op == "call_method":
+                values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+            elif op == "call_function":
+                values[node] = self.call(node.target, args, kwargs)
+            else:
+                raise Unsupported(f"a node of kind {op}")
+            if recorder.data_results:
+                self.unify(meta.get("example_value"), values[node])
+        raise Unsupported("a graph without an output")
+
+    def value_of(self, argument: Any) -> Any:
+        """An argument of a node, with nodes replaced by their values."""
+        if isinstance(argument, torch.fx.Node):
+            return self.values[argument]
+        if isinstance(argument, (tuple, list)):
+            items = [self.value_of(item) for item in argument]
+            return tuple(items) if isinstance(argument, tuple) else items
+        if isinstance(argument, dict):
+            return {key: self.value_of(value) for key, value in argument.items()}
+        if isinstance(argument, slice):
+            return slice(self.value_of(argument.start), self.value_of(argument.stop), self.value_of(argument.step))
+        return argument
+
+    def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is getitem:
+            if isinstance(args[0], torch.Tensor) and has_positions(args[1]):
+                return get_item(self.recorder, *args)
+            return args[0][args[1]]
+        if target is setitem and has_positions(args[1]):
+            return set_item(self.recorder, *args)
+        if is_state_change(target):
+            self.state_changes.append(StateChange(target, args))
+        elif find_function(getattr(target, "__name__", ""), args) is not None:
+            raise Unsupported(f"{target.__name__} with sizes that are symbols")
+        return target(*args, **kwargs)
+
+    def attribute(self, name: str) -> Any:
+        value: Any = self.module
+        for part in name.split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            return value
+        fake = self.conversion.from_real(value)
+        if not any(known is value for known in self.recorder.constants.values()):
+            self.recorder.add_constant(f"_constant{len(self.recorder.constants)}", value.detach(), fake)
+        return fake
+
+    def unify(self, example: Any, value: Any) -> None:
+        """Numbers that data decides on get the names that they had while capturing, with all that is known of them."""
+        recorder = self.recorder
+        env = recorder.shape_env
+        assert env is not None
+        for old, new in _numbers(example, value):
+            condition = eq(expr_of(new), expr_of(old))
+            if env.decide(condition) is not True:
+                env.assume(condition)
+        recorder.bind_data_results()
+        recorder.data_results.clear()
+
+    # results
+
+    def describe(self, results: list[Any], state: GlobalState) -> list[Output]:
+        shared: dict[int, list[FakeTensor]] = {}
+        for value in results:
+            if isinstance(value, FakeTensor):
+                memory = self.recorder.tracked(value).memory
+                group = shared.setdefault(id(memory), [])
+                if not any(value is other for other in group):
+                    group.append(value)
+        outputs: list[Output] = []
+        for position, value in enumerate(results):
+            earlier = next((i for i in range(position) if results[i] is value), None)
+            if isinstance(value, FakeTensor):
+                same = earlier is not None and not isinstance(outputs[earlier], InputAlias)
+                alone = len(shared[id(self.recorder.tracked(value).memory)]) == 1
+                outputs.append(SameAs(earlier) if same and earlier is not None else self.tensor(value, alone, state))
+            elif isinstance(value, _SYMBOLIC):
+                node = self.recorder.sizes.node_of(value)
+                outputs.append(Number(node) if isinstance(node, torch.fx.Node) else Constant(node))
+            elif value is None or isinstance(value, (bool, int, float, complex, str)):
+                outputs.append(Constant(value))
+            else:
+                raise Unsupported(f"a result of type {type(value).__name__}")
+        return outputs
+
+    def tensor(self, value: FakeTensor, alone: bool, state: GlobalState) -> Output:
+        """``alone``: no other result shares its memory."""
+        recorder = self.recorder
+        tracked = recorder.tracked(value)
+        memory = tracked.memory
+        for index in memory.inputs:
+            if self.inputs[index].example is value:
+                return InputAlias(index)
+        if value.requires_grad:
+            raise Unsupported("training")
+        if value.is_inference() != state.inference and not memory.inputs:
+            raise Unsupported("a result made in inference mode")
+        root = memory.root
+        if memory.inputs:
+            index = next(i for i in memory.inputs if self.inputs[i].example is root.fake)
+            return InputAlias(index, _layout(value, root.fake))
+        number = self.memories.setdefault(id(memory), len(self.memories))
+        if tracked is root or (same_layout(value, root.fake) and value.dtype is root.fake.dtype):
+            return FreshTensor(recorder.current(root), None, number)
+        if alone and known_equal(storage_size(*layout_of(value)), numel_of(value)):
+            return FreshTensor(recorder.current(tracked), None, number)
+        return FreshTensor(recorder.current(root), _layout(value, root.fake), number)
+
+    def find_mutations(self) -> list[Mutation]:
+        mutated = []
+        for index, entry in enumerate(self.inputs):
+            if not isinstance(entry.example, FakeTensor):
+                continue
+            tracked = self.recorder.tracked(entry.example)
+            if tracked.memory.root is tracked and tracked.node is not entry.node:
+                if entry.example.grad_fn is not None:
+                    raise Unsupported("training")
+                assert tracked.node is not None
+                mutated.append(Mutation(index, tracked.node))
+        return mutated
+
+
+def _environment(examples: Sequence[Any]) -> ShapeEnv:
+    for example in examples:
+        for number in (*example.shape, *example.stride()) if isinstance(example, FakeTensor) else (example,):
+            if isinstance(number, _SYMBOLIC):
+                if not isinstance(number.node, SymNode):
+                    raise Unsupported("symbols of another system")
+                return number.node.shape_env.env
+    return ShapeEnv()
+
+
+def _numbers(example: Any, value: Any) -> list[tuple[Any, Any]]:
+    """Pairs of numbers at the same places, where one of them is symbolic."""
+    if isinstance(example, torch.Tensor) and isinstance(value, torch.Tensor):
+        return [pair for one, other in zip(example.shape, value.shape, strict=True) for pair in _numbers(one, other)]
+    if isinstance(example, (tuple, list)) and isinstance(value, (tuple, list)):
+        return [pair for one, other in zip(example, value, strict=True) for pair in _numbers(one, other)]
+    return [(example, value)] if isinstance(example, _SYMBOLIC) and isinstance(value, _SYMBOLIC) else []
+
+
+def _layout(value: FakeTensor, root: FakeTensor) -> ViewLayout:
+    start, size = root.storage_offset(), value.dtype.itemsize
+    if size != root.dtype.itemsize:
+        start = start * root.dtype.itemsize // size
+    return ViewLayout(tuple(value.shape), tuple(value.stride()), value.storage_offset() - start, value.dtype)
+
+
+def _set_results(graph: FunctionalGraph) -> None:
+    """The output node: fresh results, then changed inputs."""
+    nodes = [output.node for output in graph.outputs if isinstance(output, (FreshTensor, Number))]
+    graph.graph.output(tuple([*nodes, *(change.node for change in graph.mutated)]))

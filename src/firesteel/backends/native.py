@@ -1,0 +1,113 @@
+"""The backend that compiles: a captured graph becomes fused kernels in machine code and a small program around them.
+
+What it cannot take runs as it was captured, operator by operator, and FIRESTEEL_LOGS=fallbacks says why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from firesteel import config
+from firesteel.backends.registry import register_backend
+from firesteel.debug import log
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from firesteel.kernels.compile import Executable
+    from firesteel.kernels.options import Options
+
+
+@register_backend
+def native(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
+           mode: str | None = None) -> Callable[..., Any]:
+    """Compile a graph to machine code for this CPU. See `firesteel.kernels.options` for the options."""
+    from firesteel.kernels.options import make_options
+
+    return compile_or_run_eagerly(gm, example_inputs, make_options(options, mode))
+
+
+def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """What runs in place of a graph: compiled code, or the graph itself where it cannot be compiled."""
+    from firesteel.autodiff import Unsupported
+    from firesteel.kernels.compile import compile_graph
+
+    try:
+        reason = unsupported_reason(example_inputs)
+        if reason is not None:
+            raise Unsupported(reason)
+        return runner(compile_graph(gm, example_inputs, options))
+    except Unsupported as error:
+        log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error.reason)
+        return gm.forward
+    except Exception as error:
+        if config.raise_on_internal_error:
+            raise
+        from firesteel.errors import FiresteelWarning, format_report
+
+        warnings.warn(format_report(
+            f"firesteel failed to compile the graph {type(gm).__name__}; it runs operator by operator.", [],
+            f"{type(error).__name__}: {error}",
+            "please report this; config.raise_on_internal_error = True shows the full traceback",
+        ), FiresteelWarning, stacklevel=4)
+        return gm.forward
+
+
+def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:
+    """Why inputs of this kind are left to eager PyTorch; None if they are not."""
+    import torch
+
+    for position, example in enumerate(example_inputs):
+        if isinstance(example, torch.Tensor):
+            if example.layout is not torch.strided:
+                return f"input {position} has the layout {example.layout}"
+            if example.device.type != "cpu":
+                return f"input {position} is on the device {example.device}"
+            if example.is_neg() or example.is_conj():
+                return f"input {position} is negated or conjugated lazily"
+    return None
+
+
+def runner(executable: Executable) -> Callable[..., Any]:
+    """The function of a compiled graph, under the global state of torch that its calls of ATen need."""
+    import torch
+
+    from firesteel import torch_compat
+
+    run, functional = executable.run, executable.functional
+    tensors = [entry.example for entry in functional.inputs if isinstance(entry.example, torch.Tensor)]
+    calls = not executable.host.native
+    without_grad = calls and torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    # Casts that autocast makes are part of the graph, so its operators must not be cast again.
+    without_autocast = calls and torch_compat.any_autocast_enabled()
+    changes = functional.state_changes
+    if not functional.returns_tuple:
+        run = _only(run)
+    if not (without_grad or without_autocast or changes):
+        return run
+
+    def guarded(*inputs: Any) -> Any:
+        grad = torch.is_grad_enabled() and not without_grad
+        with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=False):
+            results = run(*inputs)
+        for change in changes:
+            change.function(*change.args)
+        return results
+
+    return guarded
+
+
+def _only(run: Callable[..., Any]) -> Callable[..., Any]:
+    """For a graph whose result is not a tuple."""
+    return lambda *inputs: run(*inputs)[0]
+
+
+def torch_backend(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
+                  mode: str | None = None) -> Callable[..., Any]:
+    """The backend under torch's own front end: ``torch.compile(f, backend="firesteel")``."""
+    from firesteel.backends.under_torch import compile_for_torch
+    from firesteel.kernels.options import make_options
+
+    return compile_for_torch(gm, example_inputs, make_options(options, mode))

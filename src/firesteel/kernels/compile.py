@@ -1,0 +1,107 @@
+"""The whole road from a captured graph to something that runs on the CPU, stage by stage, each timed.
+
+    trace      torch functions          -> functional ATen graph   (autodiff)
+    lower      functional ATen graph    -> computations            (kernels.lowering)
+    schedule   computations             -> kernels, a plan         (kernels.scheduling)
+    generate   kernels                  -> machine code            (kernels.cpu)
+    host       plan and machine code    -> a function              (kernels.host)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch.fx
+
+from .. import debug
+from .debug_folder import DebugFolder
+from .options import Options
+
+if TYPE_CHECKING:
+    from ..autodiff.graph import FunctionalGraph
+    from .host.printer import HostFunction
+    from .ir import Kernel
+    from .lowering import LoweredGraph
+    from .plan import KernelPlan
+
+
+@dataclass
+class Executable:
+    """A compiled graph: the function, and what every stage made on the way to it."""
+
+    run: Callable[..., Any]
+    functional: FunctionalGraph
+    lowered: LoweredGraph
+    plan: KernelPlan
+    host: HostFunction
+    compiled: Sequence[Any]
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each stage took."""
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{stage} {1000 * spent:.1f} ms" for stage, spent in self.seconds.items())
+        return f"{times}\n{self.host.source}"
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Executable:
+    """Compile a torch-level graph. Raises `autodiff.Unsupported` for one that only eager can run."""
+    from ..autodiff import trace
+    from .cpu import compile_kernels
+    from .host.printer import host_function
+    from .host.results import with_results
+    from .lowering import lower
+    from .scheduling import schedule
+
+    clock, folder = _Clock(), DebugFolder(type(gm).__name__)
+    folder.write("captured.py", gm.code)
+    with clock.stage("trace"):
+        functional = trace(gm, example_inputs)
+    folder.write("functional.txt", functional)
+    with clock.stage("lower"):
+        lowered = lower(functional.module)
+    if folder:
+        folder.write("lowered.txt", lowered)
+    with clock.stage("schedule"):
+        plan = with_results(schedule(lowered), functional)
+    kernels = kernels_of(plan)
+    if folder:
+        folder.write("plan.txt", plan)
+        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
+    with clock.stage("generate"):
+        compiled = compile_kernels(kernels)
+    with clock.stage("host"):
+        addresses = {id(kernel): made.address for kernel, made in zip(kernels, compiled, strict=True)}
+        host = host_function(plan, addresses, options.native_host, (kernels, compiled))
+    made = Executable(host.run, functional, lowered, plan, host, compiled, clock.seconds)
+    if debug.enabled("kernels"):
+        debug.log("kernels", "%s", made)
+    if folder:
+        folder.write("host.py", host.source)
+        folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
+    return made
+
+
+def kernels_of(plan: KernelPlan) -> list[Kernel]:
+    """The kernels that a plan launches, each once, in the order of their first launch."""
+    from .plan import Launch
+
+    found: dict[int, Kernel] = {}
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            found.setdefault(id(step.kernel), step.kernel)
+    return list(found.values())

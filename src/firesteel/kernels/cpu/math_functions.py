@@ -1,0 +1,174 @@
+"""Functions such as exp and erf: where a vector of them comes from.
+
+In order: inline code (`polynomials`), glibc's libmvec where it is exact enough, the SLEEF inside libtorch, which torch
+itself uses, and the C library lane by lane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from .polynomials import INLINE
+from .scopes import Emitter
+from .target import has_symbol
+from .text import Operand, Unsupported
+
+LIBM = {
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
+    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh",
+    "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf", "erfc": "erfc",
+    "lgamma": "lgamma", "pow": "pow", "atan2": "atan2", "hypot": "hypot", "fmod": "fmod", "nextafter": "nextafter",
+}
+SLEEF = {
+    "exp2": "u10", "expm1": "u10", "log2": "u10", "log10": "u10", "log1p": "u10", "tan": "u10", "asin": "u10",
+    "acos": "u10", "atan": "u10", "sinh": "u10", "cosh": "u10", "tanh": "u10", "asinh": "u10", "acosh": "u10",
+    "atanh": "u10", "erf": "u10", "erfc": "u15", "lgamma": "u10", "pow": "u10", "atan2": "u10", "hypot": "u05",
+    "exp": "u10", "log": "u10", "sin": "u10", "cos": "u10", "fmod": "", "nextafter": "",
+}
+LIBMVEC = frozenset({"sin", "cos"})
+"""Of float32; twice as fast as SLEEF's."""
+
+
+def emit(e: Emitter, op: str, args: list[Operand]) -> Operand:
+    """A function of floats."""
+    if args[0].dtype is torch.float32 and op in INLINE:
+        return INLINE[op](e, args[0])
+    special = SPECIAL.get(op)
+    if special is not None:
+        return special(e, args)
+    return library(e, op, args)
+
+
+def library(e: Emitter, op: str, args: list[Operand]) -> Operand:
+    """A function from a vector library, or the C library."""
+    dtype, lanes = args[0].dtype, args[0].lanes
+    if op not in LIBM:
+        raise Unsupported(f"the function {op}")
+    if lanes == 1:
+        return scalar(e, op, args)
+    width = e.target.vector_bytes // dtype.itemsize
+    name = _vector_name(e, op, dtype, width, len(args))
+    if name is None:
+        return lane_by_lane(e, op, args)
+    if lanes < width:
+        padding = list(range(lanes)) + [-1] * (width - lanes)
+        whole = e.call(name, *[e.shuffle(arg, None, padding) for arg in args])
+        return e.shuffle(whole, None, list(range(lanes)))
+    pieces = [e.pieces(arg, width) for arg in args]
+    return e.join([e.call(name, *parts) for parts in zip(*pieces, strict=True)])
+
+
+def _vector_name(e: Emitter, op: str, dtype: torch.dtype, width: int, arity: int) -> str | None:
+    suffix = "f" if dtype is torch.float32 else ""
+    if op in LIBMVEC and dtype is torch.float32:
+        kind = {64: "e", 32: "d", 16: "b"}[e.target.vector_bytes]
+        name = f"_ZGV{kind}N{width}{'v' * arity}_{LIBM[op]}{suffix}"
+        if has_symbol(name):
+            return name
+    if op in SLEEF:
+        instructions = {64: "avx512f", 32: "avx2", 16: "sse4"}[e.target.vector_bytes]
+        name = f"Sleef_{op}{'f' if dtype is torch.float32 else 'd'}{width}_{SLEEF[op]}{instructions}"
+        if has_symbol(name):
+            return name
+    return None
+
+
+def scalar(e: Emitter, op: str, args: list[Operand]) -> Operand:
+    """One call of the C library."""
+    return e.call(LIBM[op] + ("f" if args[0].dtype is torch.float32 else ""), *args)
+
+
+def lane_by_lane(e: Emitter, op: str, args: list[Operand]) -> Operand:
+    """The C library for each lane."""
+    lanes = args[0].lanes
+    if lanes == 1:
+        return scalar(e, op, args)
+    result = Operand("poison", args[0].dtype, lanes)
+    for lane in range(lanes):
+        one = scalar(e, op, [e.extract(arg, lane) for arg in args])
+        result = e.insert(result, one, lane)
+    return result
+
+
+def _sigmoid(e: Emitter, args: list[Operand]) -> Operand:
+    """1 / (1 + exp(-x))"""
+    x = args[0]
+    one = e.constant(1.0, x.dtype, x.lanes)
+    negated = e.instruction(f"fneg {x.typed}", x.dtype, x.lanes)
+    return e.binary("fdiv", one, e.binary("fadd", one, emit(e, "exp", [negated])))
+
+
+def _inverse_hyperbolic(op: str) -> Callable[[Emitter, list[Operand]], Operand]:
+    """asinh and acosh: the library squares its argument, so large ones go by log(2*|x|)."""
+
+    def rule(e: Emitter, args: list[Operand]) -> Operand:
+        x = args[0]
+        size = e.intrinsic("fabs", x) if op == "asinh" else x
+        limit = 2.0**40 if x.dtype is torch.float32 else 2.0**300
+        far = e.binary("fadd", emit(e, "log", [size]), e.constant(math.log(2), x.dtype, x.lanes))
+        far = e.intrinsic("copysign", far, x)
+        return e.select(e.compare("ogt", size, e.constant(limit, x.dtype, x.lanes)), far, library(e, op, [x]))
+
+    return rule
+
+
+SPECIAL: dict[str, Callable[[Emitter, list[Operand]], Operand]] = {
+    "sigmoid": _sigmoid, "asinh": _inverse_hyperbolic("asinh"), "acosh": _inverse_hyperbolic("acosh"),
+}
+
+
+def integer_power(e: Emitter, base: Operand, exponent: Operand) -> Operand:
+    """Integers to integer powers, wrapping."""
+    dtype, lanes = base.dtype, base.lanes
+    if dtype is torch.bool:
+        raise Unsupported("pow of bool")
+    name = "firesteel.ipow.i64"
+    e.module.helper(name, INTEGER_POWER)
+    extend = "sext" if dtype.is_signed else "zext"
+    result = Operand("poison", dtype, lanes)
+    for lane in range(lanes):
+        one = [arg if lanes == 1 else e.extract(arg, lane) for arg in (base, exponent)]
+        wide = [arg if dtype.itemsize == 8 else e.convert(extend, arg, torch.int64) for arg in one]
+        power = e.instruction(f"call i64 @{name}({', '.join(arg.typed for arg in wide)})", torch.int64, 1)
+        if dtype.itemsize < 8:
+            power = e.convert("trunc", power, dtype)
+        if lanes == 1:
+            return power
+        result = e.insert(result, Operand(power.text, dtype, 1, power.scope), lane)
+    return result
+
+
+INTEGER_POWER = """\
+define internal i64 @firesteel.ipow.i64(i64 %base, i64 %exponent) nounwind {
+entry:
+  %negative = icmp slt i64 %exponent, 0
+  br i1 %negative, label %inverse, label %loop
+inverse:
+  %odd = and i64 %exponent, 1
+  %is_odd = icmp ne i64 %odd, 0
+  %one = icmp eq i64 %base, 1
+  %minus = icmp eq i64 %base, -1
+  %sign = select i1 %is_odd, i64 -1, i64 1
+  %of_minus = select i1 %minus, i64 %sign, i64 0
+  %inverted = select i1 %one, i64 1, i64 %of_minus
+  ret i64 %inverted
+loop:
+  %b = phi i64 [ %base, %entry ], [ %b2, %step ]
+  %n = phi i64 [ %exponent, %entry ], [ %n2, %step ]
+  %r = phi i64 [ 1, %entry ], [ %r2, %step ]
+  %end = icmp eq i64 %n, 0
+  br i1 %end, label %done, label %step
+step:
+  %bit = and i64 %n, 1
+  %set = icmp ne i64 %bit, 0
+  %rb = mul i64 %r, %b
+  %r2 = select i1 %set, i64 %rb, i64 %r
+  %b2 = mul i64 %b, %b
+  %n2 = lshr i64 %n, 1
+  br label %loop
+done:
+  ret i64 %r
+}"""

@@ -1,0 +1,179 @@
+"""Statements as code: loops, vectorised or not, and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from ...shapes import Const, Expr, Symbol
+from ..ir import Assign, Loop, Reduce, Scan, Statement, Store
+from . import operations, vectorising
+from .text import Operand
+from .values import ValueEmitter
+
+LaneBody = Callable[[int], None]
+
+
+class StatementEmitter(ValueEmitter):
+    """Writes the statements of a kernel."""
+
+    def run(self, body: Sequence[Statement]) -> None:
+        from .reductions import emit_reduce
+        from .scans import emit_scan
+
+        position = 0
+        while position < len(body):
+            statement = body[position]
+            if isinstance(statement, (Store, Assign)):
+                position = self._straight(body, position)
+                continue
+            position += 1
+            if isinstance(statement, Loop):
+                self.emit_loop(statement)
+            elif isinstance(statement, Reduce):
+                emit_reduce(self, statement)
+            else:
+                assert isinstance(statement, Scan)
+                emit_scan(self, statement)
+
+    def _straight(self, body: Sequence[Statement], position: int) -> int:
+        """A run of assignments and stores. All is read before anything is written: a buffer may be updated in place."""
+        pending: list[tuple[Store, Operand, list[Operand]]] = []
+        written: set[str] = set()
+        while position < len(body):
+            statement = body[position]
+            if not isinstance(statement, (Store, Assign)):
+                break
+            if written and any(node.op == "load" and node.data.buffer in written
+                               for value in vectorising.values(statement) for node in value.walk()):
+                break
+            if isinstance(statement, Assign):
+                self.bind_local(statement.name, self.value(statement.value))
+            else:
+                if statement.mode != "set" and statement.place.buffer in written:
+                    break
+                args = [self.value(arg) for arg in statement.args]
+                pending.append((statement, self.value(statement.value), args))
+                written.add(statement.place.buffer)
+            position += 1
+        for statement, value, args in pending:
+            self._store(statement, value, args)
+        if pending:
+            self.scopes[-1].volatile.clear()
+        return position
+
+    def bind_local(self, name: str, operand: Operand) -> None:
+        if name in self.locals:
+            for scope in self.scopes:
+                for table in (scope.found, scope.volatile):
+                    stale = [key for key in table if key in self._names and name in self._names[key]]
+                    for key in stale:
+                        del table[key]
+        self.locals[name] = operand
+        self.levels[name] = operand.scope
+
+    def _store(self, statement: Store, value: Operand, args: list[Operand]) -> None:
+        place = statement.place
+        if statement.mode != "set":
+            from ..ir import Value
+
+            dtype = self.dtypes[place.buffer]
+            node = Value("load", dtype, statement.args, place)
+            old = self.load(node, args)
+            lanes = max(old.lanes, value.lanes)
+            both = [self.splat(old, lanes), self.splat(value, lanes)]
+            value = operations.emit(self, statement.mode, dtype, both)
+        self.store(place, value, args)
+
+    # loops
+
+    def size(self, expr: Expr) -> Operand:
+        return self.index(expr)
+
+    def emit_loop(self, loop: Loop) -> None:
+        zero = self.integer(0)
+        if self.axis is None and vectorising.vectorise_here(loop):
+            self.vector_loop(loop.axis.symbol, zero, self.size(loop.axis.size), loop.body)
+            return
+        with self.counted(loop.axis.symbol, zero, self.size(loop.axis.size)):
+            self.run(loop.body)
+
+    @contextmanager
+    def counted(self, symbol: Symbol, start: Operand, end: Operand, runs: bool = False) -> Iterator[None]:
+        """A loop over a symbol, one iteration after the other."""
+        runs = runs or _runs(start, end)
+        with self.loop(start, end, 1, runs) as variable:
+            self.bind(symbol, variable)
+            yield
+        self.symbols.pop(symbol, None)
+
+    def vector_loop(self, symbol: Symbol, start: Operand, end: Operand, body: Sequence[Statement]) -> None:
+        """A loop whose iterations are lanes: whole vectors first, then what is left under a mask."""
+        lanes = vectorising.lanes_for(body, self.target.vector_bytes)
+        self.lane_loop(symbol, start, end, lanes, vectorising.unroll(body), lambda copy: self.run(body))
+
+    def lane_loop(self, symbol: Symbol, start: Operand, end: Operand, lanes: int, unroll: int,
+                  emit: LaneBody) -> None:
+        """Runs `emit` with `symbol` as the axis of the lanes. It is told which of `unroll` copies it writes."""
+        known = _known(start, end)
+        while unroll > 1 and known is not None and known < lanes * unroll:
+            unroll //= 2
+        if known is not None:
+            while lanes > 2 and known <= lanes // 2:
+                lanes //= 2
+        step = lanes * unroll
+        condition = None if _runs(start, end) else self.compare("slt", start, end)
+        before = self.axis, self.lanes, self.mask
+        with self.guard(condition):
+            whole = self._whole(start, end, step)
+            self.axis, self.lanes, self.mask = symbol, lanes, None
+            if known is None or known >= step:
+                with self.loop(start, whole, step, known is not None) as variable:
+                    for copy in range(unroll):
+                        self._copy(symbol, variable, copy, emit)
+            if known is None or known % step:
+                with self.loop(whole, end, lanes, known is not None) as variable:
+                    self.mask = self._remaining(variable, end, lanes)
+                    self._copy(symbol, variable, 0, emit)
+        self.axis, self.lanes, self.mask = before
+
+    def _whole(self, start: Operand, end: Operand, step: int) -> Operand:
+        """Where whole steps end."""
+        if start.is_constant and end.is_constant:
+            first = int(start.text)
+            return self.integer(first + (int(end.text) - first) // step * step)
+        length = self.binary("sub", end, start)
+        return self.binary("add", start, self.binary("and", length, self.integer(-step)))
+
+    def _copy(self, symbol: Symbol, variable: Operand, copy: int, emit: LaneBody) -> None:
+        first = self.binary("add nsw", variable, self.integer(copy * self.lanes)) if copy else variable
+        block = self.block
+        self.push(block)
+        first = Operand(first.text, torch.int64, 1, self.place)
+        self.bind(symbol, first)
+        emit(copy)
+        self.pop(self.block)
+        self.symbols.pop(symbol, None)
+
+    def _remaining(self, variable: Operand, end: Operand, lanes: int) -> Operand:
+        """The lanes before the end."""
+        left = self.binary("sub", end, variable)
+        left = self.intrinsic("smin", left, self.integer(lanes))
+        narrow = torch.int32 if lanes <= 16 else torch.int16 if lanes <= 32 else torch.int8
+        count = self.convert("trunc", left, narrow)
+        return self.compare("slt", self.iota(lanes, narrow), self.splat(count, lanes))
+
+
+def _known(start: Operand, end: Operand) -> int | None:
+    return int(end.text) - int(start.text) if start.is_constant and end.is_constant else None
+
+
+def _runs(start: Operand, end: Operand) -> bool:
+    known = _known(start, end)
+    return known is not None and known > 0
+
+
+def constant_size(expr: Expr) -> int | None:
+    return int(expr.value) if isinstance(expr, Const) else None

@@ -1,0 +1,101 @@
+"""The machine that code is made for: its vectors, its name for LLVM, and the libraries that code may call."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of CPU. `vector_bytes` is the width of the vectors that kernels are written in."""
+
+    cpu: str
+    features: str
+    vector_bytes: int
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether any vector operation can be masked, as in AVX-512."""
+        return self.vector_bytes == 64
+
+    @property
+    def attributes(self) -> str:
+        """What every function says about itself: vectors of full width are registers, not pairs of halves."""
+        bits = 8 * self.vector_bytes
+        return f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+
+    @property
+    def description(self) -> str:
+        return f"{self.cpu} {self.vector_bytes} {self.features}"
+
+
+@functools.cache
+def host() -> Target:
+    """The CPU that this process runs on."""
+    llvm = _llvm()
+    features = llvm.get_host_cpu_features()
+    wide = all(features.get(name) for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl"))
+    narrow = features.get("avx2") and features.get("fma") and features.get("f16c")
+    return Target(llvm.get_host_cpu_name(), features.flatten(), 64 if wide else 32 if narrow else 16)
+
+
+def avx2() -> Target:
+    """A CPU of the generation before AVX-512; code for it runs on later ones too."""
+    return Target("x86-64-v3", "", 32)
+
+
+@functools.cache
+def machine(target: Target) -> Any:
+    """The target machine of this process."""
+    return new_machine(target)
+
+
+def new_machine(target: Target) -> Any:
+    """A target machine of LLVM. Code is position-independent, so that the same bytes can be loaded anywhere."""
+    llvm = _llvm()
+    made = llvm.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True)
+    made.set_asm_verbosity(False)
+    return made
+
+
+_initialised = False
+_initialising = threading.Lock()
+
+
+def _llvm() -> Any:
+    """The binding of LLVM with the symbols of torch's and glibc's libraries, loaded on first use."""
+    global _initialised
+    import llvmlite.binding as llvm
+
+    with _initialising:
+        if not _initialised:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            libraries = ["libmvec.so.1"] if platform.machine() == "x86_64" else []
+            folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+            libraries += [os.path.join(folder, f"libtorch_cpu.{ending}") for ending in ("so", "dylib")]
+            for name in libraries:
+                if not os.path.isabs(name) or os.path.exists(name):
+                    try:
+                        llvm.load_library_permanently(name)
+                    except RuntimeError:
+                        pass  # what it would offer is looked up by name later, and found missing
+            _initialised = True
+    return llvm
+
+
+llvm_binding = _llvm
+
+
+@functools.cache
+def has_symbol(name: str) -> bool:
+    """Whether this process has a function of that name for kernels to call."""
+    return _llvm().address_of_symbol(name) is not None

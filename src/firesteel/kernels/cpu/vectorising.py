@@ -1,0 +1,206 @@
+"""Which loop becomes vectors, of how many lanes, and how much work a loop is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from ...shapes import Const, Expr, Symbol, as_expr
+from ..ir import Assign, Axis, Loop, Place, Reduce, Scan, Statement, Store, Value
+from .indices import split
+
+LIGHT = 12
+"""Bodies of no more nodes than this are unrolled."""
+
+HEAVY = frozenset({
+    "pow", "atan2", "fmod", "remainder", "hypot", "div_floor", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+    "erfinv", "lgamma", "digamma", "sigmoid", "nextafter",
+})
+"""Operations that cost more than the memory they work on."""
+
+
+def statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    """All statements inside, outer ones first."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from statements(statement.body)
+
+
+def values(statement: Statement) -> tuple[Value, ...]:
+    """The values that a statement computes itself."""
+    if isinstance(statement, Loop):
+        return ()
+    if isinstance(statement, (Store, Scan)):
+        return (statement.value, *statement.args)
+    return (statement.value,)
+
+
+def nodes(body: Sequence[Statement]) -> Iterator[Value]:
+    """All nodes of all values, each once."""
+    seen: set[Value] = set()
+    for statement in statements(body):
+        for value in values(statement):
+            for node in value.walk():
+                if node not in seen:
+                    seen.add(node)
+                    yield node
+
+
+def own_axes(statement: Statement) -> tuple[Axis, ...]:
+    """The loops that a statement brings along."""
+    if isinstance(statement, Reduce):
+        return statement.axes
+    return (statement.axis,) if isinstance(statement, (Scan, Loop)) else ()
+
+
+def _depends(value: Value, axis: Symbol, tainted: set[str]) -> bool:
+    for node in value.walk():
+        if node.op == "index" and axis in node.data.free_symbols:
+            return True
+        if node.op == "load" and axis in node.data.index.free_symbols:
+            return True
+        if node.op == "local" and node.data in tainted:
+            return True
+    return False
+
+
+def accesses(body: Sequence[Statement]) -> Iterator[tuple[Place, tuple[Value, ...], bool]]:
+    """The places that statements read and write, with the values behind their symbols; True for those written."""
+    for node in nodes(body):
+        if node.op == "load":
+            yield node.data, node.args, False
+    for statement in statements(body):
+        if isinstance(statement, (Store, Scan)):
+            yield statement.place, statement.args, True
+
+
+def contiguous(body: Sequence[Statement], axis: Symbol) -> tuple[int, int]:
+    """How many accesses go along an axis element by element, and how many jump."""
+    good = bad = 0
+    tainted: set[str] = set()
+    for statement in statements(body):
+        if isinstance(statement, (Assign, Reduce)) and _depends(statement.value, axis, tainted):
+            tainted.add(statement.name)
+    for place, args, written in accesses(body):
+        moving = [symbol for symbol, value in zip(place.indirect, args, strict=False) if _depends(value, axis, tainted)]
+        parts = split(place.index, axis, moving)
+        if parts is None:
+            bad += 1
+        elif isinstance(parts[0], Const):
+            if parts[0].value in (1, -1):
+                good += 2 if written else 1
+            elif parts[0].value:
+                bad += 1
+        else:
+            bad += 1
+    return good, bad
+
+
+def innermost(loop: Loop) -> bool:
+    return not any(own_axes(statement) for statement in statements(loop.body))
+
+
+def vectorise_here(loop: Loop) -> bool:
+    """Whether this loop's consecutive iterations should be lanes, rather than those of a loop inside."""
+    if any(_collides(statement, loop.axis.symbol) for statement in statements(loop.body)):
+        return False
+    if innermost(loop):
+        return True
+    if _constant(loop.axis.size) == 1:
+        return False
+    good, bad = contiguous(loop.body, loop.axis.symbol)
+    inner_good = inner_bad = 0
+    tiny = True
+    for statement in statements(loop.body):
+        axes = own_axes(statement)
+        if not axes:
+            continue
+        sizes = [_constant(axis.size) for axis in axes]
+        product = 1
+        for size in sizes:
+            product *= size if size is not None else 1 << 20
+        tiny = tiny and product <= 8
+        if isinstance(statement, Loop):
+            if not innermost(statement):
+                continue
+            inside: Sequence[Statement] = statement.body
+        else:
+            inside = [statement]
+        if isinstance(statement, Scan):
+            inner_bad += 1  # it has no lanes along its own axis
+            continue
+        # A reduction may choose among its axes.
+        found = [contiguous(inside, axis.symbol) for axis in axes]
+        best = max(found, key=lambda pair: pair[0] - pair[1])
+        inner_good, inner_bad = inner_good + best[0], inner_bad + best[1]
+    if tiny:
+        return good > 0 or inner_good == 0
+    return good > inner_good or (good > 0 and good == inner_good and bad < inner_bad)
+
+
+def _collides(statement: Statement, axis: Symbol) -> bool:
+    """Whether different iterations may write the same element in a way that is not plain: they must take turns."""
+    if not isinstance(statement, Store) or statement.mode == "set":
+        return False
+    if statement.place.indirect:
+        return True
+    parts = split(statement.place.index, axis)
+    return parts is None or (isinstance(parts[0], Const) and not parts[0].value)
+
+
+def collides(body: Sequence[Statement]) -> bool:
+    """Whether iterations of any loop around may write the same element."""
+    return any(isinstance(s, Store) and s.mode != "set" and s.place.indirect for s in statements(body))
+
+
+def _constant(expr: Expr) -> int | None:
+    return int(expr.value) if isinstance(expr, Const) else None
+
+
+def lanes_for(body: Sequence[Statement], vector_bytes: int) -> int:
+    """How many lanes: as many as fit the commonest kind of value, two registers of wider ones being no harm."""
+    sizes: set[int] = set()
+    for node in nodes(body):
+        if node.op in ("const", "number", "index"):
+            continue
+        sizes.add(max(node.dtype.itemsize, 1) if node.dtype is not torch.bool or node.op == "load" else 1)
+    for statement in statements(body):
+        if isinstance(statement, (Reduce, Scan)):
+            sizes.add(statement.dtype.itemsize)
+    if not sizes:
+        sizes = {8}
+    widest = max(sizes)
+    if widest == 8 and any(size in (2, 4) for size in sizes):
+        widest = 4
+    return max(vector_bytes // max(widest, 2), 2)
+
+
+def weight(body: Sequence[Statement]) -> Expr:
+    """About how much work one run of these statements is, in reads of an element."""
+    total = as_expr(0)
+    for statement in body:
+        if isinstance(statement, Loop):
+            total = total + statement.axis.size * weight(statement.body)
+            continue
+        amount = 1 if isinstance(statement, (Store, Scan)) else 0
+        for value in values(statement):
+            for node in value.walk():
+                if node.op == "load":
+                    amount += 1
+                elif node.op in HEAVY:
+                    amount += 8
+        own = as_expr(max(amount, 1))
+        for axis in own_axes(statement):
+            own = own * axis.size
+        total = total + own
+    return total
+
+
+def unroll(body: Sequence[Statement]) -> int:
+    """How many vectors an iteration takes."""
+    count = sum(node.op not in ("const", "local", "number", "index") for node in nodes(body))
+    heavy = any(node.op in HEAVY for node in nodes(body))
+    return 1 if heavy or count > LIGHT else 2

@@ -1,0 +1,60 @@
+"""Calls of ATen operators from a host program: the cheapest Python function with the same meaning, and its arguments.
+
+Calling an `OpOverload` takes one or two microseconds more than calling the function that torch binds for the same
+operator. That one chooses among overloads by its arguments, so it stands in only for operators with one overload for
+tensors, and only for those listed here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ... import torch_compat
+
+# Operators whose bound function takes the same arguments in the same order and can only mean this overload.
+BOUND = frozenset({
+    "aten.mm.default", "aten.bmm.default", "aten.addmm.default", "aten.baddbmm.default", "aten.mv.default",
+    "aten.addmv.default", "aten.dot.default", "aten.convolution.default", "aten.sort.default", "aten.sort.stable",
+    "aten.topk.default", "aten.nonzero.default", "aten.argsort.default", "aten.cumsum.default",
+    "aten.embedding.default", "aten.index_select.default", "aten.gather.default", "aten.native_layer_norm.default",
+    "aten.native_group_norm.default", "aten.native_dropout.default", "aten._softmax.default",
+    "aten._log_softmax.default",
+})
+
+
+def function_of(target: Any) -> tuple[str, Callable[..., Any]]:
+    """A readable name and what to call for an operator."""
+    if not isinstance(target, torch_compat.OpOverload):
+        return getattr(target, "__name__", "call").lstrip("_"), target
+    name = torch_compat.operator_name(target)
+    short = name.split(".")[1]
+    if name in BOUND:
+        bound = getattr(torch, short, None)
+        if bound is not None:
+            return short.lstrip("_"), bound
+    return name.replace(".", "_").replace("_default", ""), target
+
+
+def returns_several(target: Any) -> bool:
+    """Whether an operator returns a tuple or list, even of one."""
+    if not isinstance(target, torch_compat.OpOverload):
+        return False
+    returns = torch_compat.schema_of(target).returns
+    return len(returns) != 1 or str(returns[0].type).startswith("List")
+
+
+def literal(value: Any) -> str | None:
+    """A constant as Python source; None for one that has to be bound to a name."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return repr(value) if type(value) in (bool, int, str, type(None)) else None
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+        return str(value)
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    return None

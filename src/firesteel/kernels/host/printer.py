@@ -1,0 +1,478 @@
+"""From a plan to the function that runs it: Python source around native stretches.
+
+    def run(x, weight):
+        # buf0 = empty_strided((4, 8), (8, 1), dtype=torch.float32)
+        # k0(x, buf0)
+        buf0 = stretch0(x)
+        buf1 = mm(buf0, weight)
+        del buf0
+        return (buf1,)
+
+The comments say what a stretch does. Where native code cannot be had they are the program. A plan that is one stretch
+needs no Python at all: its builtin is the function.
+
+What ATen returns is checked once, on the first call: a tensor whose strides are not those that the kernels were
+compiled for is copied, then and in all later calls.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...runtime.native.objects import NativeUnavailable
+from ...shapes import Expr, Symbol, print_python
+from ..ir import Buffer, BufferRef, ExternCall, Kernel
+from ..plan import Allocate, KernelPlan, Launch, WriteBack
+from . import machine, stretch
+from .extern_calls import function_of, literal, returns_several
+from .launching import portable_launcher, view
+from .lifetimes import Lifetimes, lifetimes
+
+Part = list[tuple[int, Any]] | tuple[int, Any]
+
+
+@dataclass
+class HostFunction:
+    """A plan as a function, with its source."""
+
+    run: Callable[..., tuple[Any, ...]]
+    source: str
+    native: bool
+    """Whether a single native stretch is all there is."""
+
+
+@dataclass
+class _Layouts:
+    """What the first call found out about the results of ATen: which do not have the strides they should."""
+
+    wrong: set[int] = field(default_factory=set)
+
+    def check(self, number: int, t: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Any:
+        if t.dtype is not dtype or tuple(t.shape) != shape:
+            raise AssertionError(f"an operator returned {t.dtype} {tuple(t.shape)} instead of {dtype} {shape}")
+        if any(size != 1 and a != b for size, a, b in zip(shape, t.stride(), strides, strict=True)) and t.numel():
+            self.wrong.add(number)
+            return restride(t, shape, strides)
+        return t
+
+
+def restride(t: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+    """A copy of a tensor with given strides."""
+    return torch.empty_strided(shape, strides, dtype=t.dtype, device=t.device).copy_(t)
+
+
+def host_function(
+    plan: KernelPlan, addresses: Mapping[int, int], native: bool = True, keep: Any = None
+) -> HostFunction:
+    """The function that runs a plan. ``addresses``: of compiled kernels, by the identity of their description.
+
+    ``keep`` is what has to stay alive as long as the function, such as the kernels' code.
+    """
+    made: machine.HostMachine | None = None
+    if native:
+        try:
+            made = machine.machine()
+        except NativeUnavailable:
+            made = None
+    return _HostPrinter(plan, addresses, made, keep).print()
+
+
+@dataclass(frozen=True)
+class _Check:
+    """The line behind a call of ATen that looks at a result's layout, and the one that copies a result."""
+
+    number: int
+    check: str
+    copy: str
+
+
+class _HostPrinter:
+    """Prints one plan."""
+
+    def __init__(self, plan: KernelPlan, addresses: Mapping[int, int], made: machine.HostMachine | None,
+                 keep: Any) -> None:
+        self.plan = plan
+        self.keep = keep
+        self.addresses = addresses
+        self.machine = made
+        self.layouts = _Layouts()
+        self.found: Lifetimes = lifetimes(plan, reuse=made is not None)
+        self.namespace: dict[str, Any] = {"torch": torch, "empty_strided": torch.empty_strided, "kept": keep}
+        self.lines: list[str | _Check] = []
+        self.names: set[str] = {*keyword.kwlist, *vars(builtins), "torch", "empty_strided", "kept", "run"}
+        self.variables: dict[str, str] = {}
+        self.parameters: list[str] = []
+        self.symbols: dict[Symbol, tuple[str, str, int] | str] = {}
+        self.python_symbols: dict[Symbol, str] = {}
+        self.bound: dict[int, str] = {}
+        self.view_names: dict[BufferRef, str] = {}
+        self.members: dict[str, list[str]] = {}
+        self.alive: set[str] = set()
+        self.quiet = False
+        """Whether what is printed is a comment, for which no variables have to be there."""
+        self.calls = 0
+        self.stretches = 0
+
+    # Names
+
+    def fresh(self, wanted: str) -> str:
+        """A name that nothing else has."""
+        name = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted) or "v"
+        name = "_" + name if name[0].isdigit() else name
+        base, number = name, 0
+        while name in self.names:
+            name, number = f"{base}_{number}", number + 1
+        self.names.add(name)
+        return name
+
+    def bind(self, wanted: str, value: Any) -> str:
+        """A global of the function that holds a value."""
+        name = self.bound.get(id(value))
+        if name is None:
+            name = self.bound[id(value)] = self.fresh(wanted)
+            self.namespace[name] = value
+        return name
+
+    def variable(self, buffer: str) -> str:
+        name = self.variables.get(buffer)
+        if name is None and self.found.is_same_tensor(buffer):
+            name = self.variables[buffer] = self.variable(self.found.group(buffer))
+        if name is None:
+            name = self.variables[buffer] = self.fresh(buffer)
+            constant = self.plan.constants.get(buffer)
+            if constant is not None:
+                self.namespace[name] = constant
+        return name
+
+    # Numbers
+
+    def python(self, expr: Expr) -> str:
+        """An expression as Python source."""
+        if self.quiet:
+            return str(expr)
+        return print_python(expr, {symbol: self.python_symbol(symbol) for symbol in expr.free_symbols})
+
+    def python_symbol(self, symbol: Symbol) -> str:
+        where = self.symbols[symbol]
+        if isinstance(where, str):
+            return where
+        name = self.python_symbols.get(symbol)
+        if name is None:
+            name = self.python_symbols[symbol] = self.fresh(str(symbol))
+        return name
+
+    def numbers(self, exprs: Sequence[Expr]) -> str:
+        inner = ", ".join(map(self.python, exprs))
+        return f"({inner},)" if len(exprs) == 1 else f"({inner})"
+
+    # The program
+
+    def print(self) -> HostFunction:
+        for entry in self.plan.inputs:
+            if isinstance(entry, Buffer):
+                self.parameters.append(self.variable(entry.name))
+            else:
+                name = self.fresh(str(entry))
+                self.parameters.append(name)
+                self.symbols[entry] = name
+        inputs = {entry.name for entry in self.plan.inputs if isinstance(entry, Buffer)}
+        for symbol, (buffer, kind, dim) in self.plan.symbols.items():
+            if symbol not in self.symbols:
+                self.symbols[symbol] = (buffer, kind, dim) if buffer in inputs else self.fresh(str(symbol))
+        parts: list[Part] = list(self.found.parts)
+        whole = self.whole(parts)
+        if whole is not None:
+            return whole
+        parts = self.with_room_for_views(parts)
+        for number, part in enumerate(parts):
+            if isinstance(part, list):
+                following = parts[number + 1] if number + 1 < len(parts) else None
+                self.stretch(part, following if isinstance(following, tuple) else None)
+            elif isinstance(part[1], ExternCall):
+                self.call(*part)
+            else:
+                self.write_back(*part)
+        outputs = "".join(f"{self.output(output)}, " for output in self.plan.outputs)
+        self.lines.append(f"return ({outputs.removesuffix(' ')})")
+        if not self.calls:
+            source, run = self.finish()
+            return HostFunction(run, source, native=False)
+        source, checked = self.finish(check=True)
+        holder: list[Callable[..., tuple[Any, ...]]] = []
+
+        def run_checked(*inputs: Any) -> tuple[Any, ...]:
+            if holder:
+                return holder[0](*inputs)
+            results = checked(*inputs)
+            host.source, host.run = self.finish()
+            holder.append(host.run)
+            return results
+
+        host = HostFunction(run_checked, source, native=False)
+        return host
+
+    def finish(self, check: bool = False) -> tuple[str, Callable[..., Any]]:
+        """The source and the function, with or without a look at the layouts of what ATen returns."""
+        lines = [f"{name} = {self.size_source(symbol)}" for symbol, name in self.python_symbols.items()]
+        for line in self.lines:
+            if isinstance(line, str):
+                lines.append(line)
+            elif check:
+                lines.append(line.check)
+            elif line.number in self.layouts.wrong:
+                lines.append(line.copy)
+        body = "\n".join(f"    {line}" for line in lines)
+        source = f"def run({', '.join(self.parameters)}):\n{body}\n"
+        exec(compile(source, "<firesteel host program>", "exec", dont_inherit=True), self.namespace)
+        return source, self.namespace["run"]
+
+    def size_source(self, symbol: Symbol) -> str:
+        where = self.symbols[symbol]
+        assert not isinstance(where, str)
+        buffer, kind, dim = where
+        return f"{self.variable(buffer)}.{'shape[%d]' if kind == 'size' else 'stride(%d)'}" % dim
+
+    def with_room_for_views(self, parts: list[Part]) -> list[Part]:
+        """An empty stretch before each call whose arguments are views that can be made natively."""
+        result: list[Part] = []
+        for part in parts:
+            if isinstance(part, tuple) and self.views_of(part[1]) and not (result and isinstance(result[-1], list)):
+                result.append([])
+            result.append(part)
+        return result
+
+    # Native stretches
+
+    def whole(self, parts: list[Part]) -> HostFunction | None:
+        """The whole plan as one builtin, where its outputs are all new buffers."""
+        if self.machine is None or len(parts) != 1 or not isinstance(parts[0], list):
+            return None
+        results = []
+        for output in self.plan.outputs:
+            if not isinstance(output, BufferRef) or output.buffer not in self.found.objects or \
+                    self.is_view(output) or output.buffer in self.plan.constants:
+                return None
+            results.append(output.buffer)
+        self.quiet = True
+        text = "\n".join(f"    {line}" for line in self.describe(parts[0]))
+        self.quiet = False
+        try:
+            made = stretch.build(parts[0], [], results, self.builder, True, self.parameters)
+        except stretch.NeedsPython:
+            return None
+        returned = "".join(f"{self.variable(name)}, " for name in results).removesuffix(" ")
+        source = f"# native\ndef run({', '.join(self.parameters)}):\n{text}\n    return ({returned})\n"
+        return HostFunction(self.machine.function(made.table), source, native=True)
+
+    def builder(self, arguments: Sequence[str]) -> stretch.StretchBuilder:
+        made = stretch.StretchBuilder(self.found, self.addresses, self.variable, self.symbols, self.python, arguments)
+        made.program.keep(self.keep)
+        return made
+
+    def stretch(self, steps: list[tuple[int, Any]], following: tuple[int, Any] | None) -> None:
+        """Print a stretch, and with it the views that the following call needs."""
+        views = [] if following is None else self.views_of(following[1])
+        if self.machine is None:
+            self.lines.extend(self.describe(steps))
+            for _, step in steps:
+                if isinstance(step, Allocate):
+                    self.alive.add(self.variable(step.buffer.name))
+            self.lines.extend(f"{self.view_name(ref)} = {self.view_source(ref)}" for ref in views)
+            self.alive.update(self.view_name(ref) for ref in views)
+            self.release([position for position, _ in steps])
+            return
+        own = {position for position, _ in steps}
+        results = []
+        for _, step in steps:
+            if isinstance(step, Allocate):
+                name = step.buffer.name
+                root = self.found.group(name)
+                outlives = self.found.last[root] not in own
+                if outlives and self.found.is_new_tensor(name):
+                    results.append(name)
+        named = [(self.view_name(ref), ref) for ref in views]
+        made = stretch.build(steps, named, results, self.builder, False)
+        filled = [*map(self.variable, results), *(name for name, _ in named)]
+        function = f"stretch{self.stretches}"
+        self.stretches += 1
+        self.namespace[function] = self.machine.function(made.table)
+        self.names.add(function)
+        self.quiet = True
+        self.lines.extend(f"# {line}" for line in self.describe(steps))
+        self.lines.extend(f"# {name} = {self.view_source(ref)}" for name, ref in named)
+        self.quiet = False
+        call = f"{function}({', '.join(made.arguments)})"
+        self.lines.append(f"{', '.join(filled)} = {call}" if filled else call)
+        self.alive.update(filled)
+        self.release(sorted(own))
+
+    def describe(self, steps: Sequence[tuple[int, Any]]) -> list[str]:
+        """The Python that does the same as a stretch."""
+        lines = []
+        for _, step in steps:
+            if isinstance(step, Allocate):
+                buffer = step.buffer
+                layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
+                root = self.found.group(buffer.name)
+                how = "empty_strided(" if root == buffer.name else f"reuse({self.variable(root)}, "
+                lines.append(f"{self.variable(buffer.name)} = {how}{layout}, dtype={buffer.dtype})")
+            else:
+                assert isinstance(step, Launch)
+                arguments = [self.variable(name) for name in step.buffers]
+                arguments.extend(self.python(expr) for expr in (*step.sizes, *step.numbers))
+                lines.append(f"{self.kernel(step.kernel)}({', '.join(arguments)})")
+        return lines
+
+    def kernel(self, kernel: Kernel) -> str:
+        if self.machine is not None:
+            return kernel.name
+        known = self.bound.get(id(kernel))
+        if known is None:
+            known = self.bound[id(kernel)] = self.fresh(kernel.name)
+            self.namespace[known] = portable_launcher(
+                self.addresses[id(kernel)], len(kernel.buffers), len(kernel.sizes), len(kernel.numbers))
+        return known
+
+    def release(self, positions: Sequence[int]) -> None:
+        """Let go of what no later step uses."""
+        if not self.members:
+            for name, root in self.found.root.items():
+                self.members.setdefault(root, []).append(name)
+        gone = [name for position in positions for root in self.found.ending(position)
+                for name in self.members.get(root, ())]
+        names = dict.fromkeys(self.variables[name] for name in gone if name in self.variables)
+        dead = [name for name in names if name in self.alive]
+        if dead:
+            self.lines.append(f"del {', '.join(dead)}")
+            self.alive.difference_update(dead)
+
+    # Views
+
+    def is_view(self, reference: BufferRef) -> bool:
+        """Whether a reference is more than the buffer itself."""
+        buffer = self.plan.buffers.get(reference.buffer)
+        if reference.shape is None or buffer is None:
+            return False
+        zero = reference.offset is None or (reference.offset.is_constant and not int(reference.offset))  # type: ignore[call-overload]
+        return not (zero and reference.shape == buffer.shape and reference.strides == buffer.strides
+                    and reference.dtype in (None, buffer.dtype))
+
+    def views_of(self, step: Any) -> list[BufferRef]:
+        """The views among the arguments of a call that native code can make."""
+        if not isinstance(step, ExternCall):
+            return []
+        found: dict[BufferRef, None] = {}
+
+        def collect(value: Any) -> None:
+            if isinstance(value, BufferRef):
+                dtype = self.plan.buffers[value.buffer].dtype if value.buffer in self.plan.buffers else None
+                if self.is_view(value) and value.dtype in (None, dtype):
+                    found[value] = None
+            elif isinstance(value, (list, tuple)):
+                for item in value:
+                    collect(item)
+
+        collect((step.args, tuple(step.kwargs.values())))
+        return list(found)
+
+    def view_name(self, reference: BufferRef) -> str:
+        name = self.view_names.get(reference)
+        if name is None:
+            name = self.view_names[reference] = self.fresh(f"{reference.buffer}_view")
+        return name
+
+    def view_source(self, reference: BufferRef) -> str:
+        self.namespace["view"] = view
+        offset = self.python(reference.offset) if reference.offset is not None else "0"
+        dtype = f", {reference.dtype}" if reference.dtype is not None else ""
+        assert reference.shape is not None and reference.strides is not None
+        return (f"view({self.variable(reference.buffer)}, {self.numbers(reference.shape)}, "
+                f"{self.numbers(reference.strides)}, {offset}{dtype})")
+
+    # Calls of ATen
+
+    def argument(self, value: Any, views: Sequence[BufferRef]) -> str:
+        if isinstance(value, BufferRef):
+            if value in views:
+                return self.view_name(value)
+            return self.view_source(value) if self.is_view(value) else self.variable(value.buffer)
+        if isinstance(value, Expr):
+            return self.python(value)
+        if isinstance(value, (list, tuple)):
+            inner = ", ".join(self.argument(item, views) for item in value)
+            return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+        if isinstance(value, slice):
+            parts = (self.argument(part, views) for part in (value.start, value.stop, value.step))
+            return f"slice({', '.join(parts)})"
+        text = literal(value)
+        return text if text is not None else self.bind("constant", value)
+
+    def call(self, position: int, step: ExternCall) -> None:
+        views = self.views_of(step)
+        name, function = function_of(step.target)
+        known = self.bind(name, function)
+        arguments = [self.argument(value, views) for value in step.args]
+        arguments.extend(f"{key}={self.argument(value, views)}" for key, value in step.kwargs.items())
+        call = f"{known}({', '.join(arguments)})"
+        made = [name for name in step.outputs if name is not None]
+        if step.out or not made:
+            self.lines.append(call)
+        elif len(step.outputs) == 1 and not returns_several(step.target):
+            self.lines.append(f"{self.variable(made[0])} = {call}")
+        else:
+            targets = [self.variable(name) if name is not None else "_" for name in step.outputs]
+            self.lines.append(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {call}")
+            if None in step.outputs:
+                self.lines.append("del _")
+        self.alive.update(self.variable(name) for name in made)
+        self.alive.update(self.view_name(ref) for ref in views)
+        if not step.out:
+            for name in made:
+                self.check_layout(name)
+        self.bind_symbols(made)
+        dead = [self.view_name(ref) for ref in views]
+        if dead:
+            self.lines.append(f"del {', '.join(dead)}")
+            self.alive.difference_update(dead)
+        self.release([position])
+
+    def check_layout(self, name: str) -> None:
+        """Make sure that a result of ATen has the strides that kernels were compiled for."""
+        buffer = self.plan.buffers.get(name)
+        number = self.calls
+        self.calls += 1
+        if buffer is None:
+            return
+        # Sizes that the call itself decides are bound only after it.
+        own = {symbol for symbol, (source, _, _) in self.plan.symbols.items() if source == name}
+        if any(own & part.free_symbols for part in (*buffer.shape, *buffer.strides)):
+            return
+        variable = self.variable(name)
+        layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
+        self.namespace["check_layout"], self.namespace["restride"] = self.layouts.check, restride
+        self.lines.append(_Check(
+            number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype})",
+            f"{variable} = restride({variable}, {layout})"))
+
+    def bind_symbols(self, made: Sequence[str]) -> None:
+        """Numbers that a call brought forth."""
+        for symbol, (buffer, kind, dim) in self.plan.symbols.items():
+            if buffer in made and isinstance(name := self.symbols[symbol], str):
+                value = self.variable(buffer)
+                how = {"size": f"{value}.shape[{dim}]", "stride": f"{value}.stride({dim})"}.get(kind, value)
+                self.lines.append(f"{name} = {how}")
+
+    def write_back(self, position: int, step: WriteBack) -> None:
+        self.lines.append(f"{self.variable(step.target)}.copy_({self.argument(step.source, ())})")
+        self.release([position])
+
+    # Results
+
+    def output(self, output: Any) -> str:
+        return self.argument(output, ())

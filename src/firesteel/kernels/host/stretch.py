@@ -1,0 +1,214 @@
+"""A native stretch of a host program: allocations, kernels and views between two calls of ATen, as one table."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.native.expressions import Expressions, Unsupported
+from ...runtime.native.program import Op as Arithmetic
+from ...shapes import Expr, Symbol, maximum
+from ...torch_compat import native_calls
+from ..ir import Buffer, BufferRef
+from ..plan import Allocate, Launch
+from .lifetimes import Lifetimes
+from .program import HostProgram, Op
+
+RELEASING_SIZE = 1 << 16
+"""Kernels over at least as many elements let other Python threads run meanwhile."""
+
+
+class NeedsPython(Exception):
+    """A number has to be computed in Python, or something is needed that is not among the arguments."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A finished stretch: the Python expressions it is called with, and its table."""
+
+    arguments: list[str]
+    table: tuple[bytes, tuple[Any, ...]]
+
+
+class StretchBuilder:
+    """Builds the table of one stretch."""
+
+    def __init__(self, found: Lifetimes, addresses: Mapping[int, int], variable: Callable[[str], str],
+                 symbols: Mapping[Symbol, tuple[str, str, int] | str], python: Callable[[Expr], str],
+                 arguments: Sequence[str] = ()) -> None:
+        """``addresses``: of kernels, by the identity of their description. ``variable``: Python's name of a buffer.
+
+        ``symbols``: for each a size or stride of a buffer, or the Python variable of a number. ``python`` prints an
+        expression that rows cannot compute.
+        """
+        self.found = found
+        self.addresses = addresses
+        self.variable = variable
+        self.symbols = symbols
+        self.python = python
+        self.arguments = list(arguments)
+        self.complete = bool(arguments)
+        self.program = HostProgram(len(self.arguments))
+        self.expressions = Expressions(self.program, self.symbol)
+        self.objects: dict[str, int] = {}
+        self.addresses_of: dict[str, int] = {}
+        self.memory: dict[str, int] = {}
+        self.constants: dict[int, int] = {}
+        self.numbers: dict[Expr, int] = {}
+        self.views: dict[str, int] = {}
+
+    # Arguments and numbers
+
+    def argument(self, text: str) -> int:
+        """The register of what a Python expression gives; on the first pass the arguments are only collected."""
+        if text not in self.arguments:
+            if self.complete:
+                raise NeedsPython(text)
+            self.arguments.append(text)
+        return self.arguments.index(text)
+
+    def constant(self, value: int) -> int:
+        register = self.constants.get(value)
+        if register is None:
+            register = self.constants[value] = self.program.fill(Arithmetic.CONSTANT, a=value)
+        return register
+
+    def symbol(self, symbol: Symbol) -> int:
+        where = self.symbols[symbol]
+        if isinstance(where, str):
+            return self.program.fill(Op.INTEGER, self.argument(where))
+        buffer, kind, dim = where
+        return self.program.fill(Op.SIZE if kind == "size" else Op.STRIDE, self.tensor(buffer), index=dim)
+
+    def number(self, expr: Expr) -> int:
+        """The register of an integer."""
+        if expr.is_constant:
+            return self.constant(int(expr))  # type: ignore[call-overload]
+        try:
+            return self.expressions.number(expr)
+        except Unsupported:
+            pass
+        found = self.numbers.get(expr)
+        if found is None:
+            found = self.numbers[expr] = self.program.fill(Op.INTEGER, self.argument(self.python(expr)))
+        return found
+
+    def float(self, expr: Expr) -> int:
+        """The register of the bits of a float."""
+        if expr.is_constant:
+            return self.constant(struct.unpack("=q", struct.pack("=d", float(expr)))[0])  # type: ignore[arg-type]
+        found = self.numbers.get(expr)
+        if found is None:
+            found = self.numbers[expr] = self.program.fill(Op.FLOAT, self.argument(self.python(expr)))
+        return found
+
+    def extent(self, expr: Expr) -> int | Expr:
+        return int(expr) if expr.is_constant else expr  # type: ignore[call-overload]
+
+    # Buffers
+
+    def tensor(self, buffer: str) -> int:
+        """The register of a buffer's tensor."""
+        if self.found.is_same_tensor(buffer):
+            buffer = self.found.group(buffer)
+        register = self.objects.get(buffer)
+        if register is None:
+            constant = self.found.plan.constants.get(buffer)
+            if constant is not None:
+                register = self.program.fill(Arithmetic.CONSTANT, a=self.program.keep(constant))
+            else:
+                register = self.argument(self.variable(buffer))
+            self.objects[buffer] = register
+        return register
+
+    def address(self, buffer: str) -> int:
+        """The register of the address of a buffer's first element."""
+        root = self.found.group(buffer)
+        register = self.addresses_of.get(root)
+        if register is None:
+            register = self.addresses_of[root] = self.program.fill(Op.POINTER, self.tensor(root))
+        return register
+
+    # Steps
+
+    def allocate(self, buffer: Buffer) -> None:
+        name, program = buffer.name, self.program
+        root = self.found.group(name)
+        sizes = [self.extent(size) for size in buffer.shape]
+        strides = [self.extent(stride) for stride in buffer.strides]
+        if root != name:
+            if self.found.is_new_tensor(name):
+                self.objects[name] = program.view(self.tensor(root), sizes, strides, 0, self.number)
+        elif name in self.found.tensors:
+            dtype = native_calls.dtype_number(buffer.dtype)
+            self.objects[name], self.addresses_of[name] = program.empty(sizes, strides, dtype, self.number)
+        else:
+            elements: Expr | int = 1
+            for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+                elements = elements + (size - 1) * stride
+            size = maximum(elements * buffer.dtype.itemsize, 1)
+            register = program.register()
+            program.row(Op.MEMORY, register, self.number(size))
+            program.memory.append(register)
+            self.addresses_of[name] = self.memory[name] = register
+
+    def launch(self, step: Launch) -> None:
+        numbers = [self.float(number) for number in step.numbers]
+        self.program.launch(self.addresses[id(step.kernel)], [self.address(name) for name in step.buffers],
+                            [self.number(size) for size in step.sizes], numbers, _is_long(step))
+
+    def view(self, variable: str, reference: BufferRef) -> None:
+        assert reference.shape is not None and reference.strides is not None
+        sizes = [self.extent(size) for size in reference.shape]
+        strides = [self.extent(stride) for stride in reference.strides]
+        offset = self.extent(reference.offset) if reference.offset is not None else 0
+        base = self.tensor(reference.buffer)
+        self.views[variable] = self.program.view(base, sizes, strides, offset, self.number)
+
+    def run(self, steps: Sequence[tuple[int, Any]], views: Sequence[tuple[str, BufferRef]]) -> None:
+        for position, step in steps:
+            if isinstance(step, Allocate):
+                self.allocate(step.buffer)
+            else:
+                self.launch(step)
+            for root in self.found.ending(position):
+                if root in self.memory:
+                    self.program.row(Op.FREE, source=self.memory.pop(root))
+        for variable, reference in views:
+            self.view(variable, reference)
+
+
+def _is_long(step: Launch) -> bool:
+    """Whether a kernel is worth letting other threads run. Sizes that are not known now are taken to be large."""
+    for buffer in step.kernel.buffers:
+        elements = 1
+        for size in buffer.shape:
+            if not size.is_constant:
+                return True
+            elements *= int(size)  # type: ignore[call-overload]
+        if elements >= RELEASING_SIZE:
+            return True
+    return False
+
+
+def build(steps: Sequence[tuple[int, Any]], views: Sequence[tuple[str, BufferRef]], results: Sequence[str],
+          make: Callable[[Sequence[str]], StretchBuilder], as_tuple: bool, arguments: Sequence[str] = ()) -> Stretch:
+    """Build a stretch that returns the tensors of the buffers ``results``, then the ``views``.
+
+    It is built twice: registers are numbered behind the arguments, which are known only at the end of the first pass.
+    """
+    if not arguments:
+        first = make(())
+        first.run(steps, views)
+        _registers(first, results)
+        arguments = first.arguments
+    builder = make(arguments)
+    builder.complete = True
+    builder.run(steps, views)
+    return Stretch(list(arguments), builder.program.finish(_registers(builder, results), as_tuple))
+
+
+def _registers(builder: StretchBuilder, results: Sequence[str]) -> list[int]:
+    return [*map(builder.tensor, results), *builder.views.values()]

@@ -1,0 +1,267 @@
+"""Activation functions, by eager's own formulas: computed in one piece and rounded once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import ir
+from ..ir import Value
+from .context import Lowering
+from .elementwise import pointwise
+from .registry import lowering
+from .scalars import add, compare, div, either, exp, mul, neg, op, sub, where
+from .tensors import ONE, ZERO, Tensor
+from .views import sliced, wrap
+
+
+@lowering("aten.relu.default")
+def relu(ctx: Lowering, x: Tensor) -> Tensor:
+    return pointwise(ctx, lambda a: op("max", a, 0), x)
+
+
+@lowering("aten.relu6.default")
+def relu6(ctx: Lowering, x: Tensor) -> Tensor:
+    return pointwise(ctx, lambda a: op("min", op("max", a, 0), 6), x)
+
+
+@lowering("aten.hardtanh.default")
+def hardtanh(ctx: Lowering, x: Tensor, min_val: Any = -1, max_val: Any = 1) -> Tensor:
+    return pointwise(ctx, lambda a, low, high: op("min", op("max", a, low), high), x, min_val, max_val)
+
+
+@lowering("aten.leaky_relu.default")
+def leaky_relu(ctx: Lowering, x: Tensor, negative_slope: Any = 0.01) -> Tensor:
+    def function(a: Value) -> Value:
+        return where(compare("gt", a, 0), a, mul(a, ctx.scalar(negative_slope, a.dtype)))
+
+    return pointwise(ctx, function, x)
+
+
+@lowering("aten._prelu_kernel.default")
+def prelu(ctx: Lowering, x: Tensor, weight: Tensor) -> Tensor:
+    return pointwise(ctx, lambda a, w: where(compare("gt", a, 0), a, mul(w, a)), x, weight)
+
+
+@lowering("aten.elu.default")
+def elu(ctx: Lowering, x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+    def function(a: Value) -> Value:
+        below = mul(mul(ir.op("expm1", mul(a, ctx.scalar(input_scale, a.dtype))), ctx.scalar(alpha, a.dtype)),
+                    ctx.scalar(scale, a.dtype))  # fmt: skip
+        return where(compare("le", a, 0), below, mul(a, ctx.scalar(scale, a.dtype)))
+
+    return pointwise(ctx, function, x)
+
+
+@lowering("aten.celu.default")
+def celu(ctx: Lowering, x: Tensor, alpha: Any = 1.0) -> Tensor:
+    return elu(ctx, x, alpha, 1.0, 1.0 / alpha)
+
+
+@lowering("aten.selu.default")
+def selu(ctx: Lowering, x: Tensor) -> Tensor:
+    return elu(ctx, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+@lowering("aten.silu.default")
+def silu(ctx: Lowering, x: Tensor) -> Tensor:
+    return pointwise(ctx, lambda a: div(a, add(exp(neg(a)), 1)), x)
+
+
+@lowering("aten.mish.default")
+def mish(ctx: Lowering, x: Tensor) -> Tensor:
+    return pointwise(ctx, lambda a: mul(a, ir.op("tanh", ir.op("log1p", exp(a)))), x)
+
+
+@lowering("aten.gelu.default")
+def gelu(ctx: Lowering, x: Tensor, approximate: str = "none") -> Tensor:
+    return pointwise(ctx, gelu_tanh if approximate == "tanh" else gelu_erf, x)
+
+
+def gelu_erf(a: Value) -> Value:
+    """``x * P(X <= x)`` for a normal X."""
+    return mul(mul(a, 0.5), add(ir.op("erf", mul(a, math.sqrt(0.5))), 1))
+
+
+def gelu_tanh(a: Value) -> Value:
+    """The approximation of `gelu_erf` by tanh."""
+    cube = mul(mul(a, a), a)
+    inner = mul(add(a, mul(cube, 0.044715)), math.sqrt(2) * (2 / math.sqrt(math.pi)) * 0.5)
+    return mul(mul(a, 0.5), add(ir.op("tanh", inner), 1))
+
+
+@lowering("aten.softplus.default")
+def softplus(ctx: Lowering, x: Tensor, beta: Any = 1, threshold: Any = 20) -> Tensor:
+    def function(a: Value) -> Value:
+        slope, limit = ctx.scalar(beta, a.dtype), ctx.scalar(threshold, a.dtype)
+        scaled = mul(a, slope)
+        return where(compare("gt", scaled, limit), a, div(ir.op("log1p", exp(scaled)), slope))
+
+    return pointwise(ctx, function, x)
+
+
+@lowering("aten.log_sigmoid_forward.default")
+def log_sigmoid(ctx: Lowering, x: Tensor) -> tuple[Tensor, Tensor]:
+    def function(a: Value) -> Value:
+        return sub(op("min", a, 0), ir.op("log1p", exp(neg(ir.op("abs", a)))))
+
+    result, buffer = ctx.outs
+    assert result is not None and buffer is not None
+    if buffer.shape != x.shape:
+        return ctx.unsupported("no buffer")
+    return (
+        pointwise(ctx, function, x, spec=result),
+        pointwise(ctx, lambda a: exp(neg(ir.op("abs", a))), x, spec=buffer),
+    )
+
+
+@lowering("aten.hardsigmoid.default")
+def hardsigmoid(ctx: Lowering, x: Tensor) -> Tensor:
+    return pointwise(ctx, lambda a: div(op("min", op("max", add(a, 3), 0), 6), 6), x)
+
+
+@lowering("aten.hardswish.default")
+def hardswish(ctx: Lowering, x: Tensor) -> Tensor:
+    return pointwise(ctx, lambda a: div(mul(a, op("min", op("max", add(a, 3), 0), 6)), 6), x)
+
+
+@lowering("aten.threshold.default")
+def threshold(ctx: Lowering, x: Tensor, threshold: Any, value: Any) -> Tensor:
+    return pointwise(ctx, lambda a, limit, other: where(compare("le", a, limit), other, a), x, threshold, value)
+
+
+@lowering("aten.softshrink.default")
+def softshrink(ctx: Lowering, x: Tensor, lambd: Any = 0.5) -> Tensor:
+    def function(a: Value, width: Value) -> Value:
+        outside = where(compare("gt", a, width), sub(a, width), where(compare("lt", a, neg(width)), add(a, width), 0.0))
+        return where(ir.op("isnan", a), a, outside)
+
+    return pointwise(ctx, function, x, lambd)
+
+
+@lowering("aten.hardshrink.default")
+def hardshrink(ctx: Lowering, x: Tensor, lambd: Any = 0.5) -> Tensor:
+    def function(a: Value, width: Value) -> Value:
+        inside = ir.op("and", compare("ge", a, neg(width)), compare("le", a, width))
+        return where(inside, 0.0, a)
+
+    return pointwise(ctx, function, x, lambd)
+
+
+@lowering("aten.glu.default")
+def glu(ctx: Lowering, x: Tensor, dim: int = -1) -> Tensor:
+    dim = wrap(dim, x.ndim)
+    half = ctx.out.shape[dim]
+    if half is ONE and x.shape[dim] is ONE:
+        return ctx.unsupported("no dimensions")
+    first, second = sliced(ctx, x, dim, ZERO, ONE, half), sliced(ctx, x, dim, half, ONE, half)
+    return pointwise(ctx, lambda a, gate: mul(a, ir.op("sigmoid", gate)), first, second)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# derivatives
+
+
+@lowering("aten.threshold_backward.default")
+def threshold_backward(ctx: Lowering, grad: Tensor, x: Tensor, threshold: Any) -> Tensor:
+    return pointwise(ctx, lambda g, a, limit: where(compare("le", a, limit), 0, g), grad, x, threshold)
+
+
+@lowering("aten.tanh_backward.default")
+def tanh_backward(ctx: Lowering, grad: Tensor, output: Tensor) -> Tensor:
+    return pointwise(ctx, lambda g, y: mul(g, sub(1, mul(y, y))), grad, output)
+
+
+@lowering("aten.sigmoid_backward.default")
+def sigmoid_backward(ctx: Lowering, grad: Tensor, output: Tensor) -> Tensor:
+    return pointwise(ctx, lambda g, y: mul(mul(g, sub(1, y)), y), grad, output)
+
+
+@lowering("aten.silu_backward.default")
+def silu_backward(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
+    def function(g: Value, a: Value) -> Value:
+        gate = div(1, add(exp(neg(a)), 1))
+        return mul(mul(g, gate), add(mul(a, sub(1, gate)), 1))
+
+    return pointwise(ctx, function, grad, x)
+
+
+@lowering("aten.gelu_backward.default")
+def gelu_backward(ctx: Lowering, grad: Tensor, x: Tensor, approximate: str = "none") -> Tensor:
+    def by_erf(g: Value, a: Value) -> Value:
+        below = mul(add(ir.op("erf", mul(a, math.sqrt(0.5))), 1), 0.5)
+        density = mul(exp(mul(mul(a, a), -0.5)), math.sqrt(0.5) * (2 / math.sqrt(math.pi)) * 0.5)
+        return mul(g, add(below, mul(a, density)))
+
+    def by_tanh(g: Value, a: Value) -> Value:
+        beta, kappa = math.sqrt(2) * (2 / math.sqrt(math.pi)) * 0.5, 0.044715
+        square = mul(a, a)
+        bend = ir.op("tanh", mul(add(a, mul(mul(square, a), kappa)), beta))
+        left = mul(a, 0.5)
+        right = add(bend, 1)
+        slope = mul(mul(left, sub(1, mul(bend, bend))), mul(add(mul(square, 3 * kappa), 1), beta))
+        return mul(g, add(mul(right, 0.5), slope))
+
+    return pointwise(ctx, by_tanh if approximate == "tanh" else by_erf, grad, x)
+
+
+@lowering("aten.leaky_relu_backward.default")
+def leaky_relu_backward(ctx: Lowering, grad: Tensor, x: Tensor, slope: Any, self_is_result: bool) -> Tensor:
+    def function(g: Value, a: Value) -> Value:
+        return where(compare("gt", a, 0), g, mul(g, ctx.scalar(slope, g.dtype)))
+
+    return pointwise(ctx, function, grad, x)
+
+
+@lowering("aten.elu_backward.default")
+def elu_backward(
+    ctx: Lowering, grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Tensor
+) -> Tensor:
+    def function(g: Value, a: Value) -> Value:
+        outer, inner, height = (ctx.scalar(n, g.dtype) for n in (scale, input_scale, alpha))
+        top = mul(height, outer)
+        if is_result:
+            below = mul(mul(g, inner), add(a, top))
+        else:
+            below = mul(mul(mul(g, inner), top), exp(mul(a, inner)))
+        return where(compare("le", a, 0), below, mul(g, outer))
+
+    return pointwise(ctx, function, grad, x)
+
+
+@lowering("aten.hardtanh_backward.default")
+def hardtanh_backward(ctx: Lowering, grad: Tensor, x: Tensor, min_val: Any, max_val: Any) -> Tensor:
+    def function(g: Value, a: Value) -> Value:
+        low, high = ctx.scalar(min_val, a.dtype), ctx.scalar(max_val, a.dtype)
+        return where(either(compare("le", a, low), compare("ge", a, high)), 0, g)
+
+    return pointwise(ctx, function, grad, x)
+
+
+@lowering("aten.hardsigmoid_backward.default")
+def hardsigmoid_backward(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
+    def function(g: Value, a: Value) -> Value:
+        return where(ir.op("and", compare("gt", a, -3), compare("lt", a, 3)), mul(g, 1 / 6), 0)
+
+    return pointwise(ctx, function, grad, x)
+
+
+@lowering("aten.hardswish_backward.default")
+def hardswish_backward(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
+    def function(g: Value, a: Value) -> Value:
+        middle = mul(g, add(div(a, 3), 0.5))
+        return where(compare("le", a, -3), 0, where(compare("lt", a, 3), middle, g))
+
+    return pointwise(ctx, function, grad, x)
+
+
+@lowering("aten.softplus_backward.default")
+def softplus_backward(ctx: Lowering, grad: Tensor, x: Tensor, beta: Any, threshold: Any) -> Tensor:
+    def function(g: Value, a: Value) -> Value:
+        scaled = mul(a, ctx.scalar(beta, a.dtype))
+        power = exp(scaled)
+        return where(compare("gt", scaled, ctx.scalar(threshold, a.dtype)), g, div(mul(g, power), add(power, 1)))
+
+    return pointwise(ctx, function, grad, x)
+
+

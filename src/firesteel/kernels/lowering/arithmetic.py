@@ -1,0 +1,367 @@
+"""Arithmetic operators: sums, products, quotients, remainders, powers, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ...shapes import Expr
+from .. import ir
+from ..ir import Value
+from .context import Lowering
+from .elementwise import Operand, floating, pointwise, scalar_op
+from .registry import lowering
+from .scalars import add, both, cast, compare, div, mul, neg, op, sub, through, where
+from .tensors import Tensor
+
+
+def _is_number(x: Any) -> bool:
+    return not isinstance(x, Tensor)
+
+
+def _plus(a: Value, b: Value) -> Value:
+    return op("or" if a.dtype is torch.bool else "add", a, b)
+
+
+def _times(a: Value, b: Value) -> Value:
+    return op("and" if a.dtype is torch.bool else "mul", a, b)
+
+
+@lowering("aten.add.Tensor", "aten.add.Scalar")
+def add_(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
+    return _add_scaled(ctx, x, y, alpha)
+
+
+@lowering("aten.sub.Tensor", "aten.sub.Scalar")
+def sub_(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
+    if alpha == 1 and not isinstance(alpha, Expr):
+        return pointwise(ctx, scalar_op("sub"), x, y, exact_scalars=True)
+    return _add_scaled(ctx, x, y, -alpha)
+
+
+@lowering("aten.rsub.Tensor", "aten.rsub.Scalar")
+def rsub(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
+    return sub_(ctx, y, x, alpha)
+
+
+def _add_scaled(ctx: Lowering, x: Operand, y: Operand, alpha: Any) -> Tensor:
+    if not isinstance(alpha, Expr) and alpha == 1:
+        return pointwise(ctx, _plus, x, y, exact_scalars=True)
+
+    dtype = ctx.out.dtype
+
+    def scaled(a: Value, b: Value) -> Value:
+        factor = cast(ctx.scalar(alpha, dtype), a.dtype)  # unlike other numbers, rounded to a short float
+        return ir.op("fma", b, factor, a) if a.dtype.is_floating_point else _plus(a, _times(b, factor))
+
+    return pointwise(ctx, scaled, x, y, exact_scalars=True)
+
+
+@lowering("aten.mul.Tensor", "aten.mul.Scalar")
+def mul_(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+    return pointwise(ctx, _times, x, y, exact_scalars=True)
+
+
+@lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
+def div_(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+    return pointwise(ctx, scalar_op("div"), x, y, exact_scalars=True)
+
+
+@lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(ctx: Lowering, x: Operand, y: Operand, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is None:
+        return div_(ctx, x, y)
+    if rounding_mode == "floor":
+        return floor_divide(ctx, x, y)
+    if ctx.out.dtype.is_floating_point:
+        round_to = ctx.out.dtype  # the quotient is rounded before it is cut off
+        return pointwise(ctx, lambda a, b: ir.op("trunc", through(div(a, b), round_to)), x, y, exact_scalars=True)
+    return _integer_quotient(ctx, "div_trunc", x, y)
+
+
+@lowering("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+    if ctx.out.dtype.is_floating_point:
+        return pointwise(ctx, float_floor_division, x, y)
+    return _integer_quotient(ctx, "div_floor", x, y)
+
+
+def float_floor_division(a: Value, b: Value) -> Value:
+    """The quotient rounded down, as Python computes it: consistent with the remainder."""
+    quotient = div(a, b)
+    rest = op("fmod", a, b)
+    whole = div(sub(a, rest), b)
+    opposite = ir.op("xor", compare("lt", b, 0), compare("lt", rest, 0))
+    whole = where(both(compare("ne", rest, 0), opposite), sub(whole, 1), whole)
+    floor = ir.op("floor", whole)
+    floor = where(compare("gt", sub(whole, floor), 0.5), add(floor, 1), floor)
+    # a quotient of 0 has the sign of the true one
+    floor = where(compare("eq", whole, 0), op("copysign", 0.0, quotient), floor)
+    return where(compare("eq", b, 0), quotient, floor)
+
+
+def _integer_quotient(ctx: Lowering, name: str, x: Operand, y: Operand) -> Tensor:
+    if isinstance(y, Tensor | Expr) or y == 0:
+        return ctx.unsupported("division of integers raises for 0")
+    if y == -1:  # the quotient of the smallest integer overflows, which processors trap
+        return pointwise(ctx, neg if name.startswith("div") else lambda a: mul(a, 0), x)
+    return pointwise(ctx, scalar_op(name), x, y)
+
+
+@lowering("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
+def remainder(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+    if ctx.out.dtype.is_floating_point:
+        return pointwise(ctx, float_remainder, x, y)
+    return _integer_quotient(ctx, "remainder", x, y)
+
+
+def float_remainder(a: Value, b: Value) -> Value:
+    """The remainder with the sign of the divisor."""
+    rest = op("fmod", a, b)
+    opposite = ir.op("xor", compare("lt", b, 0), compare("lt", rest, 0))
+    return where(both(compare("ne", rest, 0), opposite), add(rest, b), rest)
+
+
+@lowering("aten.fmod.Tensor", "aten.fmod.Scalar")
+def fmod(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+    if ctx.out.dtype.is_floating_point:
+        return pointwise(ctx, scalar_op("fmod"), x, y)
+    return _integer_quotient(ctx, "mod_trunc", x, y)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# powers
+
+
+@lowering("aten.pow.Tensor_Scalar")
+def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
+    if isinstance(exponent, Expr):
+        if ctx.out.dtype.is_floating_point:
+            return pointwise(ctx, scalar_op("pow"), x, exponent)
+        return ctx.unsupported("an integer to a power that is not constant")
+    if exponent == 0:
+        return ctx.computed(lambda indices: ir.const(1, ctx_dtype), dtype=(ctx_dtype := ctx.out.dtype))
+    if exponent == 1:
+        return pointwise(ctx, lambda a: a, x)
+    if not ctx.out.dtype.is_floating_point:
+        return _integer_power(ctx, x, int(exponent))
+    return pointwise(ctx, lambda a: float_power(a, float(exponent)), x)
+
+
+def float_power(a: Value, exponent: float) -> Value:
+    """A power with constant exponent, by the special cases that eager has."""
+    match exponent:
+        case 0.5:
+            return ir.op("sqrt", a)
+        case 2.0:
+            return mul(a, a)
+        case 3.0:
+            return mul(mul(a, a), a)
+        case -0.5:
+            return ir.op("rsqrt", a)
+        case -1.0:
+            return div(1.0, a)
+        case -2.0:
+            return div(1.0, mul(a, a))
+    return op("pow", a, exponent)
+
+
+def _integer_power(ctx: Lowering, x: Tensor, exponent: int) -> Tensor:
+    if exponent < 0 or ctx.out.dtype is torch.bool:
+        return ctx.unsupported("an integer to a negative power")
+
+    def power(a: Value) -> Value:
+        result: Value | None = None
+        n = exponent
+        while n:  # square and multiply
+            if n & 1:
+                result = a if result is None else mul(result, a)
+            n >>= 1
+            if n:
+                a = mul(a, a)
+        assert result is not None
+        return result
+
+    return pointwise(ctx, power, x)
+
+
+@lowering("aten.pow.Tensor_Tensor")
+def pow_tensor(ctx: Lowering, x: Tensor, exponent: Tensor) -> Tensor:
+    if not ctx.out.dtype.is_floating_point:
+        return ctx.unsupported("powers of integers")
+    return pointwise(ctx, scalar_op("pow"), x, exponent)
+
+
+@lowering("aten.pow.Scalar")
+def pow_base(ctx: Lowering, base: Any, exponent: Tensor) -> Tensor:
+    if not ctx.out.dtype.is_floating_point:
+        return ctx.unsupported("powers of integers")
+    if not isinstance(base, Expr) and base == 1:
+        return pointwise(ctx, lambda a: ir.const(1, a.dtype), exponent)
+    return pointwise(ctx, scalar_op("pow"), base, exponent)
+
+
+@lowering("aten.square.default")
+def square(ctx: Lowering, x: Tensor) -> Tensor:
+    return pow_scalar(ctx, x, 2)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# combinations that eager rounds once
+
+
+@lowering("aten.addcmul.default")
+def addcmul(ctx: Lowering, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
+    def combine(s: Value, p: Value, q: Value) -> Value:
+        return add(s, mul(mul(ctx.scalar(value, s.dtype), p), q))
+
+    return pointwise(ctx, combine, x, a, b)
+
+
+@lowering("aten.addcdiv.default")
+def addcdiv(ctx: Lowering, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
+    def combine(s: Value, p: Value, q: Value) -> Value:
+        return add(s, div(mul(ctx.scalar(value, s.dtype), p), q))
+
+    return pointwise(ctx, combine, x, a, b)
+
+
+@lowering("aten.lerp.Scalar", "aten.lerp.Tensor")
+def lerp(ctx: Lowering, x: Tensor, end: Tensor, weight: Operand) -> Tensor:
+    def interpolate(a: Value, b: Value, w: Value) -> Value:
+        distance = sub(b, a)
+        near = ir.op("fma", w, distance, a)
+        far = sub(b, mul(distance, sub(1.0, w)))
+        return where(compare("lt", ir.op("abs", w), 0.5), near, far)
+
+    return pointwise(ctx, interpolate, x, end, weight, exact_scalars=_is_number(weight))
+
+
+@lowering("aten.hypot.default")
+def hypot(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
+    return pointwise(ctx, scalar_op("hypot"), x, y)
+
+
+@lowering("aten.atan2.default")
+def atan2(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
+    return pointwise(ctx, scalar_op("atan2"), x, y, compute=floating((x, y)))
+
+
+@lowering("aten.nextafter.default")
+def nextafter(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
+    if ctx.out.dtype not in (torch.float32, torch.float64):
+        return ctx.unsupported("neighbours of short floats")
+    return pointwise(ctx, scalar_op("nextafter"), x, y)
+
+
+@lowering("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copysign(ctx: Lowering, x: Tensor, y: Operand) -> Tensor:
+    return pointwise(ctx, scalar_op("copysign"), x, y)
+
+
+@lowering("aten.ldexp.Tensor")
+def ldexp(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
+    dtype = ctx.out.dtype
+    return pointwise(ctx, lambda a, b: mul(a, through(op("pow", 2.0, b), dtype)), x, y)
+
+
+@lowering("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
+def xlogy(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+    return pointwise(ctx, lambda a, b: _times_log(a, b, ir.op("log", b)), x, y)
+
+
+@lowering("aten.special_xlog1py.default", "aten.special_xlog1py.self_scalar", "aten.special_xlog1py.other_scalar")
+def xlog1py(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+    return pointwise(ctx, lambda a, b: _times_log(a, b, ir.op("log1p", b)), x, y)
+
+
+def _times_log(a: Value, b: Value, log: Value) -> Value:
+    product = where(compare("eq", a, 0), 0.0, mul(a, log))
+    return where(ir.op("isnan", b), math.nan, product)
+
+
+@lowering("aten.logaddexp.default")
+def logaddexp(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
+    def combine(a: Value, b: Value) -> Value:
+        larger = op("max", a, b)
+        sum_ = add(larger, ir.op("log1p", ir.op("exp", neg(ir.op("abs", sub(a, b))))))
+        return where(both(ir.op("isinf", a), compare("eq", a, b)), a, sum_)
+
+    return pointwise(ctx, combine, x, y)
+
+
+@lowering("aten.logaddexp2.default")
+def logaddexp2(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
+    def combine(a: Value, b: Value) -> Value:
+        rest = ir.op("log1p", ir.op("exp2", neg(ir.op("abs", sub(a, b)))))
+        sum_ = add(op("max", a, b), mul(rest, 1 / math.log(2)))
+        return where(both(ir.op("isinf", a), compare("eq", a, b)), a, sum_)
+
+    return pointwise(ctx, combine, x, y)
+
+
+@lowering("aten.heaviside.default")
+def heaviside(ctx: Lowering, x: Tensor, values: Tensor) -> Tensor:
+    def step(a: Value, b: Value) -> Value:
+        positive = compare("gt", a, 0 if a.dtype is not torch.bool else False)
+        return where(compare("eq", a, 0), b, ir.cast(positive, a.dtype))
+
+    return pointwise(ctx, step, x, values)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# bits
+
+
+_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "__and__": "and", "__or__": "or",
+            "__xor__": "xor"}  # fmt: skip
+
+
+def _bitwise(name: str) -> Any:
+    def lower(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+        return pointwise(ctx, scalar_op(name), x, y)
+
+    return lower
+
+
+for _operator, _name in _BITWISE.items():
+    lowering(f"aten.{_operator}.Tensor", f"aten.{_operator}.Scalar", f"aten.{_operator}.Scalar_Tensor")(_bitwise(_name))
+
+
+@lowering("aten.bitwise_not.default")
+def bitwise_not(ctx: Lowering, x: Tensor) -> Tensor:
+    return pointwise(ctx, scalar_op("not"), x)
+
+
+def _shift(name: str) -> Any:
+    def lower(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+        if ctx.out.dtype.is_floating_point or ctx.out.dtype is torch.bool:
+            return ctx.unsupported("shifts of floats")
+        signed = ctx.out.dtype.is_signed
+        bits = 8 * ctx.out.dtype.itemsize
+
+        def shift(a: Value, b: Value) -> Value:
+            # In eager a shift by too much, or by less than 0, gives what is left when all bits are gone.
+            largest = bits - 1 if signed and name == "shr" else bits
+            outside = compare("ge", b, largest)
+            if signed:
+                outside = ir.op("or", outside, compare("lt", b, 0))
+            inside = where(outside, 0, b)
+            shifted = op(name, a, inside)
+            gone: Any = op("shr", a, bits - 1) if name == "shr" and signed else 0
+            return where(outside, gone, shifted)
+
+        return pointwise(ctx, shift, x, y)
+
+    return lower
+
+
+for _operator, _name in (("bitwise_left_shift", "shl"), ("bitwise_right_shift", "shr"), ("__lshift__", "shl"),
+                         ("__rshift__", "shr")):  # fmt: skip
+    lowering(
+        f"aten.{_operator}.Tensor", f"aten.{_operator}.Scalar", f"aten.{_operator}.Tensor_Scalar",
+        f"aten.{_operator}.Scalar_Tensor",
+    )(_shift(_name))  # fmt: skip
+

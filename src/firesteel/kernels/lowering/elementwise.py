@@ -1,0 +1,131 @@
+"""Pointwise operators in general: broadcasting, type promotion and eager's rounding around a function of scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...shapes import Expr
+from ..ir import Value
+from .context import Lowering, Number
+from .scalars import cast, op, opmath
+from .tensors import ONE, Computed, Indices, Spec, Tensor
+from .views import expanded
+
+Operand = Tensor | Number
+ScalarFunction = Callable[..., Value]
+
+
+def number_dtype(number: Any) -> torch.dtype:
+    """The dtype that a number brings into promotion."""
+    kind = number.kind if isinstance(number, Expr) else type(number).__name__
+    return torch.bool if kind == "bool" else torch.int64 if kind == "int" else torch.get_default_dtype()
+
+
+def _category(dtype: torch.dtype) -> int:
+    return 0 if dtype is torch.bool else 2 if dtype.is_floating_point else 1
+
+
+def common_dtype(operands: Sequence[Operand]) -> torch.dtype:
+    """The dtype in which operands meet: of tensors with dimensions, else of those without, else of numbers.
+
+    A weaker operand changes the kind of the result (bool, integer, float), never its width.
+    """
+    ranks: list[torch.dtype | None] = [None, None, None]
+    for x in operands:
+        rank = 2 if not isinstance(x, Tensor) else 0 if x.ndim else 1
+        dtype = x.dtype if isinstance(x, Tensor) else number_dtype(x)
+        known = ranks[rank]
+        ranks[rank] = dtype if known is None else torch.promote_types(known, dtype)
+    result: torch.dtype | None = None
+    for dtype_ in ranks:
+        if dtype_ is not None and (result is None or _category(dtype_) > _category(result)):
+            result = dtype_
+    assert result is not None
+    return result
+
+
+def element(ctx: Lowering, x: Operand, indices: Indices, dtype: torch.dtype, exact_scalar: bool = False) -> Value:
+    """An operand's element at a point of the result, as eager converts it: to ``dtype``, then to what it computes in.
+
+    With ``exact_scalar``, numbers and tensors without dimensions are not rounded to a short float on the way.
+    """
+    wide = opmath(dtype)
+    if not isinstance(x, Tensor):
+        return ctx.scalar(x, wide) if exact_scalar else cast(ctx.scalar(x, dtype), wide)
+    value = x.at(indices[len(indices) - x.ndim :])
+    if exact_scalar and x.ndim == 0 and value.dtype.is_floating_point:
+        return cast(value, wide)
+    return cast(cast(value, dtype), wide)
+
+
+def broadcast(ctx: Lowering, x: Operand, shape: Sequence[Expr]) -> Operand:
+    """An operand such that it can be asked at indices of ``shape``."""
+    if not isinstance(x, Tensor) or x.shape == tuple(shape) or not x.ndim:
+        return x
+    wanted = tuple(shape[len(shape) - x.ndim :])
+    if all(a is b or a is not ONE for a, b in zip(x.shape, wanted, strict=True)):
+        return ctx.share(x) if len(wanted) < len(shape) else x
+    return expanded(ctx, x, wanted)
+
+
+def pointwise(
+    ctx: Lowering,
+    function: ScalarFunction,
+    *operands: Operand,
+    compute: torch.dtype | None = None,
+    exact_scalars: bool = False,
+    spec: Spec | None = None,
+) -> Computed:
+    """The result of a function of scalars at every point.
+
+    ``compute`` is the dtype in which the operands meet, the result's own unless given. The function sees values of the
+    dtype that eager computes in, and gives one of that or of the result's dtype.
+    """
+    spec = spec or ctx.out
+    dtype = compute or spec.dtype
+    prepared = [broadcast(ctx, x, spec.shape) for x in operands]
+
+    def body(indices: Indices) -> Value:
+        result = function(*[element(ctx, x, indices, dtype, exact_scalars) for x in prepared])
+        return rounded(result, dtype, spec.dtype)
+
+    return ctx.computed(body, spec)
+
+
+def rounded(result: Value, compute: torch.dtype, dtype: torch.dtype) -> Value:
+    """A result computed in a wider dtype, as eager gives it."""
+    if result.dtype is dtype:
+        return result
+    if result.dtype is opmath(compute) and dtype is not compute and dtype is not torch.bool:
+        result = cast(result, compute)
+    return cast(result, dtype)
+
+
+def floating(operands: Sequence[Operand]) -> torch.dtype:
+    """The dtype in which operands meet when integers have to become floats."""
+    dtype = common_dtype(operands)
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
+def unary(function: ScalarFunction) -> Callable[[Lowering, Tensor], Tensor]:
+    """The lowering of an operator with one operand."""
+
+    def lower(ctx: Lowering, x: Tensor) -> Tensor:
+        return pointwise(ctx, function, x)
+
+    return lower
+
+
+def scalar_op(name: str) -> ScalarFunction:
+    """An IR operation as a function of scalars."""
+
+    def apply(*operands: Value) -> Value:
+        return op(name, *operands)
+
+    return apply
+
+
+__all__ = ["Operand", "broadcast", "common_dtype", "element", "floating", "pointwise", "scalar_op", "unary"]

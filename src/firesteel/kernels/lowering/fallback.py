@@ -1,0 +1,93 @@
+"""Operators without a lowering: a call of ATen between the kernels, on tensors in memory."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from ... import torch_compat
+from ...shapes import Expr, Symbol
+from ...shapes.symnode import expr_of
+from .. import ir
+from .context import Lowering
+from .tensors import Spec, Tensor
+
+FindSymbols = Callable[[str, Sequence[Expr]], None]
+
+
+def call_aten(
+    ctx: Lowering, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any], find_symbols: FindSymbols
+) -> Any:
+    """Emit the call of a node's operator; what it gives becomes buffers with the layout of the fake results."""
+    target: Any = node.target
+    result: Any = node.meta.get("val")
+    several = isinstance(result, tuple | list)
+    used = _used(node, len(result)) if several else {0}
+    aliased = _aliased(target)
+    names: list[str | None] = []
+    values: list[Any] = []
+    copies: list[tuple[str, str]] = []
+    for position, fake in enumerate(result if several else (result,)):
+        if position not in used or fake is None:
+            names.append(None)
+            values.append(None)
+        elif isinstance(fake, torch.Tensor):
+            spec = Spec.of(fake)
+            stored = ctx.new_buffer(spec)
+            find_symbols(stored.buffer, spec.shape)
+            names.append(stored.buffer)
+            values.append(stored)
+            if aliased:
+                # Planning counts on buffers that do not share memory, so a view is copied as soon as it is there.
+                seen = ctx.new_buffer(spec)
+                names[-1] = seen.buffer
+                copies.append((seen.buffer, stored.buffer))
+        else:
+            name = ctx.new_name("number")
+            expr = expr_of(fake)
+            if isinstance(expr, Symbol):
+                ctx.graph.symbols[expr] = (name, "number", 0)
+            names.append(name)
+            values.append(expr.value if expr.is_constant else expr)  # type: ignore[attr-defined]
+    origins = (node,)
+    call = ir.ExternCall(
+        target, tuple([_argument(ctx, arg) for arg in args]),
+        {name: _argument(ctx, arg) for name, arg in kwargs.items()}, tuple(names), origins=origins,
+    )  # fmt: skip
+    ctx.emit(call)
+    for source, copy in copies:
+        ctx.emit(ir.ExternCall(torch.ops.aten.clone.default, (ir.BufferRef(source),), {}, (copy,), origins=origins))
+    return values if several else values[0]
+
+
+def _argument(ctx: Lowering, arg: Any) -> Any:
+    if isinstance(arg, Tensor):
+        return ctx.reference(ctx.realize(arg))
+    if isinstance(arg, list | tuple):
+        return type(arg)([_argument(ctx, part) for part in arg])
+    return arg
+
+
+def _used(node: torch.fx.Node, count: int) -> set[int]:
+    """The positions of a tuple that somebody takes out."""
+    used: set[int] = set()
+    for user in node.users:
+        if user.target is not operator.getitem:
+            return set(range(count))
+        position = user.args[1]
+        assert isinstance(position, int)
+        used.add(position % count)
+    return used
+
+
+@functools.cache
+def _aliased(target: Any) -> bool:
+    """Whether a result may share memory with an argument."""
+    if not isinstance(target, torch_compat.OpOverload):
+        return False
+    return any(part.alias_info is not None for part in torch_compat.schema_of(target).returns)

@@ -1,0 +1,155 @@
+"""Indices that data decides on: wrapped, kept inside of the tensor, and reported when they were not.
+
+A kernel cannot raise, and it must not read outside of a tensor either. So two things are made of an index tensor: a
+reduction over it that finds out whether all its elements are in range, with a call that raises eager's error when they
+are not; and the index that kernels use, clamped, so that the check may run before them or after.
+
+    outside = any(r0 < n) or(lt(load(index, r0), -4), ge(load(index, r0), 4))
+    check_indices(outside, index, ...)
+    out[i0] = load(x, t0)    with t0 = max(min(wrapped(load(index, i0)), 3), 0)
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from ... import shapes
+from ...shapes import Expr
+from .. import ir
+from ..ir import Value
+from .context import Lowering
+from .reducing import Folding, fold, inner_spec
+from .scalars import both, cast, compare, either, where
+from .tensors import Indices, Tensor
+
+Key = tuple[Any, ...]
+
+_checks: weakref.WeakKeyDictionary[Lowering, set[Key]] = weakref.WeakKeyDictionary()
+
+
+def check_indices(
+    outside: torch.Tensor, index: torch.Tensor, size: int, lowest: int, kind: str, dim: int, ignored: int | None
+) -> None:
+    """Raise eager's error if a kernel has met an index that is out of range."""
+    if outside.item():
+        bad = (index < lowest) | (index >= size)
+        if ignored is not None:
+            bad &= index != ignored
+        raise _error(int(index[bad].reshape(-1)[0]), size, kind, dim)
+
+
+def _error(index: int, size: int, kind: str, dim: int) -> Exception:
+    bounds = f"index {index} is out of bounds for dimension {dim} with size {size}"
+    match kind:
+        case "embedding" | "index_select":
+            return IndexError("index out of range in self")
+        case "target":
+            return IndexError(f"Target {index} is out of bounds.")
+        case "take":
+            return IndexError(f"out of range: tried to access index {index} on a tensor of {size} elements.")
+        case "index_copy":
+            return IndexError(f"index_copy_(): {bounds}")
+        case "index":
+            return IndexError(bounds)
+    return RuntimeError(bounds)
+
+
+class CheckedIndex:
+    """An index tensor for one dimension of another tensor: asked at a place, it gives a symbol for indices."""
+
+    def __init__(self, ctx: Lowering, index: Tensor, size: Expr, negative: bool, ignored: int | None = None) -> None:
+        self.ctx = ctx
+        self.index = index
+        self.size = size
+        self.negative = negative
+        """Whether negative indices count from the back."""
+        self.ignored = ignored
+
+    def value(self, indices: Indices) -> Value:
+        """The index as it is stored, as int64."""
+        return cast(self.index.at(indices), torch.int64)
+
+    def at(self, indices: Indices) -> Expr:
+        """The place in the dimension, for index expressions."""
+        ctx = self.ctx
+        value = self.value(indices)
+        if value.op == "const":
+            place = value.data + (int(self.size) if value.data < 0 and self.size.is_constant else 0)  # type: ignore[call-overload]
+            if ctx.known(shapes.as_expr(place) < self.size) is True and place >= 0:
+                return shapes.const(place)
+        if value.op == "index" and ctx.known(value.data >= 0) and ctx.known(value.data < self.size):
+            return value.data  # type: ignore[no-any-return]
+        size = ctx.index(self.size)
+        if self.negative:
+            value = where(compare("lt", value, 0), ir.op("add", value, size), value)
+        last = ctx.index(self.size - 1)
+        inside = ir.op("max", ir.op("min", value, last), ir.const(0, torch.int64))
+        return ctx.indirect(inside, self.size)
+
+    def is_proved(self) -> bool:
+        """Whether no index can be out of range."""
+        _, indices = self.ctx.axes(self.index.shape)
+        value = self.value(indices)
+        expr = value.data if value.op == "index" else shapes.as_expr(value.data) if value.op == "const" else None
+        if expr is None:
+            return False
+        lowest = -self.size if self.negative else shapes.const(0)
+        return bool(self.ctx.known(expr >= lowest)) and bool(self.ctx.known(expr < self.size))
+
+    def check(self, kind: str, dim: int = 0) -> None:
+        """Emit the check of all indices."""
+        ctx = self.ctx
+        if self.is_proved() or any(size.is_constant and int(size) == 0 for size in self.index.shape):  # type: ignore[call-overload]
+            return
+        lowest = -self.size if self.negative else shapes.const(0)
+        index = ctx.realize(ctx.share(self.index))
+        key = (index.buffer, index.offset, index.shape, index.strides, self.size, lowest, kind, dim, self.ignored)
+        if key in _checks_of(ctx):
+            return
+        _checks_of(ctx).add(key)
+        how = Folding(index.shape, tuple(range(index.ndim)), False)
+
+        def outside(indices: Indices) -> Value:
+            value = cast(index.at(indices), torch.int64)
+            wrong = either(ir.op("lt", value, ctx.index(lowest)), ir.op("ge", value, ctx.index(self.size)))
+            return wrong if self.ignored is None else both(wrong, compare("ne", value, self.ignored))
+
+        spec = inner_spec(ctx, how, torch.bool, index.device)
+        flag = ctx.realize(fold(ctx, "any", how, outside, spec))
+        node = ctx.node
+        ctx.emit(ir.ExternCall(
+            check_indices,
+            (ctx.reference(flag), ctx.reference(index), _number(self.size), _number(lowest), kind, dim, self.ignored),
+            {}, (), origins=() if node is None else (node,),
+        ))  # fmt: skip
+
+
+def checked(
+    ctx: Lowering,
+    index: Tensor,
+    size: Expr,
+    kind: str | None,
+    dim: int = 0,
+    negative: bool = False,
+    ignored: int | None = None,
+) -> CheckedIndex | None:
+    """An index tensor whose elements are checked; None where the dimension may be empty: no place is safe then."""
+    if ctx.known(size > 0) is not True:
+        return None
+    index = ctx.share(index)
+    made = CheckedIndex(ctx, index, size, negative, ignored)
+    if kind is not None:
+        made.check(kind, dim)
+    return made
+
+
+def _checks_of(ctx: Lowering) -> set[Key]:
+    """The checks that this graph has already."""
+    return _checks.setdefault(ctx, set())
+
+
+def _number(expr: Expr) -> Any:
+    return int(expr) if expr.is_constant else expr  # type: ignore[call-overload]

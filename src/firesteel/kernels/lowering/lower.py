@@ -1,0 +1,258 @@
+"""From a functional ATen graph to computations: one node after the other, through the table of lowerings."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from ... import debug, shapes, torch_compat
+from ...shapes import Expr, Facts, Symbol
+from ...shapes.symnode import SymNode, expr_of
+from . import policy
+from .cleanup import remove_unread
+from .context import Lowering
+from .fallback import call_aten
+from .graph import LoweredGraph
+from .registry import find_lowering
+from .tensors import Computed, Spec, Tensor, View
+
+_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+DTYPES = frozenset({
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool,
+})  # fmt: skip
+"""What values can be."""
+
+
+def lower(module: torch.fx.GraphModule, facts: Facts | None = None) -> LoweredGraph:
+    """Lower a functional ATen graph whose nodes have their fake results in ``meta["val"]``.
+
+    ``facts`` are what is known of the symbols in sizes; when not given, those of the symbols' own environment.
+    """
+    return _Lowerer(module, facts).run()
+
+
+class _Lowerer:
+    def __init__(self, module: torch.fx.GraphModule, facts: Facts | None) -> None:
+        self.module = module
+        self.ctx = Lowering(facts if facts is not None else _facts_of(module.graph))
+        self.values: dict[torch.fx.Node, Any] = {}
+        self.exotic: dict[torch.fx.Node, str] = {}
+        self.weights: dict[torch.fx.Node, int] = {}
+
+    def run(self) -> LoweredGraph:
+        graph = self.ctx.graph
+        self.ctx._names.update(node.name for node in self.module.graph.nodes)
+        for node in self.module.graph.nodes:
+            self.ctx.node = node
+            match node.op:
+                case "placeholder":
+                    self.values[node] = self._placeholder(node)
+                case "get_attr":
+                    self.values[node] = self._attribute(node)
+                case "call_function":
+                    self.values[node] = self._call(node)
+                case "output":
+                    graph.outputs = self._outputs(node)
+                case _:
+                    raise AssertionError(f"{node.op} in a functional graph")
+        remove_unread(graph)
+        if graph.fallbacks and debug.enabled("fallbacks"):
+            for fallback in graph.fallbacks:
+                debug.log("fallbacks", "%s calls %s: %s", fallback.node, fallback.operator, fallback.reason)
+        return graph
+
+    # Inputs and constants
+
+    def _placeholder(self, node: torch.fx.Node) -> Any:
+        ctx, value = self.ctx, node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            stored = ctx.new_buffer(Spec.of(value), "input", node.name)
+            ctx.graph.inputs.append(ctx.graph.buffers[node.name])
+            self._find_symbols(node.name, stored.shape, stored.strides)
+            return stored
+        if isinstance(value, _NUMBERS):
+            expr = expr_of(value)
+            ctx.graph.inputs.append(expr if isinstance(expr, Symbol) else shapes.symbol(node.name, expr.kind))
+            return _plain(expr)
+        ctx.graph.inputs.append(shapes.symbol(node.name))  # an input that the graph does not use, such as None
+        return value
+
+    def _find_symbols(self, name: str, sizes: Sequence[Expr], strides: Sequence[Expr] = ()) -> None:
+        for kind, numbers in (("size", sizes), ("stride", strides)):
+            for dim, expr in enumerate(numbers):
+                if isinstance(expr, Symbol):
+                    self.ctx.graph.symbols.setdefault(expr, (name, kind, dim))
+
+    def _attribute(self, node: torch.fx.Node) -> Any:
+        value: Any = self.module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            return value
+        self.ctx.graph.constants[node.name] = value
+        return self.ctx.new_buffer(Spec.of(node.meta.get("val", value)), "constant", node.name)
+
+    # Operators
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        if node.target is operator.getitem:
+            source = self.values[node.args[0]]  # type: ignore[index]
+            return source[node.args[1]]
+        result = node.meta.get("val")
+        if isinstance(result, _NUMBERS):
+            expr = expr_of(result)
+            # A number that data decides is new here; others are made of sizes and inputs.
+            if not (isinstance(node.target, torch_compat.OpOverload) and _reads_data(node)):
+                return _plain(expr)
+        args = [self._argument(arg) for arg in node.args]
+        kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
+        ctx, name = self.ctx, str(node.target)
+        results = result if isinstance(result, tuple | list) else (result,)
+        ctx.outs = tuple([Spec.of(r) if isinstance(r, torch.Tensor) else None for r in results])
+        function = find_lowering(name)
+        reason = "no lowering" if function is None else self._exotic(node)
+        if function is not None and (not reason or name in policy.VIEWS):
+            ctx.reason = ""
+            made = len(ctx.graph.operations), len(ctx.graph.fallbacks)
+            lowered = function(ctx, *args, **kwargs)
+            if lowered is not NotImplemented and not (reason and _needs_values(lowered)):
+                return self._settle(node, lowered)
+            # What a lowering put into memory on its way stays useful; computations that nobody reads are dropped later.
+            assert made[1] == len(ctx.graph.fallbacks)
+            reason = reason or ctx.reason or "these arguments"
+        ctx.fall_back(name, reason)
+        return call_aten(ctx, node, args, kwargs, self._find_symbols)
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, torch.fx.Node):
+            return self.values[arg]
+        if isinstance(arg, list | tuple):
+            return type(arg)([self._argument(part) for part in arg])
+        if isinstance(arg, slice):
+            return slice(self._argument(arg.start), self._argument(arg.stop), self._argument(arg.step))
+        if isinstance(arg, dict):
+            return {key: self._argument(part) for key, part in arg.items()}
+        return _plain(expr_of(arg)) if isinstance(arg, torch.SymInt | torch.SymFloat | torch.SymBool) else arg
+
+    def _exotic(self, node: torch.fx.Node) -> str:
+        """Why none of our lowerings can be used, for reasons of dtype and device."""
+        for source in (node, *node.all_input_nodes):
+            reason = self.exotic.get(source)
+            if reason is None:
+                reason = self.exotic[source] = _exotic(source.meta.get("val"))
+            if reason:
+                return reason
+        return ""
+
+    def _settle(self, node: torch.fx.Node, lowered: Any) -> Any:
+        """Check a result against eager's description and decide whether it goes to memory now."""
+        if isinstance(lowered, tuple | list):
+            for part, spec in zip(lowered, self.ctx.outs, strict=True):
+                if part is not None:
+                    self._check(node, part, spec)
+            return lowered
+        self._check(node, lowered, self.ctx.outs[0])
+        if isinstance(lowered, View) and lowered.memory is None:
+            self._adopt_strides(lowered)
+        weight = 1 + sum(self.weights.get(arg, 0) for arg in node.all_input_nodes)
+        if isinstance(lowered, Computed) and lowered.memory is None and self._belongs_in_memory(node, lowered, weight):
+            self.ctx.realize(lowered)
+        self.weights[node] = 0 if lowered.stored() is not None else weight
+        return lowered
+
+    def _check(self, node: torch.fx.Node, tensor: Tensor, spec: Spec | None) -> None:
+        assert spec is not None and tensor.dtype is spec.dtype, f"{node.target}: {tensor.dtype}, eager {spec}"
+        assert len(tensor.shape) == len(spec.shape), f"{node.target}: {tensor.shape}, eager {spec.shape}"
+
+    def _adopt_strides(self, view: View) -> None:
+        """A copy of a view is laid out as eager has the view, where that leaves no gaps."""
+        spec = self.ctx.out
+        if shapes.dense_order(spec.shape, spec.strides, self.ctx.facts) is not None:
+            view.strides = spec.strides
+
+    def _belongs_in_memory(self, node: torch.fx.Node, tensor: Computed, weight: int) -> bool:
+        users = set(policy.consumers(node))
+        if any(policy.needs_memory(user) for user in users):
+            return True
+        if len(users) <= 1 and weight <= policy.SMALL_CHAIN:
+            return False
+        axes, indices = self.ctx.axes(tensor.shape)
+        cost = policy.cost_of(tensor.at(indices), frozenset(axis.symbol for axis in axes))
+        return policy.is_too_large(cost) or (len(users) > 1 and not policy.is_cheap(cost))
+
+    # Results
+
+    def _outputs(self, node: torch.fx.Node) -> list[Any]:
+        returned = node.args[0]
+        wanted = list(returned) if isinstance(returned, tuple | list) else [returned]
+        owners: dict[str, torch.fx.Node] = {}
+        return [self._output(part, owners) for part in wanted]
+
+    def _output(self, part: Any, owners: dict[str, torch.fx.Node]) -> Any:
+        value = self._argument(part)
+        if not isinstance(value, Tensor):
+            return value
+        assert isinstance(part, torch.fx.Node)
+        spec, root = Spec.of(part.meta["val"]), _root(part)
+        stored = self.ctx.realize_as(value, spec.strides)
+        kind = self.ctx.graph.buffers[stored.buffer].kind
+        # In eager a result shares memory with an input or another result only if it is a view of it.
+        borrowed = root.op not in ("placeholder", "get_attr") and kind in ("input", "constant")
+        if borrowed or owners.setdefault(stored.buffer, root) is not root:
+            stored = self.ctx.copy(value, spec.strides)
+            owners[stored.buffer] = root
+        return self.ctx.reference(stored, spec.strides)
+
+
+def _plain(expr: Expr) -> Any:
+    """Constants as Python numbers."""
+    return expr.value if expr.is_constant else expr  # type: ignore[attr-defined]
+
+
+def _exotic(value: Any) -> str:
+    for tensor in value if isinstance(value, tuple | list) else (value,):
+        if isinstance(tensor, torch.Tensor):
+            if tensor.dtype not in DTYPES:
+                return f"dtype {str(tensor.dtype).removeprefix('torch.')}"
+            if tensor.device.type == "meta":
+                return "device meta"
+    return ""
+
+
+def _reads_data(node: torch.fx.Node) -> bool:
+    return any(isinstance(source.meta.get("val"), torch.Tensor) for source in node.all_input_nodes) and (
+        not str(node.target).startswith("aten.sym_")
+    )
+
+
+def _needs_values(lowered: Any) -> bool:
+    """Whether a view of a dtype that values cannot have is more than another look at memory."""
+    parts = lowered if isinstance(lowered, tuple | list) else (lowered,)
+    return any(part.stored() is None for part in parts)
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory a view looks at."""
+    while node.op == "call_function" and (node.target is operator.getitem or str(node.target) in policy.VIEWS):
+        source = node.args[0]
+        if not isinstance(source, torch.fx.Node):
+            break
+        node = source
+    return node
+
+
+def _facts_of(graph: torch.fx.Graph) -> Facts | None:
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            break
+        value = node.meta["val"]
+        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        for number in numbers:
+            if isinstance(number, torch.SymInt | torch.SymFloat) and isinstance(number.node, SymNode):
+                return number.node.shape_env.env.facts
+    return None

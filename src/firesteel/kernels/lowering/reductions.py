@@ -1,0 +1,314 @@
+"""Reductions over dimensions: sums, products, extremes and their places, truth, variance, norms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...shapes import Expr
+from .. import ir
+from ..ir import Value
+from .context import Lowering
+from .reducing import Body, Folding, accumulator, elements, fold, folding, inner_spec, is_empty, total
+from .registry import lowering
+from .scalars import cast, compare, div, mul, op, opmath, sub, where
+from .tensors import Indices, Spec, Tensor
+
+Dims = int | Sequence[int] | None
+
+# ---------------------------------------------------------------------------------------------------------------------
+# sums and products
+
+
+def _sum(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
+    dtype = ctx.out.dtype
+    if dtype is torch.bool:
+        return fold(ctx, "any", how, elements(x, torch.bool), ctx.out)
+    return fold(ctx, "sum", how, elements(x, accumulator(dtype), dtype), ctx.out)
+
+
+@lowering("aten.sum.default")
+def sum_all(ctx: Lowering, x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return _sum(ctx, x, folding(x, None))
+
+
+@lowering("aten.sum.dim_IntList")
+def sum_dims(ctx: Lowering, x: Tensor, dim: Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    return _sum(ctx, x, folding(x, dim, keepdim))
+
+
+@lowering("aten.nansum.default")
+def nansum(ctx: Lowering, x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    how = folding(x, dim, keepdim)
+    if not x.dtype.is_floating_point:
+        return _sum(ctx, x, how)
+
+    def without_nan(indices: Indices) -> Value:
+        value = cast(cast(x.at(indices), ctx_dtype), accumulator(ctx_dtype))
+        return where(ir.op("isnan", value), 0.0, value)
+
+    ctx_dtype = ctx.out.dtype
+    return fold(ctx, "sum", how, without_nan, ctx.out)
+
+
+@lowering("aten.mean.default")
+def mean_all(ctx: Lowering, x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return _mean(ctx, x, folding(x, None))
+
+
+@lowering("aten.mean.dim")
+def mean_dims(ctx: Lowering, x: Tensor, dim: Dims, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    return _mean(ctx, x, folding(x, dim, keepdim))
+
+
+def _mean(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
+    dtype = ctx.out.dtype
+    wide = opmath(dtype)
+    summed = total(ctx, x, how, elements(x, wide, dtype), wide)
+    return ctx.computed(lambda indices: cast(div(summed.at(indices), ctx.scalar(how.count, wide)), dtype))
+
+
+@lowering("aten.prod.default")
+def prod_all(ctx: Lowering, x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return _prod(ctx, x, folding(x, None))
+
+
+@lowering("aten.prod.dim_int")
+def prod_dim(ctx: Lowering, x: Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    return _prod(ctx, x, folding(x, dim, keepdim))
+
+
+def _prod(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
+    dtype = ctx.out.dtype
+    if dtype is torch.bool:
+        return fold(ctx, "all", how, elements(x, torch.bool), ctx.out)
+    return fold(ctx, "prod", how, elements(x, accumulator(dtype), dtype), ctx.out)
+
+
+@lowering("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
+def count_nonzero(ctx: Lowering, x: Tensor, dim: Dims = None) -> Tensor:
+    return fold(ctx, "sum", folding(x, dim), lambda i: cast(cast(x.at(i), torch.bool), torch.int64), ctx.out)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# truth
+
+
+def _truth(kind: str) -> Any:
+    def lower(ctx: Lowering, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+        # Here an empty list of dimensions means none at all.
+        how = folding(x, dim, keepdim, none_means_all=False)
+        dtype = ctx.out.dtype
+        if dtype is torch.bool:
+            return fold(ctx, kind, how, elements(x, torch.bool), ctx.out)
+        found = fold(ctx, kind, how, elements(x, torch.bool), inner_spec(ctx, how, torch.bool, x.device))
+        return ctx.computed(lambda indices: cast(found.at(indices), dtype))
+
+    return lower
+
+
+for _kind in ("any", "all"):
+    lowering(f"aten.{_kind}.default", f"aten.{_kind}.dim", f"aten.{_kind}.dims")(_truth(_kind))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# extremes and where they are
+
+
+def comparable(x: Tensor) -> torch.dtype:
+    """The dtype in which elements are compared."""
+    return torch.int32 if x.dtype is torch.bool else opmath(x.dtype)
+
+
+def extreme(ctx: Lowering, kind: str, x: Tensor, how: Folding, spec: Spec) -> Tensor:
+    """The largest or smallest elements."""
+    if x.dtype is torch.bool:
+        return fold(ctx, "any" if kind == "max" else "all", how, elements(x, torch.bool), spec)
+    return fold(ctx, kind, how, elements(x, opmath(x.dtype)), spec)
+
+
+def _extremes(kind: str) -> None:
+    @lowering(f"aten.a{kind}.default")
+    def dims(ctx: Lowering, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+        how = folding(x, dim, keepdim)
+        return ctx.unsupported("a size that may be 0") if is_empty(ctx, how) else extreme(ctx, kind, x, how, ctx.out)
+
+    @lowering(f"aten.{kind}.default")
+    def all_(ctx: Lowering, x: Tensor) -> Tensor:
+        return dims(ctx, x)
+
+    @lowering(f"aten.{kind}.dim")
+    def dim_(ctx: Lowering, x: Tensor, dim: int, keepdim: bool = False) -> Any:
+        how = folding(x, dim, keepdim)
+        values, places = ctx.outs
+        assert values is not None and places is not None
+        if is_empty(ctx, how):
+            return ctx.unsupported("a size that may be 0")
+        x = ctx.share(x)
+        found = fold(ctx, f"arg{kind}", how, elements(x, comparable(x)), places)
+        return extreme(ctx, kind, x, how, values), found
+
+    @lowering(f"aten.arg{kind}.default")
+    def arg(ctx: Lowering, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        how = folding(x, dim, keepdim)
+        if is_empty(ctx, how):
+            return ctx.unsupported("a size that may be 0")
+        return fold(ctx, f"arg{kind}", how, elements(x, comparable(x)), ctx.out)
+
+
+_extremes("max")
+_extremes("min")
+
+
+@lowering("aten.aminmax.default")
+def aminmax(ctx: Lowering, x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    how = folding(x, dim, keepdim)
+    low, high = ctx.outs
+    assert low is not None and high is not None
+    if is_empty(ctx, how):
+        return ctx.unsupported("a size that may be 0")
+    x = ctx.share(x)
+    return extreme(ctx, "min", x, how, low), extreme(ctx, "max", x, how, high)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# variance
+
+
+def moments(ctx: Lowering, x: Tensor, how: Folding, correction: Any = 0) -> tuple[Tensor, Tensor]:
+    """The mean and the variance, from the deviations of a second pass, in the dtype that eager computes in."""
+    wide = opmath(x.dtype)
+    x = ctx.share(x)
+    spec = inner_spec(ctx, how, wide, x.device)
+    count = ctx.scalar(how.count, wide)
+    summed = total(ctx, x, how, elements(x, wide), wide)
+    mean = ctx.computed(lambda indices: div(summed.at(indices), count), spec)
+
+    def squared(indices: Indices) -> Value:
+        deviation = sub(cast(x.at(indices), wide), mean.at(how.result(indices)))
+        return mul(deviation, deviation)
+
+    squares = total(ctx, x, how, squared, wide)
+    freedom = _freedom(ctx, how, correction, wide)
+    return mean, ctx.computed(lambda indices: div(squares.at(indices), freedom), spec)
+
+
+def _freedom(ctx: Lowering, how: Folding, correction: Any, dtype: torch.dtype) -> Value:
+    """The number of elements less the correction, not below 0."""
+    if isinstance(correction, int) and (correction == 0 or ctx.known(how.count >= correction)):
+        return ctx.scalar(how.count - correction, dtype)
+    count = ctx.scalar(how.count, dtype)
+    if count.op == "const" and not isinstance(correction, Expr):
+        return ir.const(max(count.data - correction, 0.0), dtype)
+    return op("max", sub(count, ctx.scalar(correction, dtype)), 0.0)
+
+
+def _variances(name: str, root: bool) -> None:
+    def finish(value: Value, dtype: torch.dtype) -> Value:
+        return cast(ir.op("sqrt", value) if root else value, dtype)
+
+    def variance(ctx: Lowering, x: Tensor, dim: Dims, correction: Any, keepdim: bool) -> Any:
+        how = folding(x, dim, keepdim)
+        mean, var = moments(ctx, x, how, 1 if correction is None else correction)
+        if len(ctx.outs) == 1:
+            return ctx.computed(lambda indices: finish(var.at(indices), dtype), dtype=(dtype := ctx.out.dtype))
+        first, second = ctx.outs
+        assert first is not None and second is not None
+        return (
+            ctx.computed(lambda indices: finish(var.at(indices), first.dtype), first),
+            ctx.computed(lambda indices: cast(mean.at(indices), second.dtype), second),
+        )
+
+    @lowering(f"aten.{name}.correction")
+    def corrected(ctx: Lowering, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+        return variance(ctx, x, dim, correction, keepdim)
+
+    @lowering(f"aten.{name}.dim")
+    def dims(ctx: Lowering, x: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Any:
+        return variance(ctx, x, dim, int(unbiased), keepdim)
+
+    @lowering(f"aten.{name}.default")
+    def all_(ctx: Lowering, x: Tensor, unbiased: bool = True) -> Any:
+        return variance(ctx, x, None, int(unbiased), False)
+
+
+for _name in ("var", "var_mean"):
+    _variances(_name, root=False)
+for _name in ("std", "std_mean"):
+    _variances(_name, root=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# logarithms of sums, norms
+
+
+@lowering("aten.logsumexp.default")
+def logsumexp(ctx: Lowering, x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    how = folding(x, dim, keepdim)
+    if is_empty(ctx, how):
+        return ctx.unsupported("a size that may be 0")
+    dtype = ctx.out.dtype
+    wide = opmath(dtype)
+    x = ctx.share(x)
+    spec = inner_spec(ctx, how, wide, x.device)
+    largest = fold(ctx, "max", how, elements(x, wide, dtype), spec)
+
+    def finite(indices: Indices) -> Value:
+        """The largest element, or 0 where it is infinite: infinities then come out of exp and log."""
+        value = largest.at(indices)
+        return where(ir.op("isinf", value), 0.0, value)
+
+    def body(indices: Indices) -> Value:
+        return ir.op("exp", sub(cast(cast(x.at(indices), dtype), wide), finite(how.result(indices))))
+
+    summed = total(ctx, x, how, body, wide)
+    return ctx.computed(lambda i: cast(op("add", ir.op("log", summed.at(i)), finite(i)), dtype))
+
+
+@lowering("aten.linalg_vector_norm.default")
+def vector_norm(
+    ctx: Lowering, x: Tensor, ord: Any = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    how = folding(x, dim, keepdim)
+    if isinstance(ord, Expr):
+        return ctx.unsupported("an order that is not constant")
+    return _norm(ctx, x, how, float(ord))
+
+
+def _norm(ctx: Lowering, x: Tensor, how: Folding, order: float) -> Tensor:
+    dtype = ctx.out.dtype
+    wide = opmath(dtype)
+
+    def size_of(indices: Indices) -> Value:
+        return ir.op("abs", cast(cast(x.at(indices), dtype), wide))
+
+    if math.isinf(order):
+        if is_empty(ctx, how):
+            return ctx.unsupported("a size that may be 0")
+        return fold(ctx, "max" if order > 0 else "min", how, size_of, ctx.out)
+    if order == 0:
+        return fold(ctx, "sum", how, lambda i: cast(compare("ne", size_of(i), 0.0), wide), ctx.out)
+    if order == 1:
+        return fold(ctx, "sum", how, size_of, ctx.out)
+    # float32 squares overflow, and so do eager's
+    power: Body = (lambda i: mul(size_of(i), size_of(i))) if order == 2 else (lambda i: op("pow", size_of(i), order))
+    summed = total(ctx, x, how, power, wide)
+
+    def root(indices: Indices) -> Value:
+        value = summed.at(indices)
+        return cast(ir.op("sqrt", value) if order == 2 else op("pow", value, 1.0 / order), dtype)
+
+    return ctx.computed(root)
+
+
+@lowering("aten.norm.ScalarOpt_dim", "aten.norm.ScalarOpt_dim_dtype")
+def norm_dims(ctx: Lowering, x: Tensor, p: Any, dim: Dims, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    return vector_norm(ctx, x, 2 if p is None else p, dim, keepdim)
+
+
+@lowering("aten.norm.Scalar", "aten.norm.ScalarOpt_dtype")
+def norm_all(ctx: Lowering, x: Tensor, p: Any = 2, *, dtype: Any = None) -> Tensor:
+    return vector_norm(ctx, x, 2 if p is None else p)

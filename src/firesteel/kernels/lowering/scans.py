@@ -1,0 +1,68 @@
+"""Running sums, products and extremes along a dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import ir
+from ..ir import Value
+from .context import Lowering
+from .reducing import elements, scan
+from .registry import lowering
+from .scalars import compare, either, opmath, where
+from .tensors import Indices, Tensor
+from .views import wrap
+
+
+def _accumulator(dtype: torch.dtype) -> torch.dtype:
+    """What a running sum is kept in: eager keeps one of float32 in float64."""
+    if not dtype.is_floating_point:
+        return torch.int64
+    return torch.float64 if dtype is torch.float32 else opmath(dtype)
+
+
+def _running(kind: str) -> Any:
+    def lower(ctx: Lowering, x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+        out = ctx.out.dtype
+        return scan(ctx, kind, x, dim, elements(x, _accumulator(out), out), ctx.out)
+
+    return lower
+
+
+lowering("aten.cumsum.default")(_running("cumsum"))
+lowering("aten.cumprod.default")(_running("cumprod"))
+
+
+@lowering("aten.logcumsumexp.default")
+def logcumsumexp(ctx: Lowering, x: Tensor, dim: int) -> Tensor:
+    return scan(ctx, "logcumsumexp", x, dim, elements(x, opmath(x.dtype)), ctx.out)
+
+
+def _extreme(kind: str) -> Any:
+    def lower(ctx: Lowering, x: Tensor, dim: int) -> Any:
+        values, places = ctx.outs
+        assert values is not None and places is not None
+        wide = torch.int64 if x.dtype is torch.bool else opmath(x.dtype)
+        dim = wrap(dim, x.ndim)
+        x = ctx.share(x)
+        best = scan(ctx, kind, x, dim, elements(x, wide), values)
+
+        def place(indices: Indices) -> Value:
+            """The index where an element is the running extreme, which later ones then exceed."""
+            value = x.at(indices)
+            found = compare("eq", value, best.at(indices))
+            if value.dtype.is_floating_point:
+                found = either(found, ir.op("isnan", value))
+            here = ctx.index(indices[dim]) if indices else ir.const(0, torch.int64)
+            return where(found, here, ir.const(0, torch.int64))
+
+        return best, scan(ctx, "cummax", x, dim, place, places)
+
+    return lower
+
+
+lowering("aten.cummax.default")(_extreme("cummax"))
+lowering("aten.cummin.default")(_extreme("cummin"))
+

@@ -1,0 +1,52 @@
+"""Options of the native backend: what `compile(options={...})` takes, and the sets of them that modes stand for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..errors import UserCodeError
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be chosen for one compilation."""
+
+    max_autotune: bool = False
+    """Measure alternatives (tilings, thread counts, a fused kernel or a library call) and take the fastest."""
+    native_host: bool = True
+    """Run allocations and launches as native code. Without it the host program is plain Python, for debugging."""
+
+
+MODES: dict[str | None, dict[str, Any]] = {
+    None: {},
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {"max_autotune": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+}
+"""On the CPU every mode has little overhead, so "reduce-overhead" changes nothing."""
+
+
+def make_options(given: Mapping[str, Any] | None = None, mode: str | None = None) -> Options:
+    """Checked options.
+
+    >>> make_options({"max_autotune": True}).max_autotune
+    True
+    >>> make_options({"max_autotun": True})
+    Traceback (most recent call last):
+    firesteel.errors.UserCodeError: the native backend has no option 'max_autotun'
+      What to do: did you mean 'max_autotune'?
+    """
+    values = {**MODES[mode], **(given or {})}
+    known = {field.name: type(field.default) for field in fields(Options)}
+    for name, value in values.items():
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+            raise UserCodeError(f"the native backend has no option {name!r}", hint)
+        if type(value) is not known[name]:
+            raise UserCodeError(f"option {name!r} is {value!r}", f"it takes a value of type {known[name].__name__}")
+    return Options(**values)

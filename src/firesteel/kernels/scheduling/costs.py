@@ -1,0 +1,71 @@
+"""What things cost, in units of about one vector load from cache: the numbers behind decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...shapes import Symbol
+from ..ir import Value
+
+ENOUGH_ROWS = 32
+"""With fewer independent iterations than this a large kernel cannot keep a machine's threads busy."""
+SMALL = 32768
+"""Points below which a kernel runs on one thread anyway."""
+TINY = 2048
+"""Points below which it pays to run everything in one kernel on one thread."""
+ROW_BYTES = 1 << 18
+"""How much scratch memory a row may take: it should stay in the second-level cache."""
+COLUMN_BLOCK = 1024
+"""Columns that are reduced together: their accumulators stay in the first-level cache."""
+LEAST_BLOCK = 64
+"""The same, where more than the accumulators has to stay in the cache."""
+PARALLEL_BLOCK = 8192
+"""The least number of elements of one long row that is worth a thread."""
+CHUNKS = 64
+"""Parts of a long reduction. A fixed number, so that results do not depend on the number of threads."""
+COLUMN_CHUNKS = 32
+"""The same for reductions of columns."""
+LONG_REDUCTION = 1 << 16
+"""Elements from which a reduction is worth splitting."""
+ACCUMULATE = 256
+"""So many numbers are summed before the sum is added to the next level, as pairwise summation does."""
+MAX_OPERATIONS = 600
+MAX_BUFFERS = 24
+"""A kernel with more operations or parameters than this runs out of registers."""
+
+_EXPENSIVE = frozenset((
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow", "atan2",
+    "fmod", "remainder", "hypot", "nextafter", "div_floor", "div_trunc", "mod_trunc",
+))  # fmt: skip
+_MEDIUM = frozenset(("div", "sqrt", "rsqrt", "reciprocal"))
+_FREE = frozenset(("const", "index", "local", "number"))
+
+
+def node_cost(op: str) -> float:
+    """The cost of one operation."""
+    if op in _FREE:
+        return 0.0
+    return 10.0 if op in _EXPENSIVE else 2.0 if op in _MEDIUM else 1.0 if op == "load" else 0.25
+
+
+def value_cost(value: Value, axes: frozenset[Symbol] | None = None) -> float:
+    """The cost of a value at one point; with ``axes``, only of what changes along them."""
+    if axes is None:
+        return sum([node_cost(node.op) for node in value.walk()])
+    total = 0.0
+    varying: set[int] = set()
+    for node in value.walk():
+        if (
+            (node.op == "load" and node.data.index.free_symbols & axes)
+            or (node.op == "index" and node.data.free_symbols & axes)
+            or any(id(arg) in varying for arg in node.args)
+        ):
+            varying.add(id(node))
+            total += node_cost(node.op)
+    return total
+
+
+def operation_count(values: Iterable[Value]) -> int:
+    """How many different nodes there are in values."""
+    return len({id(node) for value in values for node in value.walk()})

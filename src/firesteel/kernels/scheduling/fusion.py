@@ -1,0 +1,308 @@
+"""Which computations become one kernel.
+
+Operations are taken in order. Each is first a group of its own; it then joins the groups that produce what it reads,
+the latest first, and groups that read the same input, wherever
+
+- nothing that is not in the group has to run in between,
+- the loops can be shared: both are over the same rows, and what one reads of the other is made in the same row,
+- it pays: memory traffic is saved, and the kernel keeps enough independent rows for the threads.
+
+Decisions are in the log of kernels, with the reason for those that were not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ... import debug
+from ...shapes import Const, Expr, Symbol
+from ..ir import BufferRef, Computation, ExternCall
+from . import costs
+from .alignment import align, edges_between
+from .groups import Group, Member, single
+from .indices import AxisPool, estimate
+from .values import expressions
+
+Operation = Computation | ExternCall
+
+
+@dataclass
+class Node:
+    """A kernel or a call in the program, with what has to run before it."""
+
+    content: Group | ExternCall
+    before: int
+    """All nodes that have to run earlier, as a set of bits."""
+    direct: set[int]
+    """Those of them whose results it needs itself."""
+
+
+@dataclass
+class Fusion:
+    """The program while it is put into groups."""
+
+    pool: AxisPool
+    late: Mapping[Symbol, str] = field(default_factory=dict)
+    """Sizes that are known only when a buffer is there."""
+    nodes: dict[int, Node] = field(default_factory=dict)
+    _writers: dict[str, list[int]] = field(default_factory=dict)
+    _readers: dict[str, list[int]] = field(default_factory=dict)
+    _moved: dict[int, int] = field(default_factory=dict)
+    _last_random: int | None = None
+
+    def where(self, node: int) -> int:
+        """The node that another one has become part of."""
+        while node in self._moved:
+            node = self._moved[node]
+        return node
+
+    def add(self, position: int, operation: Operation) -> None:
+        """Take the next operation of the program."""
+        reads, writes = accesses(operation)
+        if self.late:
+            reads += [self.late[symbol] for symbol in _symbols(operation) if symbol in self.late]
+        direct = {self.where(writer) for name in (*reads, *writes) for writer in self._writers.get(name, ())}
+        # A second writer of a buffer must not overtake those who read what was there before.
+        direct |= {self.where(reader) for name in writes for reader in self._readers.get(name, ())}
+        content: Group | ExternCall
+        if isinstance(operation, ExternCall):
+            content = operation
+            if is_random(operation):
+                if self._last_random is not None:
+                    direct.add(self._last_random)
+                self._last_random = position
+        else:
+            content = single(operation, position, self.pool)
+        before = 0
+        for earlier in direct:
+            before |= 1 << earlier | self.nodes[earlier].before
+        self.nodes[position] = Node(content, before, direct)
+        for name in reads:
+            self._readers.setdefault(name, []).append(position)
+        for name in writes:
+            self._writers.setdefault(name, []).append(position)
+        if isinstance(content, Group) and not content.alone:
+            self._place(position, content)
+
+    def _place(self, position: int, group: Group) -> None:
+        node = self.nodes[position]
+        current = position
+        for earlier in sorted(node.direct, reverse=True):
+            current = self._try(earlier, current)
+        beside: dict[int, None] = {}
+        for name in group.read:
+            for reader in self._readers.get(name, ()):
+                other = self.where(reader)
+                if other != current and other < position:
+                    beside.setdefault(other)
+        for other in sorted(beside, reverse=True)[:4]:
+            current = self._try(other, current)
+
+    def _try(self, other: int, current: int) -> int:
+        """Join two nodes if that is possible and pays; the result is where the current one is now."""
+        current = self.where(current)
+        earlier, later = sorted((self.where(other), current))
+        if earlier == later:
+            return current
+        first, second = self.nodes[earlier], self.nodes[later]
+        if not isinstance(first.content, Group) or not isinstance(second.content, Group):
+            return current
+        reason = self._obstacle(earlier, later, first.content, second.content)
+        joined: Group | None = None
+        if reason is None:
+            if edges_between(second.content, first.content):
+                joined = align(second.content, first.content, self.pool)
+            else:
+                joined = align(first.content, second.content, self.pool)
+            if joined is None:
+                reason = "their loops do not correspond"
+            else:
+                reason = self._unprofitable(first.content, second.content, joined)
+        if debug.enabled("kernels"):
+            verb = "fused with" if reason is None else "not fused with"
+            note = f"over {describe_rows(joined)}" if joined is not None and reason is None else reason
+            debug.log("kernels", "%s %s %s: %s", names(second.content), verb, names(first.content), note)
+        if reason is not None or joined is None:
+            return current
+        self._merge(earlier, later, joined)
+        return earlier
+
+    def _obstacle(self, earlier: int, later: int, first: Group, second: Group) -> str | None:
+        if first.alone or second.alone:
+            return "one of them needs a kernel of its own"
+        bit = 1 << earlier
+        if any(between != earlier and self.nodes[between].before & bit for between in self.nodes[later].direct):
+            return "something else has to run in between"
+        bit = 1 << later
+        if any(between != later and self.nodes[between].before & bit for between in self.nodes[earlier].direct):
+            return "something else has to run in between"
+        both = first.written.keys() & second.written.keys()
+        crossing = first.written.keys() & second.read | second.written.keys() & first.read
+        if any(len(self._writers[name]) > 1 for name in crossing):
+            return "what is read is written in several parts"
+        if both and edges_between(first, second):
+            return "they write to one buffer"
+        if len(first.buffers | second.buffers) > costs.MAX_BUFFERS:
+            return "too many buffers"
+        return None
+
+    def _unprofitable(self, first: Group, second: Group, joined: Group) -> str | None:
+        values = [member.computation.value for member in joined.members]
+        if costs.operation_count(values) > costs.MAX_OPERATIONS:
+            return "the kernel would be too large"
+        dependent = bool(edges_between(first, second))
+        points = estimate(joined.points)
+        rows = joined.size_of(joined.rows)
+        if points > costs.SMALL and isinstance(rows, Const):
+            lost = max(_independent(first), _independent(second)) > int(rows)
+            if int(rows) < costs.ENOUGH_ROWS and lost:
+                return f"only {rows} rows would be left"
+        if not joined.rows and points > costs.TINY and (first.rows or second.rows):
+            return "they have no rows in common"
+        if not dependent and not _same_space(first, second, joined):
+            return "they are independent and run over different points"
+        return None
+
+    def _merge(self, earlier: int, later: int, joined: Group) -> None:
+        first, second = self.nodes[earlier], self.nodes.pop(later)
+        self._moved[later] = earlier
+        direct = (first.direct | second.direct) - {earlier, later}
+        gone = ~(1 << later | 1 << earlier)
+        before = (first.before | second.before) & gone
+        ordered = tuple(sorted(joined.members, key=lambda member: member.position))
+        self.nodes[earlier] = Node(replace(joined, members=ordered), before, direct)
+        old = 1 << earlier | 1 << later
+        for node in self.nodes.values():
+            if node.before & old:
+                node.before = node.before & ~(1 << later) | 1 << earlier | before
+                if later in node.direct:
+                    node.direct = (node.direct - {later}) | {earlier}
+
+    def ordered(self) -> list[Node]:
+        """The nodes in an order in which they can run, as near to the program's as possible."""
+        waiting = {number: set(node.direct) for number, node in self.nodes.items()}
+        users: dict[int, list[int]] = {}
+        for number, needs in waiting.items():
+            for need in needs:
+                users.setdefault(need, []).append(number)
+        ready = sorted(number for number, needs in waiting.items() if not needs)
+        done: list[Node] = []
+        while ready:
+            number = ready.pop(0)
+            done.append(self.nodes[number])
+            for user in users.get(number, ()):
+                waiting[user].discard(number)
+                if not waiting[user]:
+                    _insert(ready, user)
+        assert len(done) == len(self.nodes), "kernels wait for each other"
+        return done
+
+
+def _insert(ready: list[int], number: int) -> None:
+    at = len(ready)
+    while at and ready[at - 1] > number:
+        at -= 1
+    ready.insert(at, number)
+
+
+def fuse(operations: Sequence[Operation], pool: AxisPool, late: Mapping[Symbol, str]) -> list[Node]:
+    """The program as kernels and calls, in order."""
+    fusion = Fusion(pool, late)
+    for position, operation in enumerate(operations):
+        fusion.add(position, operation)
+    return fusion.ordered()
+
+
+def accesses(operation: Operation) -> tuple[list[str], list[str]]:
+    """The buffers that an operation reads and those that it writes."""
+    if isinstance(operation, Computation):
+        reads: dict[str, None] = {}
+        for value in operation.values():
+            for node in value.walk():
+                if node.op == "load":
+                    reads.setdefault(node.data.buffer)
+        return list(reads), written(operation)
+    found: dict[str, None] = {}
+    _collect(operation.args, found)
+    _collect(operation.kwargs, found)
+    writes = written(operation)
+    return [name for name in found if name not in writes], writes
+
+
+def written(operation: Operation) -> list[str]:
+    """The buffers that an operation fills."""
+    if isinstance(operation, Computation):
+        return [operation.buffer]
+    return [name for name in operation.outputs if name is not None]
+
+
+def _collect(argument: object, found: dict[str, None]) -> None:
+    if isinstance(argument, BufferRef):
+        found.setdefault(argument.buffer)
+    elif isinstance(argument, list | tuple):
+        for part in argument:
+            _collect(part, found)
+    elif isinstance(argument, dict):
+        for part in argument.values():
+            _collect(part, found)
+
+
+def _symbols(operation: Operation) -> set[Symbol]:
+    """The symbols of sizes and indices in an operation."""
+    found: set[Symbol] = set()
+    if isinstance(operation, Computation):
+        for axis in (*operation.axes, *operation.reduce_axes):
+            found |= axis.size.free_symbols
+        for expr in [operation.place.index, *[e for value in operation.values() for e in expressions(value)]]:
+            found |= expr.free_symbols
+        numbers = [node.data for value in operation.values() for node in value.walk() if node.op == "number"]
+        return found.union(*[number.free_symbols for number in numbers])
+    waiting: list[object] = [operation.args, operation.kwargs]
+    while waiting:
+        argument = waiting.pop()
+        if isinstance(argument, Expr):
+            found |= argument.free_symbols
+        elif isinstance(argument, BufferRef):
+            waiting += [argument.shape, argument.strides, argument.offset]
+        elif isinstance(argument, list | tuple):
+            waiting += argument
+        elif isinstance(argument, dict):
+            waiting += argument.values()
+    return found
+
+
+def is_random(call: ExternCall) -> bool:
+    """Whether a call draws random numbers: such calls keep their order."""
+    return "nondeterministic_seeded" in map(str, map(_tag_name, getattr(call.target, "tags", ())))
+
+
+def _tag_name(tag: object) -> str:
+    return str(getattr(tag, "name", tag))
+
+
+def _independent(group: Group) -> int:
+    return estimate(group.size_of(group.rows))
+
+
+def _same_space(first: Group, second: Group, joined: Group) -> bool:
+    """Whether two groups that only share inputs run through the same points, so that an input is read once."""
+    half = len(first.members)
+
+    def spaces(members: tuple[Member, ...]) -> set[frozenset[object]]:
+        return {frozenset(member.kept + member.reduced) for member in members}
+
+    ours, theirs = spaces(joined.members[:half]), spaces(joined.members[half:])
+    return bool(joined.rows) and max(ours, key=len) == max(theirs, key=len)
+
+
+def names(group: Group) -> str:
+    """A group in the log."""
+    return "+".join(member.buffer for member in group.members)
+
+
+def describe_rows(group: Group) -> str:
+    """The rows of a group in the log."""
+    rows = " × ".join(str(group.sizes[axis]) for axis in group.rows)
+    size: Expr = group.points
+    return f"{rows or 'no'} rows, {size} points"

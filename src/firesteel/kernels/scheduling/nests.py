@@ -1,0 +1,382 @@
+"""From a recipe to a kernel: the order of loops, which of them are parallel, and the statements inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ... import shapes
+from ...shapes import Const, Expr, Symbol
+from ...shapes.expr import ONE, ZERO
+from .. import ir
+from ..ir import Axis, Place
+from . import costs
+from .indices import AxisPool, estimate, linear, product
+from .phases import STORE_MODE, Phase, Plan, Step, accumulator
+from .pieces import ORDERED, Piece, Recipe
+from .values import expressions, rewrite
+
+TILE = 32
+ENOUGH_PARALLEL = 256
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The body of a kernel."""
+
+    body: list[ir.Statement]
+    scratch: list[ir.Scratch]
+
+
+class NestBuilder:
+    """Builds the loops of one recipe."""
+
+    def __init__(self, recipe: Recipe, pool: AxisPool) -> None:
+        self.pool = pool
+        self.pieces = recipe.pieces
+        self.rows = recipe.rows
+        self.near = contiguous_axis(self.pieces, pool)
+        self.flat = all(piece.reduce is None and len(piece.kept) == len(self.rows) for piece in self.pieces)
+
+    def build(self) -> Nest:
+        """The kernel's body."""
+        if self.pieces[0].reduce in ir.SCANS:
+            return self._scan(self.pieces[0])
+        if self.pieces[0].args or self.pieces[0].mode != "set":
+            return self._scatter(self.pieces[0])
+        if not self.flat and self.near in self.rows and self._can_be_columns():
+            self._make_columns(self.near)
+        elif self.flat:
+            self._make_parallel_blocks()
+        rows = self._ordered(self.rows)
+        plan = Plan(self.pieces, tuple(rows), self.pool)
+        body = [statement for phase in plan.phases for statement in self._phase(plan, phase)]
+        return Nest(self._rows(rows, body), list(plan.scratch.values()))
+
+    # Loops
+
+    def _ordered(self, axes: Iterable[Symbol]) -> list[Symbol]:
+        """Axes from the farthest apart in memory to the nearest."""
+        everything = frozenset(axis for piece in self.pieces for axis in piece.kept + piece.reduced)
+        tables = [linear(expr, everything) for expr in self._by_importance()]
+
+        def key(axis: Symbol) -> tuple[bool, tuple[float, ...]]:
+            strides = [table.stride(axis) for table in tables]
+            return axis is self.near, tuple([0.0 if s is None else -float(estimate(s)) for s in strides])
+
+        return sorted(axes, key=key)
+
+    def _by_importance(self) -> list[Expr]:
+        stores = [piece.place.index for piece in self.pieces if piece.external]
+        loads = [expr for piece in self.pieces for expr in expressions(piece.value)]
+        longest = sorted([*stores, *loads], key=lambda expr: -len(expr.free_symbols))
+        return list(dict.fromkeys(longest))[:6]
+
+    def _rows(self, rows: Sequence[Symbol], body: list[ir.Statement]) -> list[ir.Statement]:
+        """The row loops around the body of a row, outermost first."""
+        parallel = self._parallel(rows)
+        tile = self._tile(rows)
+        for axis in reversed(rows):
+            loop = ir.Loop(Axis(axis, self.pool.sizes[axis]), body, axis in parallel, TILE if axis is tile else 0)
+            body = [loop]
+        if not rows and len(body) == 1 and isinstance(body[0], ir.Loop) and _stores_only(body[0]):
+            body[0].parallel = True
+        return body
+
+    def _parallel(self, rows: Sequence[Symbol]) -> set[Symbol]:
+        found: set[Symbol] = set()
+        reached = 1
+        for axis in rows:
+            if found and reached >= ENOUGH_PARALLEL:
+                break
+            if found and self.flat and axis is rows[-1] and reached >= costs.ENOUGH_ROWS:
+                break  # the innermost loop is for vectors
+            if found and self.pool.sizes[axis].free_symbols & found:
+                break
+            found.add(axis)
+            reached *= max(1, estimate(self.pool.sizes[axis]))
+        return found
+
+    def _tile(self, rows: list[Symbol] | Sequence[Symbol]) -> Symbol | None:
+        """The second innermost loop, if something is contiguous along it and not along the innermost one."""
+        if not self.flat or len(rows) < 2:
+            return None
+        near, second = rows[-1], rows[-2]
+        if self.pool.sizes[near].free_symbols & set(rows):
+            return None
+        axes = frozenset(rows)
+        for piece in self.pieces:
+            for expr in [piece.place.index, *_loaded(piece)]:
+                table = linear(expr, axes)
+                if table.stride(second) is ONE and table.stride(near) not in (ZERO, ONE, None):
+                    return second
+        return None
+
+    def _split(self, axis: Symbol, block: int) -> tuple[Symbol, Symbol]:
+        """Cut an axis into blocks; the last one may be shorter."""
+        size = self.pool.sizes[axis]
+        number = 40 + len(self.rows)
+        if self.pool.facts.known_multiple(size, block):
+            blocks, rest = self.pool.axis(number, size // block), shapes.const(block)
+            inside = self.pool.axis(number + 20, rest)
+        else:
+            blocks = self.pool.axis(number, (size + (block - 1)) // block)
+            inside = self.pool.axis(number + 20, shapes.minimum(block, size - blocks * block))
+        whole: dict[Symbol, Expr] = {axis: blocks * block + inside}
+        self.pieces = tuple([piece.substitute(whole, self.pool, {axis: (blocks, inside)}) for piece in self.pieces])
+        self.rows = tuple([new for row in self.rows for new in ((blocks, inside) if row is axis else (row,))])
+        self.near = inside if axis is self.near else self.near
+        return blocks, inside
+
+    def _make_parallel_blocks(self) -> None:
+        """Cut a long innermost loop under too few outer iterations, so that there is something for every thread."""
+        if self.near not in self.rows or len(self.rows) < 2:
+            return
+        outer = product([self.pool.sizes[axis] for axis in self.rows if axis is not self.near])
+        length = self.pool.sizes[self.near]
+        if isinstance(outer, Const) and int(outer) < costs.ENOUGH_ROWS:
+            if estimate(length) * int(outer) > costs.SMALL and estimate(length) >= 2 * costs.PARALLEL_BLOCK:
+                self._split(self.near, costs.PARALLEL_BLOCK)
+
+    # Columns
+
+    def _can_be_columns(self) -> bool:
+        return all(piece.reduce is None or piece.reduce in STORE_MODE for piece in self.pieces)
+
+    def _make_columns(self, axis: Symbol) -> None:
+        """Run along a kept axis innermost, and reduce with accumulators for a block of it."""
+        size = self.pool.sizes[axis]
+        block = costs.COLUMN_BLOCK
+        for piece in self.pieces:
+            if piece.reduce is None and len(piece.kept) > len(self.rows):
+                # A block of what is kept for every reduced point should stay in the cache.
+                inner = product([self.pool.sizes[other] for other in piece.kept if other not in self.rows])
+                while block > costs.LEAST_BLOCK and estimate(inner) * block * piece.dtype.itemsize > costs.ROW_BYTES:
+                    block //= 2
+        if not isinstance(size, Const) or int(size) > block:
+            _, axis = self._split(axis, block)
+        self.rows = tuple([row for row in self.rows if row is not axis])
+
+    # Statements
+
+    def _phase(self, plan: Plan, phase: Phase) -> list[ir.Statement]:
+        if phase.kind == "scalar":
+            return self._scalar(plan, phase.steps[0])
+        if phase.kind == "column":
+            return self._column(plan, phase.steps[0])
+        statements: list[ir.Statement] = []
+        assigned = _scalars(plan)
+        for step in phase.steps:
+            value = ir.cast(plan.resolved(step, assigned), step.piece.dtype)
+            stores = self._stores(plan, step)
+            if step.reads + len(stores) > 1 and value.op not in ("load", "const", "local"):
+                statements.append(ir.Assign(step.name, value))
+                value = ir.local(step.name, value.dtype)
+                assigned.add(step.name)
+            statements.extend([ir.Store(place, value) for place in stores])
+        return self._inner(phase.inner, statements)
+
+    def _stores(self, plan: Plan, step: Step) -> list[Place]:
+        """Where the values of a loop's step go."""
+        found = [step.piece.place] if step.piece.external else []
+        if step.in_memory:
+            name = plan.memory_of(step)
+            if name != step.piece.buffer:
+                found.append(Place(name, plan.scratch_index(step, {axis: axis for axis in step.inner})))
+            elif not step.piece.external:
+                found.append(step.piece.place)
+        return found
+
+    def _inner(self, axes: Iterable[Symbol], body: list[ir.Statement]) -> list[ir.Statement]:
+        for axis in reversed(self._ordered(axes)):
+            body = [ir.Loop(Axis(axis, self.pool.sizes[axis]), body)]
+        return body
+
+    def _scalar(self, plan: Plan, step: Step) -> list[ir.Statement]:
+        piece = step.piece
+        value = plan.resolved(step, _scalars(plan))
+        statements: list[ir.Statement] = []
+        stores = [piece.place] if piece.external else []
+        if piece.reduce is not None:
+            order = piece.reduced if piece.reduce in ORDERED else tuple(self._ordered(piece.reduced))
+            axes = tuple([Axis(axis, self.pool.sizes[axis]) for axis in order])
+            dtype = accumulator(piece)
+            name = step.name if dtype is piece.dtype else f"{step.name}_{_short(dtype)}"
+            statements.append(ir.Reduce(name, piece.reduce, axes, value, dtype))
+            value = ir.cast(ir.local(name, dtype), piece.dtype)
+            if name != step.name and step.reads:
+                statements.append(ir.Assign(step.name, value))
+                value = ir.local(step.name, piece.dtype)
+        elif step.name in _scalars(plan):
+            value = ir.cast(value, piece.dtype)
+            statements.append(ir.Assign(step.name, value))
+            value = ir.local(step.name, piece.dtype)
+        else:
+            value = ir.cast(value, piece.dtype)
+        statements.extend([ir.Store(place, value) for place in stores])
+        return statements
+
+    def _column(self, plan: Plan, step: Step) -> list[ir.Statement]:
+        """Reduce into a row of accumulators, in two levels where many numbers are summed."""
+        piece = step.piece
+        assert piece.reduce is not None
+        if self.near in piece.reduced or piece.reduce not in STORE_MODE:
+            return self._rowwise(plan, step)
+        dtype = accumulator(piece)
+        name = plan.memory_of(step)
+        own = {axis: axis for axis in step.inner}
+        place = Place(name, plan.scratch_index(step, own))
+        mode, start = STORE_MODE[piece.reduce], ir.const(identity(piece.reduce, dtype), dtype)
+        value = plan.resolved(step, _scalars(plan))
+        order = self._ordered(piece.reduced)
+        statements: list[ir.Statement] = [*self._inner(step.inner, [ir.Store(place, start)])]
+        length = self.pool.sizes[order[0]]
+        short = isinstance(length, Const) and int(length) <= 2 * costs.ACCUMULATE
+        if short or piece.reduce != "sum" or not dtype.is_floating_point:
+            body = self._inner(step.inner, [ir.Store(place, value, mode=mode)])
+            statements += self._around(order, body)
+        else:
+            partial = f"part{step.number}"
+            plan.scratch[partial] = ir.Scratch(partial, dtype, plan.scratch[name].size)
+            here = Place(partial, place.index)
+            blocks, inside, whole = self._cut(order[0], costs.ACCUMULATE)
+            value = rewrite(value, {order[0]: whole}, {}, self.pool)
+            body = self._inner(step.inner, [ir.Store(here, value, mode=mode)])
+            added = ir.load(partial, place.index, dtype)
+            statements.append(
+                ir.Loop(Axis(blocks, self.pool.sizes[blocks]), [
+                    *self._inner(step.inner, [ir.Store(here, start)]),
+                    *self._around([inside, *order[1:]], body),
+                    *self._inner(step.inner, [ir.Store(place, added, mode=mode)]),
+                ])
+            )  # fmt: skip
+        if piece.external:
+            result = ir.cast(ir.load(name, place.index, dtype), piece.dtype)
+            statements += self._inner(step.inner, [ir.Store(piece.place, result)])
+        return statements
+
+    def _rowwise(self, plan: Plan, step: Step) -> list[ir.Statement]:
+        """Reduce one result after the other into a row of results."""
+        piece, dtype, name = step.piece, accumulator(step.piece), plan.memory_of(step)
+        assert piece.reduce is not None
+        order = piece.reduced if piece.reduce in ORDERED else tuple(self._ordered(piece.reduced))
+        axes = tuple([Axis(axis, self.pool.sizes[axis]) for axis in order])
+        place = Place(name, plan.scratch_index(step, {axis: axis for axis in step.inner}))
+        value = ir.local(step.name, dtype)
+        body: list[ir.Statement] = [
+            ir.Reduce(step.name, piece.reduce, axes, plan.resolved(step, _scalars(plan)), dtype),
+            *([ir.Store(place, value)] if step.in_memory else []),
+            *([ir.Store(piece.place, ir.cast(value, piece.dtype))] if piece.external else []),
+        ]
+        return self._inner(step.inner, body)
+
+    def _cut(self, axis: Symbol, block: int) -> tuple[Symbol, Symbol, Expr]:
+        size = self.pool.sizes[axis]
+        blocks = self.pool.axis(80, (size + (block - 1)) // block)
+        left = shapes.const(block) if self.pool.facts.known_multiple(size, block) else None
+        inside = self.pool.axis(81, left if left is not None else shapes.minimum(block, size - blocks * block))
+        return blocks, inside, blocks * block + inside
+
+    def _around(self, axes: Sequence[Symbol], body: list[ir.Statement]) -> list[ir.Statement]:
+        for axis in reversed(axes):
+            body = [ir.Loop(Axis(axis, self.pool.sizes[axis]), body)]
+        return body
+
+    # Kernels of one piece
+
+    def _scan(self, piece: Piece) -> Nest:
+        assert piece.reduce is not None
+        axis = piece.reduced[0]
+        along = Axis(axis, self.pool.sizes[axis])
+        scan = ir.Scan(piece.reduce, along, piece.value, piece.place, piece.dtype, piece.args)
+        rows = self._ordered(piece.kept)
+        return Nest(self._rows(rows, [scan]), [])
+
+    def _scatter(self, piece: Piece) -> Nest:
+        """Stores that may meet.
+
+        Points that differ in an axis that is a dimension of the result by itself go to different places; along all
+        other axes the order is kept.
+        """
+        store: list[ir.Statement] = [ir.Store(piece.place, piece.value, piece.args, piece.mode)]
+        strides = linear(piece.place.index, frozenset(piece.kept)).strides
+        near = next((axis for axis, stride in strides.items() if stride is ONE), None)
+        rows = self._ordered([axis for axis in piece.kept if axis in strides and axis is not near])
+        others = self._ordered([axis for axis in piece.kept if axis not in strides])
+        body = self._around([*others, *([near] if near is not None else [])], store)
+        return Nest(self._rows(rows, body) if rows else body, [])
+
+
+def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
+    """The axis along which most of memory is read and written in order."""
+    votes: dict[Symbol, float] = {}
+    everything = frozenset(axis for piece in pieces for axis in piece.kept + piece.reduced)
+    own = {piece.buffer for piece in pieces}
+    for piece in pieces:
+        accesses = [(expr, 1.0) for expr in _loaded(piece, own)]
+        if piece.external:
+            accesses.append((piece.place.index, 1.5))
+        for expr, weight in accesses:
+            table = linear(expr, everything)
+            for axis, stride in table.strides.items():
+                if stride is ONE and axis not in table.rest.free_symbols:
+                    points = 1.0
+                    for other in expr.free_symbols & everything:
+                        points *= max(1, estimate(pool.sizes[other]))
+                    votes[axis] = votes.get(axis, 0.0) + weight * points
+    if not votes:
+        last = [piece.kept[-1] for piece in pieces if piece.kept]
+        return last[-1] if last else None
+    return max(votes, key=lambda axis: votes[axis])
+
+
+def _loaded(piece: Piece, without: set[str] | None = None) -> list[Expr]:
+    found: dict[Expr, None] = {}
+    for value in piece.values():
+        for node in value.walk():
+            if node.op == "load" and not (without and node.data.buffer in without):
+                found.setdefault(node.data.index)
+    return list(found)
+
+
+def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
+    """What a reduction starts from."""
+    if kind in ("sum", "any", "xor"):
+        return 0
+    if kind in ("prod", "all"):
+        return 1
+    if dtype is torch.bool:
+        return kind == "min"
+    if dtype.is_floating_point:
+        return float("-inf") if kind == "max" else float("inf")
+    limits = torch.iinfo(dtype)
+    return limits.min if kind == "max" else limits.max
+
+
+def _scalars(plan: Plan) -> set[str]:
+    """The steps that have a local for the whole row."""
+    single_use = len(plan.phases) == sum(phase.kind == "scalar" for phase in plan.phases)
+    found = set()
+    for step in plan.steps.values():
+        if not step.inner and step.phase >= 0 and step.reads:
+            uses = step.reads + step.piece.external
+            if step.is_reduction or not single_use or uses > 1 or _feeds_reduction(plan, step):
+                found.add(step.name)
+    return found
+
+
+def _feeds_reduction(plan: Plan, step: Step) -> bool:
+    return any(other.is_reduction and other.phase > step.phase for other in plan.steps.values())
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _stores_only(loop: ir.Loop) -> bool:
+    return all(
+        _stores_only(statement) if isinstance(statement, ir.Loop) else isinstance(statement, ir.Store | ir.Assign)
+        for statement in loop.body
+    )

@@ -1,0 +1,64 @@
+"""What tracing to ATen needs to know of operators: functional forms of those that write, symbolic functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.fx
+
+from .dispatch import OpOverload
+
+
+def symbolic_functions() -> dict[str, Callable[..., Any]]:
+    """Functions of one symbolic number, by the names of ``math``.
+
+    >>> symbolic_functions()["sqrt"](4.0)
+    2.0
+    """
+    return {name[5:]: getattr(torch, name) for name in dir(torch) if name.startswith("_sym_")}
+
+
+def overloads_of(namespace: str, name: str) -> Iterator[OpOverload]:
+    """All operators of a name.
+
+    >>> [str(op) for op in overloads_of("aten", "gelu")]
+    ['aten.gelu.default', 'aten.gelu.out']
+    """
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    if packet is None or not hasattr(packet, "overloads"):
+        return
+    for overload in packet.overloads():
+        yield getattr(packet, overload)
+
+
+def decomposition_of(op: OpOverload) -> Callable[..., Any] | None:
+    """torch's own way to write an operator with simpler ones, if it has one."""
+    from torch._decomp import decomposition_table
+
+    return decomposition_table.get(op)
+
+
+def run_composition(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the composition of an operator as eager does; torch's Python versions differ in what they copy."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):
+        return op._op_dk(key, *args, **kwargs)
+    return op.decompose(*args, **kwargs)
+
+
+def add_call(graph: torch.fx.Graph, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.fx.Node:
+    """``graph.create_node("call_function", ...)`` without its search for symbolic numbers, a third of the cost."""
+    names: Any = graph._graph_namespace
+    unique = names.create_name(name, None)
+    node = torch.fx.Node(graph, unique, "call_function", target, args, kwargs)
+    names.associate_name_with_obj(unique, node)
+    graph._insert(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    return node
+
+
+#: Groups of nodes that are only evaluated for their effect.
+SIDE_EFFECTS: frozenset[str] = frozenset({"_assert_async", "_assert_scalar", "_assert_tensor_metadata"})

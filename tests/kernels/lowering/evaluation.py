@@ -1,0 +1,194 @@
+"""Runs lowered graphs on real tensors, all points of a computation at once, with torch's own operators."""
+
+import math
+
+import torch
+
+from firesteel.kernels import ir
+from firesteel.shapes import Const, Product, Sum, Symbol
+
+_TORCH = {
+    "div": torch.true_divide, "neg": torch.neg, "atan2": torch.atan2, "mod_trunc": torch.fmod,
+    "div_floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "min": torch.minimum, "max": torch.maximum, "and": torch.bitwise_and, "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor, "shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift,
+    "not": torch.bitwise_not, "fma": lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype),
+}
+_REDUCE = {"sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin, "any": torch.any,
+           "all": torch.all}
+
+
+class Evaluation:
+    def __init__(self, graph, inputs):
+        self.graph = graph
+        self.memory = {}
+        self.sizes = {}
+        self.numbers = {}
+        for what, value in zip(graph.inputs, inputs):
+            if isinstance(what, ir.Buffer):
+                self.memory[what.name] = value
+            else:
+                self.sizes[what] = value
+        self.memory.update(graph.constants)
+        for symbol, (name, kind, dim) in graph.symbols.items():
+            if name in self.memory and kind != "number":
+                tensor = self.memory[name]
+                self.sizes[symbol] = tensor.size(dim) if kind == "size" else tensor.stride(dim)
+
+    def run(self):
+        for operation in self.graph.operations:
+            if isinstance(operation, ir.ExternCall):
+                self.call(operation)
+            else:
+                self.compute(operation)
+        return [self.tensor(part) if isinstance(part, ir.BufferRef) else part for part in self.graph.outputs]
+
+    def number(self, expr):
+        return expr.evaluate(self.sizes) if hasattr(expr, "evaluate") else expr
+
+    def buffer(self, name):
+        if name not in self.memory:
+            about = self.graph.buffers[name]
+            shape, strides = ([self.number(n) for n in numbers] for numbers in (about.shape, about.strides))
+            made = torch.empty_strided(shape, strides, dtype=about.dtype)
+            self.memory[name] = made.fill_(1) if made.numel() else made
+        return self.memory[name]
+
+    def tensor(self, ref):
+        base = self.buffer(ref.buffer)
+        if ref.shape is None:
+            return base
+        if ref.dtype is not None:
+            base = base.view(ref.dtype)
+        shape, strides = ([self.number(n) for n in numbers] for numbers in (ref.shape, ref.strides))
+        return base.as_strided(shape, strides, base.storage_offset() + self.number(ref.offset))
+
+    def argument(self, arg):
+        if isinstance(arg, ir.BufferRef):
+            return self.tensor(arg)
+        if isinstance(arg, (list, tuple)):
+            return type(arg)(self.argument(part) for part in arg)
+        return self.number(arg)
+
+    def call(self, call):
+        kwargs = {name: self.argument(arg) for name, arg in call.kwargs.items()}
+        result = call.target(*self.argument(call.args), **kwargs)
+        for name, part in zip(call.outputs, result if isinstance(result, (list, tuple)) else (result,)):
+            if name is not None:
+                self.memory[name] = part
+                for symbol, (source, kind, dim) in self.graph.symbols.items():
+                    if source == name:
+                        self.sizes[symbol] = part if kind == "number" else part.size(dim)
+
+    # Values
+
+    def compute(self, computation):
+        axes = (*computation.axes, *computation.reduce_axes)
+        sizes = [self.number(axis.size) for axis in axes]
+        grid = {}
+        for k, (axis, size) in enumerate(zip(axes, sizes)):
+            grid[axis.symbol] = torch.arange(size).view([-1 if j == k else 1 for j in range(len(axes))])
+        value = self.value(computation.value, grid).expand(sizes)
+        kept = len(computation.axes)
+        dims = tuple(range(kept, len(axes)))
+        target = self.buffer(computation.buffer)
+        if computation.reduce in ("argmax", "argmin"):
+            flat = value.reshape(*sizes[:kept], math.prod(sizes[kept:]))
+            value = getattr(torch, computation.reduce)(flat, -1)
+        elif computation.reduce in _REDUCE:
+            if computation.reduce == "prod":
+                for _ in dims:
+                    value = value.prod(-1, dtype=value.dtype)
+            else:
+                extra = {"dtype": value.dtype} if computation.reduce == "sum" else {}
+                value = _REDUCE[computation.reduce](value, dims, **extra)
+        elif computation.reduce is not None:
+            scan = getattr(torch, computation.reduce)(value, -1)
+            value = scan if isinstance(scan, torch.Tensor) else scan[0]
+        indirect = dict(zip(computation.place.indirect, computation.args))
+        where = {**grid, **{symbol: self.value(behind, grid) for symbol, behind in indirect.items()}}
+        shape = list(value.shape)
+        index = torch.as_tensor(self.index(computation.place.index, where)).expand(shape).reshape(-1)
+        value = value.to(computation.dtype).reshape(-1)
+        if computation.place.masked:
+            mask = self.value(computation.args[-1], grid).expand(shape).reshape(-1)
+            index, value = index[mask], value[mask]
+        flat, start = self.flat(target)
+        index = index + start
+        if computation.mode == "set":
+            flat[index] = value
+        elif computation.mode == "add":
+            flat.index_add_(0, index, value)
+        else:
+            kind = {"mul": "prod", "max": "amax", "min": "amin"}[computation.mode]
+            flat.index_reduce_(0, index, value, kind)
+
+    @staticmethod
+    def flat(tensor):
+        """All of a tensor's memory, and where in it the tensor starts."""
+        count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
+        return tensor.as_strided((count,), (1,), 0), tensor.storage_offset()
+
+    def value(self, value, grid):
+        found = {}
+        for node in value.walk():
+            found[id(node)] = self.node(node, [found[id(arg)] for arg in node.args], grid)
+        return found[id(value)]
+
+    def node(self, node, args, grid):
+        match node.op:
+            case "const":
+                return torch.tensor(node.data, dtype=node.dtype)
+            case "index":
+                return torch.as_tensor(self.index(node.data, grid))
+            case "number":
+                return torch.tensor(self.number(node.data), dtype=torch.float64)
+            case "cast":
+                return args[0].to(node.dtype)
+            case "bitcast":
+                return args[0].view(node.dtype)
+            case "load":
+                place = node.data
+                where = {**grid, **dict(zip(place.indirect, args))}
+                index = torch.as_tensor(self.index(place.index, where))
+                mask = args[-1] if place.masked else torch.tensor(True)
+                shape = torch.broadcast_shapes(index.shape, mask.shape)
+                index, mask = index.expand(shape), mask.expand(shape)
+                flat, start = self.flat(self.memory[place.buffer])
+                safe = torch.where(mask, index + start, 0)
+                if not flat.numel():
+                    return torch.zeros(shape, dtype=flat.dtype)
+                return torch.where(mask, flat[safe], torch.zeros((), dtype=flat.dtype))
+        function = _TORCH.get(node.op) or getattr(torch, node.op, None) or getattr(torch.special, node.op)
+        result = function(*args)
+        assert result.dtype == node.dtype, f"{node.op} gave {result.dtype}"
+        return result
+
+    def index(self, expr, grid):
+        if isinstance(expr, Const):
+            return expr.value
+        if isinstance(expr, Symbol):
+            return grid[expr] if expr in grid else self.sizes[expr]
+        if isinstance(expr, Sum):
+            return expr.const + sum(c * self.index(m, grid) for m, c in expr.terms)
+        if isinstance(expr, Product):
+            return math.prod(self.index(b, grid) ** e for b, e in expr.factors)
+        if not (expr.free_symbols & grid.keys()):
+            return expr.evaluate(self.sizes)
+        operands = [torch.as_tensor(self.index(operand, grid)) for operand in expr.operands]
+        if expr.op == "ifelse":
+            return torch.where(*operands)
+        if expr.op in ("ge0", "eq0", "ne0"):
+            return getattr(torch, expr.op[:2])(operands[0], 0)
+        function = {"floordiv": torch.floor_divide, "mod": torch.remainder, "min": torch.minimum,
+                    "max": torch.maximum, "mul": torch.mul}[expr.op]
+        result = operands[0]
+        for operand in operands[1:]:
+            result = function(result, operand)
+        return result
+
+
+def run(graph, inputs):
+    """The results of a lowered graph."""
+    return Evaluation(graph, inputs).run()

@@ -1,0 +1,43 @@
+"""Programs through capture, tracing, lowering and scheduling, run by the interpreter of plans."""
+
+import torch
+from kernels.scheduling.running import run
+
+import firesteel as fs
+from firesteel.autodiff import trace
+from firesteel.kernels.lowering import lower
+from firesteel.kernels.plan import Launch
+from firesteel.kernels.scheduling import schedule
+
+
+class Planned:
+    """A backend that interprets kernel plans, or with ``runs=False`` only makes them; it keeps them."""
+
+    def __init__(self, runs=True):
+        self.plans = []
+        self.runs = runs
+
+    def __call__(self, module, example_inputs):
+        plan = schedule(lower(trace(module, example_inputs).module))
+        self.plans.append(plan)
+        return (lambda *args: run(plan, args)) if self.runs else module
+
+
+def planned(program, *args, dynamic=False):
+    """The plan of a program, whose results are those of eager."""
+    fs.reset()
+    backend = Planned()
+    compiled = fs.compile(program, backend=backend, fullgraph=True, dynamic=dynamic)
+    with torch.no_grad():
+        expected, actual = program(*args), compiled(*args)
+    expected, actual = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (expected, actual))
+    for want, got in zip(expected, actual, strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
+        assert got.stride() == want.stride()
+    assert len(backend.plans) == 1
+    return backend.plans[0]
+
+
+def kernels(plan):
+    """The kernels in the order of their launches."""
+    return [step.kernel for step in plan.steps if isinstance(step, Launch)]
