@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.models import build, prepare_torchvision
+from firesteel import torch_compat
 from firesteel.fake import FakeMode
 from firesteel.fake import mode as mode_module
 from firesteel.shapes import ShapeEnv
@@ -126,10 +127,13 @@ def run_ours(subject: Subject, symbolic: bool, passes: int) -> tuple[list[Times]
     convert = Inputs(mode, env) if symbolic else mode.from_real
     state = {name: mode.from_real(t) for name, t in subject.state.items()}
     results = []
-    for _ in range(passes):
+
+    def one_pass() -> None:
         clock.times = []
-        with mode:
-            subject.run(state, convert)
+        subject.run(state, convert)
+
+    for _ in range(passes):
+        mode.run(one_pass)
         results.append(clock.times)
     return results, [str(guard.expr) for guard in env.guards]
 
@@ -181,9 +185,11 @@ class RecordingMode(FakeMode):
     def __init__(self) -> None:
         super().__init__()
         self.record: list[Described] = []
+        self.in_python = False  # whether torch's compositions ran in their Python versions
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         result = mode_module.dispatch(self, func, args, kwargs or {})
+        self.in_python = self.in_python or torch_compat.python_dispatcher_enabled()
         self.record.append(described(func, result))
         return result
 
@@ -206,8 +212,13 @@ def differences(subject: Subject, sizes: dict[int, int]) -> list[str]:
     mode, env = RecordingMode(), ShapeEnv()
     mode.shape_env = env
     convert = Inputs(mode, env)
-    with mode:
-        subject.run({name: mode.from_real(t) for name, t in subject.state.items()}, convert)
+    state = {name: mode.from_real(t) for name, t in subject.state.items()}
+
+    def one_pass() -> None:
+        mode.record = []  # a pass may be given up and tried again in another way
+        subject.run(state, convert)
+
+    mode.run(one_pass)
     values = {symbol: sizes[dim] for dim, symbol in convert.symbols.items()}
     broken = [str(guard.expr) for guard in env.guards if not guard.expr.evaluate(values)]
     if broken:
@@ -220,7 +231,7 @@ def differences(subject: Subject, sizes: dict[int, int]) -> list[str]:
 
     inputs = {id(t): resized(t) for t in subject.inputs()}
     eager = EagerRecord()
-    with eager:
+    with eager, torch_compat.python_dispatcher() if mode.in_python else contextlib.nullcontext():
         subject.run(subject.state, lambda t: inputs[id(t)])
     found = []
     # Indexing in Python leaves out slices that it sees take all.
@@ -310,7 +321,7 @@ def main() -> None:
     if options.other_sizes:
         with quiet():
             found = [text for name in options.models for text in differences(Subject(name), OTHER_SIZES)]
-        raise SystemExit("\n".join(found))
+        raise SystemExit("\n".join(found) or 0)
     print(f"{'':34}{'calls':>6}{'median':>10}{'mean':>10}{'p90':>10}{'max':>10}   us per operator")
     medians = {name: measure(name, not options.no_torch, options.slowest) for name in options.models}
     if "transformers/gpt2" in medians and medians["transformers/gpt2"] > BUDGET:

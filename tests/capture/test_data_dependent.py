@@ -90,6 +90,8 @@ SELECTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "dropout": lambda x: torch.nn.functional.dropout(x[x[:, 0] > 0] + 1, 0.5),
     "linear": lambda x: torch.nn.functional.linear(x[x[:, 0] > 0], torch.ones(2, 3), torch.ones(2)),
     "layer_norm": lambda x: torch.nn.functional.layer_norm(x[x[:, 0] > 0], (3,)),
+    "one mask twice": lambda x: (lambda mask: x[mask] + (x * 2)[mask] + mask.nonzero().sum(1)[:, None])(x[:, 0] > 0),
+    "a mask changed": lambda x: (lambda mask: (x[mask], mask.logical_not_(), x[mask]))(x[:, 0] > 0),
     "loop": lambda x: [x[x > limit].sum() for limit in range(3)],
 }
 
@@ -447,3 +449,22 @@ def test_layouts_that_depend_on_data() -> None:
     # static, dynamic, and one each for sizes 0 and 1 after the break
     check(f, *with_numbers(2, 4, 0, 1), fullgraph=False, entries=5)
     check(lambda x, n: x[n.item()].storage_offset(), *with_numbers(2, -1, 0), fullgraph=False, entries=1)
+
+
+def test_uses_of_one_mask_have_one_size() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        mask = x > 0
+        return x[mask] + y[mask]
+
+    compiled = check(f, *[lambda row=row: (torch.tensor(row), torch.arange(5.0)) for row in MASKS])
+    assert not any("assert" in str(node.target) for node in entries_of(compiled)[0].graph.module.graph.nodes)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu")])
+def test_under_modes(mode: Callable[[], Any]) -> None:
+    def f(x: torch.Tensor) -> Any:
+        with mode():
+            kept = x[x[:, 0] > 0]
+            return kept @ torch.ones(3, 2), kept.shape[0], x[0, 0].item(), torch.unique(x.sign()).numel()
+
+    check(f, *over(*ROWS))

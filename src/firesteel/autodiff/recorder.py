@@ -354,11 +354,20 @@ class Recorder(FakeMode):
             value = self.call(_ATEN.slice_scatter.default, (root.fake, value, 0, 0, _WHOLE), {})
             self.node_of(value).meta["val"] = torch_compat.make_wrapper(
                 FakeTensor, *layout_of(root.fake), 0, root.fake.dtype, root.fake.device)
-        root.node = self.node_of(value)
+        root.node = self._in_layout_of(root.fake, value)
         memory.version += 1
         root.version = memory.version
         if tracked is not root and views.same_layout(new, target):
-            tracked.node, tracked.version = self.node_of(new), memory.version
+            tracked.node, tracked.version = self._in_layout_of(target, new), memory.version
+
+    def _in_layout_of(self, fake: FakeTensor, value: FakeTensor) -> torch.fx.Node:
+        """The node of a value, with those strides too that do not matter, of dimensions of size 1."""
+        node = self.node_of(value)
+        shape, stride = layout_of(fake)
+        if views.same_numbers(stride, layout_of(value)[1]):
+            return node
+        copy = torch_compat.make_wrapper(FakeTensor, shape, stride, 0, fake.dtype, fake.device, 0)
+        return self.new_node(_ATEN.view.default, (node, [self._argument(size) for size in shape]), {}, copy)
 
     def _resized(self, tracked: Tracked, new: FakeTensor) -> None:
         """An ``out=`` argument takes the size of the result. Nobody can see the change of a tensor without elements."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import getitem, setitem
 from typing import Any
 
@@ -226,11 +227,18 @@ class _Tracing:
                     group.append(value)
         outputs: list[Output] = []
         for position, value in enumerate(results):
-            earlier = next((i for i in range(position) if results[i] is value), None)
             if isinstance(value, FakeTensor):
-                same = earlier is not None and not isinstance(outputs[earlier], InputAlias)
+                earlier = next((i for i in range(position) if results[i] is value), None)
+                if earlier is not None:
+                    known = outputs[earlier]
+                    outputs.append(known if isinstance(known, InputAlias) and known.view is None else SameAs(earlier))
+                    continue
                 alone = len(shared[id(self.recorder.tracked(value).memory)]) == 1
-                outputs.append(SameAs(earlier) if same and earlier is not None else self.tensor(value, alone, state))
+                output = self.tensor(value, alone, state)
+                if isinstance(output, FreshTensor) and output.view is None and output in outputs:
+                    # another object with the same layout
+                    output = replace(output, view=_layout(value, value))
+                outputs.append(output)
             elif isinstance(value, _SYMBOLIC):
                 node = self.recorder.sizes.node_of(value)
                 outputs.append(Number(node) if isinstance(node, torch.fx.Node) else Constant(node))

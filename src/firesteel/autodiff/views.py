@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _ATEN = torch.ops.aten
 _IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default", "aten.lift.default"})
+# Views whose elements differ from those of their base.
+_LAZY = frozenset({"aten._conj.default", "aten._neg_view.default"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ def view(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], base: FakeTen
     name = torch_compat.operator_name(func)
     if name in _IDENTITIES:
         return None
+    if name in _LAZY:
+        raise Unsupported("a lazily conjugated or negated tensor")
     if name == "aten.as_strided.default":
         # of the memory's root from now on, with the place in the storage spelled out
         return View(func, (*layout_of(result), offset_of(result)))

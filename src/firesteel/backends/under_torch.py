@@ -16,7 +16,7 @@ import torch
 
 from firesteel import shapes, torch_compat
 from firesteel.debug import log
-from firesteel.fake.tensor import FakeTensor, new_fake
+from firesteel.fake.tensor import new_fake
 from firesteel.shapes import Expr, Symbol, print_python
 from firesteel.shapes.symnode import make_symint
 
@@ -62,7 +62,7 @@ class _Inputs:
         self.sources[made] = source
         return made
 
-    def tensor(self, example: torch.Tensor, position: int) -> FakeTensor:
+    def tensor(self, example: torch.Tensor, position: int) -> torch.Tensor:
         at = f"inputs[{position}]"
         sizes = [self.number(size, f"{at}.shape[{dim}]") for dim, size in enumerate(example.shape)]
         strides = [self.number(stride, f"{at}.stride({dim})") for dim, stride in enumerate(example.stride())]

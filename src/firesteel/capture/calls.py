@@ -18,6 +18,7 @@ from .markers import is_disallowed, marker_of
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr
 from .signals import GraphBreak, SkipFrame
 from .torch_calls import UngraphableArgument, is_graph_function
+from .undecidable import Undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.functions import FunctionValue
@@ -89,7 +90,7 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
         if is_graph_function(real) and not is_disallowed(real):
             try:
                 return tx.call_torch(real, args, kwargs)
-            except UngraphableArgument:  # torch's own Python may know what to do with it
+            except (UngraphableArgument, Undecidable):  # torch's own Python may know what to do with it
                 return inline(tx, function, args, kwargs)
         marker = marker_of(real)
         if marker is not None:

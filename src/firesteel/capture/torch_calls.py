@@ -220,6 +220,7 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
         except Undecidable as undecided:
             answer = plausible(tx, undecided.error)
             if answer is None:
+                assert_assumptions(tx, ready=True)
                 raise
             tx.operation = name
             try:

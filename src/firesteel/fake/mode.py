@@ -15,6 +15,7 @@ import torch
 
 from .. import torch_compat
 from ..shapes import ShapeEnv, Symbol
+from ..torch_compat import has_symbolic_layout
 from . import symbolic
 from .dims import layout_of
 from .rules import Rule, find_rule
@@ -52,6 +53,8 @@ class FakeMode(torch_compat.DispatchMode):
         self.data_symbols: list[tuple[Symbol, FakeTensor | None]] = []
         # the same in the order they were made, also by an attempt that failed: another attempt makes the same ones
         self.data_symbols_known: list[Symbol] = []
+        # how many elements of masks are true: the mask, the number of changes to it until then, the symbol
+        self.mask_counts: dict[int, tuple[FakeTensor, int, Symbol]] = {}
         # what a tensor is called in messages
         self.name_of: Callable[[FakeTensor], str] | None = None
         # called ahead of an operator that may raise because of its tensors' values
@@ -93,6 +96,9 @@ class FakeMode(torch_compat.DispatchMode):
         """Let go of the real tensors that were converted."""
         self._fakes.clear()
         self._storages.clear()
+        self.data_symbols.clear()
+        self.mask_counts.clear()
+        self.name_of = None
 
     def knows(self, t: torch.Tensor) -> bool:
         """Whether a tensor has been converted, by itself or as the base of a view."""
@@ -314,7 +320,7 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
     for value in args:
         kind = type(value)
         if kind is FakeTensor:
-            if torch_compat.has_symbolic_layout(value):
+            if has_symbolic_layout(value):
                 with_symbols = True
         elif kind is int:
             continue
@@ -323,7 +329,7 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
                 if isinstance(item, torch.Tensor):
                     if type(item) is not FakeTensor:
                         return _with_real_tensor(func, item)
-                    if torch_compat.has_symbolic_layout(item):
+                    if has_symbolic_layout(item):
                         with_symbols = True
                 elif isinstance(item, SYMBOLIC_NUMBERS):
                     with_symbols = True
@@ -335,7 +341,7 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         if isinstance(value, torch.Tensor):
             if type(value) is not FakeTensor:
                 return _with_real_tensor(func, value)
-            if torch_compat.has_symbolic_layout(value):
+            if has_symbolic_layout(value):
                 with_symbols = True
         elif isinstance(value, SYMBOLIC_NUMBERS):
             with_symbols = True

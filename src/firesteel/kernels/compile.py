@@ -62,6 +62,7 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
     """Compile a torch-level graph. Raises `autodiff.Unsupported` for one that only eager can run."""
     from ..autodiff import trace
     from .cpu import compile_kernels
+    from .cpu.engine import assembly, llvm_text
     from .host.printer import host_function
     from .host.results import with_results
     from .lowering import lower
@@ -92,6 +93,8 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
         debug.log("kernels", "%s", made)
     if folder:
         folder.write("host.py", host.source)
+        folder.write("kernels.ll", "\n\n".join(llvm_text(kernel, name=kernel.name) for kernel in kernels))
+        folder.write("kernels.s", "\n\n".join(map(assembly, kernels)))
         folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
     return made
 

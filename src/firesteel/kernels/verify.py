@@ -1,7 +1,7 @@
 """Checks that lowered graphs, kernels and plans are well formed; each raises `MalformedError` with the place.
 
-What is checked: operands have the dtypes that operations want; symbols in indices are axes in scope, sizes, or stand for
-values that are given; loads and stores name buffers that exist and hold the right dtype; locals are assigned before
+What is checked: operands have the dtypes that operations want; symbols in indices are axes in scope, sizes, or stand
+for values that are given; loads and stores name buffers that exist and hold the right dtype; locals are assigned before
 they are read; nothing is read before it is written.
 """
 

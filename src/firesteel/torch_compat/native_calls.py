@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .dispatch import implementation_address, library_function
+from .dispatch import OpOverload, implementation_address, library_function
 
 _OBJECT_WORDS = range(16, 64, 8)
 _WRAPPING = (
@@ -43,3 +44,8 @@ def dtype_number(dtype: torch.dtype) -> int:
     if function(ctypes.c_void_p(id(sample) + offset), ctypes.byref(result)):
         raise ValueError(f"{dtype} has no number in torch's C interface")
     return result.value
+
+
+def operator_function(operator: OpOverload) -> Callable[..., Any]:
+    """The builtin behind an operator, which does the same and takes two microseconds less to call."""
+    return operator._op

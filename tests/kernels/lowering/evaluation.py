@@ -106,6 +106,8 @@ class Evaluation:
         elif computation.reduce is not None:
             scan = getattr(torch, computation.reduce)(value, -1)
             value = scan if isinstance(scan, torch.Tensor) else scan[0]
+        if dims and computation.reduce not in ir.SCANS:
+            grid = {axis.symbol: grid[axis.symbol].view(grid[axis.symbol].shape[:kept]) for axis in computation.axes}
         indirect = dict(zip(computation.place.indirect, computation.args))
         where = {**grid, **{symbol: self.value(behind, grid) for symbol, behind in indirect.items()}}
         shape = list(value.shape)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import torch_compat
+from .borrowed import BORROWED, guarded
 from .registry import find_own, find_write
 from .stays import LIBRARY
 
@@ -42,14 +43,10 @@ def find(func: Any, name: str, stays: Callable[[str], bool]) -> Decomposition | 
     own = find_own(name)
     if own is not None:
         return own
-    return torch_compat.decomposition_of(func) if name in _borrowed() else None
-
-
-@functools.cache
-def _borrowed() -> frozenset[str]:
-    from .borrowed import BORROWED
-
-    return BORROWED
+    if name not in BORROWED:
+        return None
+    borrowed = torch_compat.decomposition_of(func)
+    return None if borrowed is None else guarded(name, borrowed)
 
 
 writes = find_write

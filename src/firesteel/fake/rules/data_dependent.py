@@ -118,7 +118,7 @@ def local_scalar(mode: FakeMode, x: FakeTensor) -> Any:
 @data_rule("aten.nonzero.default")
 def nonzero(mode: FakeMode, x: FakeTensor) -> Any:
     """The places of elements other than 0, one in each row; memory is in the order of columns."""
-    count = new_size(mode, "nonzero().size(0)", numel_of(x))
+    count = _true_elements(mode, x) if x.dtype is torch.bool else new_size(mode, "nonzero().size(0)", numel_of(x))
     return new_fake((count, x.ndim), (1, count), torch.int64, x.device)
 
 
@@ -132,6 +132,21 @@ def masked_select(mode: FakeMode, x: FakeTensor, mask: FakeTensor) -> Any:
     for size in shape:
         total = total * size
     return new_fake((new_size(mode, "masked_select().size(0)", total),), None, x.dtype, x.device)
+
+
+def _true_elements(mode: FakeMode, mask: FakeTensor) -> Any:
+    """The number of true elements of a mask; one symbol for as long as the mask is not changed."""
+    assert mode.shape_env is not None
+    if mask.is_inference():
+        return new_size(mode, "mask.sum()", numel_of(mask))
+    known = mode.mask_counts.get(id(mask))
+    if known is not None and known[0] is mask and known[1] == mask._version:
+        if known[2] in mode.data_symbols_known:
+            _next_symbol(mode, lambda: known[2], None)
+        return dim_of(make_symbolic(mode.shape_env, known[2]))
+    count = new_size(mode, "mask.sum()", numel_of(mask))
+    mode.mask_counts[id(mask)] = mask, mask._version, mode.data_symbols[-1][0]
+    return count
 
 
 @data_rule("aten.index.Tensor")
@@ -150,7 +165,7 @@ def index(mode: FakeMode, x: FakeTensor, indices: Sequence[FakeTensor | None]) -
         own, covered = shape_of(t), shape[len(places): len(places) + t.ndim]
         if len(covered) != len(own) or not all(require_equal(a, b) for a, b in zip(own, covered, strict=True)):
             raise IndexError(f"The shape of the mask {list(own)} does not match the shape of the indexed tensor")
-        count = new_size(mode, "mask.sum()", numel_of(t))
+        count = _true_elements(mode, t)
         places.extend(new_fake((count,), None, torch.int64, x.device) for _ in own)
     return dispatch(mode, torch.ops.aten.index.Tensor, (x, places), {})
 

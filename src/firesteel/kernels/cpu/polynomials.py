@@ -23,12 +23,12 @@ ROUND_BITS = 0x4B400000
 EXP = (0.49999994, 0.166665152, 0.041668456, 0.00836941972, 0.00138131424)
 LOG = (0.333333135, -0.250000089, 0.200021192, -0.166679963, 0.142195508, -0.1240559, 0.118881784, -0.116756529,
        0.0674660802)
-TANH = (-0.333332628, 0.133308992, -0.053692963, 0.020483302, -0.00552862044)
+TANH = (-0.333332986, 0.133324116, -0.0538841039, 0.0214994028, -0.00796521641, 0.00231546722, -0.000362523308)
 ERF_SMALL = (0.128379166, -0.37612626, 0.112835854, -0.026853811, 0.00518832775, -0.000801019254, 7.85385782e-05)
 ERF_LARGE = (0.000244709256, 1.12747502, 0.637516975, 0.103640348, -0.0220876541, 0.00300854049, -0.000192426378)
 
 
-class _Writer:
+class Writer:
     """Arithmetic of float32 and int32 in as many lanes as an operand has."""
 
     def __init__(self, e: Emitter, lanes: int) -> None:
@@ -62,7 +62,7 @@ class _Writer:
     def bits(self, a: Operand) -> Operand:
         return self.e.convert("bitcast", a, torch.int32)
 
-    def float(self, a: Operand) -> Operand:
+    def number(self, a: Operand) -> Operand:
         return self.e.convert("bitcast", a, torch.float32)
 
     def at_least(self, a: Operand, low: float) -> Operand:
@@ -82,17 +82,17 @@ class _Writer:
     def times_power_of_two(self, value: Operand, exponent: Operand, rounded: Operand) -> Operand:
         """value * 2**exponent; `rounded` is ``exponent + ROUND``."""
         if self.e.target.has_masks and self.lanes == 16:
-            name = self.e.module.declare(
-                "llvm.x86.avx512.mask.scalef.ps.512", value.type, f"{value.type}, {value.type}, {value.type}, i16, i32")
-            return self.e.instruction(
-                f"call {value.type} @{name}({value.typed}, {exponent.typed}, {value.type} zeroinitializer, i16 -1, i32 4)",
-                torch.float32, self.lanes)
+            vector = value.type
+            name = self.e.module.declare("llvm.x86.avx512.mask.scalef.ps.512", vector,
+                                         f"{vector}, {vector}, {vector}, i16, i32")
+            return self.e.instruction(f"call {vector} @{name}({value.typed}, {exponent.typed}, "
+                                      f"{vector} zeroinitializer, i16 -1, i32 4)", torch.float32, self.lanes)
         # In two halves, so that neither overflows where the result does not.
         whole = self.e.binary("sub", self.bits(rounded), self.i(ROUND_BITS))
         half = self.e.binary("ashr", whole, self.i(1))
         for part in (half, self.e.binary("sub", whole, half)):
             power = self.e.binary("shl", self.e.binary("add", part, self.i(127)), self.i(23))
-            value = self.mul(value, self.float(power))
+            value = self.mul(value, self.number(power))
         return value
 
     def exp(self, x: Operand) -> Operand:
@@ -106,18 +106,18 @@ class _Writer:
 
 
 def exp(e: Emitter, x: Operand) -> Operand:
-    return _Writer(e, x.lanes).exp(x)
+    return Writer(e, x.lanes).exp(x)
 
 
 def sigmoid(e: Emitter, x: Operand) -> Operand:
     """1 / (1 + exp(-x))"""
-    w = _Writer(e, x.lanes)
+    w = Writer(e, x.lanes)
     return w.div(w.f(1.0), w.add(w.f(1.0), w.exp(w.neg(x))))
 
 
 def log(e: Emitter, x: Operand) -> Operand:
     """n*ln 2 + r - r**2/2 + r**3 * P(r), where x = 2**n * (1 + r) and 1 + r is between the roots of 1/2 and 2"""
-    w = _Writer(e, x.lanes)
+    w = Writer(e, x.lanes)
     root = struct.unpack("<I", struct.pack("<f", math.sqrt(0.5)))[0]
     # Numbers below the normal ones are made normal first.
     small = e.compare("olt", x, w.f(2.0**-126))
@@ -125,7 +125,7 @@ def log(e: Emitter, x: Operand) -> Operand:
     shifted = e.binary("sub", w.bits(scaled), w.i(root))
     n = e.convert("sitofp", e.binary("ashr", shifted, w.i(23)), torch.float32)
     n = e.select(small, w.sub(n, w.f(23.0)), n)
-    r = w.sub(w.float(e.binary("add", e.binary("and", shifted, w.i(0x007FFFFF)), w.i(root))), w.f(1.0))
+    r = w.sub(w.number(e.binary("add", e.binary("and", shifted, w.i(0x007FFFFF)), w.i(root))), w.f(1.0))
     square = w.mul(r, r)
     p = w.fma(r, w.polynomial(r, LOG), w.f(-0.5))
     y = w.fma(n, w.f(LN2_LOW), w.mul(square, p))
@@ -137,19 +137,19 @@ def log(e: Emitter, x: Operand) -> Operand:
 
 def tanh(e: Emitter, x: Operand) -> Operand:
     """x + x**3 * P(x**2) near zero, 1 - 2 / (exp(2*|x|) + 1) elsewhere"""
-    w = _Writer(e, x.lanes)
+    w = Writer(e, x.lanes)
     size = e.intrinsic("fabs", x)
     square = w.mul(x, x)
     near = w.fma(w.mul(square, x), w.polynomial(square, TANH), x)
     power = w.exp(w.add(size, size))
     far = w.sub(w.f(1.0), w.div(w.f(2.0), w.add(power, w.f(1.0))))
     far = e.intrinsic("copysign", far, x)
-    return e.select(e.compare("olt", size, w.f(0.65)), near, far)
+    return e.select(e.compare("olt", size, w.f(1.0)), near, far)
 
 
 def erf(e: Emitter, x: Operand) -> Operand:
     """x + x * P(x**2) near zero, 1 - exp(-Q(|x|)) elsewhere"""
-    w = _Writer(e, x.lanes)
+    w = Writer(e, x.lanes)
     size = e.intrinsic("fabs", x)
     square = w.mul(x, x)
     near = w.fma(x, w.polynomial(square, ERF_SMALL), x)

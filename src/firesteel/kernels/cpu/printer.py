@@ -123,9 +123,10 @@ class KernelPrinter(StatementEmitter):
         for one in loops:
             count = count * one.axis.size
         unit = BLOCK if lanes else 1
-        work = self.index(count * vectorising.weight(body))
+        once = vectorising.weight(body).substitute({one.axis.symbol: as_expr(0) for one in loops})
+        work = self.index(count * once)
         iterations = self.index((count + (unit - 1)) // unit)
-        each = self.index(vectorising.weight(body) * unit)
+        each = self.index(once * unit)
         name = f"PREFIX.p{len(self.module.functions)}"
         context = self._context()
         self._outline(name, loops, unit if lanes else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +70,7 @@ _initialising = threading.Lock()
 
 
 def _llvm() -> Any:
-    """The binding of LLVM with the symbols of torch's and glibc's libraries, loaded on first use."""
+    """The binding of LLVM with the symbols of torch's library, loaded on first use."""
     global _initialised
     import llvmlite.binding as llvm
 
@@ -79,15 +78,11 @@ def _llvm() -> Any:
         if not _initialised:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
-            libraries = ["libmvec.so.1"] if platform.machine() == "x86_64" else []
             folder = os.path.join(os.path.dirname(torch.__file__), "lib")
-            libraries += [os.path.join(folder, f"libtorch_cpu.{ending}") for ending in ("so", "dylib")]
-            for name in libraries:
-                if not os.path.isabs(name) or os.path.exists(name):
-                    try:
-                        llvm.load_library_permanently(name)
-                    except RuntimeError:
-                        pass  # what it would offer is looked up by name later, and found missing
+            for ending in ("so", "dylib"):
+                name = os.path.join(folder, f"libtorch_cpu.{ending}")
+                if os.path.exists(name):
+                    llvm.load_library_permanently(name)
             _initialised = True
     return llvm
 

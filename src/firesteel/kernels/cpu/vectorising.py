@@ -13,6 +13,9 @@ from .indices import split
 LIGHT = 12
 """Bodies of no more nodes than this are unrolled."""
 
+TINY = 8
+"""Loops of no more iterations than this are not worth vectors of their own."""
+
 HEAVY = frozenset({
     "pow", "atan2", "fmod", "remainder", "hypot", "div_floor", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
@@ -111,24 +114,26 @@ def vectorise_here(loop: Loop) -> bool:
         return True
     if _constant(loop.axis.size) == 1:
         return False
-    good, bad = contiguous(loop.body, loop.axis.symbol)
-    inner_good = inner_bad = 0
+    # Lanes go round a loop inside equally often.
+    if any(loop.axis.symbol in axis.size.free_symbols
+           for statement in statements(loop.body) for axis in own_axes(statement)):
+        return False
+    # What is done once per iteration counts for nothing beside what is done in the loops inside.
+    good = bad = inner_good = inner_bad = 0
     tiny = True
     for statement in statements(loop.body):
         axes = own_axes(statement)
         if not axes:
             continue
-        sizes = [_constant(axis.size) for axis in axes]
-        product = 1
-        for size in sizes:
-            product *= size if size is not None else 1 << 20
-        tiny = tiny and product <= 8
+        tiny = tiny and _at_most(axes, TINY)
         if isinstance(statement, Loop):
             if not innermost(statement):
                 continue
             inside: Sequence[Statement] = statement.body
         else:
             inside = [statement]
+        here = contiguous(inside, loop.axis.symbol)
+        good, bad = good + here[0], bad + here[1]
         if isinstance(statement, Scan):
             inner_bad += 1  # it has no lanes along its own axis
             continue
@@ -139,6 +144,17 @@ def vectorise_here(loop: Loop) -> bool:
     if tiny:
         return good > 0 or inner_good == 0
     return good > inner_good or (good > 0 and good == inner_good and bad < inner_bad)
+
+
+def _at_most(axes: Sequence[Axis], limit: int) -> bool:
+    """Whether loops are known to have no more iterations than that together."""
+    product = 1
+    for axis in axes:
+        size = _constant(axis.size)
+        if size is None:
+            return False
+        product *= size
+    return product <= limit
 
 
 def _collides(statement: Statement, axis: Symbol) -> bool:
@@ -183,7 +199,9 @@ def weight(body: Sequence[Statement]) -> Expr:
     total = as_expr(0)
     for statement in body:
         if isinstance(statement, Loop):
-            total = total + statement.axis.size * weight(statement.body)
+            # The size of a loop inside may depend on this one's variable (blocks): the first iteration speaks for all.
+            inside = weight(statement.body).substitute({statement.axis.symbol: as_expr(0)})
+            total = total + statement.axis.size * inside
             continue
         amount = 1 if isinstance(statement, (Store, Scan)) else 0
         for value in values(statement):

@@ -318,6 +318,8 @@ class _HostPrinter:
         for _, step in steps:
             if isinstance(step, Allocate):
                 buffer = step.buffer
+                if self.found.is_same_tensor(buffer.name):
+                    continue
                 layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
                 root = self.found.group(buffer.name)
                 how = "empty_strided(" if root == buffer.name else f"reuse({self.variable(root)}, "

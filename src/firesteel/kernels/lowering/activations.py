@@ -127,7 +127,10 @@ def hardswish(ctx: Lowering, x: Tensor) -> Tensor:
 
 @lowering("aten.threshold.default")
 def threshold(ctx: Lowering, x: Tensor, threshold: Any, value: Any) -> Tensor:
-    return pointwise(ctx, lambda a, limit, other: where(compare("le", a, limit), other, a), x, threshold, value)
+    def function(a: Value, limit: Value, other: Value) -> Value:
+        return where(compare("le", a, limit), other, a)
+
+    return pointwise(ctx, function, x, threshold, value, exact_scalars=True)
 
 
 @lowering("aten.softshrink.default")

@@ -13,7 +13,7 @@ from ..ir import Value
 from .context import Lowering
 from .elementwise import Operand, floating, pointwise, scalar_op
 from .registry import lowering
-from .scalars import add, both, cast, compare, div, mul, neg, op, sub, through, where
+from .scalars import add, both, cast, compare, div, mul, neg, op, opmath, sub, through, where
 from .tensors import Tensor
 
 
@@ -37,7 +37,7 @@ def add_(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
 def sub_(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
     if alpha == 1 and not isinstance(alpha, Expr):
-        return pointwise(ctx, scalar_op("sub"), x, y, exact_scalars=True)
+        return pointwise(ctx, scalar_op("sub"), x, y)
     return _add_scaled(ctx, x, y, -alpha)
 
 
@@ -48,15 +48,18 @@ def rsub(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
 
 def _add_scaled(ctx: Lowering, x: Operand, y: Operand, alpha: Any) -> Tensor:
     if not isinstance(alpha, Expr) and alpha == 1:
-        return pointwise(ctx, _plus, x, y, exact_scalars=True)
+        return pointwise(ctx, _plus, x, y)
 
     dtype = ctx.out.dtype
 
     def scaled(a: Value, b: Value) -> Value:
-        factor = cast(ctx.scalar(alpha, dtype), a.dtype)  # unlike other numbers, rounded to a short float
+        factor = cast(ctx.scalar(alpha, dtype), a.dtype)
         return ir.op("fma", b, factor, a) if a.dtype.is_floating_point else _plus(a, _times(b, factor))
 
-    return pointwise(ctx, scaled, x, y, exact_scalars=True)
+    return pointwise(ctx, scaled, x, y)
+
+
+# In products and quotients of short floats eager does not round a number to a short float, in sums it does.
 
 
 @lowering("aten.mul.Tensor", "aten.mul.Scalar")
@@ -76,27 +79,33 @@ def div_mode(ctx: Lowering, x: Operand, y: Operand, rounding_mode: str | None = 
     if rounding_mode == "floor":
         return floor_divide(ctx, x, y)
     if ctx.out.dtype.is_floating_point:
-        round_to = ctx.out.dtype  # the quotient is rounded before it is cut off
-        return pointwise(ctx, lambda a, b: ir.op("trunc", through(div(a, b), round_to)), x, y, exact_scalars=True)
+        steps = _steps(ctx, y)
+        return pointwise(ctx, lambda a, b: ir.op("trunc", through(div(a, b), steps)), x, y, exact_scalars=True)
     return _integer_quotient(ctx, "div_trunc", x, y)
 
 
 @lowering("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
     if ctx.out.dtype.is_floating_point:
-        return pointwise(ctx, float_floor_division, x, y)
+        steps = _steps(ctx, y)
+        return pointwise(ctx, lambda a, b: float_floor_division(a, b, steps), x, y, exact_scalars=True)
     return _integer_quotient(ctx, "div_floor", x, y)
 
 
-def float_floor_division(a: Value, b: Value) -> Value:
-    """The quotient rounded down, as Python computes it: consistent with the remainder."""
+def _steps(ctx: Lowering, divisor: Operand) -> torch.dtype:
+    """What rounded quotients are rounded to on the way: short floats, unless the divisor is a single number."""
+    return ctx.out.dtype if isinstance(divisor, Tensor) and divisor.ndim else opmath(ctx.out.dtype)
+
+
+def float_floor_division(a: Value, b: Value, steps: torch.dtype) -> Value:
+    """The quotient rounded down as Python does it, consistent with the remainder; every step rounded to ``steps``."""
     quotient = div(a, b)
-    rest = op("fmod", a, b)
-    whole = div(sub(a, rest), b)
+    rest = through(op("fmod", a, b), steps)
+    whole = through(div(through(sub(a, rest), steps), b), steps)
     opposite = ir.op("xor", compare("lt", b, 0), compare("lt", rest, 0))
-    whole = where(both(compare("ne", rest, 0), opposite), sub(whole, 1), whole)
+    whole = where(both(compare("ne", rest, 0), opposite), through(sub(whole, 1), steps), whole)
     floor = ir.op("floor", whole)
-    floor = where(compare("gt", sub(whole, floor), 0.5), add(floor, 1), floor)
+    floor = where(compare("gt", through(sub(whole, floor), steps), 0.5), through(add(floor, 1), steps), floor)
     # a quotient of 0 has the sign of the true one
     floor = where(compare("eq", whole, 0), op("copysign", 0.0, quotient), floor)
     return where(compare("eq", b, 0), quotient, floor)
@@ -147,24 +156,26 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
         return pointwise(ctx, lambda a: a, x)
     if not ctx.out.dtype.is_floating_point:
         return _integer_power(ctx, x, int(exponent))
-    return pointwise(ctx, lambda a: float_power(a, float(exponent)), x)
+    # Eager's squares are rounded in bfloat16 but not in float16.
+    steps = ctx.out.dtype if ctx.out.dtype is torch.bfloat16 else opmath(ctx.out.dtype)
+    return pointwise(ctx, lambda a: float_power(a, float(exponent), steps), x)
 
 
-def float_power(a: Value, exponent: float) -> Value:
-    """A power with constant exponent, by the special cases that eager has."""
+def float_power(a: Value, exponent: float, steps: torch.dtype) -> Value:
+    """A power with constant exponent, by the special cases that eager has. Rounded to ``steps`` on the way."""
     match exponent:
         case 0.5:
             return ir.op("sqrt", a)
         case 2.0:
             return mul(a, a)
         case 3.0:
-            return mul(mul(a, a), a)
+            return mul(through(mul(a, a), steps), a)
         case -0.5:
             return ir.op("rsqrt", a)
         case -1.0:
             return div(1.0, a)
         case -2.0:
-            return div(1.0, mul(a, a))
+            return div(1.0, through(mul(a, a), steps))
     return op("pow", a, exponent)
 
 
@@ -269,12 +280,14 @@ def ldexp(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
 
 @lowering("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
 def xlogy(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
-    return pointwise(ctx, lambda a, b: _times_log(a, b, ir.op("log", b)), x, y)
+    dtype = ctx.out.dtype
+    return pointwise(ctx, lambda a, b: _times_log(a, b, through(ir.op("log", b), dtype)), x, y)
 
 
 @lowering("aten.special_xlog1py.default", "aten.special_xlog1py.self_scalar", "aten.special_xlog1py.other_scalar")
 def xlog1py(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
-    return pointwise(ctx, lambda a, b: _times_log(a, b, ir.op("log1p", b)), x, y)
+    dtype = ctx.out.dtype
+    return pointwise(ctx, lambda a, b: _times_log(a, b, through(ir.op("log1p", b), dtype)), x, y)
 
 
 def _times_log(a: Value, b: Value, log: Value) -> Value:

@@ -43,6 +43,8 @@ class Lowering:
         """Where loads are allowed to read; None for everywhere."""
         self.origins: dict[torch.fx.Node, None] = {}
         self.reason = ""
+        self.reshapes: dict[tuple[tuple[Expr, ...], tuple[Expr, ...]], Any] = {}
+        """Plans of reshapes, for `views`: equal layers reshape alike."""
         self._symbols: dict[tuple[str, int, Expr], Symbol] = {}
         self._indirect: dict[Symbol, ir.Value] = {}
         self._indirect_of: dict[tuple[ir.Value, Expr | None], Symbol] = {}

@@ -82,14 +82,16 @@ def pointwise(
     """The result of a function of scalars at every point.
 
     ``compute`` is the dtype in which the operands meet, the result's own unless given. The function sees values of the
-    dtype that eager computes in, and gives one of that or of the result's dtype.
+    dtype that eager computes in, and gives one of that or of the result's dtype. With ``exact_scalars``, numbers and
+    tensors without dimensions, other than the first operand, are not rounded to a short float.
     """
     spec = spec or ctx.out
     dtype = compute or spec.dtype
     prepared = [broadcast(ctx, x, spec.shape) for x in operands]
 
     def body(indices: Indices) -> Value:
-        result = function(*[element(ctx, x, indices, dtype, exact_scalars) for x in prepared])
+        values = [element(ctx, x, indices, dtype, exact_scalars and k > 0) for k, x in enumerate(prepared)]
+        result = function(*values)
         return rounded(result, dtype, spec.dtype)
 
     return ctx.computed(body, spec)

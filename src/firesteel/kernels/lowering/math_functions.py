@@ -136,8 +136,10 @@ def logit(ctx: Lowering, x: Tensor, eps: float | None = None) -> Tensor:
 
 @lowering("aten.special_entr.default")
 def entr(ctx: Lowering, x: Tensor) -> Tensor:
+    dtype = ctx.out.dtype
+
     def function(a: Value) -> Value:
-        inside = where(compare("eq", a, 0), 0.0, neg(mul(a, ir.op("log", a))))
+        inside = where(compare("eq", a, 0), 0.0, neg(mul(a, through(ir.op("log", a), dtype))))
         return where(ir.op("isnan", a), a, where(compare("lt", a, 0), -math.inf, inside))
 
     return pointwise(ctx, function, x)

@@ -306,15 +306,14 @@ def _normalised(
         start = ir.const(0.0, wide) if bias is None else cast(bias.at(indices), wide)
         return sub(start, mul(cast(mean.at(indices), wide), factors.at(indices)))
 
-    large = ctx.known(x.numel > 64 * x.shape[1]) is not False
-    if large:
-        factors_, shifts = ctx.realize(factors), ctx.realize(ctx.computed(shift, spec))
-    else:
-        factors_, shifts = factors, ctx.computed(shift, spec)
+    shifts = ctx.computed(shift, spec)
+    if ctx.known(x.numel > 64 * x.shape[1]) is not False:
+        ctx.realize(factors)
+        ctx.realize(shifts)
 
     def body(indices: Indices) -> Value:
         channel = (indices[1],)
-        return cast(add(mul(cast(x.at(indices), wide), factors_.at(channel)), shifts.at(channel)), dtype)
+        return cast(add(mul(cast(x.at(indices), wide), factors.at(channel)), shifts.at(channel)), dtype)
 
     return body
 

@@ -41,7 +41,7 @@ VIEWS = frozenset(
         "view.default", "_unsafe_view.default", "reshape.default", "expand.default", "permute.default",
         "transpose.int", "t.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default",
         "slice.Tensor", "select.int", "alias.default", "detach.default", "split.Tensor", "split_with_sizes.default",
-        "unbind.int", "diagonal.default", "flip.default", "narrow.default",
+        "unbind.int", "diagonal.default", "flip.default", "narrow.default", "unfold.default", "as_strided.default",
     )
 )  # fmt: skip
 

@@ -23,6 +23,7 @@ class Reshape:
         self.old = old
         self.new = new
         self.groups = self._groups()
+        self._strides: dict[tuple[Expr, ...], tuple[Expr, ...] | None] = {}
 
     def _groups(self) -> list[_Group]:
         old = [d for d, size in enumerate(self.old) if size is not ONE]
@@ -78,12 +79,18 @@ class Reshape:
 
     def restride(self, base: Stored) -> Stored | None:
         """The new shape of a tensor in memory; None where it would need a copy."""
+        if base.strides not in self._strides:
+            self._strides[base.strides] = self._new_strides(base.strides)
+        strides = self._strides[base.strides]
+        return None if strides is None else base.restrided(self.new, strides)
+
+    def _new_strides(self, old: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
         strides: list[Expr] = [ONE] * len(self.new)
         for left, right in self.groups:
             for outer, inner in zip(left, left[1:], strict=False):
-                if not self.ctx.same(base.strides[outer], base.strides[inner] * self.old[inner]):
+                if not self.ctx.same(old[outer], old[inner] * self.old[inner]):
                     return None
-            step = base.strides[left[-1]]
+            step = old[left[-1]]
             for d, count in zip(right, contiguous_strides([self.new[d] for d in right]), strict=True):
                 strides[d] = shapes.as_expr(step * count)
-        return base.restrided(self.new, strides)
+        return tuple(strides)

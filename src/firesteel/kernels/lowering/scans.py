@@ -65,4 +65,3 @@ def _extreme(kind: str) -> Any:
 
 lowering("aten.cummax.default")(_extreme("cummax"))
 lowering("aten.cummin.default")(_extreme("cummin"))
-

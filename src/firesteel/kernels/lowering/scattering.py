@@ -22,9 +22,9 @@ from .index_checks import CheckedIndex, checked
 from .indexing import EMPTY, IndexedPlaces, with_dimension
 from .reducing import Body, own_strides
 from .registry import lowering
+from .reshaping import Reshape
 from .scalars import add, cast, mul, opmath, where
 from .tensors import ONE, ZERO, Indices, Spec, Stored, Tensor
-from .reshaping import Reshape
 from .views import expanded, reshaped, wrap
 
 MODES = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "add"}
@@ -81,14 +81,18 @@ def combine(
     value: Body,
     reduce: str | None,
     include_self: bool = True,
+    short: bool = False,
 ) -> Tensor:
-    """``x`` with ``value`` stored at ``at(indices)``, or combined with what is there, for all indices of ``shape``."""
+    """``x`` with ``value`` stored at ``at(indices)``, or combined with what is there, for all indices of ``shape``.
+
+    With ``short`` every step is rounded to the dtype, as some operators of eager do.
+    """
     out = ctx.out
     if reduce is None:
         target = copied(ctx, x, out.dtype, out)
         store(ctx, target, shape, at, value)
         return target
-    wide = _combining(out.dtype)
+    wide = out.dtype if short else _combining(out.dtype)
     target = copied(ctx, x, wide, out)
     if not include_self:
         start = _neutral(reduce, wide)
@@ -109,8 +113,9 @@ def _mean(
     store(ctx, counts, shape, at, lambda i: one, "add")
 
     def body(indices: Indices) -> Value:
-        count = ir.op("max", counts.at(indices), one)
-        return cast(ir.op("div" if wide.is_floating_point else "div_floor", sums.at(indices), count), dtype)
+        total, count = (cast(buffer.at(indices), opmath(wide)) for buffer in (sums, counts))
+        count = ir.op("max", count, ir.const(1, opmath(wide)))
+        return cast(ir.op("div" if wide.is_floating_point else "div_floor", total, count), dtype)
 
     return ctx.computed(body)
 
@@ -185,6 +190,7 @@ def _slices(
     kind: str = "index",
     negative: bool = False,
     include_self: bool = True,
+    short: bool = False,
 ) -> Tensor:
     """Stores into the slices of ``x`` that a vector of indices names; ``value`` is asked at places of such slices."""
     index = with_dimension(ctx, index)
@@ -193,10 +199,10 @@ def _slices(
     if place is None:
         return ctx.unsupported(EMPTY)
     if not x.ndim:
-        return combine(ctx, x, index.shape, lambda i: (), value, reduce, include_self)
+        return combine(ctx, x, index.shape, lambda i: (), value, reduce, include_self, short)
     shape = (*x.shape[:dim], index.numel, *x.shape[dim + 1 :])
     at: Callable[[Indices], Indices] = lambda i: (*i[:dim], place.at((i[dim],)), *i[dim + 1 :])  # noqa: E731
-    return combine(ctx, x, shape, at, value, reduce, include_self)
+    return combine(ctx, x, shape, at, value, reduce, include_self, short)
 
 
 @lowering("aten.index_add.default")
@@ -224,7 +230,7 @@ def index_reduce(
     ctx: Lowering, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     value = _elements(ctx, source)
-    return _slices(ctx, x, dim, index, value, reduce, kind="index_select", include_self=include_self)
+    return _slices(ctx, x, dim, index, value, reduce, kind="index_select", include_self=include_self, short=True)
 
 
 @lowering("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")

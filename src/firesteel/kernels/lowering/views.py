@@ -37,7 +37,10 @@ def reshaped(ctx: Lowering, x: Tensor, shape: Sequence[Expr]) -> Tensor:
     """The elements of a tensor, in row-major order, as another shape."""
     if tuple(shape) == x.shape:
         return x
-    plan = Reshape(ctx, x.shape, tuple(shape))
+    key = (x.shape, tuple(shape))
+    plan = ctx.reshapes.get(key)
+    if plan is None:
+        plan = ctx.reshapes[key] = Reshape(ctx, *key)
     return view(x, shape, plan.indices, plan.restride)
 
 

@@ -17,6 +17,9 @@ from ...shapes.expr import ZERO
 from .groups import Group, Load, Member
 from .indices import AxisPool, coordinates, digits, linear, product, substitute
 
+Split = tuple[str, Symbol, tuple[Expr, ...]]
+"""The first or second group, an axis of it, and the sizes to split that into."""
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -42,7 +45,11 @@ def align(first: Group, second: Group, pool: AxisPool) -> Group | None:
     """One group of both, the second reading from the first or both reading something in common."""
     for _ in range(4):  # every round splits one axis
         edges = edges_between(first, second)
-        shared = _from_reads(edges, first, second, pool) if edges else _from_common_reads(first, second, pool)
+        shared: dict[Symbol, Symbol] | Split | None
+        if edges:
+            shared = _from_reads(edges, first, second, pool)
+        else:
+            shared = _from_common_reads(first, second, pool) or _from_common_writes(first, second, pool)
         if isinstance(shared, dict):
             return _join(first, second, shared, pool)
         if shared is None:
@@ -55,9 +62,6 @@ def align(first: Group, second: Group, pool: AxisPool) -> Group | None:
         else:
             second = second.split(axis, sizes, pool)
     return None
-
-
-Split = tuple[str, Symbol, tuple[Expr, ...]]
 
 
 def _from_reads(edges: list[Edge], first: Group, second: Group, pool: AxisPool) -> dict[Symbol, Symbol] | Split | None:
@@ -155,6 +159,17 @@ def _from_common_reads(first: Group, second: Group, pool: AxisPool) -> dict[Symb
     return best or None
 
 
+def _from_common_writes(first: Group, second: Group, pool: AxisPool) -> dict[Symbol, Symbol] | None:
+    """Axes that go through a buffer that both fill in part."""
+    for member in second.members:
+        for other in first.members:
+            if other.buffer == member.buffer:
+                ours = linear(other.store, frozenset(other.kept)).strides
+                theirs = linear(member.store, frozenset(member.kept)).strides
+                return _match(ours, theirs, first, second, pool) or None
+    return None
+
+
 def _match(
     ours: dict[Symbol, Expr], theirs: dict[Symbol, Expr], first: Group, second: Group, pool: AxisPool
 ) -> dict[Symbol, Symbol]:
@@ -198,4 +213,13 @@ def rows_of(group: Group, pool: AxisPool) -> tuple[Symbol, ...]:
             if at is None or not all(pool.is_below(where, group.sizes[axis]) for axis, where in at.items()):
                 return ()
             common = [axis for axis in common if at[axis] is axis]
+    if common and len(written) < len(members):
+        return tuple(common) if all(_stays_in_row(member, common, pool) for member in members) else ()
     return tuple(common)
+
+
+def _stays_in_row(member: Member, rows: list[Symbol], pool: AxisPool) -> bool:
+    """Whether a member that fills part of a buffer writes nothing that belongs to another row."""
+    parts = linear(member.store, frozenset(rows))
+    strides = [parts.strides.get(axis) for axis in rows]
+    return all(stride is not None and pool.is_below(parts.rest, stride) for stride in strides)

@@ -27,7 +27,7 @@ COLUMN_CHUNKS = 32
 """The same for reductions of columns."""
 LONG_REDUCTION = 1 << 16
 """Elements from which a reduction is worth splitting."""
-ACCUMULATE = 256
+ACCUMULATE = 32
 """So many numbers are summed before the sum is added to the next level, as pairwise summation does."""
 MAX_OPERATIONS = 600
 MAX_BUFFERS = 24

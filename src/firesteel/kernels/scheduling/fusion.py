@@ -151,6 +151,9 @@ class Fusion:
         values = [member.computation.value for member in joined.members]
         if costs.operation_count(values) > costs.MAX_OPERATIONS:
             return "the kernel would be too large"
+        for size in joined.sizes.values():
+            if not size.free_symbols & joined.sizes.keys() <= set(joined.rows):
+                return "the parts of a long reduction have to stay apart"
         dependent = bool(edges_between(first, second))
         points = estimate(joined.points)
         rows = joined.size_of(joined.rows)
@@ -160,7 +163,8 @@ class Fusion:
                 return f"only {rows} rows would be left"
         if not joined.rows and points > costs.TINY and (first.rows or second.rows):
             return "they have no rows in common"
-        if not dependent and not _same_space(first, second, joined):
+        one_buffer = first.written.keys() & second.written.keys()
+        if not dependent and not one_buffer and not _same_space(first, second, joined):
             return "they are independent and run over different points"
         return None
 

@@ -10,7 +10,7 @@ from ...shapes import Expr, Symbol
 from ...shapes.expr import ONE, ZERO
 from ..ir import SCANS, Computation, Place
 from . import costs
-from .indices import AxisPool, linear, product, substitute
+from .indices import AxisPool, estimate, linear, product, substitute
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class Group:
 
     @property
     def points(self) -> Expr:
-        """The number of points of the largest member, by its number of axes."""
-        largest = max(self.members, key=lambda member: len(member.kept) + len(member.reduced))
-        return self.size_of(largest.kept + largest.reduced)
+        """The number of points of the largest member."""
+        counts = dict.fromkeys([self.size_of(member.kept + member.reduced) for member in self.members])
+        return max(counts, key=estimate)
 
     def next_axis(self) -> int:
         """A number that no axis has."""

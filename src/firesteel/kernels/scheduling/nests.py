@@ -11,15 +11,19 @@ from ... import shapes
 from ...shapes import Const, Expr, Symbol
 from ...shapes.expr import ONE, ZERO
 from .. import ir
-from ..ir import Axis, Place
+from ..ir import Axis, Place, Value
 from . import costs
 from .indices import AxisPool, estimate, linear, product
 from .phases import STORE_MODE, Phase, Plan, Step, accumulator
 from .pieces import ORDERED, Piece, Recipe
 from .values import expressions, rewrite
 
+NEXT = (ONE, shapes.const(-1))
+"""The strides of neighbours."""
 TILE = 32
 ENOUGH_PARALLEL = 256
+LIKELY_ROWS = 8
+"""How many iterations a loop of unknown length is counted on for threads."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class NestBuilder:
         self.pieces = recipe.pieces
         self.rows = recipe.rows
         self.near = contiguous_axis(self.pieces, pool)
+        self.blocks: Symbol | None = None
+        """The loop over blocks of the contiguous axis, if that was cut."""
         self.flat = all(piece.reduce is None and len(piece.kept) == len(self.rows) for piece in self.pieces)
 
     def build(self) -> Nest:
@@ -62,9 +68,10 @@ class NestBuilder:
         everything = frozenset(axis for piece in self.pieces for axis in piece.kept + piece.reduced)
         tables = [linear(expr, everything) for expr in self._by_importance()]
 
-        def key(axis: Symbol) -> tuple[bool, tuple[float, ...]]:
+        def key(axis: Symbol) -> tuple[int, tuple[float, ...]]:
             strides = [table.stride(axis) for table in tables]
-            return axis is self.near, tuple([0.0 if s is None else -float(estimate(s)) for s in strides])
+            last = 2 if axis is self.near else 1 if axis is self.blocks else 0
+            return last, tuple([0.0 if s is None else -float(estimate(s)) for s in strides])
 
         return sorted(axes, key=key)
 
@@ -96,7 +103,8 @@ class NestBuilder:
             if found and self.pool.sizes[axis].free_symbols & found:
                 break
             found.add(axis)
-            reached *= max(1, estimate(self.pool.sizes[axis]))
+            size = self.pool.sizes[axis]
+            reached *= max(1, int(size)) if isinstance(size, Const) else LIKELY_ROWS
         return found
 
     def _tile(self, rows: list[Symbol] | Sequence[Symbol]) -> Symbol | None:
@@ -127,22 +135,27 @@ class NestBuilder:
         whole: dict[Symbol, Expr] = {axis: blocks * block + inside}
         self.pieces = tuple([piece.substitute(whole, self.pool, {axis: (blocks, inside)}) for piece in self.pieces])
         self.rows = tuple([new for row in self.rows for new in ((blocks, inside) if row is axis else (row,))])
-        self.near = inside if axis is self.near else self.near
+        if axis is self.near:
+            self.near, self.blocks = inside, blocks
         return blocks, inside
 
     def _make_parallel_blocks(self) -> None:
         """Cut a long innermost loop under too few outer iterations, so that there is something for every thread."""
         if self.near not in self.rows or len(self.rows) < 2:
             return
-        outer = product([self.pool.sizes[axis] for axis in self.rows if axis is not self.near])
+        outer = [self.pool.sizes[axis] for axis in self.rows if axis is not self.near]
+        known = product([size for size in outer if isinstance(size, Const)])
         length = self.pool.sizes[self.near]
-        if isinstance(outer, Const) and int(outer) < costs.ENOUGH_ROWS:
-            if estimate(length) * int(outer) > costs.SMALL and estimate(length) >= 2 * costs.PARALLEL_BLOCK:
-                self._split(self.near, costs.PARALLEL_BLOCK)
+        long = not isinstance(length, Const) or int(length) >= 2 * costs.PARALLEL_BLOCK
+        if long and estimate(known) < costs.ENOUGH_ROWS and self._tile(self._ordered(self.rows)) is None:
+            self._split(self.near, costs.PARALLEL_BLOCK)
 
     # Columns
 
     def _can_be_columns(self) -> bool:
+        axes = {axis for piece in self.pieces for axis in piece.kept + piece.reduced}
+        if any(self.near in self.pool.sizes[axis].free_symbols for axis in axes):
+            return False
         return all(piece.reduce is None or piece.reduce in STORE_MODE for piece in self.pieces)
 
     def _make_columns(self, axis: Symbol) -> None:
@@ -170,24 +183,13 @@ class NestBuilder:
         assigned = _scalars(plan)
         for step in phase.steps:
             value = ir.cast(plan.resolved(step, assigned), step.piece.dtype)
-            stores = self._stores(plan, step)
+            stores = plan.stores(step)
             if step.reads + len(stores) > 1 and value.op not in ("load", "const", "local"):
                 statements.append(ir.Assign(step.name, value))
                 value = ir.local(step.name, value.dtype)
                 assigned.add(step.name)
             statements.extend([ir.Store(place, value) for place in stores])
         return self._inner(phase.inner, statements)
-
-    def _stores(self, plan: Plan, step: Step) -> list[Place]:
-        """Where the values of a loop's step go."""
-        found = [step.piece.place] if step.piece.external else []
-        if step.in_memory:
-            name = plan.memory_of(step)
-            if name != step.piece.buffer:
-                found.append(Place(name, plan.scratch_index(step, {axis: axis for axis in step.inner})))
-            elif not step.piece.external:
-                found.append(step.piece.place)
-        return found
 
     def _inner(self, axes: Iterable[Symbol], body: list[ir.Statement]) -> list[ir.Statement]:
         for axis in reversed(self._ordered(axes)):
@@ -219,65 +221,79 @@ class NestBuilder:
         return statements
 
     def _column(self, plan: Plan, step: Step) -> list[ir.Statement]:
-        """Reduce into a row of accumulators, in two levels where many numbers are summed."""
+        """Reduce into a row of accumulators."""
         piece = step.piece
         assert piece.reduce is not None
         if self.near in piece.reduced or piece.reduce not in STORE_MODE:
             return self._rowwise(plan, step)
         dtype = accumulator(piece)
-        name = plan.memory_of(step)
-        own = {axis: axis for axis in step.inner}
-        place = Place(name, plan.scratch_index(step, own))
-        mode, start = STORE_MODE[piece.reduce], ir.const(identity(piece.reduce, dtype), dtype)
+        name = plan.accumulators(step)
+        place = Place(name, plan.scratch_index(step, {axis: axis for axis in step.inner}))
+        start = ir.const(identity(piece.reduce, dtype), dtype)
         value = plan.resolved(step, _scalars(plan))
         order = self._ordered(piece.reduced)
         statements: list[ir.Statement] = [*self._inner(step.inner, [ir.Store(place, start)])]
-        length = self.pool.sizes[order[0]]
-        short = isinstance(length, Const) and int(length) <= 2 * costs.ACCUMULATE
-        if short or piece.reduce != "sum" or not dtype.is_floating_point:
-            body = self._inner(step.inner, [ir.Store(place, value, mode=mode)])
-            statements += self._around(order, body)
+        if piece.reduce == "sum" and dtype.is_floating_point:
+            statements += self._sums(plan, step, order, value, place)
         else:
-            partial = f"part{step.number}"
-            plan.scratch[partial] = ir.Scratch(partial, dtype, plan.scratch[name].size)
-            here = Place(partial, place.index)
-            blocks, inside, whole = self._cut(order[0], costs.ACCUMULATE)
-            value = rewrite(value, {order[0]: whole}, {}, self.pool)
-            body = self._inner(step.inner, [ir.Store(here, value, mode=mode)])
-            added = ir.load(partial, place.index, dtype)
-            statements.append(
-                ir.Loop(Axis(blocks, self.pool.sizes[blocks]), [
-                    *self._inner(step.inner, [ir.Store(here, start)]),
-                    *self._around([inside, *order[1:]], body),
-                    *self._inner(step.inner, [ir.Store(place, added, mode=mode)]),
-                ])
-            )  # fmt: skip
-        if piece.external:
-            result = ir.cast(ir.load(name, place.index, dtype), piece.dtype)
-            statements += self._inner(step.inner, [ir.Store(piece.place, result)])
-        return statements
+            body = self._inner(step.inner, [ir.Store(place, value, mode=STORE_MODE[piece.reduce])])
+            statements += self._around(order, body)
+        result = ir.cast(ir.load(name, place.index, dtype), piece.dtype)
+        stores: list[ir.Statement] = [ir.Store(at, result) for at in plan.stores(step) if at.buffer != name]
+        return statements + (self._inner(step.inner, stores) if stores else [])
+
+    def _sums(self, plan: Plan, step: Step, order: list[Symbol], value: Value, place: Place) -> list[ir.Statement]:
+        """Add up rows, in levels: short sums first and then sums of those, for the accuracy of pairwise summation.
+
+            for k: part = 0; for r: part += ...; acc += part
+        """
+        cut = max(order, key=lambda axis: estimate(self.pool.sizes[axis]))
+        size = self.pool.sizes[cut]
+        longest = self.pool.facts.interval(size).upper
+        blocks = [1]
+        while blocks[-1] * 2 * costs.ACCUMULATE < longest and len(blocks) < 3:
+            blocks.append(blocks[-1] * costs.ACCUMULATE)
+        before, after = order[: order.index(cut)], order[order.index(cut) + 1 :]
+        dtype = value.dtype
+        zero = ir.const(0, dtype)
+
+        def level(number: int, target: Place, base: Expr, rest: Expr) -> list[ir.Statement]:
+            block = blocks[number]
+            if block == 1:
+                axis = self.pool.axis(80, rest) if base is not ZERO else cut
+                moved = value if base is ZERO else rewrite(value, {cut: base + axis}, {}, self.pool)
+                body = self._inner(step.inner, [ir.Store(target, moved, mode="add")])
+                return self._around([axis, *after], body)
+            axis = self.pool.axis(80 + number, (rest + (block - 1)) // block)
+            left = shapes.minimum(block, rest - axis * block)
+            if self.pool.facts.known_multiple(rest, block):
+                left = shapes.const(block)
+            name = f"part{step.number}_{number}"
+            plan.scratch[name] = ir.Scratch(name, dtype, plan.scratch[place.buffer].size)
+            part = Place(name, place.index)
+            sums = ir.load(name, place.index, dtype)
+            return self._around([axis], [
+                *self._inner(step.inner, [ir.Store(part, zero)]),
+                *level(number - 1, part, base + axis * block, left),
+                *self._inner(step.inner, [ir.Store(target, sums, mode="add")]),
+            ])  # fmt: skip
+
+        return self._around(before, level(len(blocks) - 1, place, ZERO, size))
 
     def _rowwise(self, plan: Plan, step: Step) -> list[ir.Statement]:
         """Reduce one result after the other into a row of results."""
-        piece, dtype, name = step.piece, accumulator(step.piece), plan.memory_of(step)
+        piece, dtype = step.piece, accumulator(step.piece)
         assert piece.reduce is not None
         order = piece.reduced if piece.reduce in ORDERED else tuple(self._ordered(piece.reduced))
         axes = tuple([Axis(axis, self.pool.sizes[axis]) for axis in order])
-        place = Place(name, plan.scratch_index(step, {axis: axis for axis in step.inner}))
-        value = ir.local(step.name, dtype)
         body: list[ir.Statement] = [
-            ir.Reduce(step.name, piece.reduce, axes, plan.resolved(step, _scalars(plan)), dtype),
-            *([ir.Store(place, value)] if step.in_memory else []),
-            *([ir.Store(piece.place, ir.cast(value, piece.dtype))] if piece.external else []),
+            ir.Reduce(step.name, piece.reduce, axes, plan.resolved(step, _scalars(plan)), dtype)
         ]
+        for place in plan.stores(step):
+            value = ir.local(step.name, dtype)
+            own = place.buffer in plan.scratch
+            body.append(ir.Store(place, value if own else ir.cast(value, piece.dtype)))
         return self._inner(step.inner, body)
-
-    def _cut(self, axis: Symbol, block: int) -> tuple[Symbol, Symbol, Expr]:
-        size = self.pool.sizes[axis]
-        blocks = self.pool.axis(80, (size + (block - 1)) // block)
-        left = shapes.const(block) if self.pool.facts.known_multiple(size, block) else None
-        inside = self.pool.axis(81, left if left is not None else shapes.minimum(block, size - blocks * block))
-        return blocks, inside, blocks * block + inside
 
     def _around(self, axes: Sequence[Symbol], body: list[ir.Statement]) -> list[ir.Statement]:
         for axis in reversed(axes):
@@ -321,7 +337,7 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
         for expr, weight in accesses:
             table = linear(expr, everything)
             for axis, stride in table.strides.items():
-                if stride is ONE and axis not in table.rest.free_symbols:
+                if stride in NEXT and axis not in table.rest.free_symbols:
                     points = 1.0
                     for other in expr.free_symbols & everything:
                         points *= max(1, estimate(pool.sizes[other]))

@@ -113,9 +113,13 @@ class Plan:
     # Placing
 
     def point(self, step: Step, load: Value) -> dict[Symbol, Expr] | None:
-        """Where a load reads in what a step writes."""
+        """Where a load reads in what a step writes; None when that is not clear."""
         place: Place = load.data
-        return coordinates(step.piece.place.index, step.piece.kept, place.index)
+        at = coordinates(step.piece.place.index, step.piece.kept, place.index)
+        # Only a point within the axes is the right one: an index can be taken apart in several ways.
+        if at is None or not all(self.pool.is_below(where, self.pool.sizes[axis]) for axis, where in at.items()):
+            return None
+        return at
 
     def _expand(self, value: Value) -> Value:
         """The value with loads of cheap pieces replaced by what they compute."""
@@ -151,12 +155,12 @@ class Plan:
 
     def _put(self, step: Step) -> None:
         """Find the phase of a step."""
-        least = 0
-        here: list[Step] = []
+        first = self.steps[step.piece.buffer]
+        # Parts of a buffer are written in the order of the program, in case they overlap.
+        least = 0 if first is step else len(self.phases)
         for source, load in self._reads(step):
             if source.inner and self._is_here(source, load, step):
                 least = max(least, source.phase)
-                here.append(source)
             else:
                 least = max(least, source.phase + 1)
         kind: Kind = "scalar" if not step.inner else "column" if step.is_reduction else "loop"
@@ -215,23 +219,41 @@ class Plan:
     def memory_of(self, step: Step) -> str:
         """The scratch memory or the buffer where a step's values can be read back."""
         piece = step.piece
-        name = ("acc" if step.is_reduction else "row") + str(step.number)
-        if name in self.scratch:
-            return name
-        if not step.is_reduction:
-            if piece.external:
-                return piece.buffer
-            bytes_ = product([self.pool.sizes[axis] for axis in step.inner]) * piece.dtype.itemsize
-            clear = all(
-                self.point(step, node) is not None
-                for reader in self.steps.values() for source, node in self._reads(reader) if source is step
-            )  # fmt: skip
-            if not clear or (isinstance(bytes_, Const) and int(bytes_) > costs.ROW_BYTES):
-                return piece.buffer
-        size = product([self._bound(axis) for axis in step.inner])
-        dtype = accumulator(piece) if step.is_reduction else piece.dtype
-        self.scratch[name] = ir.Scratch(name, dtype, size)
+        if not self._is_clear(step) or (piece.external and not step.is_reduction):
+            return piece.buffer
+        if step.is_reduction:
+            return self.accumulators(step)
+        bytes_ = product([self.pool.sizes[axis] for axis in step.inner]) * piece.dtype.itemsize
+        if isinstance(bytes_, Const) and int(bytes_) > costs.ROW_BYTES:
+            return piece.buffer
+        return self._new_scratch(f"row{step.number}", step, piece.dtype)
+
+    def accumulators(self, step: Step) -> str:
+        """The scratch memory in which a reduction with inner axes is carried out."""
+        return self._new_scratch(f"acc{step.number}", step, accumulator(step.piece))
+
+    def _new_scratch(self, name: str, step: Step, dtype: torch.dtype) -> str:
+        if name not in self.scratch:
+            self.scratch[name] = ir.Scratch(name, dtype, product([self._bound(axis) for axis in step.inner]))
         return name
+
+    def _is_clear(self, step: Step) -> bool:
+        """Whether it is known at which point of a step its readers read."""
+        return all(
+            self.point(step, node) is not None
+            for reader in self.steps.values() for source, node in self._reads(reader) if source is step
+        )  # fmt: skip
+
+    def stores(self, step: Step) -> list[Place]:
+        """Where the values of a step with inner axes go; not its accumulators."""
+        found = [step.piece.place] if step.piece.external else []
+        if step.in_memory:
+            name = self.memory_of(step)
+            if name != step.piece.buffer:
+                found.append(Place(name, self.scratch_index(step, {axis: axis for axis in step.inner})))
+            elif not step.piece.external:
+                found.append(step.piece.place)
+        return found
 
     def _bound(self, axis: Symbol) -> Expr:
         """How much memory an axis needs: for the blocks of a longer one, a whole block."""

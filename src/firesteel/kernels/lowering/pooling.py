@@ -1,0 +1,350 @@
+"""Pooling: the largest or the mean element of windows that move over the last dimensions.
+
+Small windows are written out, element by element, so that they are pointwise; large ones are reductions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ... import shapes
+from ...shapes import Expr
+from .. import ir
+from ..ir import Value
+from .context import Lowering
+from .reducing import accumulator, emit_fold
+from .registry import lowering
+from .scalars import add, both, cast, compare, div, either, opmath, where
+from .tensors import ONE, Indices, Spec, Tensor
+
+WRITTEN_OUT = 16
+"""Windows of up to this many elements are written out."""
+
+
+def per_dim(numbers: Sequence[Any] | Any, count: int, otherwise: Sequence[Any]) -> list[Any]:
+    """An argument with one number for each dimension, or one for all, or none."""
+    if not isinstance(numbers, list | tuple):
+        numbers = [numbers]
+    if not numbers:
+        return list(otherwise)
+    return list(numbers) * count if len(numbers) == 1 else list(numbers)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows move over the last dimensions of a tensor."""
+
+    ctx: Lowering
+    x: Tensor
+    kernel: tuple[int, ...]
+    stride: tuple[Expr, ...]
+    padding: tuple[Expr, ...]
+    dilation: tuple[Expr, ...]
+    ends: tuple[bool, ...]
+    """For each dimension whether a window may reach over the end."""
+
+    @staticmethod
+    def of(
+        ctx: Lowering, x: Tensor, out: Spec, kernel: Any, stride: Any, padding: Any, dilation: Any, count: int
+    ) -> Windows | None:
+        sizes = per_dim(kernel, count, ())
+        if any(isinstance(size, Expr) for size in sizes):
+            return None
+        steps = [shapes.as_expr(s) for s in per_dim(stride, count, sizes)]
+        pads = [shapes.as_expr(p) for p in per_dim(padding, count, ())]
+        gaps = [shapes.as_expr(d) for d in per_dim(dilation, count, ())]
+        ends = []
+        for k in range(count):
+            size, full = out.shape[k - count], x.shape[k - count]
+            last = (size - 1) * steps[k] - pads[k] + (sizes[k] - 1) * gaps[k]
+            ends.append(ctx.known(last < full) is not True)
+        return Windows(ctx, x, tuple(sizes), tuple(steps), tuple(pads), tuple(gaps), tuple(ends))
+
+    @property
+    def count(self) -> int:
+        return len(self.kernel)
+
+    @property
+    def sizes(self) -> tuple[Expr, ...]:
+        """The sizes of the dimensions that windows move over."""
+        return self.x.shape[-self.count :]
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.kernel)
+
+    def starts(self, indices: Indices) -> list[Expr]:
+        """The first position of a window in each dimension, below 0 in the padding."""
+        return [i * s - p for i, s, p in zip(indices[-self.count :], self.stride, self.padding, strict=True)]
+
+    def position(self, indices: Indices, offsets: Sequence[Expr | int]) -> tuple[Expr, ...]:
+        """The position in each dimension of one element of a window."""
+        return tuple([s + d * k for s, d, k in zip(self.starts(indices), self.dilation, offsets, strict=True)])
+
+    def inside(self, position: Sequence[Expr]) -> Value:
+        """Whether a position is no padding."""
+        result = ir.const(True, torch.bool)
+        for at, size, pad, end in zip(position, self.sizes, self.padding, self.ends, strict=True):
+            if self.ctx.known(shapes.eq(pad, 0)) is not True:
+                result = both(result, self.ctx.condition(at >= 0))
+            if end:
+                result = both(result, self.ctx.below(at, size))
+        return result
+
+    def element(self, indices: Indices, position: Sequence[Expr], dtype: torch.dtype, padding: float | int) -> Value:
+        """An element of a window, or what stands for the padding."""
+        place = (*indices[: -self.count], *position)
+        return self.ctx.masked(self.inside(position), lambda: cast(self.x.at(place), dtype), ir.const(padding, dtype))
+
+    def offsets(self) -> list[tuple[int, ...]]:
+        """All elements of a window, in order."""
+        return list(itertools.product(*map(range, self.kernel)))
+
+
+def _lowest(dtype: torch.dtype) -> float | int:
+    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def _max_pool(count: int) -> Any:
+    def lower(
+        ctx: Lowering,
+        x: Tensor,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Any:
+        values, places = ctx.outs
+        assert values is not None and places is not None
+        if x.dtype is torch.bool:
+            return ctx.unsupported("bools")
+        x = ctx.share(x)
+        windows = Windows.of(ctx, x, values, kernel_size, stride, padding, dilation, count)
+        if windows is None:
+            return ctx.unsupported("a window whose size is not constant")
+        if windows.elements > WRITTEN_OUT:
+            return _reduced_max(ctx, windows, values, places)
+        wide = opmath(x.dtype)
+
+        def largest(indices: Indices) -> tuple[Value, Value]:
+            """The largest element and its position in the input; a NaN beats all before it."""
+            best: Value | None = None
+            found: Value | None = None
+            for offsets in windows.offsets():
+                position = windows.position(indices, offsets)
+                element = windows.element(indices, position, wide, _lowest(wide))
+                at = ctx.index(_flat(position, windows.sizes))
+                if best is None or found is None:
+                    # Of a window of lowest values the first that is no padding counts.
+                    best, found = element, ctx.index(_flat(_first_inside(windows, indices), windows.sizes))
+                    if element.dtype.is_floating_point:
+                        found = where(ir.op("isnan", element), at, found)
+                    found = where(compare("gt", element, _lowest(wide)), at, found)
+                    continue
+                better = compare("gt", element, best)
+                if wide.is_floating_point:
+                    better = either(better, ir.op("isnan", element))
+                best, found = where(better, element, best), where(better, at, found)
+            assert best is not None and found is not None
+            return best, found
+
+        def value(indices: Indices) -> Value:
+            best: Value | None = None
+            for offsets in windows.offsets():
+                position = windows.position(indices, offsets)
+                element = windows.element(indices, position, wide, _lowest(wide))
+                best = element if best is None else ir.op("max", best, element)
+            assert best is not None
+            return cast(best, values.dtype)
+
+        return ctx.computed(value, values), ctx.computed(lambda i: largest(i)[1], places)
+
+    return lower
+
+
+def _first_inside(windows: Windows, indices: Indices) -> list[Expr]:
+    """The first position of a window that is no padding."""
+    result: list[Expr] = []
+    for start, gap, pad in zip(windows.starts(indices), windows.dilation, windows.padding, strict=True):
+        if windows.ctx.known(shapes.eq(pad, 0)):
+            result.append(start)
+        else:
+            # the least start + k * gap that is not below 0
+            result.append(shapes.maximum(start, start % gap))
+    return result
+
+
+def _flat(position: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
+    total: Expr = shapes.const(0)
+    for at, size in zip(position, sizes, strict=True):
+        total = total * size + at
+    return total
+
+
+def _reduced_max(ctx: Lowering, windows: Windows, values: Spec, places: Spec) -> Any:
+    """Windows that are too large to be written out."""
+    wide = opmath(windows.x.dtype)
+    axes, indices = ctx.axes(values.shape)
+    inner_axes, inner = ctx.reduce_axes([shapes.const(size) for size in windows.kernel])
+
+    def element() -> Value:
+        return windows.element(indices, windows.position(indices, inner), wide, _lowest(wide))
+
+    best = emit_fold(ctx, "max", values, axes, indices, inner_axes, element)
+    where_in_window = emit_fold(ctx, "argmax", ctx.spec(values.shape, torch.int64), axes, indices, inner_axes, element)
+
+    def place(at: Indices) -> Value:
+        """The position in the input, from the one in the window."""
+        rest = ctx.indirect(where_in_window.at(at), shapes.const(windows.elements))
+        offsets: list[Expr] = []
+        below: Expr = ONE
+        for size in reversed(windows.kernel):
+            offsets.insert(0, ctx.simplify((rest // below) % size))
+            below = below * size
+        position = windows.position(at, offsets)
+        first = _first_inside(windows, at)
+        inside = [shapes.maximum(p, f) for p, f in zip(position, first, strict=True)]
+        return ctx.index(_flat(inside, windows.sizes))
+
+    return best, ctx.computed(place, places)
+
+
+lowering("aten.max_pool2d_with_indices.default")(_max_pool(2))
+lowering("aten.max_pool3d_with_indices.default")(_max_pool(3))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# means
+
+
+def window_sum(
+    ctx: Lowering,
+    out: Spec,
+    kernel: Sequence[int],
+    wide: torch.dtype,
+    element: Callable[[Indices, Sequence[Any]], Value],
+) -> Callable[[Indices], Value]:
+    """The sum of a window's elements: ``element`` at the indices of the result and offsets in the window."""
+    if math.prod(kernel) > WRITTEN_OUT:
+        axes, indices = ctx.axes(out.shape)
+        inner_axes, inner = ctx.reduce_axes([shapes.const(size) for size in kernel])
+        spec = Spec(out.shape, out.strides, wide, out.device)
+        return emit_fold(ctx, "sum", spec, axes, indices, inner_axes, lambda: element(indices, inner)).at
+
+    def written_out(indices: Indices) -> Value:
+        total: Value | None = None
+        for offsets in itertools.product(*map(range, kernel)):
+            value = element(indices, offsets)
+            total = value if total is None else add(total, value)
+        assert total is not None
+        return total
+
+    return written_out
+
+
+def _avg_pool(count: int) -> Any:
+    def lower(
+        ctx: Lowering,
+        x: Tensor,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: Any = None,
+    ) -> Tensor:
+        if x.dtype is torch.bool:
+            return ctx.unsupported("bools")
+        x = ctx.share(x)
+        wide, dtype = accumulator(x.dtype), ctx.out.dtype
+        windows = Windows.of(ctx, x, ctx.out, kernel_size, stride, padding, 1, count)
+        if windows is None:
+            return ctx.unsupported("a window whose size is not constant")
+        summed = window_sum(
+            ctx, ctx.out, windows.kernel, wide,
+            lambda i, offsets: windows.element(i, windows.position(i, offsets), wide, 0),
+        )  # fmt: skip
+
+        def divisor(indices: Indices) -> Value:
+            if divisor_override is not None:
+                return ctx.scalar(divisor_override, wide)
+            number: Expr = ONE
+            for k, start in enumerate(windows.starts(indices)):
+                size, pad = windows.sizes[k], windows.padding[k]
+                end = start + windows.kernel[k]
+                if windows.ends[k]:  # a window may reach over the padding as well, which then does not count
+                    end = shapes.minimum(end, size + pad)
+                if not count_include_pad:
+                    start, end = shapes.maximum(start, 0), shapes.minimum(end, size)
+                number = number * ctx.simplify(end - start)
+            return ctx.scalar(number, wide)
+
+        if divisor_override is not None and isinstance(divisor_override, Expr):
+            return ctx.unsupported("a divisor that is not constant")
+        quotient = "div" if wide.is_floating_point else "div_trunc"
+        return ctx.computed(lambda i: cast(ir.op(quotient, summed(i), divisor(i)), dtype))
+
+    return lower
+
+
+lowering("aten.avg_pool1d.default")(_avg_pool(1))
+lowering("aten.avg_pool2d.default")(_avg_pool(2))
+lowering("aten.avg_pool3d.default")(_avg_pool(3))
+
+
+def _adaptive_avg_pool(count: int) -> Any:
+    def lower(ctx: Lowering, x: Tensor, output_size: Any) -> Tensor:
+        if not x.dtype.is_floating_point:
+            return ctx.unsupported("means of integers")
+        if count == 3 and opmath(x.dtype) is not x.dtype:
+            return ctx.unsupported("eager adds short floats up in short floats")
+        out, wide = ctx.out, opmath(x.dtype)
+        full, small = x.shape[-count:], out.shape[-count:]
+        if not all(size.is_constant and int(size) > 0 for size in (*full, *small)):  # type: ignore[call-overload]
+            return ctx.unsupported("sizes that are not constant")
+        x = ctx.share(x)
+        kernel = [_largest_window(int(a), int(b)) for a, b in zip(full, small, strict=True)]  # type: ignore[call-overload]
+        ragged = [int(a) % int(b) != 0 for a, b in zip(full, small, strict=True)]  # type: ignore[call-overload]
+
+        def bounds(indices: Indices) -> list[tuple[Expr, Expr]]:
+            return [
+                (ctx.simplify(i * a // b), ctx.simplify(((i + 1) * a + b - 1) // b))
+                for i, a, b in zip(indices[-count:], full, small, strict=True)
+            ]
+
+        def element(indices: Indices, offsets: Sequence[Any]) -> Value:
+            mask, position = ir.const(True, torch.bool), []
+            for (start, end), offset, open_ in zip(bounds(indices), offsets, ragged, strict=True):
+                position.append(start + offset)
+                if open_:
+                    mask = both(mask, ctx.below(start + offset, end))
+            place = (*indices[:-count], *position)
+            return ctx.masked(mask, lambda: cast(x.at(place), wide), ir.const(0.0, wide))
+
+        summed = window_sum(ctx, out, kernel, wide, element)
+
+        def mean(indices: Indices) -> Value:
+            result = summed(indices)
+            for start, end in bounds(indices):
+                result = div(result, ctx.scalar(ctx.simplify(end - start), wide))
+            return cast(result, out.dtype)
+
+        return ctx.computed(mean)
+
+    return lower
+
+
+def _largest_window(full: int, small: int) -> int:
+    return max(-((-(i + 1) * full) // small) - i * full // small for i in range(small))
+
+
+lowering("aten.adaptive_avg_pool1d.default")(_adaptive_avg_pool(1))
+lowering("aten._adaptive_avg_pool2d.default")(_adaptive_avg_pool(2))
+lowering("aten._adaptive_avg_pool3d.default")(_adaptive_avg_pool(3))

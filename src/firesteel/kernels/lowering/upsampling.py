@@ -1,0 +1,200 @@
+"""Resampling of images: nearest, linear and cubic. Positions are computed in floats, rounded as eager rounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...shapes import Expr
+from .. import ir
+from ..ir import Value
+from .context import Lowering
+from .registry import lowering
+from .scalars import add, cast, mul, op, opmath, sub
+from .tensors import ONE, Indices, Tensor
+
+
+def _scales(ctx: Lowering, count: int, given: Sequence[Any]) -> list[Any] | None:
+    """The scale for each dimension, None where it follows from the sizes; None for all where it is not constant."""
+    scales = list(given) + [None] * (count - len(given))
+    return None if any(isinstance(scale, Expr) for scale in scales) else scales
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# nearest
+
+
+def _nearest(count: int, exact: bool) -> Any:
+    def run(ctx: Lowering, x: Tensor, given: Sequence[Any]) -> Tensor:
+        scales = _scales(ctx, count, given)
+        if scales is None:
+            return ctx.unsupported("a scale that is not constant")
+        sizes, new = x.shape[-count:], ctx.out.shape[-count:]
+        x = ctx.share(x)
+
+        def body(indices: Indices) -> Value:
+            places = [
+                _nearest_place(ctx, i, a, b, scale, exact)
+                for i, a, b, scale in zip(indices[-count:], sizes, new, scales, strict=True)
+            ]
+            return x.at((*indices[:-count], *places))
+
+        return ctx.computed(body)
+
+    def lower(ctx: Lowering, x: Tensor, output_size: Any, *given: Any) -> Tensor:
+        return run(ctx, x, given)
+
+    def lower_vec(ctx: Lowering, x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
+        return run(ctx, x, scale_factors or ())
+
+    return lower, lower_vec
+
+
+def _nearest_place(ctx: Lowering, i: Expr, size: Expr, new: Expr, scale: float | None, exact: bool) -> Expr:
+    """The index of the nearest element; an integer expression where that agrees with eager's floats."""
+    if size is new and not exact:
+        return i
+    if size.is_constant and new.is_constant:
+        old, count = int(size), int(new)  # type: ignore[call-overload]
+        places = torch.arange(count, dtype=torch.float32)
+        factor = torch.tensor(1.0 / scale if scale else old / count, dtype=torch.float32)
+        wanted = (((places + 0.5) if exact else places) * factor).floor().long().clamp(max=old - 1)
+        simple = torch.arange(count) * old // count
+        if torch.equal(wanted, simple):
+            return ctx.simplify(i * old // count)
+    elif not exact and ctx.same(new, size * 2):
+        return ctx.simplify(i // 2)
+    place = cast(ctx.index(i), torch.float32)
+    ratio = _ratio(ctx, size, new, scale, torch.float32)
+    source = ir.op("floor", mul(add(place, 0.5) if exact else place, ratio))
+    return ctx.indirect(op("max", op("min", cast(source, torch.int64), ctx.index(size - 1)), 0), size)
+
+
+def _ratio(ctx: Lowering, size: Expr, new: Expr, scale: float | None, dtype: torch.dtype) -> Value:
+    """How far apart neighbours of the result are in the source."""
+    if scale is not None and scale > 0:
+        return ir.const(1.0 / scale, dtype)
+    if size.is_constant and new.is_constant:
+        wide = ir.const(int(size), dtype), ir.const(int(new), dtype)  # type: ignore[call-overload]
+        quotient = torch.tensor(wide[0].data, dtype=dtype) / torch.tensor(wide[1].data, dtype=dtype)
+        return ir.const(float(quotient), dtype)
+    return ir.op("div", ctx.scalar(size, dtype), ctx.scalar(new, dtype))
+
+
+for _count in (1, 2, 3):
+    for _name, _exact in ((f"upsample_nearest{_count}d", False), (f"_upsample_nearest_exact{_count}d", True)):
+        _plain, _vec = _nearest(_count, _exact)
+        lowering(f"aten.{_name}.default")(_plain)
+        lowering(f"aten.{_name}.vec")(_vec)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# linear and cubic
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """An element that a point of the result is made of, along one dimension."""
+
+    place: Expr
+    weight: Value
+
+
+def _source(
+    ctx: Lowering, i: Expr, size: Expr, new: Expr, scale: float | None, align_corners: bool, dtype: torch.dtype
+) -> Value:
+    """The position in the source of a point of the result, not kept inside."""
+    place = cast(ctx.index(i), dtype)
+    if align_corners:
+        if new is ONE:
+            return ir.const(0.0, dtype)
+        return mul(place, _ratio(ctx, size - 1, new - 1, None, dtype))
+    return sub(mul(_ratio(ctx, size, new, scale, dtype), add(place, 0.5)), 0.5)
+
+
+def _linear_taps(ctx: Lowering, source: Value, size: Expr) -> list[_Tap]:
+    source = op("max", source, 0.0)
+    last = ctx.index(size - 1)
+    low = op("max", ir.op("min", cast(source, torch.int64), last), 0)
+    high = ir.op("min", add(low, 1), last)
+    weight = op("min", op("max", sub(source, cast(low, source.dtype)), 0.0), 1.0)
+    return [_Tap(ctx.indirect(low, size), sub(1.0, weight)), _Tap(ctx.indirect(high, size), weight)]
+
+
+def _cubic_taps(ctx: Lowering, source: Value, size: Expr) -> list[_Tap]:
+    """Weights of the cubic convolution with parameter -0.75."""
+    start = ir.op("floor", source)
+    t = sub(source, start)
+    first = cast(start, torch.int64)
+    last = ctx.index(size - 1)
+    a = -0.75
+
+    def near(x: Value) -> Value:
+        return add(mul(mul(sub(mul(x, a + 2), a + 3), x), x), 1.0)
+
+    def far(x: Value) -> Value:
+        return sub(mul(add(mul(sub(mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
+
+    weights = [far(add(t, 1.0)), near(t), near(sub(1.0, t)), far(sub(2.0, t))]
+    places = [op("max", ir.op("min", add(first, k - 1), last), 0) for k in range(4)]
+    return [_Tap(ctx.indirect(place, size), weight) for place, weight in zip(places, weights, strict=True)]
+
+
+def _interpolating(count: int, taps: Any) -> Any:
+    def run(ctx: Lowering, x: Tensor, align_corners: bool, given: Sequence[Any]) -> Tensor:
+        scales = _scales(ctx, count, given)
+        if scales is None or not x.dtype.is_floating_point:
+            return ctx.unsupported("a scale that is not constant, or integers")
+        if opmath(x.dtype) is not x.dtype and not (count == 2 and taps is _linear_taps):
+            return ctx.unsupported("eager rounds weights to short floats")
+        sizes, new = x.shape[-count:], ctx.out.shape[-count:]
+        if any(ctx.known(size > 0) is not True for size in sizes):
+            return ctx.unsupported("a size that may be 0")
+        wide, dtype = opmath(x.dtype), ctx.out.dtype
+        x = ctx.share(x)
+
+        def body(indices: Indices) -> Value:
+            around: list[list[_Tap]] = []
+            for i, a, b, scale in zip(indices[-count:], sizes, new, scales, strict=True):
+                if a is b and not scale:
+                    around.append([_Tap(i, ir.const(1.0, wide))])
+                else:
+                    around.append(taps(ctx, _source(ctx, i, a, b, scale, align_corners, wide), a))
+            return cast(_weighted(x, indices[:-count], around, wide), dtype)
+
+        return ctx.computed(body)
+
+    def lower(ctx: Lowering, x: Tensor, output_size: Any, align_corners: bool, *given: Any) -> Tensor:
+        return run(ctx, x, align_corners, given)
+
+    def lower_vec(ctx: Lowering, x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
+        return run(ctx, x, align_corners, scale_factors or ())
+
+    return lower, lower_vec
+
+
+def _weighted(x: Tensor, outer: Indices, around: list[list[_Tap]], dtype: torch.dtype) -> Value:
+    """The sum of elements times weights, along the last dimension first."""
+    taps, rest = around[0], around[1:]
+    total: Value | None = None
+    for tap in taps:
+        place = (*outer, tap.place)
+        value = _weighted(x, place, rest, dtype) if rest else cast(x.at(place), dtype)
+        if len(taps) > 1:
+            value = mul(value, tap.weight)
+        total = value if total is None else add(total, value)
+    assert total is not None
+    return total
+
+
+for _count, _name in ((1, "upsample_linear1d"), (2, "upsample_bilinear2d"), (3, "upsample_trilinear3d")):
+    _plain, _vec = _interpolating(_count, _linear_taps)
+    lowering(f"aten.{_name}.default")(_plain)
+    lowering(f"aten.{_name}.vec")(_vec)
+
+_plain, _vec = _interpolating(2, _cubic_taps)
+lowering("aten.upsample_bicubic2d.default")(_plain)
+lowering("aten.upsample_bicubic2d.vec")(_vec)

@@ -1,0 +1,69 @@
+"""Compiling kernels: equal ones share code, and code is found again on the disk."""
+
+from __future__ import annotations
+
+import torch
+
+from firesteel import config
+from firesteel.kernels import ir
+from firesteel.kernels.cpu import compile_kernels, engine
+from firesteel.runtime import disk_cache
+from kernels.cpu.running import axis, kernel, launcher
+
+F = torch.float32
+
+
+def scaled(name: str, factor: float, variable: str = "i") -> tuple[ir.Kernel, torch.Tensor, torch.Tensor]:
+    x, out = torch.randn(50), torch.zeros(50)
+    i = axis(variable, 50)
+    value = ir.op("mul", ir.load(name, i.symbol, F), ir.const(factor, F))
+    body = [ir.Loop(i, [ir.Store(ir.Place("out", i.symbol), value)])]
+    return kernel(body, {name: x, "out": out}, ["out"]), x, out
+
+
+def test_equal_kernels_share_code():
+    first, second, third = scaled("x", 3.0)[0], scaled("other", 3.0, "k")[0], scaled("x", 4.0)[0]
+    compiled = compile_kernels([first, second, third])
+    assert compiled[0].address == compiled[1].address != compiled[2].address
+
+
+def test_code_comes_from_the_disk(tmp_path, monkeypatch):
+    made, x, out = scaled("x", 7.25)
+    with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
+        monkeypatch.setattr(engine, "_compiled", {})
+        monkeypatch.setattr(engine, "_engine", None)
+        compile_kernels([made])
+        assert disk_cache.info().kinds[engine.KIND][0] == 1
+        monkeypatch.setattr(engine, "_compiled", {})
+        monkeypatch.setattr(engine, "_engine", None)
+
+        def refuse(*args):
+            raise AssertionError("compiled again")
+
+        monkeypatch.setattr(engine, "_make", refuse)
+        [again] = compile_kernels([made])
+        launcher(again, [x, out])()
+    assert torch.equal(out, x * 7.25)
+
+
+def test_a_damaged_object_is_compiled_again(tmp_path, monkeypatch):
+    made, x, out = scaled("x", 9.5)
+    with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
+        monkeypatch.setattr(engine, "_compiled", {})
+        monkeypatch.setattr(engine, "_engine", None)
+        compile_kernels([made])
+        [(_, path, _)] = [entry for entry in disk_cache._files(str(tmp_path)) if entry[0] == engine.KIND]
+        with open(path, "r+b") as file:
+            file.seek(200)
+            file.write(b"\0" * 100)
+        monkeypatch.setattr(engine, "_compiled", {})
+        monkeypatch.setattr(engine, "_engine", None)
+        [again] = compile_kernels([made])
+        launcher(again, [x, out])()
+    assert torch.equal(out, x * 9.5)
+
+
+def test_assembly_and_text_are_readable():
+    made = scaled("x", 2.0)[0]
+    assert "define void @kernel(ptr %buffers, ptr %sizes, ptr %numbers)" in engine.llvm_text(made)
+    assert "kernel:" in engine.assembly(made)
