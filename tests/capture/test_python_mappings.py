@@ -324,6 +324,18 @@ def test_set_comprehension_and_order() -> None:
     check(f, lambda: (x(), [1, 2, 3, 4]))
 
 
+def test_order_depends_on_how_elements_came_in() -> None:
+    def f(x, n, items):
+        one_by_one, at_once, from_dict = {n, 4, 5}, {n, 4, 5}, {n, 4, 5}
+        one_by_one.update(map(abs, items))
+        at_once.update({abs(i) for i in items})
+        from_dict.update({abs(i): 0 for i in items})
+        return x + 1, list(one_by_one), list(at_once), list(from_dict), list({n, 1}.union([2, 3, 4]))
+
+    for n, items in ((8, [4, -2]), (9, [4, -2]), (16, [3, -2]), (8, [1, 2, 3])):
+        check(f, lambda n=n, items=items: (x(), n, list(items)), entries=None)
+
+
 def test_iteration_order_of_sets_is_pythons() -> None:
     def f(x, s):
         made = {8, 1, 0, 16}

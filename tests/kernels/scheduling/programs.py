@@ -1,13 +1,13 @@
 """Programs through capture, tracing, lowering and scheduling, run by the interpreter of plans."""
 
 import torch
-from kernels.scheduling.running import run
 
 import firesteel as fs
 from firesteel.autodiff import trace
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import schedule
+from kernels.scheduling.running import run
 
 
 class Planned:

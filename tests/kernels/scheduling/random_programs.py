@@ -6,6 +6,7 @@ import torch
 
 UNARY = [torch.tanh, torch.exp, torch.neg, lambda x: x * 0.5 + 1, torch.abs, lambda x: torch.sqrt(torch.abs(x) + 1)]
 BINARY = [torch.add, torch.mul, torch.sub, torch.maximum]
+KINDS = ["unary", "binary", "binary", "reduce", "reduce", "normalise", "view", "view", "cat", "call"]
 REDUCE = ["sum", "mean", "amax", "amin"]
 
 
@@ -24,7 +25,8 @@ class RandomProgram:
             values.append(step(values))
             self.steps.append(step)
         count = self.random.choice([1, 2, 3])
-        self.results = [len(values) - 1, *[self.random.randrange(len(self.inputs), len(values)) for _ in range(count - 1)]]
+        others = [self.random.randrange(len(self.inputs), len(values)) for _ in range(count - 1)]
+        self.results = [len(values) - 1, *others]
 
     def __call__(self, *inputs):
         values = list(inputs)
@@ -37,7 +39,7 @@ class RandomProgram:
         pick = self.random
         a = pick.choice(range(len(values))) if pick.random() < 0.4 else len(values) - 1
         x = values[a]
-        kind = pick.choice(["unary", "binary", "binary", "reduce", "reduce", "normalise", "view", "view", "cat", "call"])
+        kind = pick.choice(KINDS)
         if kind == "unary":
             f = pick.choice(UNARY)
             return lambda v: f(v[a]).clamp(-50, 50)

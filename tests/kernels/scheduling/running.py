@@ -43,9 +43,11 @@ OPERATIONS = {
     "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "erf": math.erf, "floor": math.floor,
     "sigmoid": lambda a: 1 / (1 + math.exp(-a)), "expm1": _float(math.expm1),
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b, "isnan": lambda a: a != a, "isinf": lambda a: abs(a) == math.inf,
+    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b, "isnan": lambda a: a != a,
+    "isinf": lambda a: abs(a) == math.inf,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "div_floor": lambda a, b: a // b,
-    "not": lambda a: not a if isinstance(a, bool) else ~a, "remainder": lambda a, b: a % b, "where": lambda c, a, b: a if c else b, "sign": lambda a: (a > 0) - (a < 0),
+    "not": lambda a: not a if isinstance(a, bool) else ~a, "remainder": lambda a, b: a % b,
+    "where": lambda c, a, b: a if c else b, "sign": lambda a: (a > 0) - (a < 0),
 }  # fmt: skip
 COMBINE = {
     "sum": OPERATIONS["add"], "prod": OPERATIONS["mul"], "max": _largest, "min": _smallest,
@@ -84,12 +86,12 @@ class KernelRun:
             self.memory[scratch.name] = ["unset"] * scratch.size.evaluate(names)
 
     def run(self):
-        self.body(self.kernel.body, outermost=True)
+        self.body(self.kernel.body)
 
     def size(self, axis):
         return axis.size.evaluate(self.env)
 
-    def body(self, statements, outermost=False):
+    def body(self, statements):
         for statement in statements:
             match statement:
                 case ir.Loop():

@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels.scheduling.programs import kernels, planned
 
 from firesteel.kernels import ir
 from firesteel.kernels.scheduling import costs
+from kernels.scheduling.programs import kernels, planned
 
 x47 = torch.linspace(-2, 2, 28).reshape(4, 7)
 

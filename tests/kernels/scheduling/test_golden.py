@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels.scheduling.programs import Planned
 
 import firesteel as fs
+from kernels.scheduling.programs import Planned
 
 GOLDEN = Path(__file__).parent / "golden"
 

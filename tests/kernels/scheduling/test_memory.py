@@ -1,10 +1,10 @@
 """Buffers: when they come and go, and who takes over whose memory."""
 
 import torch
-from kernels.scheduling.programs import planned
 
 from firesteel.kernels.plan import Allocate, Free
 from firesteel.kernels.scheduling.memory import peak_bytes
+from kernels.scheduling.programs import planned
 
 
 def allocations(plan):

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from kernels.scheduling.programs import kernels, planned
 
 from firesteel.kernels.scheduling import costs
+from kernels.scheduling.programs import kernels, planned
 
 
 @pytest.fixture(autouse=True)

@@ -89,14 +89,15 @@ class SetValue(Value):
         return ListIterator(self.ordered(tx))
 
     def other_items(self, tx: Tracer, other: Value) -> SetValue:
-        """Another iterable as keys and Values."""
+        """Another iterable as keys and Values. Its `table` is of the kind that decides how a set takes it in."""
         other = other.realize()
         storage = getattr(other, "storage", None)
         if isinstance(storage, SetValue):
             other = storage
         if isinstance(other, SetValue):
             return other
-        return SetValue({item.key(tx): item.realize() for item in tx.to_list(other)})
+        items = {item.key(tx): item.realize() for item in tx.to_list(other)}
+        return SetValue(items, table=dict.fromkeys(items) if other.python_type() is dict else list(items))
 
     def combine(self, tx: Tracer, operation: str, theirs: SetValue, in_place: bool = False) -> SetValue:
         keys = theirs.layout()
@@ -194,7 +195,7 @@ class SetValue(Value):
     def replace(self, tx: Tracer, new: SetValue) -> None:
         tx.effects.mutated(self)
         self.items = dict(new.items)
-        self.table = new.table if new.table is not None else set(new.items)
+        self.table = new.table if type(new.table) is set else set(new.layout())
 
     def emit(self, code: EntryCode) -> str:
         items = ", ".join(code.value(item) for item in self.items.values())

@@ -14,7 +14,7 @@ import torch
 
 from ...shapes import Expr, Symbol, as_expr
 from ..ir import Kernel, Loop, Statement
-from . import vectorising
+from . import tiles, vectorising
 from .statements import StatementEmitter
 from .target import Target
 from .text import Function, Module, Operand, element_type, memory_type
@@ -24,6 +24,9 @@ GRAIN = 3 * 32768
 
 BLOCK = 1024
 """Iterations that are not split between threads, where they become lanes."""
+
+TILED_ROWS = 64
+"""The same for rows that are worked on in tiles."""
 
 INVARIANT = ", !invariant.load !{}"
 """Said of loads that always give the same."""
@@ -117,12 +120,12 @@ class KernelPrinter(StatementEmitter):
 
     def _parallel(self, loop: Loop) -> None:
         """A call of the loop's function, by all threads if there is enough to do."""
-        loops, lanes = _collapse(loop)
+        loops, lanes = _collapse(loop, self.written)
         body = loops[-1].body
         count = as_expr(1)
         for one in loops:
             count = count * one.axis.size
-        unit = BLOCK if lanes else 1
+        unit = (TILED_ROWS if tiles.applies(loop, self.written) else BLOCK) if lanes else 1
         once = vectorising.weight(body).substitute({one.axis.symbol: as_expr(0) for one in loops})
         work = self.index(count * once)
         iterations = self.index((count + (unit - 1)) // unit)
@@ -180,7 +183,10 @@ class KernelPrinter(StatementEmitter):
             first = inner.binary("mul", begin, inner.integer(unit))
             last = inner.binary("mul", end, inner.integer(unit))
             last = inner.intrinsic("smin", last, inner.size(loops[0].axis.size))
-            inner.vector_loop(loops[0].axis.symbol, first, last, body)
+            if tiles.applies(loops[0], inner.written):
+                tiles.emit_tiles(inner, loops[0], first, last)
+            else:
+                inner.vector_loop(loops[0].axis.symbol, first, last, body)
         elif len(loops) == 1:
             with inner.counted(loops[0].axis.symbol, begin, end):
                 inner.run(body)
@@ -202,9 +208,9 @@ class KernelPrinter(StatementEmitter):
         self.bind(loops[0].axis.symbol, rest)
 
 
-def _collapse(loop: Loop) -> tuple[list[Loop], bool]:
+def _collapse(loop: Loop, written: frozenset[str]) -> tuple[list[Loop], bool]:
     """The parallel loops that are run as one, and whether their iterations are lanes (then it is one loop)."""
-    if vectorising.vectorise_here(loop):
+    if tiles.applies(loop, written) or vectorising.vectorise_here(loop):
         return [loop], True
     loops = [loop]
     while len(loops[-1].body) == 1:

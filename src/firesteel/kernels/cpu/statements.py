@@ -93,7 +93,12 @@ class StatementEmitter(ValueEmitter):
         return self.index(expr)
 
     def emit_loop(self, loop: Loop) -> None:
+        from . import tiles
+
         zero = self.integer(0)
+        if self.axis is None and tiles.applies(loop, self.written):
+            tiles.emit_tiles(self, loop, zero, self.size(loop.axis.size))
+            return
         if self.axis is None and vectorising.vectorise_here(loop):
             self.vector_loop(loop.axis.symbol, zero, self.size(loop.axis.size), loop.body)
             return
@@ -112,6 +117,7 @@ class StatementEmitter(ValueEmitter):
     def vector_loop(self, symbol: Symbol, start: Operand, end: Operand, body: Sequence[Statement]) -> None:
         """A loop whose iterations are lanes: whole vectors first, then what is left under a mask."""
         lanes = vectorising.lanes_for(body, self.target.vector_bytes)
+        lanes *= vectorising.registers(body)
         self.lane_loop(symbol, start, end, lanes, vectorising.unroll(body), lambda copy: self.run(body))
 
     def lane_loop(self, symbol: Symbol, start: Operand, end: Operand, lanes: int, unroll: int,
@@ -132,11 +138,11 @@ class StatementEmitter(ValueEmitter):
             if known is None or known >= step:
                 with self.loop(start, whole, step, known is not None) as variable:
                     for copy in range(unroll):
-                        self._copy(symbol, variable, copy, emit)
+                        self.copy(symbol, variable, copy, emit)
             if known is None or known % step:
                 with self.loop(whole, end, lanes, known is not None) as variable:
-                    self.mask = self._remaining(variable, end, lanes)
-                    self._copy(symbol, variable, 0, emit)
+                    self.mask = self.remaining(variable, end, lanes)
+                    self.copy(symbol, variable, 0, emit)
         self.axis, self.lanes, self.mask = before
 
     def _whole(self, start: Operand, end: Operand, step: int) -> Operand:
@@ -147,7 +153,7 @@ class StatementEmitter(ValueEmitter):
         length = self.binary("sub", end, start)
         return self.binary("add", start, self.binary("and", length, self.integer(-step)))
 
-    def _copy(self, symbol: Symbol, variable: Operand, copy: int, emit: LaneBody) -> None:
+    def copy(self, symbol: Symbol, variable: Operand, copy: int, emit: LaneBody) -> None:
         first = self.binary("add nsw", variable, self.integer(copy * self.lanes)) if copy else variable
         block = self.block
         self.push(block)
@@ -157,7 +163,7 @@ class StatementEmitter(ValueEmitter):
         self.pop(self.block)
         self.symbols.pop(symbol, None)
 
-    def _remaining(self, variable: Operand, end: Operand, lanes: int) -> Operand:
+    def remaining(self, variable: Operand, end: Operand, lanes: int) -> Operand:
         """The lanes before the end."""
         left = self.binary("sub", end, variable)
         left = self.intrinsic("smin", left, self.integer(lanes))

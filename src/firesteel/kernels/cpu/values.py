@@ -30,6 +30,8 @@ class ValueEmitter(IndexEmitter):
         self.written = written
         self.numbers = dict(numbers)
         self.locals: dict[str, Operand] = {}
+        self.ready: dict[Value, str] = {}
+        """Loads whose vectors lie somewhere else, contiguous and whole."""
         self._names: dict[Value, frozenset[object]] = {}
 
     # what a value depends on
@@ -118,6 +120,8 @@ class ValueEmitter(IndexEmitter):
     # memory
 
     def load(self, node: Value, args: list[Operand]) -> Operand:
+        if node in self.ready:
+            return self._whole_vector(self.ready[node], node.dtype)
         place: Place = node.data
         mask = args[-1] if place.masked else None
         indirect = dict(zip(place.indirect, args, strict=False))
@@ -220,6 +224,10 @@ class ValueEmitter(IndexEmitter):
             text = (f"call {vector} @{name}(ptr {pointer}, i32 {dtype.itemsize}, {both.typed}, "
                     f"{vector} zeroinitializer)")
         return self._from_memory(Operand(self.raw(text), dtype, lanes, self.place))
+
+    def _whole_vector(self, pointer: str, dtype: torch.dtype) -> Operand:
+        vector = vector_type(memory_type(dtype), self.lanes)
+        return self.instruction(f"load {vector}, ptr {pointer}, align {self.lanes * dtype.itemsize}", dtype, self.lanes)
 
     def _load_reversed(self, place: Place, rest: Expr, indirect: Mapping[Symbol, Operand], dtype: torch.dtype,
                        mask: Operand | None) -> Operand:

@@ -194,6 +194,13 @@ def lanes_for(body: Sequence[Statement], vector_bytes: int) -> int:
     return max(vector_bytes // max(widest, 2), 2)
 
 
+def registers(body: Sequence[Statement]) -> int:
+    """How many registers a vector should fill. Where other loops run inside, they then go along whole cache lines."""
+    if not any(own_axes(statement) and not _at_most(own_axes(statement), TINY) for statement in statements(body)):
+        return 1
+    return 2 if any(node.op in HEAVY for node in nodes(body)) else 4
+
+
 def weight(body: Sequence[Statement]) -> Expr:
     """About how much work one run of these statements is, in reads of an element."""
     total = as_expr(0)

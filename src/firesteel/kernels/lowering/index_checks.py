@@ -21,6 +21,7 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
+from .graph import LoweredGraph
 from .reducing import Folding, fold, inner_spec
 from .scalars import both, cast, compare, either, where
 from .tensors import Indices, Tensor
@@ -39,6 +40,17 @@ def check_indices(
         if ignored is not None:
             bad &= index != ignored
         raise _error(int(index[bad].reshape(-1)[0]), size, kind, dim)
+
+
+def check_last(graph: LoweredGraph) -> None:
+    """Move the checks behind everything else, so that they do not stand between kernels.
+
+    before: outside = ...; check_indices(outside, ...); out = ...
+    after:  outside = ...; out = ...; check_indices(outside, ...)
+    """
+    checks = [step for step in graph.operations if isinstance(step, ir.ExternCall) and step.target is check_indices]
+    if checks:
+        graph.operations = [step for step in graph.operations if not any(step is check for check in checks)] + checks
 
 
 def _error(index: int, size: int, kind: str, dim: int) -> Exception:

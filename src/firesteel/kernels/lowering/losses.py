@@ -12,7 +12,7 @@ from .index_checks import CheckedIndex, checked
 from .indexing import EMPTY
 from .reducing import Folding, fold
 from .registry import lowering
-from .scalars import cast, compare, div, mul, neg, opmath
+from .scalars import cast, compare, div, mul, neg, opmath, where
 from .tensors import Indices, Spec, Tensor
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -53,22 +53,20 @@ class _NegativeLogLikelihood:
     def weight_at(self, indices: Indices) -> Value:
         """The weight of an element's class; 0 for those that are ignored."""
         one = ir.const(1.0, self.wide)
-        weight, zero = self.weight, ir.const(0.0, self.wide)
-        if weight is None:
-            return self.ctx.masked(self.counts(indices), lambda: one, zero)
-        place = self.place.at(self._target(indices))
-        return self.ctx.masked(self.counts(indices), lambda: cast(weight.at((place,)), self.wide), zero)
+        weight = one if self.weight is None else self._class_weight(self.weight, indices)
+        return where(self.counts(indices), weight, 0.0)
+
+    def _class_weight(self, weight: Tensor, indices: Indices) -> Value:
+        return cast(weight.at((self.place.at(self._target(indices)),)), self.wide)
 
     def loss(self, indices: Indices) -> Value:
-        """The loss of one element."""
+        """The loss of one element. An ignored target names some class or other, so that reading there is safe."""
         place = self.place.at(self._target(indices))
-        where = (place,) if self.x.ndim == 1 else (indices[0], place, *indices[1:])
-
-        def counted() -> Value:
-            value = neg(cast(self.x.at(where), self.wide))
-            return value if self.weight is None else mul(value, cast(self.weight.at((place,)), self.wide))
-
-        return self.ctx.masked(self.counts(indices), counted, ir.const(0.0, self.wide))
+        at = (place,) if self.x.ndim == 1 else (indices[0], place, *indices[1:])
+        value = neg(cast(self.x.at(at), self.wide))
+        if self.weight is not None:
+            value = mul(value, self._class_weight(self.weight, indices))
+        return where(self.counts(indices), value, 0.0)
 
     def lower(self) -> Any:
         ctx, wide = self.ctx, self.wide

@@ -17,6 +17,7 @@ from .cleanup import remove_unread
 from .context import Lowering
 from .fallback import call_aten
 from .graph import LoweredGraph
+from .index_checks import check_last
 from .registry import find_lowering
 from .tensors import Computed, Spec, Tensor, View
 
@@ -61,6 +62,7 @@ class _Lowerer:
                 case _:
                     raise AssertionError(f"{node.op} in a functional graph")
         remove_unread(graph)
+        check_last(graph)
         if graph.fallbacks and debug.enabled("fallbacks"):
             for fallback in graph.fallbacks:
                 debug.log("fallbacks", "%s calls %s: %s", fallback.node, fallback.operator, fallback.reason)
@@ -158,7 +160,7 @@ class _Lowerer:
             return lowered
         self._check(node, lowered, self.ctx.outs[0])
         if isinstance(lowered, View) and lowered.memory is None:
-            self._adopt_strides(lowered)
+            lowered.eager_strides = self.ctx.out.strides
         weight = 1 + sum(self.weights.get(arg, 0) for arg in node.all_input_nodes)
         if isinstance(lowered, Computed) and lowered.memory is None and self._belongs_in_memory(node, lowered, weight):
             self.ctx.realize(lowered)
@@ -168,12 +170,6 @@ class _Lowerer:
     def _check(self, node: torch.fx.Node, tensor: Tensor, spec: Spec | None) -> None:
         assert spec is not None and tensor.dtype is spec.dtype, f"{node.target}: {tensor.dtype}, eager {spec}"
         assert len(tensor.shape) == len(spec.shape), f"{node.target}: {tensor.shape}, eager {spec.shape}"
-
-    def _adopt_strides(self, view: View) -> None:
-        """A copy of a view is laid out as eager has the view, where that leaves no gaps."""
-        spec = self.ctx.out
-        if shapes.dense_order(spec.shape, spec.strides, self.ctx.facts) is not None:
-            view.strides = spec.strides
 
     def _belongs_in_memory(self, node: torch.fx.Node, tensor: Computed, weight: int) -> bool:
         users = set(policy.consumers(node))

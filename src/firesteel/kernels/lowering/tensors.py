@@ -173,14 +173,22 @@ class View(Tensor):
         self.base = base
         self.remap = remap
         self.restride = restride
-        self.strides = tuple(strides) if strides is not None else contiguous_strides(self.shape)
-        """The layout of a copy, where one has to be made."""
+        self.eager_strides = None if strides is None else tuple(strides)
+        """The layout that eager has the view in, if it is an operator's result."""
         self.memory: Stored | None = None
 
     def at(self, indices: Sequence[Expr]) -> ir.Value:
         if self.memory is not None:
             return self.memory.at(indices)
         return self.base.at(tuple(self.remap(tuple(indices))))
+
+    @property
+    def strides(self) -> tuple[Expr, ...]:
+        """The layout of a copy, where one has to be made: as eager has the view, where that leaves no gaps."""
+        wanted = self.eager_strides
+        if wanted is not None and shapes.dense_order(self.shape, wanted, self.ctx.facts) is not None:
+            return wanted
+        return contiguous_strides(self.shape)
 
     def stored(self) -> Stored | None:
         if self.memory is None and self.restride is not None:
