@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import firesteel as fs
-from autodiff.programs import Traced, assert_equal_worlds, assert_same
+from autodiff.programs import Traced, assert_equal_worlds, assert_same, check
+from firesteel.autodiff import Unsupported, run, trace
 
 
 def test_autocast():
@@ -78,6 +79,58 @@ def test_inference_mode_inside():
     backend = Traced()
     x = torch.ones(4)
     torch.testing.assert_close(fs.compile(program, backend=backend)(x)[0], x + 1)
+
+
+def test_a_graph_that_ends_inside_inference_mode_is_refused():
+    def program(a):
+        with torch.inference_mode():
+            b = (a * 2).sum()
+            fs.graph_break()
+            return b + 1
+
+    refused = []
+
+    def backend(module, example_inputs):
+        try:
+            return Traced()(module, example_inputs)
+        except Unsupported as error:
+            refused.append(error.reason)
+            return module.forward
+
+    torch.testing.assert_close(fs.compile(program, backend=backend)(torch.ones(3)), torch.tensor(7.0))
+    assert refused and not torch.is_inference_mode_enabled()
+
+
+def test_default_device():
+    def program(a):
+        with torch.device("cpu"):
+            return a + torch.ones(3)
+
+    assert_same(program, torch.ones(3))
+
+
+def test_profiler_regions():
+    def program(a):
+        with torch.profiler.record_function("region"):
+            return a + 1
+
+    assert_same(program, torch.ones(3))
+
+
+def test_gradients_inside_of_a_trace():
+    def program(a, w):
+        y = torch.nn.functional.gelu(torch.nn.functional.layer_norm(a @ w, (5,)))
+        y[0].mul_(2)
+        loss = torch.nn.functional.cross_entropy(y, torch.arange(3))
+        return torch.autograd.grad(loss, (a, w))
+
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(program, (graph.placeholder("a"), graph.placeholder("w"))))
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    inputs = [torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)]
+    functional = trace(module, inputs)
+    check(functional)
+    torch.testing.assert_close(run(functional, [t.detach() for t in inputs]), program(*inputs))
 
 
 def test_nodes_know_their_lines():

@@ -36,6 +36,43 @@ def is_state_change(function: Any) -> bool:
     return id(function) in _setters()
 
 
+def is_profiling(function: Any) -> bool:
+    """Whether a function of the graph opens or closes a region of the profiler."""
+    return function is torch_compat.begin_profiler_region or function is torch_compat.end_profiler_region
+
+
+class EnteredModes:
+    """The modes that a graph has entered and not left: inference mode, default devices."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+
+    def concerns(self, function: Any) -> bool:
+        """Whether a function of the graph enters or leaves a mode."""
+        return getattr(function, "__module__", None) == _MODES
+
+    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """Do what the graph does."""
+        result = function(*args)
+        if function.__name__.startswith("enter"):
+            self.stack.append(args[0] if result is None else result)
+        else:
+            self.stack.pop()
+        return result
+
+    def leave(self) -> None:
+        """Leave what is still entered."""
+        if self.stack:
+            from ..capture.modes import leave_mode
+
+            while self.stack:
+                leave_mode(self.stack.pop())
+
+
+# Where the functions are that captured graphs enter and leave modes with.
+_MODES = "firesteel.capture.modes"
+
+
 @functools.cache
 def _setters() -> frozenset[int]:
     return frozenset(map(id, torch_compat.state_setters()))

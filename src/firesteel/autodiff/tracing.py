@@ -34,7 +34,7 @@ from .graph import (
     ViewLayout,
 )
 from .recorder import Memory, Recorder
-from .state import GlobalState, is_state_change
+from .state import EnteredModes, GlobalState, is_profiling, is_state_change
 from .views import same_layout
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -72,6 +72,7 @@ def trace(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
             raise Unsupported("the values in a tensor are needed") from error
         raise
     finally:
+        tracing.modes.leave()
         state.restore()
 
 
@@ -87,17 +88,20 @@ class _Tracing:
         self.values: dict[torch.fx.Node, Any] = {}
         self.state_changes: list[StateChange] = []
         self.memories: dict[int, int] = {}
+        self.modes = EnteredModes()
 
     def run(self, state: GlobalState) -> FunctionalGraph:
         recorder = self.recorder
         env = recorder.shape_env = _environment(self.examples)
-        known = len(env.guards)
+        known = set(env.guards)
         self.add_inputs()
         torch_compat.push_dispatch_mode(recorder)
         try:
             results = self.interpret()
         finally:
             torch_compat.pop_dispatch_mode()
+        if self.modes.stack:
+            raise Unsupported("the graph ends inside of a mode")
         changed = GlobalState.current() != state
         state.restore()
         single = not isinstance(results, (tuple, list))
@@ -105,7 +109,7 @@ class _Tracing:
         mutated = self.find_mutations()
         graph = FunctionalGraph(
             recorder.graph, self.inputs, outputs, mutated, recorder.constants,
-            self.state_changes if changed else [], env.guards[known:], not single)
+            self.state_changes if changed else [], [guard for guard in env.guards if guard not in known], not single)
         _set_results(graph)
         clean_up(graph)
         separate_results(graph)
@@ -186,6 +190,10 @@ class _Tracing:
             return args[0][args[1]]
         if target is setitem and has_positions(args[1]):
             return set_item(self.recorder, *args)
+        if self.modes.concerns(target):
+            return self.modes.call(target, args)
+        if is_profiling(target):
+            return None  # regions mean nothing for the kernels that come out
         if is_state_change(target):
             self.state_changes.append(StateChange(target, args))
         elif find_function(getattr(target, "__name__", ""), args) is not None:

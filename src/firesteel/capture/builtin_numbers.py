@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import sys
@@ -219,8 +220,14 @@ def call_sym_ite(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
     return tx.number(shapes.if_else(*exprs), hint, torch.sym_ite, [condition, then, otherwise])
 
 
+SYM_SUM_TAKES_SEVERAL = any(
+    parameter.kind is parameter.VAR_POSITIONAL for parameter in inspect.signature(torch.sym_sum).parameters.values())
+
+
 @handles(torch.sym_sum)
 def call_sym_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) != 1 and not SYM_SUM_TAKES_SEVERAL:
+        raise GraphBreak("torch.sym_sum of this release takes one list")
     first = args[0].realize() if len(args) == 1 else None
     items = first if isinstance(first, SequenceValue) else tx.make_tuple(args)
     return call_sum(tx, [items], {})

@@ -19,7 +19,7 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Launch:
-    """Run a kernel; ``buffers`` are the arguments in the order of its parameters, ``sizes`` and ``numbers`` likewise."""
+    """Run a kernel; ``buffers``, ``sizes`` and ``numbers`` are the arguments in the order of its parameters."""
 
     kernel: Kernel
     buffers: tuple[str, ...]

@@ -152,6 +152,10 @@ def _equal(x: Any, y: Any) -> Any:
     return x == y
 
 
+def _hint(value: Any) -> Any:
+    return value.node.shape_env.guarding_hint_or_throw(value.node.expr)
+
+
 def _unbacked(value: Any) -> set[Any]:
     """The symbols in a number, tensor or sequence that have no hint."""
     if isinstance(value, torch.Tensor):
@@ -192,7 +196,11 @@ class _SymbolicShapes(types.ModuleType):
         "has_static_value": (lambda value: True, lambda value: value.node.constant is not None),
         "free_unbacked_symbols": (lambda value: set(), _unbacked),
         "guard_int": (int, int),
-        "guarding_hint_or_throw": (int, lambda value: value.node.shape_env.guarding_hint_or_throw(value.node.expr)),
+        "guarding_hint_or_throw": (int, _hint),
+        # what torch 2.11 calls some of the above
+        "has_hint": (lambda value: True, lambda value: value.node.has_hint()),
+        "size_hint": (int, _hint),
+        "hint_int": (int, _hint),
         "expect_true": (bool, _ask("expect_true")),
     }
 

@@ -48,7 +48,9 @@ def run_composition(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any
     return op.decompose(*args, **kwargs)
 
 
-def add_call(graph: torch.fx.Graph, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.fx.Node:
+def add_call(
+    graph: torch.fx.Graph, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.fx.Node:
     """``graph.create_node("call_function", ...)`` without its search for symbolic numbers, a third of the cost."""
     names: Any = graph._graph_namespace
     unique = names.create_name(name, None)
@@ -60,5 +62,5 @@ def add_call(graph: torch.fx.Graph, name: str, target: Any, args: tuple[Any, ...
     return node
 
 
-#: Groups of nodes that are only evaluated for their effect.
+#: Operators that are only called for their effect.
 SIDE_EFFECTS: frozenset[str] = frozenset({"_assert_async", "_assert_scalar", "_assert_tensor_metadata"})

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
 from firesteel import shapes
 from firesteel.kernels import ir
-from firesteel.kernels.cpu import target
+from firesteel.kernels.cpu import compile_kernels, target
 from firesteel.shapes import symbol
-from kernels.cpu.running import axis, run
+from kernels.cpu.running import axis, kernel, launcher, run
 
 F = torch.float32
 SIZES = [1, 3, 16, 17, 64, 130, 1000]
@@ -48,6 +50,22 @@ def test_parallel_pointwise(machine):
     body = [ir.Loop(i, [store("out", i.symbol, value)], parallel=True)]
     run(body, {"x": x, "y": y, "out": out}, ["out"], target=machine)
     assert torch.equal(out, x * y)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_large_results(offset, dynamic, machine):
+    """Past the cache where they are aligned."""
+    size = (1 << 23) + 5
+    x, memory = torch.randn(size), torch.zeros(size + 1)
+    out, s0 = memory[offset:offset + size], symbol("s0")
+    i = axis("i", s0 if dynamic else size)
+    body = [ir.Loop(i, [store("out", i.symbol, ir.op("neg", ir.load("x", i.symbol, F)))], parallel=True)]
+    made = kernel(body, {"x": x, "out": out}, ["out"], [s0] if dynamic else [])
+    if dynamic:
+        made.buffers[1] = dataclasses.replace(made.buffers[1], shape=(s0,))
+    launcher(compile_kernels([made], machine)[0], [x, out], [size])()
+    assert torch.equal(out, -x)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

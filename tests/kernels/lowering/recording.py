@@ -1,5 +1,7 @@
 """Functional ATen graphs for tests: what an eager call dispatches, as a graph whose nodes hold the real results."""
 
+import operator
+
 import torch
 import torch.fx
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -53,7 +55,7 @@ class Recorder(TorchDispatchMode):
             node.meta["val"] = result
             for k, part in enumerate(result if isinstance(result, (list, tuple)) else ()):
                 if isinstance(part, torch.Tensor):
-                    self._bind(self.graph.call_function(__import__("operator").getitem, (node, k)), part)
+                    self._bind(self.graph.call_function(operator.getitem, (node, k)), part)
         return result
 
 

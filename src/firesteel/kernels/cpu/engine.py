@@ -132,16 +132,21 @@ def assembly(kernel: Kernel, target: Target | None = None) -> str:
 
 def optimise(module: Any, target: Target) -> None:
     """The few passes that code with explicit vectors needs; LLVM's standard pipeline takes ten times as long."""
+    manager, builder = _passes(target)
+    for function in module.functions:
+        if not function.is_declaration:
+            manager.run(function, builder)
+
+
+@functools.cache
+def _passes(target: Target) -> tuple[Any, Any]:
     llvm = llvm_binding()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine(target), options)
+    builder = llvm.create_pass_builder(machine(target), llvm.create_pipeline_tuning_options(speed_level=2))
     manager = llvm.create_new_function_pass_manager()
     manager.add_sroa_pass()
     manager.add_instruction_combine_pass()
     manager.add_simplify_cfg_pass()
-    for function in module.functions:
-        if not function.is_declaration:
-            manager.run(function, builder)
+    return manager, builder
 
 
 def _install(key: str, data: bytes) -> CompiledKernel:

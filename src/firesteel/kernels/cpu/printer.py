@@ -9,10 +9,11 @@ A parallel loop is a function of a range of its iterations and a record of what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from ...shapes import Expr, Symbol, as_expr
+from ...shapes import Const, Expr, Symbol, as_expr
 from ..ir import Kernel, Loop, Statement
 from . import tiles, vectorising
 from .statements import StatementEmitter
@@ -25,11 +26,11 @@ GRAIN = 3 * 32768
 BLOCK = 1024
 """Iterations that are not split between threads, where they become lanes."""
 
-TILED_ROWS = 64
-"""The same for rows that are worked on in tiles."""
-
 INVARIANT = ", !invariant.load !{}"
 """Said of loads that always give the same."""
+
+STREAM = 1 << 25
+"""Bytes of results that do not stay in the cache anyway."""
 
 STACK_LIMIT = 32768
 """Bytes of scratch memory that may lie on the stack."""
@@ -73,6 +74,26 @@ class KernelPrinter(StatementEmitter):
         written = frozenset(kernel.writes) | {scratch.name for scratch in kernel.scratch}
         dtypes.update({scratch.name: scratch.dtype for scratch in kernel.scratch})
         self.setup(pointers, dtypes, written, found)
+        self.large = self._is_large()
+
+    def _is_large(self) -> Operand | None:
+        """Whether results are too large for the cache, and nothing that is written is also read."""
+        kernel = self.kernel
+        read = {node.data.buffer for node in vectorising.nodes(kernel.body) if node.op == "load"}
+        if self.target.vector_bytes < 32 or kernel.in_place or kernel.scratch or read & kernel.writes:
+            return None
+        size = as_expr(0)
+        for buffer in kernel.buffers:
+            if buffer.name in kernel.writes:
+                length = as_expr(buffer.dtype.itemsize)
+                for one in buffer.shape:
+                    length = length * one
+                size = size + length
+        if isinstance(size, Const):
+            return Operand("true", torch.bool, 1) if size.value >= STREAM else None
+        if not size.free_symbols <= set(kernel.sizes):
+            return None
+        return self.compare("sge", self.index(size), self.integer(STREAM))
 
     def allocate_scratch(self) -> None:
         """Memory for rows that are used again."""
@@ -97,46 +118,34 @@ class KernelPrinter(StatementEmitter):
     def top(self, body: Sequence[Statement]) -> None:
         """The statements of a kernel."""
         serial = vectorising.collides(body)
-        if not self.kernel.scratch:
-            self._statements(body, serial)
-            return
-        needs = any(not isinstance(s, Loop) or serial or not s.parallel for s in body)
-        if needs:
-            self.allocate_scratch()
-        self._statements(body, serial)
-        if needs:
-            self.free_scratch()
-
-    def _statements(self, body: Sequence[Statement], serial: bool) -> None:
-        start = 0
-        for position, statement in enumerate(body):
+        for statement in body:
             if isinstance(statement, Loop) and statement.parallel and not serial:
-                self.run(body[start:position])
                 self._parallel(statement)
-                start = position + 1
-        self.run(body[start:])
+            else:
+                self._here([statement])
+        self.free_scratch()
+
+    def _here(self, body: Sequence[Statement]) -> None:
+        """Statements that the calling thread runs."""
+        if self.kernel.scratch and self.kernel.scratch[0].name not in self.pointers:
+            self.allocate_scratch()
+        self.run(body)
 
     # parallel loops
 
     def _parallel(self, loop: Loop) -> None:
         """A call of the loop's function, by all threads if there is enough to do."""
-        loops, lanes = _collapse(loop, self.written)
-        body = loops[-1].body
-        count = as_expr(1)
-        for one in loops:
-            count = count * one.axis.size
-        unit = (TILED_ROWS if tiles.applies(loop, self.written) else BLOCK) if lanes else 1
-        once = vectorising.weight(body).substitute({one.axis.symbol: as_expr(0) for one in loops})
-        work = self.index(count * once)
-        iterations = self.index((count + (unit - 1)) // unit)
-        each = self.index(once * unit)
+        nest = _nest(loop, self.written)
+        once = vectorising.weight(nest.body).substitute({one.axis.symbol: as_expr(0) for one in nest.loops})
+        work = self.index(nest.points * once)
+        if work.is_constant and int(work.text) < 2 * GRAIN:
+            self._here([loop])
+            return
+        iterations = self.index(nest.iterations)
+        each = self.intrinsic("smax", self.index(once * nest.unit), self.integer(1))
         name = f"PREFIX.p{len(self.module.functions)}"
         context = self._context()
-        self._outline(name, loops, unit if lanes else 0)
-        if work.is_constant and int(work.text) < 2 * GRAIN:
-            self.line(f"call void @{name}(i64 0, i64 {iterations.text}, ptr {context})")
-            return
-        each = self.intrinsic("smax", each, self.integer(1))
+        self._outline(name, nest)
         grain = self.intrinsic("smax", self.binary("udiv", self.integer(GRAIN), each), self.integer(1))
         self.module.declare("torch_parallel_for", "void", "i64, i64, i64, ptr, ptr")
         large = self.compare("sge", work, self.integer(2 * GRAIN))
@@ -162,7 +171,7 @@ class KernelPrinter(StatementEmitter):
             self.line(f"store {kind} {text}, ptr {at}, align 8")
         return context
 
-    def _outline(self, name: str, loops: list[Loop], unit: int) -> None:
+    def _outline(self, name: str, nest: _Nest) -> None:
         """The function of a parallel loop."""
         function = Function(f"internal void @{name}(i64 %begin, i64 %end, ptr %context)", self.target.attributes)
         inner = KernelPrinter(self.kernel, self.module, function, self.target)
@@ -177,50 +186,96 @@ class KernelPrinter(StatementEmitter):
                 loaded = inner.raw(f"trunc {kind} {loaded} to {element_type(operand.dtype)}")
             inner.locals[local] = Operand(loaded, operand.dtype, 1)
         inner.allocate_scratch()
-        begin, end = Operand("%begin", torch.int64, 1), Operand("%end", torch.int64, 1)
-        body = loops[-1].body
-        if unit:
-            first = inner.binary("mul", begin, inner.integer(unit))
-            last = inner.binary("mul", end, inner.integer(unit))
-            last = inner.intrinsic("smin", last, inner.size(loops[0].axis.size))
-            if tiles.applies(loops[0], inner.written):
-                tiles.emit_tiles(inner, loops[0], first, last)
-            else:
-                inner.vector_loop(loops[0].axis.symbol, first, last, body)
-        elif len(loops) == 1:
-            with inner.counted(loops[0].axis.symbol, begin, end):
-                inner.run(body)
-        else:
-            with inner.loop(begin, end, 1) as flat:
-                inner.unflatten(flat, loops)
-                inner.run(body)
+        inner.range(nest, Operand("%begin", torch.int64, 1), Operand("%end", torch.int64, 1))
         inner.free_scratch()
         inner.block.terminator = "ret void"
         self.module.functions.append(function)
 
-    def unflatten(self, flat: Operand, loops: list[Loop]) -> None:
+    def range(self, nest: _Nest, begin: Operand, end: Operand) -> None:
+        """Some of the iterations of a parallel loop."""
+        if nest.split is None:
+            if len(nest.outer) == 1:
+                with self.counted(nest.outer[0].axis.symbol, begin, end):
+                    self.run(nest.body)
+                return
+            with self.loop(begin, end, 1) as flat:
+                self._digits(flat, nest.outer)
+                self.run(nest.body)
+        elif not nest.outer:
+            self._blocks(nest, begin, end)
+        else:
+            with self.loop(begin, end, 1) as flat:
+                blocks = self.index(nest.blocks)
+                block = self.binary("urem", flat, blocks)
+                self._digits(self.binary("udiv", flat, blocks), nest.outer)
+                self._blocks(nest, block, self.binary("add nsw", block, self.integer(1)))
+
+    def _blocks(self, nest: _Nest, begin: Operand, end: Operand) -> None:
+        """Blocks of the iterations of a loop that has lanes or tiles."""
+        loop = nest.split
+        assert loop is not None
+        first = self.binary("mul", begin, self.integer(nest.unit))
+        last = self.intrinsic("smin", self.binary("mul", end, self.integer(nest.unit)), self.size(loop.axis.size))
+        if tiles.applies(loop, self.written):
+            tiles.emit_tiles(self, loop, first, last)
+        else:
+            self.vector_loop(loop.axis.symbol, first, last, loop.body)
+
+    def _digits(self, number: Operand, loops: Sequence[Loop]) -> None:
         """Bind the variables of collapsed loops to the digits of one number."""
-        rest = flat
         for loop in reversed(loops[1:]):
             size = self.size(loop.axis.size)
-            self.bind(loop.axis.symbol, self.binary("urem", rest, size))
-            rest = self.binary("udiv", rest, size)
-        self.bind(loops[0].axis.symbol, rest)
+            self.bind(loop.axis.symbol, self.binary("urem", number, size))
+            number = self.binary("udiv", number, size)
+        self.bind(loops[0].axis.symbol, number)
 
 
-def _collapse(loop: Loop, written: frozenset[str]) -> tuple[list[Loop], bool]:
-    """The parallel loops that are run as one, and whether their iterations are lanes (then it is one loop)."""
-    if tiles.applies(loop, written) or vectorising.vectorise_here(loop):
-        return [loop], True
-    loops = [loop]
-    while len(loops[-1].body) == 1:
-        inside = loops[-1].body[0]
-        if not isinstance(inside, Loop) or not inside.parallel or vectorising.vectorise_here(inside):
-            break
-        loops.append(inside)
-    return loops, False
+@dataclass(frozen=True)
+class _Nest:
+    """Parallel loops that are run as one: all iterations of `outer`, and blocks of `unit` iterations of `split`."""
+
+    outer: tuple[Loop, ...]
+    split: Loop | None
+    unit: int
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        return self.outer if self.split is None else (*self.outer, self.split)
+
+    @property
+    def body(self) -> list[Statement]:
+        return self.loops[-1].body
+
+    @property
+    def points(self) -> Expr:
+        """How often the body runs."""
+        count = as_expr(1)
+        for loop in self.loops:
+            count = count * loop.axis.size
+        return count
+
+    @property
+    def blocks(self) -> Expr:
+        return as_expr(1) if self.split is None else (self.split.axis.size + (self.unit - 1)) // self.unit
+
+    @property
+    def iterations(self) -> Expr:
+        count = self.blocks
+        for loop in self.outer:
+            count = count * loop.axis.size
+        return count
 
 
-def total_work(body: Sequence[Statement]) -> Expr:
-    """The work of a whole kernel, in reads of an element."""
-    return vectorising.weight(body)
+def _nest(loop: Loop, written: frozenset[str]) -> _Nest:
+    """How a parallel loop is shared out, with the parallel loops directly inside."""
+    outer: list[Loop] = []
+    while True:
+        if tiles.applies(loop, written):
+            return _Nest(tuple(outer), loop, tiles.ROWS)
+        if vectorising.vectorise_here(loop):
+            return _Nest(tuple(outer), loop, BLOCK)
+        outer.append(loop)
+        inside = loop.body[0]
+        if len(loop.body) > 1 or not isinstance(inside, Loop) or not inside.parallel:
+            return _Nest(tuple(outer), None, 1)
+        loop = inside

@@ -81,7 +81,8 @@ class Reduction:
             known = constant_size(axes[-1].size)
             while known is not None and lanes > 2 and known <= lanes // 2:
                 lanes //= 2
-            copies = 1 if known is not None and known < 2 * lanes else ACCUMULATORS
+            heavy = any(node.op in vectorising.HEAVY for node in statement.value.walk())
+            copies = 1 if heavy else ACCUMULATORS
             while known is not None and copies > 1 and known < lanes * copies:
                 copies //= 2
         else:

@@ -32,8 +32,10 @@ class _Writer:
     def text(self) -> str:
         kernel = self.kernel
         for buffer in kernel.buffers:
-            self.parts.append(f"{buffer.dtype}{'w' if buffer.name in kernel.writes else ''}")
-        self.parts.append(f"{len(kernel.sizes)} {len(kernel.numbers)}")
+            # How much is written decides how it is stored.
+            written = buffer.name in kernel.writes
+            self.parts.append(f"{buffer.dtype} {[self.expr(size) for size in buffer.shape] if written else ''}")
+        self.parts.append(f"{len(kernel.sizes)} {len(kernel.numbers)} {bool(kernel.in_place)}")
         for scratch in kernel.scratch:
             self.parts.append(f"{scratch.dtype} {self.expr(scratch.size)}")
         self.body(kernel.body)

@@ -10,7 +10,7 @@ import torch
 from ...shapes import Const, Expr, Symbol
 from ..ir import Assign, Loop, Reduce, Scan, Statement, Store
 from . import operations, vectorising
-from .text import Operand
+from .text import Operand, memory_type
 from .values import ValueEmitter
 
 LaneBody = Callable[[int], None]
@@ -118,7 +118,45 @@ class StatementEmitter(ValueEmitter):
         """A loop whose iterations are lanes: whole vectors first, then what is left under a mask."""
         lanes = vectorising.lanes_for(body, self.target.vector_bytes)
         lanes *= vectorising.registers(body)
-        self.lane_loop(symbol, start, end, lanes, vectorising.unroll(body), lambda copy: self.run(body))
+        unroll = vectorising.unroll(body)
+        if self.large is not None and unroll > 1:
+            start = self._streamed(symbol, start, end, lanes, unroll, body)
+        self.lane_loop(symbol, start, end, lanes, unroll, lambda copy: self.run(body))
+
+    def _streamed(self, symbol: Symbol, start: Operand, end: Operand, lanes: int, unroll: int,
+                  body: Sequence[Statement]) -> Operand:
+        """Whole vectors past the cache, where results are too large to stay there. Returns where it got to.
+
+        Such stores must be aligned, so that is looked at before.
+        """
+        stores = [statement for statement in body if isinstance(statement, Store)]
+        self.axis, self.lanes = symbol, lanes
+        ways = [None if store.mode != "set" or store.args else self.way(store.place.index, {}) for store in stores]
+        self.axis, self.lanes = None, 1
+        if not stores or len(stores) + sum(isinstance(s, Assign) for s in body) < len(body):
+            return start
+        condition = self.large
+        assert condition is not None
+        for store, way in zip(stores, ways, strict=True):
+            width = self.dtypes[store.place.buffer].itemsize
+            if way is None or way[0] != 1 or lanes * width % self.target.vector_bytes:
+                return start
+            first = self.raw(f"getelementptr {memory_type(self.dtypes[store.place.buffer])}, "
+                             f"ptr {self.address(store.place.buffer, way[1])}, i64 {start.text}")
+            number = self.instruction(f"ptrtoint ptr {first} to i64", torch.int64, 1)
+            low = self.binary("and", number, self.integer(self.target.vector_bytes - 1))
+            condition = self.binary("and", condition, self.compare("eq", low, self.integer(0)))
+        whole = self._whole(start, end, lanes * unroll)
+        with self.guard(condition):
+            self.axis, self.lanes, self.stream = symbol, lanes, True
+            with self.loop(start, whole, lanes * unroll) as variable:
+                for copy in range(unroll):
+                    self.copy(symbol, variable, copy, lambda copy: self.run(body))
+            self.axis, self.lanes, self.stream = None, 1, False
+            # Other threads must find them.
+            self.module.declare("llvm.x86.sse.sfence", "void", "")
+            self.line("call void @llvm.x86.sse.sfence()")
+        return self.select(condition, whole, start)
 
     def lane_loop(self, symbol: Symbol, start: Operand, end: Operand, lanes: int, unroll: int,
                   emit: LaneBody) -> None:
@@ -169,7 +207,7 @@ class StatementEmitter(ValueEmitter):
         left = self.intrinsic("smin", left, self.integer(lanes))
         narrow = torch.int32 if lanes <= 16 else torch.int16 if lanes <= 32 else torch.int8
         count = self.convert("trunc", left, narrow)
-        return self.compare("slt", self.iota(lanes, narrow), self.splat(count, lanes))
+        return self.compare("ult", self.iota(lanes, narrow), self.splat(count, lanes))
 
 
 def _known(start: Operand, end: Operand) -> int | None:

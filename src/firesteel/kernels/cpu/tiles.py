@@ -2,8 +2,8 @@
 
     for i: for j: out[n*i + j] = f(x[m*j + i])
 
-Read along j, every element of x is in a cache line of its own. So for each tile of as many rows as there are lanes, x is
-read along i, the tile is transposed, and the loop over j finds its vectors ready in a small buffer.
+Read along j, every element of x is in a cache line of its own. So for each tile of as many rows as there are lanes, x
+is read along i, the tile is transposed, and the loop over j finds its vectors ready in a small buffer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from . import vectorising
 from .indices import split
 from .statements import StatementEmitter
 from .text import Operand, memory_type
+
+ROWS = 64
+"""Rows that are gone along together: their pieces of x are neighbours in memory."""
 
 
 def applies(loop: Loop, written: frozenset[str]) -> bool:
@@ -52,10 +55,11 @@ def emit_tiles(e: StatementEmitter, loop: Loop, start: Operand, end: Operand) ->
     buffers = [e.function.alloca(f"[{width * width} x {memory_type(load.dtype)}]", align=64) for load in loads]
     columns = e.size(inner.axis.size)
     before = e.axis, e.lanes, e.mask
-    with e.loop(start, end, width) as top:
-        bottom = e.intrinsic("smin", e.binary("add nsw", top, e.integer(width)), end)
-        with e.loop(e.integer(0), columns, width) as left:
-            e.axis, e.lanes, e.mask = loop.axis.symbol, width, e.remaining(top, end, width)
+    with e.loop(start, end, ROWS) as block:
+        limit = e.intrinsic("smin", e.binary("add nsw", block, e.integer(ROWS)), end)
+        with e.loop(e.integer(0), columns, width) as left, e.loop(block, limit, width, True) as top:
+            bottom = e.intrinsic("smin", e.binary("add nsw", top, e.integer(width)), limit)
+            e.axis, e.lanes, e.mask = loop.axis.symbol, width, e.remaining(top, limit, width)
             last = e.binary("sub", columns, e.integer(1))
             for load, buffer in zip(loads, buffers, strict=True):
                 _fill(e, load, buffer, loop.axis.symbol, top, inner.axis.symbol, left, last)

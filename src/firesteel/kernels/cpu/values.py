@@ -32,6 +32,10 @@ class ValueEmitter(IndexEmitter):
         self.locals: dict[str, Operand] = {}
         self.ready: dict[Value, str] = {}
         """Loads whose vectors lie somewhere else, contiguous and whole."""
+        self.large: Operand | None = None
+        """Whether what the kernel writes is too much for the cache; None where that is known not to be so."""
+        self.stream = False
+        """Whether vectors are stored past the cache."""
         self._names: dict[Value, frozenset[object]] = {}
 
     # what a value depends on
@@ -299,7 +303,8 @@ class ValueEmitter(IndexEmitter):
         if way is not None and way[0] == 1:
             pointer = self.lane_address(place.buffer, way[1], indirect)
             if mask is None and self.mask is None:
-                self.line(f"store {kind} {text}, ptr {pointer}, align {dtype.itemsize}")
+                how = f"{self.target.vector_bytes}, !nontemporal !{{i32 1}}" if self.stream else dtype.itemsize
+                self.line(f"store {kind} {text}, ptr {pointer}, align {how}")
                 return
             name = self.module.declare(f"llvm.masked.store.{mangled(dtype, lanes, True)}.p0", "void",
                                        f"{kind}, ptr, i32, <{lanes} x i1>")

@@ -11,7 +11,9 @@ are not; and the index that kernels use, clamped, so that the check may run befo
 
 from __future__ import annotations
 
+import operator
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,9 +50,7 @@ def check_last(graph: LoweredGraph) -> None:
     before: outside = ...; check_indices(outside, ...); out = ...
     after:  outside = ...; out = ...; check_indices(outside, ...)
     """
-    checks = [step for step in graph.operations if isinstance(step, ir.ExternCall) and step.target is check_indices]
-    if checks:
-        graph.operations = [step for step in graph.operations if not any(step is check for check in checks)] + checks
+    graph.operations.sort(key=lambda step: isinstance(step, ir.ExternCall) and step.target is check_indices)
 
 
 def _error(index: int, size: int, kind: str, dim: int) -> Exception:
@@ -88,12 +88,12 @@ class CheckedIndex:
         """The place in the dimension, for index expressions."""
         ctx = self.ctx
         value = self.value(indices)
-        if value.op == "const":
-            place = value.data + (int(self.size) if value.data < 0 and self.size.is_constant else 0)  # type: ignore[call-overload]
-            if ctx.known(shapes.as_expr(place) < self.size) is True and place >= 0:
-                return shapes.const(place)
-        if value.op == "index" and ctx.known(value.data >= 0) and ctx.known(value.data < self.size):
-            return value.data  # type: ignore[no-any-return]
+        expr = index_expression(value)
+        if expr is not None:
+            if self.negative and ctx.known(expr < 0):
+                expr = expr + self.size
+            if ctx.known(expr >= 0) and ctx.known(expr < self.size):
+                return ctx.simplify(expr)
         size = ctx.index(self.size)
         if self.negative:
             value = where(compare("lt", value, 0), ir.op("add", value, size), value)
@@ -104,8 +104,7 @@ class CheckedIndex:
     def is_proved(self) -> bool:
         """Whether no index can be out of range."""
         _, indices = self.ctx.axes(self.index.shape)
-        value = self.value(indices)
-        expr = value.data if value.op == "index" else shapes.as_expr(value.data) if value.op == "const" else None
+        expr = index_expression(self.value(indices))
         if expr is None:
             return False
         lowest = -self.size if self.negative else shapes.const(0)
@@ -137,6 +136,24 @@ class CheckedIndex:
             (ctx.reference(flag), ctx.reference(index), _number(self.size), _number(lowest), kind, dim, self.ignored),
             {}, (), origins=() if node is None else (node,),
         ))  # fmt: skip
+
+
+def index_expression(value: Value) -> Expr | None:
+    """A value that is made of positions and constants only, as an expression of indices."""
+    match value.op:
+        case "index":
+            return value.data  # type: ignore[no-any-return]
+        case "const":
+            return shapes.const(value.data)
+        case "add" | "sub" | "mul" | "min" | "max" if value.dtype is torch.int64:
+            left, right = map(index_expression, value.args)
+            return None if left is None or right is None else _COMBINED[value.op](left, right)
+    return None
+
+
+_COMBINED: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": shapes.minimum, "max": shapes.maximum,
+}  # fmt: skip
 
 
 def checked(

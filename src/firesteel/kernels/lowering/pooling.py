@@ -20,7 +20,7 @@ from ..ir import Value
 from .context import Lowering
 from .reducing import accumulator, emit_fold
 from .registry import lowering
-from .scalars import add, both, cast, compare, div, either, opmath, where
+from .scalars import add, both, cast, compare, either, opmath, where
 from .tensors import ONE, Indices, Spec, Tensor
 
 WRITTEN_OUT = 16
@@ -107,7 +107,7 @@ class Windows:
         return list(itertools.product(*map(range, self.kernel)))
 
 
-def _lowest(dtype: torch.dtype) -> float | int:
+def lowest(dtype: torch.dtype) -> float | int:
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
@@ -139,14 +139,14 @@ def _max_pool(count: int) -> Any:
             found: Value | None = None
             for offsets in windows.offsets():
                 position = windows.position(indices, offsets)
-                element = windows.element(indices, position, wide, _lowest(wide))
-                at = ctx.index(_flat(position, windows.sizes))
+                element = windows.element(indices, position, wide, lowest(wide))
+                at = ctx.index(flat_position(position, windows.sizes))
                 if best is None or found is None:
                     # Of a window of lowest values the first that is no padding counts.
-                    best, found = element, ctx.index(_flat(_first_inside(windows, indices), windows.sizes))
+                    best, found = element, ctx.index(flat_position(_first_inside(windows, indices), windows.sizes))
                     if element.dtype.is_floating_point:
                         found = where(ir.op("isnan", element), at, found)
-                    found = where(compare("gt", element, _lowest(wide)), at, found)
+                    found = where(compare("gt", element, lowest(wide)), at, found)
                     continue
                 better = compare("gt", element, best)
                 if wide.is_floating_point:
@@ -159,7 +159,7 @@ def _max_pool(count: int) -> Any:
             best: Value | None = None
             for offsets in windows.offsets():
                 position = windows.position(indices, offsets)
-                element = windows.element(indices, position, wide, _lowest(wide))
+                element = windows.element(indices, position, wide, lowest(wide))
                 best = element if best is None else ir.op("max", best, element)
             assert best is not None
             return cast(best, values.dtype)
@@ -181,7 +181,7 @@ def _first_inside(windows: Windows, indices: Indices) -> list[Expr]:
     return result
 
 
-def _flat(position: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
+def flat_position(position: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
     total: Expr = shapes.const(0)
     for at, size in zip(position, sizes, strict=True):
         total = total * size + at
@@ -195,7 +195,7 @@ def _reduced_max(ctx: Lowering, windows: Windows, values: Spec, places: Spec) ->
     inner_axes, inner = ctx.reduce_axes([shapes.const(size) for size in windows.kernel])
 
     def element() -> Value:
-        return windows.element(indices, windows.position(indices, inner), wide, _lowest(wide))
+        return windows.element(indices, windows.position(indices, inner), wide, lowest(wide))
 
     best = emit_fold(ctx, "max", values, axes, indices, inner_axes, element)
     where_in_window = emit_fold(ctx, "argmax", ctx.spec(values.shape, torch.int64), axes, indices, inner_axes, element)
@@ -211,7 +211,7 @@ def _reduced_max(ctx: Lowering, windows: Windows, values: Spec, places: Spec) ->
         position = windows.position(at, offsets)
         first = _first_inside(windows, at)
         inside = [shapes.maximum(p, f) for p, f in zip(position, first, strict=True)]
-        return ctx.index(_flat(inside, windows.sizes))
+        return ctx.index(flat_position(inside, windows.sizes))
 
     return best, ctx.computed(place, places)
 
@@ -297,54 +297,3 @@ def _avg_pool(count: int) -> Any:
 lowering("aten.avg_pool1d.default")(_avg_pool(1))
 lowering("aten.avg_pool2d.default")(_avg_pool(2))
 lowering("aten.avg_pool3d.default")(_avg_pool(3))
-
-
-def _adaptive_avg_pool(count: int) -> Any:
-    def lower(ctx: Lowering, x: Tensor, output_size: Any) -> Tensor:
-        if not x.dtype.is_floating_point:
-            return ctx.unsupported("means of integers")
-        if count == 3 and opmath(x.dtype) is not x.dtype:
-            return ctx.unsupported("eager adds short floats up in short floats")
-        out, wide = ctx.out, opmath(x.dtype)
-        full, small = x.shape[-count:], out.shape[-count:]
-        if not all(size.is_constant and int(size) > 0 for size in (*full, *small)):  # type: ignore[call-overload]
-            return ctx.unsupported("sizes that are not constant")
-        x = ctx.share(x)
-        kernel = [_largest_window(int(a), int(b)) for a, b in zip(full, small, strict=True)]  # type: ignore[call-overload]
-        ragged = [int(a) % int(b) != 0 for a, b in zip(full, small, strict=True)]  # type: ignore[call-overload]
-
-        def bounds(indices: Indices) -> list[tuple[Expr, Expr]]:
-            return [
-                (ctx.simplify(i * a // b), ctx.simplify(((i + 1) * a + b - 1) // b))
-                for i, a, b in zip(indices[-count:], full, small, strict=True)
-            ]
-
-        def element(indices: Indices, offsets: Sequence[Any]) -> Value:
-            mask, position = ir.const(True, torch.bool), []
-            for (start, end), offset, open_ in zip(bounds(indices), offsets, ragged, strict=True):
-                position.append(start + offset)
-                if open_:
-                    mask = both(mask, ctx.below(start + offset, end))
-            place = (*indices[:-count], *position)
-            return ctx.masked(mask, lambda: cast(x.at(place), wide), ir.const(0.0, wide))
-
-        summed = window_sum(ctx, out, kernel, wide, element)
-
-        def mean(indices: Indices) -> Value:
-            result = summed(indices)
-            for start, end in bounds(indices):
-                result = div(result, ctx.scalar(ctx.simplify(end - start), wide))
-            return cast(result, out.dtype)
-
-        return ctx.computed(mean)
-
-    return lower
-
-
-def _largest_window(full: int, small: int) -> int:
-    return max(-((-(i + 1) * full) // small) - i * full // small for i in range(small))
-
-
-lowering("aten.adaptive_avg_pool1d.default")(_adaptive_avg_pool(1))
-lowering("aten._adaptive_avg_pool2d.default")(_adaptive_avg_pool(2))
-lowering("aten._adaptive_avg_pool3d.default")(_adaptive_avg_pool(3))

@@ -10,7 +10,7 @@ from .context import Lowering
 from .reducing import Folding, elements, fold, folding, inner_spec, is_empty, total
 from .registry import lowering
 from .scalars import cast, div, opmath, sub
-from .tensors import Indices, Tensor
+from .tensors import ZERO, Indices, Tensor
 
 
 def _shifted(ctx: Lowering, x: Tensor, how: Folding, wide: torch.dtype) -> Tensor:
@@ -26,6 +26,8 @@ def _shifted(ctx: Lowering, x: Tensor, how: Folding, wide: torch.dtype) -> Tenso
 @lowering("aten._softmax.default")
 def softmax(ctx: Lowering, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     how = folding(x, dim, True)
+    if any(size is ZERO for size in x.shape):
+        return ctx.computed(lambda indices: ir.const(0.0, dtype), dtype=(dtype := ctx.out.dtype))
     if is_empty(ctx, how):
         return ctx.unsupported("a size that may be 0")
     dtype = ctx.out.dtype
@@ -41,6 +43,8 @@ def softmax(ctx: Lowering, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 @lowering("aten._log_softmax.default")
 def log_softmax(ctx: Lowering, x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     how = folding(x, dim, True)
+    if any(size is ZERO for size in x.shape):
+        return ctx.computed(lambda indices: ir.const(0.0, dtype), dtype=(dtype := ctx.out.dtype))
     if is_empty(ctx, how):
         return ctx.unsupported("a size that may be 0")
     dtype = ctx.out.dtype

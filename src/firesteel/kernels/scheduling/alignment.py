@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...shapes import Expr, Symbol
+from ...shapes import Call, Expr, Symbol
 from ...shapes.expr import ZERO
 from .groups import Group, Load, Member
 from .indices import AxisPool, coordinates, digits, linear, product, substitute
@@ -85,6 +85,12 @@ def _from_reads(edges: list[Edge], first: Group, second: Group, pool: AxisPool) 
                 split = _split_consumer(producer, at, axis, where, first, second, pool)
                 if split is not None:
                     return split
+            elif isinstance(where, Call) and where.op == "floordiv" and where.operands[0] in axes:
+                # The producer is over blocks of the consumer's axis.
+                whole, block = where.operands
+                assert isinstance(whole, Symbol)
+                if pool.same(first.sizes[axis] * block, second.sizes[whole]):
+                    return "second", whole, (first.sizes[axis], block)
             elif not isinstance(where, Symbol) and where.free_symbols:
                 parts = digits(where, axes, second.sizes)
                 if parts and len(parts) > 1:

@@ -22,7 +22,7 @@ from . import costs
 from .alignment import align, edges_between
 from .groups import Group, Member, single
 from .indices import AxisPool, estimate
-from .values import expressions
+from .values import expressions, loads
 
 Operation = Computation | ExternCall
 
@@ -88,13 +88,14 @@ class Fusion:
     def _place(self, position: int, group: Group) -> None:
         node = self.nodes[position]
         current = position
-        for earlier in sorted(node.direct, reverse=True):
+        tried = sorted(node.direct, reverse=True)
+        for earlier in tried:
             current = self._try(earlier, current)
         beside: dict[int, None] = {}
         for name in group.read:
             for reader in self._readers.get(name, ()):
                 other = self.where(reader)
-                if other != current and other < position:
+                if other != current and other < position and other not in tried:
                     beside.setdefault(other)
         for other in sorted(beside, reverse=True)[:4]:
             current = self._try(other, current)
@@ -223,9 +224,8 @@ def accesses(operation: Operation) -> tuple[list[str], list[str]]:
     if isinstance(operation, Computation):
         reads: dict[str, None] = {}
         for value in operation.values():
-            for node in value.walk():
-                if node.op == "load":
-                    reads.setdefault(node.data.buffer)
+            for node in loads(value):
+                reads.setdefault(node.data.buffer)
         return list(reads), written(operation)
     found: dict[str, None] = {}
     _collect(operation.args, found)

@@ -9,7 +9,7 @@ from typing import Any
 from ...shapes import Expr, Symbol
 from ...shapes.expr import ONE, ZERO
 from ..ir import SCANS, Computation, Place
-from . import costs
+from . import costs, values
 from .indices import AxisPool, estimate, linear, product, substitute
 
 
@@ -171,12 +171,9 @@ def single(computation: Computation, position: int, pool: AxisPool) -> Group:
             kinds[-1].append(new)
     loads: dict[Load, None] = {}
     for value in computation.values():
-        for node in value.walk():
-            if node.op == "load":
-                place: Place = node.data
-                loads.setdefault(
-                    Load(place.buffer, pool.simplify(substitute(place.index, axes)), bool(place.indirect))
-                )
+        for node in values.loads(value):
+            place: Place = node.data
+            loads.setdefault(Load(place.buffer, pool.simplify(substitute(place.index, axes)), bool(place.indirect)))
     kept, reduced = tuple(kinds[0]), tuple(kinds[1])
     store = pool.simplify(substitute(computation.place.index, axes))
     member = Member(computation, position, axes, kept, reduced, store, tuple(loads))

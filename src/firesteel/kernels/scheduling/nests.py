@@ -16,7 +16,7 @@ from . import costs
 from .indices import AxisPool, estimate, linear, product
 from .phases import STORE_MODE, Phase, Plan, Step, accumulator
 from .pieces import ORDERED, Piece, Recipe
-from .values import expressions, rewrite
+from .values import expressions, loads, rewrite
 
 NEXT = (ONE, shapes.const(-1))
 """The strides of neighbours."""
@@ -351,8 +351,8 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
 def _loaded(piece: Piece, without: set[str] | None = None) -> list[Expr]:
     found: dict[Expr, None] = {}
     for value in piece.values():
-        for node in value.walk():
-            if node.op == "load" and not (without and node.data.buffer in without):
+        for node in loads(value):
+            if not (without and node.data.buffer in without):
                 found.setdefault(node.data.index)
     return list(found)
 

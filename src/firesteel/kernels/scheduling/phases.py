@@ -28,7 +28,7 @@ from ..ir import Place, Value
 from . import costs
 from .indices import AxisPool, coordinates, product
 from .pieces import Piece
-from .values import rewrite
+from .values import loads, rewrite
 
 KEEP_UP_TO = 2.5
 """Values that cost no more than this are computed again rather than kept in scratch memory."""
@@ -90,8 +90,7 @@ class Plan:
     def __post_init__(self) -> None:
         masked = {
             node.data.buffer
-            for piece in self.pieces for value in piece.values() for node in value.walk()
-            if node.op == "load" and node.data.masked
+            for piece in self.pieces for value in piece.values() for node in loads(value) if node.data.masked
         }  # fmt: skip
         ordered = []
         for number, piece in enumerate(self.pieces):
@@ -105,7 +104,7 @@ class Plan:
                 cost = costs.value_cost(step.value, frozenset(piece.kept + piece.reduced) - frozenset(self.rows))
                 step.cheap = cost <= (READ_BACK_FROM if piece.external else KEEP_UP_TO)
         read = {node.data.buffer for step in ordered if not step.cheap or step.piece.external
-                for node in _value(step).walk() if node.op == "load"}
+                for node in loads(_value(step))}
         for step in ordered:
             if step.piece.external or step.piece.buffer in read:
                 self._put(step)
@@ -141,9 +140,7 @@ class Plan:
 
     def _reads(self, step: Step) -> list[tuple[Step, Value]]:
         return [
-            (self.steps[node.data.buffer], node)
-            for node in _value(step).walk()
-            if node.op == "load" and node.data.buffer in self.steps
+            (self.steps[node.data.buffer], node) for node in loads(_value(step)) if node.data.buffer in self.steps
         ]
 
     def _is_here(self, source: Step, load: Value, step: Step) -> bool:

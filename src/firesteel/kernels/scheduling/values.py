@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from ... import shapes
 from ...shapes import Expr, Symbol
@@ -65,17 +65,19 @@ def rename_place(place: Place, buffer: str) -> Place:
     return Place(buffer, index, wanted, place.masked)
 
 
-def expressions(value: Value) -> list[Expr]:
-    """All index expressions in a value."""
+@lru_cache(maxsize=1 << 12)
+def loads(value: Value) -> tuple[Value, ...]:
+    """All loads in a value, each once."""
+    return tuple([node for node in value.walk() if node.op == "load"])
+
+
+@lru_cache(maxsize=1 << 12)
+def expressions(value: Value) -> tuple[Expr, ...]:
+    """All index expressions in a value, each once."""
     found: dict[Expr, None] = {}
     for node in value.walk():
         if node.op == "load":
             found.setdefault(node.data.index)
         elif node.op == "index":
             found.setdefault(node.data)
-    return list(found)
-
-
-def depends_on(value: Value, axes: frozenset[Symbol]) -> bool:
-    """Whether a value changes along one of the axes."""
-    return any(expr.free_symbols & axes for expr in expressions(value))
+    return tuple(found)
