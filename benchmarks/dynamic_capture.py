@@ -1,4 +1,4 @@
-"""What symbolic sizes cost while capturing: the first call with dynamic batch and sequence against the first static one.
+"""What symbolic sizes cost while capturing: the first call with dynamic batch and sequence against a static one.
 
     python -m benchmarks.dynamic_capture             # GPT-2, both sides, median of five fresh processes each
     python -m benchmarks.dynamic_capture --model transformers/bert

@@ -60,7 +60,9 @@ def _picture(choose: random.Random) -> torch.Tensor:
 MODELS = ("transformers/bert", "transformers/gpt2", "transformers/vit", "local/unet", "local/lstm")
 
 
-def inputs_of(name: str, example: tuple[tuple[Any, ...], dict[str, Any]], calls: int) -> list[tuple[Any, dict[str, Any]]]:
+def inputs_of(
+    name: str, example: tuple[tuple[Any, ...], dict[str, Any]], calls: int
+) -> list[tuple[Any, dict[str, Any]]]:
     """Arguments of `calls` calls with random sizes, the same in every process."""
     args, kwargs = example
     choose = random.Random(name)
@@ -161,7 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                      next(iter(by_side.values())).eager_seconds])
     report.print_table(
         f"Compilations over {options.calls} random sizes (at most {BAR}); results equal eager's", [
-            "model", "firesteel", "torch.compile", "graphs", "torch.compile", "seconds", "torch.compile", "eager"], rows)
+            "model", "firesteel", "torch.compile", "graphs", "torch.compile", "seconds", "torch.compile", "eager",
+        ], rows)
     return int(missed)
 
 

@@ -326,7 +326,9 @@ def variants(entry: Kernel, with_torch: bool) -> dict[str, Callable[[], Any]]:
     calls = {}
     for name, function in functions.items():
         got = function(*args)
-        torch.testing.assert_close(args[entry.written[0]] if entry.written else got, want, msg=lambda m, n=name: f"{n}: {m}")
+        got = args[entry.written[0]] if entry.written else got
+        # only against a kernel that computes something else; how exact each is, `benchmarks.native_op_db` compares
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2, msg=lambda text, name=name: f"{name}: {text}")
         calls[name] = lambda function=function: function(*args)
     if entry.written:
         # as many bytes as a copy can move at best: 64 MiB in, 64 MiB out

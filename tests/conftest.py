@@ -1,4 +1,4 @@
-"""What every test starts from: internal failures raise, a fixed seed, one thread, nothing compiled, no logs, no disk."""
+"""What every test starts from: internal failures raise, a fixed seed, one thread, nothing compiled, no logs or disk."""
 
 from __future__ import annotations
 

@@ -146,7 +146,9 @@ class ConstraintViolationError(FiresteelError):
     """A size that was declared dynamic is not: the program works for one value, or not for the range declared."""
 
     headline = "A size that is marked dynamic is not dynamic in this program."
-    default_hint = "Take the mark away (fs.mark_static, or fs.maybe_mark_dynamic), or change the line that needs the value."
+    default_hint = (
+        "Take the mark away (fs.mark_static, or fs.maybe_mark_dynamic), or change the line that needs the value."
+    )
 
 
 class BackendError(FiresteelError):

@@ -313,7 +313,8 @@ def test_writing_to_a_view_changes_the_other_views():
         torch.testing.assert_close(base, other)
 
 
-@pytest.mark.parametrize("files", [["views", "tensors"], ["autograd", "extensions", "modes", "modules", "optim", "random"]])
+@pytest.mark.parametrize("files", [
+    ["views", "tensors"], ["autograd", "extensions", "modes", "modules", "optim", "random"]])
 def test_operations_with_all_sizes_symbolic(files):
     """The tests of torch's operations once more, with symbols for all sizes and numbers."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",

@@ -333,7 +333,7 @@ def test_graph_break_prevents_inlining():
 
 @pytest.mark.parametrize("setting, compilations", [("1", 1), ("auto", 2), ("0", 4)])
 def test_dynamic_shapes_setting(setting, compilations):
-    """"If you enabled dynamic shapes [...] then your code won't recompile on shape changes"; the OOM section's 0 is off."""
+    """ "If you enabled dynamic shapes [...] your code won't recompile on shape changes"; 0 switches them off."""
     def layer(x, weight):
         return torch.relu(x @ weight).sum(dim=-1) / x.shape[0]
 

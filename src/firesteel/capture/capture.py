@@ -14,8 +14,8 @@ from .. import torch_compat
 from ..debug import enabled, log
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode
-from ..shapes import ShapeGuard
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
+from ..shapes import ShapeGuard
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals

@@ -2,8 +2,8 @@
 
 Static first: the first capture of a function takes sizes and numbers as constants. What differs at the next capture
 becomes a symbol there, exactly that (`changes`). ``dynamic=True`` makes every size and number of the arguments a symbol
-at once, ``dynamic=False`` none; marks on a tensor (`shape_markers`) go before all of these. Sizes 0 and 1 stay constants
-always: operators treat them as cases of their own. So do the shapes of a module's parameters and buffers.
+at once, ``dynamic=False`` none; marks on a tensor (`shape_markers`) go before all of these. Sizes 0 and 1 stay
+constants always: operators treat them as cases of their own. So do the shapes of a module's parameters and buffers.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _strides(tx: Tracer, real: torch.Tensor, source: Source, sizes: list[Any]) -
     """Strides as products of the sizes further inside where they are that in the tensor at hand."""
     plain = real.stride()
     strides: list[Any] = list(plain)
-    inner_first = sorted(range(real.dim()), key=lambda dim: (plain[dim], real.size(dim) > 1, -dim))
+    inner_first = sorted(range(real.dim()), key=lambda dim: (plain[dim], real.shape[dim] > 1, -dim))
     placed: list[int] = []
     for dim in inner_first:
         if plain[dim] > 1:
@@ -169,7 +169,8 @@ def layout_guards(tx: Tracer) -> list[shapes.ShapeGuard]:
         conditions = []
         for dim, stride in enumerate(strides):
             expr = shapes.as_expr(stride)
-            if expr.free_symbols and not isinstance(tx.symbol_sources.get(expr), StrideSource):
+            own = isinstance(expr, shapes.Symbol) and isinstance(tx.symbol_sources.get(expr), StrideSource)
+            if expr.free_symbols and not own:
                 where = StrideSource(source, dim)
                 symbol = shapes.symbol(where.name)
                 tx.symbol_sources[symbol] = where

@@ -19,7 +19,16 @@ from .guards import Guard, GuardSet, NumberSeen, hold, same_constant
 from .number_nodes import NumberNodes
 from .objects import find_on_class
 from .signals import GraphBreak, NotConstant, UserRaise
-from .source import ConstantSource, GlobalsSource, LocalSource, SizeSource, Source, StorageSource, call_source, item_source
+from .source import (
+    ConstantSource,
+    GlobalsSource,
+    LocalSource,
+    SizeSource,
+    Source,
+    StorageSource,
+    call_source,
+    item_source,
+)
 from .undecidable import SYMBOLIC, undecidable
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject

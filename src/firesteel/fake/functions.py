@@ -28,20 +28,20 @@ def _is_symbolic(value: Any) -> bool:
 
 def _lstm(data: torch.Tensor, second: Any, third: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
     if isinstance(second, torch.Tensor):  # packed: data, batch sizes, states, parameters, ...
-        states, parameters, (biased, layers, dropout, train, bidirectional) = third, rest[0], rest[1:6]
+        states, parameters, (_, _, dropout, train, bidirectional) = third, rest[0], rest[1:6]
         output = data.new_empty((data.size(0), _width(states[0], bidirectional)))
     else:
-        states, parameters, (biased, layers, dropout, train, bidirectional, batch_first) = second, third, rest
+        states, parameters, (_, _, dropout, train, bidirectional, batch_first) = second, third, rest
         output = _padded_output(data, states[0], bidirectional, batch_first)
     return _results(output, states, [data, *states, *parameters], dropout if train else 0.0)
 
 
 def _one_state(data: torch.Tensor, second: Any, third: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
     if isinstance(third, torch.Tensor):  # packed
-        state, parameters, (biased, layers, dropout, train, bidirectional) = third, rest[0], rest[1:6]
+        state, parameters, (_, _, dropout, train, bidirectional) = third, rest[0], rest[1:6]
         output = data.new_empty((data.size(0), _width(state, bidirectional)))
     else:
-        state, parameters, (biased, layers, dropout, train, bidirectional, batch_first) = second, third, rest
+        state, parameters, (_, _, dropout, train, bidirectional, batch_first) = second, third, rest
         output = _padded_output(data, state, bidirectional, batch_first)
     return _results(output, [state], [data, state, *parameters], dropout if train else 0.0)
 

@@ -13,8 +13,8 @@ Scheduling turns groups of them into *kernels*: loops, with values kept in local
             for i1 < s1:
                 out[s1*i0 + i1] = sub(load(x, s1*i0 + i1), a0)
 
-Nothing here knows a target. Indices are shape expressions, in elements from a buffer's first one; the symbols in them are
-axes, sizes that the kernel is given, and names for values computed in the kernel (indirect indexing).
+Nothing here knows a target. Indices are shape expressions, in elements from a buffer's first one; the symbols in them
+are axes, sizes that the kernel is given, and names for values computed in the kernel (indirect indexing).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Value:
     ``op`` is one of `OPERATIONS`, or:
     - ``const``: ``data`` is a Python number or bool;
     - ``index``: ``data`` is a shape expression, the value an int64;
-    - ``load``: ``data`` is a `Place`; ``args`` are the values behind its symbols, then the mask if it has one. Where the
-      mask is false nothing is read and the value is zero;
+    - ``load``: ``data`` is a `Place`; ``args`` are the values behind its symbols, then the mask if it has one. Where
+      the mask is false nothing is read and the value is zero;
     - ``number``: ``data`` is a float expression of numbers given at run time, the value a float64. In a kernel it is a
       float symbol among `Kernel.numbers`; the host computes what it stands for;
     - ``local``: ``data`` is the name of a local of the kernel;
@@ -103,7 +103,7 @@ class Place:
 OPERATIONS: dict[str, tuple[int, str]] = {
     **{name: (2, "same") for name in (
         "add", "sub", "mul", "div", "pow", "atan2", "fmod", "remainder", "copysign", "nextafter", "hypot",
-        "div_floor", "div_trunc",   # quotients rounded down and towards zero; of integers, division by zero is undefined
+        "div_floor", "div_trunc",   # quotients rounded down and towards zero; integers by zero are undefined
         "mod_trunc",                # the remainder with the sign of the dividend, `remainder` has that of the divisor
         "min", "max",               # a NaN operand gives NaN
         "fmin", "fmax",             # a NaN operand is ignored
@@ -209,7 +209,7 @@ def op(name: str, *args: Value) -> Value:
 
 @dataclass(frozen=True)
 class Axis:
-    """One loop: its variable and how far it runs, from 0. In kernels a size may depend on the loops around it (blocks)."""
+    """One loop: its variable and how far it runs, from 0. In kernels a size may depend on the loops around it."""
 
     symbol: Symbol
     size: Expr
@@ -231,8 +231,8 @@ class Buffer:
 class Computation:
     """Fills a buffer.
 
-    For every point of ``axes`` the element at ``place`` becomes ``value``, or, with ``reduce``, the reduction or scan of
-    ``value`` over ``reduce_axes``. A scan has one reduce axis and stores at each of its points. ``args`` are the values
+    For every point of ``axes`` the element at ``place`` becomes ``value``, or, with ``reduce``, the reduction or scan
+    of ``value`` over ``reduce_axes``. A scan has one reduce axis and stores at each of its points. ``args`` are the values
     behind the indirect symbols of ``place``, then its mask if it has one; ``mode`` says how a scatter combines.
     """
 
@@ -341,7 +341,7 @@ Statement = Loop | Assign | Reduce | Scan | Store
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory of one iteration of the parallel loops, for a row that is used again; a `Place` may name it as a buffer."""
+    """Memory of one iteration of the parallel loops, for a row that is used again; a `Place` may name it."""
 
     name: str
     dtype: torch.dtype

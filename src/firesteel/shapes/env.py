@@ -62,8 +62,8 @@ class ShapeEnv:
     ) -> Symbol:
         """A new symbol: backed when there is a hint, the value in the run that is being captured, otherwise unbacked.
 
-        The bounds are promises: whoever makes the symbol sees to it that they hold, see `assumptions`. A `name` comes from
-        `reserve_name`.
+        The bounds are promises: whoever makes the symbol sees to it that they hold, see `assumptions`. A `name` comes
+        from `reserve_name`.
         """
         if name is None:
             prefix = {"int": "s", "float": "f", "bool": "b"}[kind] if hint is not None else _UNBACKED_PREFIX[kind]

@@ -23,7 +23,7 @@ class Provenance:
 
     @property
     def frame(self) -> UserFrame | None:
-        """The innermost frame of the user's own code: a line of a module of torch.nn tells less than the one calling it."""
+        """The innermost frame of the user's own code: a line in torch.nn tells less than the one that calls it."""
         own = [frame for frame in self.frames if not frame.in_torch]
         return (own or self.frames or (None,))[-1]
 

@@ -19,10 +19,9 @@ SIZES = [1, 3, 16, 17, 64, 130, 1000]
 
 @pytest.fixture(params=["host", "avx2"])
 def machine(request):
-    made = target.host() if request.param == "host" else target.avx2()
-    if made.vector_bytes > target.host().vector_bytes:
-        pytest.skip("this CPU has no such vectors")
-    return made
+    if request.param == "avx2" and target.host().vector_bytes <= 32:
+        pytest.skip("that is what the host is, or less")
+    return target.host() if request.param == "host" else target.avx2()
 
 
 def store(name: str, index, value: ir.Value, **kwargs) -> ir.Store:
@@ -193,7 +192,8 @@ KINDS = {"sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.a
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [F, torch.float64, torch.int64, torch.int32], ids=str)
-def test_reductions(dtype, kind, dynamic, dim, machine):
+def test_reductions(dtype, kind, dynamic, dim):
+    machine = target.avx2() if target.host().vector_bytes > 32 and dynamic is (dim == 0) else target.host()
     for rows, columns in [(5, 1), (3, 17), (40, 64), (7, 1000)]:
         x = torch.randn(rows, columns) if dtype.is_floating_point else torch.randint(-9, 9, (rows, columns))
         if kind == "prod":

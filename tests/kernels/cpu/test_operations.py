@@ -43,12 +43,16 @@ INTEGER_BINARY = {
 }
 
 
+def narrow() -> target.Target:
+    """A CPU without AVX-512, where this one has it."""
+    return target.avx2() if target.host().vector_bytes > 32 else target.host()
+
+
 @pytest.fixture(params=["host", "avx2"])
 def machine(request):
-    made = target.host() if request.param == "host" else target.avx2()
-    if made.vector_bytes > target.host().vector_bytes:
-        pytest.skip("this CPU has no such vectors")
-    return made
+    if request.param == "avx2" and narrow() is target.host():
+        pytest.skip("that is what the host is, or less")
+    return target.host() if request.param == "host" else narrow()
 
 
 def apply(op: str, inputs: list[torch.Tensor], result: torch.dtype, machine, build=None) -> torch.Tensor:
@@ -108,7 +112,8 @@ def test_binary(op, dtype, machine):
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("op", INTEGER_BINARY)
-def test_integers(op, dtype, machine):
+def test_integers(op, dtype):
+    machine = narrow() if dtype in (torch.int16, torch.uint8) else target.host()
     generator = torch.Generator().manual_seed(0)
     low, high = (0, 120) if dtype is torch.uint8 else (-120, 120)
     x = torch.randint(low, high, (77,), generator=generator).to(dtype)
@@ -123,7 +128,8 @@ def test_integers(op, dtype, machine):
 
 @pytest.mark.parametrize("op", ["neg", "abs", "sign", "not"])
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-def test_integer_unary(op, dtype, machine):
+def test_integer_unary(op, dtype):
+    machine = narrow() if dtype in (torch.int64, torch.int8) else target.host()
     x = torch.arange(-40, 41).to(dtype)
     eager = {"neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "not": torch.bitwise_not}[op](x)
     assert torch.equal(apply(op, [x], dtype, machine), eager)
@@ -142,7 +148,8 @@ ALL = (*FLOATS, torch.float16, torch.bfloat16, *INTEGERS, torch.bool)
 
 @pytest.mark.parametrize("result", ALL, ids=str)
 @pytest.mark.parametrize("source", ALL, ids=str)
-def test_casts(source, result, machine):
+def test_casts(source, result):
+    machine = target.host() if (ALL.index(source) + ALL.index(result)) % 3 else narrow()
     if source.is_floating_point:
         large = 65504.0 if result.is_floating_point else 3
         x = torch.cat([torch.randn(60) * 50, torch.tensor([0.0, -0.0, 1e-40, 0.1, large])])

@@ -7,12 +7,12 @@ import weakref
 
 import pytest
 import torch
-from kernels.host.stub_kernels import Stubs, buffer
 
 from firesteel.kernels import ir
 from firesteel.kernels.host.printer import host_function
 from firesteel.kernels.plan import Allocate, Free, KernelPlan, Launch, WriteBack
 from firesteel.shapes import as_expr, symbol
+from kernels.host.stub_kernels import Stubs, buffer
 
 aten = torch.ops.aten
 

@@ -17,7 +17,7 @@ from ...shapes import Const, Expr, Symbol, as_expr
 from ..ir import Kernel, Loop, Statement
 from . import tiles, vectorising
 from .statements import StatementEmitter
-from .target import Target
+from .target import Target, has_symbol
 from .text import Function, Module, Operand, element_type, memory_type
 
 GRAIN = 3 * 32768
@@ -138,7 +138,7 @@ class KernelPrinter(StatementEmitter):
         nest = _nest(loop, self.written)
         once = vectorising.weight(nest.body).substitute({one.axis.symbol: as_expr(0) for one in nest.loops})
         work = self.index(nest.points * once)
-        if work.is_constant and int(work.text) < 2 * GRAIN:
+        if (work.is_constant and int(work.text) < 2 * GRAIN) or not has_symbol("torch_parallel_for"):
             self._here([loop])
             return
         iterations = self.index(nest.iterations)

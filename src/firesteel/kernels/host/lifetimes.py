@@ -41,6 +41,8 @@ class Lifetimes:
     """Roots that are tensors, not plain memory."""
     objects: set[str] = field(default_factory=set)
     """Buffers that are used as tensors, not by their address only."""
+    layouts: set[str] = field(default_factory=set)
+    """Buffers whose strides matter: kernels and views find elements by them."""
     stretch: dict[int, int] = field(default_factory=dict)
     """The part that a step belongs to."""
     _ending: dict[int, list[str]] | None = None
@@ -102,7 +104,7 @@ def lifetimes(plan: KernelPlan, reuse: bool = True) -> Lifetimes:
         _note(found, position, step)
     for output in plan.outputs:
         if isinstance(output, BufferRef):
-            _as_tensor(found, output.buffer, END)
+            _as_tensor(found, output.buffer, END, output)
     for buffer in found.objects:
         found.tensors.add(found.group(buffer))
     return found
@@ -115,9 +117,11 @@ def _use(found: Lifetimes, buffer: str, position: int) -> None:
         found.tensors.add(root)
 
 
-def _as_tensor(found: Lifetimes, buffer: str, position: int) -> None:
+def _as_tensor(found: Lifetimes, buffer: str, position: int, reference: BufferRef | None = None) -> None:
     found.objects.add(buffer)
     _use(found, buffer, position)
+    if reference is not None and reference.shape is not None:
+        found.layouts.add(buffer)
 
 
 def _note(found: Lifetimes, position: int, step: Step) -> None:
@@ -133,9 +137,10 @@ def _note(found: Lifetimes, position: int, step: Step) -> None:
     elif isinstance(step, Launch):
         for buffer in step.buffers:
             _use(found, buffer, position)
+            found.layouts.add(buffer)
     elif isinstance(step, ExternCall):
         for reference in references((step.args, step.kwargs)):
-            _as_tensor(found, reference.buffer, position)
+            _as_tensor(found, reference.buffer, position, reference)
         for output in step.outputs:
             if output is not None:
                 found.made.setdefault(found.group(output), position)

@@ -434,10 +434,10 @@ class _HostPrinter:
                 self.lines.append("del _")
         self.alive.update(self.variable(name) for name in made)
         self.alive.update(self.view_name(ref) for ref in views)
+        self.bind_symbols(made)
         if not step.out:
             for name in made:
                 self.check_layout(name)
-        self.bind_symbols(made)
         dead = [self.view_name(ref) for ref in views]
         if dead:
             self.lines.append(f"del {', '.join(dead)}")
@@ -449,11 +449,7 @@ class _HostPrinter:
         buffer = self.plan.buffers.get(name)
         number = self.calls
         self.calls += 1
-        if buffer is None:
-            return
-        # Sizes that the call itself decides are bound only after it.
-        own = {symbol for symbol, (source, _, _) in self.plan.symbols.items() if source == name}
-        if any(own & part.free_symbols for part in (*buffer.shape, *buffer.strides)):
+        if buffer is None or name not in self.found.layouts:
             return
         variable = self.variable(name)
         layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"

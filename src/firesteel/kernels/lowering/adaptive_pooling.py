@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,23 +12,24 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .pooling import WRITTEN_OUT, flat_position, lowest, window_sum
+from .pooling import flat_position, is_small, lowest, offsets_of, window_sum
 from .reducing import emit_fold
 from .registry import lowering
 from .scalars import both, cast, compare, div, either, opmath, where
-from .tensors import ONE, Indices, Spec, Tensor
+from .tensors import ONE, ZERO, Indices, Spec, Tensor
 
 
 class Parts:
-    """The windows of adaptive pooling over the last dimensions of a tensor whose sizes are constant."""
+    """The windows of adaptive pooling over the last dimensions of a tensor."""
 
     def __init__(self, ctx: Lowering, x: Tensor, out: Spec, count: int) -> None:
         self.ctx = ctx
         self.x = x
         self.count = count
-        self.full = [int(size) for size in x.shape[-count:]]  # type: ignore[call-overload]
-        self.small = [int(size) for size in out.shape[-count:]]  # type: ignore[call-overload]
-        self.kernel = [_largest_window(a, b) for a, b in zip(self.full, self.small, strict=True)]
+        self.full = x.shape[-count:]
+        self.small = out.shape[-count:]
+        self.even = [ctx.same(ctx.simplify(a % b), ZERO) for a, b in zip(self.full, self.small, strict=True)]
+        self.kernel = [_largest_window(ctx, a, b, e) for a, b, e in zip(self.full, self.small, self.even, strict=True)]
 
     def bounds(self, indices: Indices) -> list[tuple[Expr, Expr]]:
         """Where a window starts and ends in each dimension."""
@@ -46,21 +45,28 @@ class Parts:
         ctx, mask, position = self.ctx, ir.const(True, torch.bool), []
         for k, ((start, end), offset) in enumerate(zip(self.bounds(indices), offsets, strict=True)):
             position.append(start + offset)
-            if self.full[k] % self.small[k]:
+            if not self.even[k]:
                 mask = both(mask, ctx.below(start + offset, end))
         place = (*indices[: -self.count], *position)
         return ctx.masked(mask, lambda: cast(self.x.at(place), dtype), ir.const(outside, dtype)), position
 
 
 def parts_of(ctx: Lowering, x: Tensor, out: Spec, count: int) -> Parts | None:
-    """The windows; None where sizes are not constant, or 0."""
-    if not all(size.is_constant and int(size) > 0 for size in (*x.shape[-count:], *out.shape[-count:])):  # type: ignore[call-overload]
+    """The windows; None where there may be none."""
+    if not all(ctx.known(size > 0) for size in (*x.shape[-count:], *out.shape[-count:])):
         return None
     return Parts(ctx, ctx.share(x), out, count)
 
 
-def _largest_window(full: int, small: int) -> int:
-    return max(-((-(i + 1) * full) // small) - i * full // small for i in range(small))
+def _largest_window(ctx: Lowering, full: Expr, small: Expr, even: bool) -> int | Expr:
+    """The most that a window has: a number, or a bound for sizes that are not constant."""
+    if even:
+        size = ctx.simplify(full // small)
+        return int(size) if size.is_constant else size  # type: ignore[call-overload]
+    if full.is_constant and small.is_constant:
+        a, b = int(full), int(small)  # type: ignore[call-overload]
+        return max(-((-(i + 1) * a) // b) - i * a // b for i in range(b))
+    return ctx.simplify((full + small - 1) // small + 1)
 
 
 def _avg_pool(count: int) -> Any:
@@ -72,7 +78,7 @@ def _avg_pool(count: int) -> Any:
         out, wide = ctx.out, opmath(x.dtype)
         parts = parts_of(ctx, x, out, count)
         if parts is None:
-            return ctx.unsupported("sizes that are not constant")
+            return ctx.unsupported("a size that may be 0")
         summed = window_sum(ctx, out, parts.kernel, wide, lambda i, k: parts.element(i, k, wide, 0.0)[0])
 
         def mean(indices: Indices) -> Value:
@@ -97,15 +103,15 @@ def _max_pool(count: int) -> Any:
         assert values is not None and places is not None
         parts = parts_of(ctx, x, values, count)
         if parts is None or x.dtype is torch.bool:
-            return ctx.unsupported("sizes that are not constant")
+            return ctx.unsupported("a size that may be 0")
         sizes = x.shape[-count:]
         wide = opmath(x.dtype)
-        if math.prod(parts.kernel) > WRITTEN_OUT:
+        if not is_small(parts.kernel):
             return _reduced_max(ctx, parts, values, places)
 
         def value(indices: Indices) -> Value:
             best: Value | None = None
-            for offsets in itertools.product(*map(range, parts.kernel)):
+            for offsets in offsets_of(parts.kernel):
                 element, _ = parts.element(indices, offsets, wide, lowest(wide))
                 best = element if best is None else ir.op("max", best, element)
             assert best is not None
@@ -115,7 +121,7 @@ def _max_pool(count: int) -> Any:
             """The position of the largest element; a NaN beats all before it."""
             best: Value | None = None
             found: Value | None = None
-            for offsets in itertools.product(*map(range, parts.kernel)):
+            for offsets in offsets_of(parts.kernel):
                 element, position = parts.element(indices, offsets, wide, lowest(wide))
                 at = ctx.index(flat_position(position, sizes))
                 if best is None or found is None:
@@ -137,7 +143,7 @@ def _reduced_max(ctx: Lowering, parts: Parts, values: Spec, places: Spec) -> Any
     """Windows that are too large to be written out."""
     wide = opmath(parts.x.dtype)
     axes, indices = ctx.axes(values.shape)
-    inner_axes, inner = ctx.reduce_axes([shapes.const(size) for size in parts.kernel])
+    inner_axes, inner = ctx.reduce_axes([shapes.as_expr(size) for size in parts.kernel])
 
     def element() -> Value:
         return parts.element(indices, inner, wide, lowest(wide))[0]
@@ -146,7 +152,10 @@ def _reduced_max(ctx: Lowering, parts: Parts, values: Spec, places: Spec) -> Any
     in_window = emit_fold(ctx, "argmax", ctx.spec(values.shape, torch.int64), axes, indices, inner_axes, element)
 
     def place(at: Indices) -> Value:
-        rest = ctx.indirect(in_window.at(at), shapes.const(math.prod(parts.kernel)))
+        elements: Expr = ONE
+        for size in parts.kernel:
+            elements = elements * size
+        rest = ctx.indirect(in_window.at(at), elements)
         offsets: list[Expr] = []
         below: Expr = ONE
         for size in reversed(parts.kernel):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,10 +102,6 @@ class Windows:
         place = (*indices[: -self.count], *position)
         return self.ctx.masked(self.inside(position), lambda: cast(self.x.at(place), dtype), ir.const(padding, dtype))
 
-    def offsets(self) -> list[tuple[int, ...]]:
-        """All elements of a window, in order."""
-        return list(itertools.product(*map(range, self.kernel)))
-
 
 def lowest(dtype: torch.dtype) -> float | int:
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
@@ -137,7 +133,7 @@ def _max_pool(count: int) -> Any:
             """The largest element and its position in the input; a NaN beats all before it."""
             best: Value | None = None
             found: Value | None = None
-            for offsets in windows.offsets():
+            for offsets in offsets_of(windows.kernel):
                 position = windows.position(indices, offsets)
                 element = windows.element(indices, position, wide, lowest(wide))
                 at = ctx.index(flat_position(position, windows.sizes))
@@ -157,7 +153,7 @@ def _max_pool(count: int) -> Any:
 
         def value(indices: Indices) -> Value:
             best: Value | None = None
-            for offsets in windows.offsets():
+            for offsets in offsets_of(windows.kernel):
                 position = windows.position(indices, offsets)
                 element = windows.element(indices, position, wide, lowest(wide))
                 best = element if best is None else ir.op("max", best, element)
@@ -224,23 +220,34 @@ lowering("aten.max_pool3d_with_indices.default")(_max_pool(3))
 # means
 
 
+def is_small(kernel: Sequence[int | Expr]) -> bool:
+    """Whether windows are written out."""
+    sizes = [size for size in kernel if isinstance(size, int)]
+    return len(sizes) == len(kernel) and math.prod(sizes) <= WRITTEN_OUT
+
+
+def offsets_of(kernel: Sequence[int | Expr]) -> Iterator[tuple[int, ...]]:
+    """All elements of a small window, in order."""
+    return itertools.product(*[range(size) for size in kernel if isinstance(size, int)])
+
+
 def window_sum(
     ctx: Lowering,
     out: Spec,
-    kernel: Sequence[int],
+    kernel: Sequence[int | Expr],
     wide: torch.dtype,
     element: Callable[[Indices, Sequence[Any]], Value],
 ) -> Callable[[Indices], Value]:
     """The sum of a window's elements: ``element`` at the indices of the result and offsets in the window."""
-    if math.prod(kernel) > WRITTEN_OUT:
+    if not is_small(kernel):
         axes, indices = ctx.axes(out.shape)
-        inner_axes, inner = ctx.reduce_axes([shapes.const(size) for size in kernel])
+        inner_axes, inner = ctx.reduce_axes([shapes.as_expr(size) for size in kernel])
         spec = Spec(out.shape, out.strides, wide, out.device)
         return emit_fold(ctx, "sum", spec, axes, indices, inner_axes, lambda: element(indices, inner)).at
 
     def written_out(indices: Indices) -> Value:
         total: Value | None = None
-        for offsets in itertools.product(*map(range, kernel)):
+        for offsets in offsets_of(kernel):
             value = element(indices, offsets)
             total = value if total is None else add(total, value)
         assert total is not None

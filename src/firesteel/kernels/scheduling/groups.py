@@ -9,7 +9,7 @@ from typing import Any
 from ...shapes import Expr, Symbol
 from ...shapes.expr import ONE, ZERO
 from ..ir import SCANS, Computation, Place
-from . import costs, values
+from . import values
 from .indices import AxisPool, estimate, linear, product, substitute
 
 
@@ -178,11 +178,6 @@ def single(computation: Computation, position: int, pool: AxisPool) -> Group:
     store = pool.simplify(substitute(computation.place.index, axes))
     member = Member(computation, position, axes, kept, reduced, store, tuple(loads))
     return Group((member,), sizes, kept)
-
-
-def cost(group: Group) -> float:
-    """The cost of one point, of all members together."""
-    return sum([costs.value_cost(member.computation.value) for member in group.members])
 
 
 def origins(group: Group) -> tuple[Any, ...]:
