@@ -5,8 +5,9 @@
     python -m benchmarks.native_kernels --no-torch            # without torch.compile, whose first calls take minutes
     python -m benchmarks.native_kernels --clock cpu --threads 1   # time of the processor, for a machine that is shared
 
-Each round times every variant; the table has the median time of each and the medians over rounds of the ratios. Below
-stand kernels that only move memory, on 64 MiB and more with outputs that exist, as a share of `Tensor.copy_`'s bandwidth.
+Each round times every variant; the table has the median time of each and the medians over rounds of the ratios.
+Below stand kernels that only move memory, 64 MiB and more, with outputs that exist: their bandwidth as a share of
+`Tensor.copy_`'s.
 """
 
 from __future__ import annotations
@@ -378,10 +379,11 @@ def print_results(rows: list[dict[str, Any]], threads: int) -> bool:
         f"{title}: milliseconds, and how many times faster firesteel is",
         ["kernel", "eager", "torch.compile", "firesteel", "x eager", "x torch.compile"],
         [
-            (row["kernel"], row["ms"]["eager"], row["ms"].get("torch"), row["ms"]["firesteel"], row["to_eager"], row["to_torch"])
+            (row["kernel"], row["ms"]["eager"], row["ms"].get("torch"), row["ms"]["firesteel"], row["to_eager"],
+             row["to_torch"])
             for row in measured
         ],
-    )
+    )  # fmt: skip
     holds = all("ms" in row for row in rows)
     ratios = [row["to_torch"] for row in measured if row["to_torch"]]
     if ratios:

@@ -429,7 +429,8 @@ def lowered_by_inductor(op: Any, dtype: torch.dtype, count: int) -> str:
 
         try:
             with torch.no_grad():
-                aot_function(call, fw_compiler=compiler, decompositions=select_decomp_table())(*(flat[k] for k in places))
+                seen = aot_function(call, fw_compiler=compiler, decompositions=select_decomp_table())
+                seen(*(flat[k] for k in places))
         except _Seen:
             pass
         except Exception as error:
@@ -463,8 +464,6 @@ def write_inductor(only: str, count: int) -> None:
 
 def known_failures() -> dict[tuple[str, str], str]:
     """Pairs that are known to fail, with the reason."""
-    if not FAILURES.exists():
-        return {}
     lines = [line.split(": ", 1) for line in FAILURES.read_text().splitlines() if line]
     return {(name.split()[0], name.split()[1]): reason for name, reason in lines}
 
@@ -482,7 +481,9 @@ def summary(pairs: Sequence[Pair]) -> str:
         f"{sum(bool(pair.uncompiled) for pair in tried)} run operator by operator",
     ]
     single = {pair.name: pair for pair in tried if pair.dtype == "float32"}
-    own = {name for name, pair in single.items() if not (pair.calls or pair.uncompiled or pair.failures)}
+    own = {
+        name for name, pair in single.items() if not (pair.calls or pair.uncompiled or pair.breaks or pair.failures)
+    }  # fmt: skip
     lines.append(f"{len(own)} of {len(single)} operators run in float32 without a call of ATen")
     if INDUCTOR.exists():
         theirs = [name for name in INDUCTOR.read_text().split() if name in single]

@@ -76,6 +76,10 @@ PROGRAMS = {
     "nothing to compute": (lambda x: (x.view(2, 2), None, 3), (torch.randn(4),)),
     "sort": (lambda x: torch.sort(x * 2, -1), (torch.randn(4, 3),)),
     "sizes": (lambda x: x * x.shape[0] + x.shape[1], (torch.randn(4, 3),)),
+    "sizes that data decides": (
+        lambda x: torch.unique_consecutive(x, return_counts=True, return_inverse=True),
+        (torch.tensor([1, 1, 2, 3, 3]),),
+    ),
     "no elements": (lambda x: x.exp() + 1, (torch.randn(0, 3),)),
     "a scalar": (lambda x: x.exp().sum(), (torch.randn(()),)),
     "integers": (lambda x: (x // 2 + 1, x > 3), (torch.arange(8),)),
@@ -192,6 +196,23 @@ def test_lazily_negated_inputs_run_operator_by_operator():
     x = torch.randn(3, dtype=torch.complex64).conj().imag
     assert "lazily" in native.unsupported_reason([x])
     assert torch.equal(fs.compile(lambda x: x + 1, backend="native")(x), x + 1)
+
+
+def test_kernels_that_the_printer_refuses_run_operator_by_operator(monkeypatch, capfd):
+    from firesteel.kernels import cpu
+
+    def refuse(*_):
+        raise cpu.Unsupported("the function zeta")
+
+    monkeypatch.setattr(cpu, "compile_kernels", refuse)
+    result, log = fallbacks(capfd, lambda x: x + 1, torch.ones(2))
+    assert result.tolist() == [2.0, 2.0] and "operator by operator: the function zeta" in log
+
+
+def test_stages_can_be_loaded_beforehand():
+    from firesteel.kernels.compile import load_stages
+
+    load_stages()
 
 
 def test_an_internal_failure_is_one_warning_and_eager(monkeypatch):

@@ -23,7 +23,8 @@ def strict():
 
 
 def test_the_entry_point_names_it():
-    point = importlib.metadata.EntryPoint("firesteel", "firesteel.backends.native:torch_backend", "torch_dynamo_backends")
+    value = "firesteel.backends.native:torch_backend"
+    point = importlib.metadata.EntryPoint("firesteel", value, "torch_dynamo_backends")
     assert point.load() is torch_backend
 
 

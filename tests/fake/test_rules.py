@@ -382,6 +382,9 @@ def test_layers():
         assert_same(lambda x, p: aten.native_batch_norm(x, None, None, p, p, False, 0.1, 1e-5), x, p)
         assert_same(lambda x: aten.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), x)
         assert_same(lambda x: aten._native_batch_norm_legit.no_stats(x, None, None, True, 0.1, 1e-5), x)
+        assert_same(lambda x, p: aten._native_batch_norm_legit_no_training(x, p, p, p, p, 0.1, 1e-5), x, p)
+        for train in (True, False):
+            assert_same(lambda x, p: aten._native_batch_norm_legit_functional(x, p, p, p, p, train, 0.1, 1e-5), x, p)
         assert_same(lambda x, p: aten.native_batch_norm(x, p, p, p, p, True, 0.1, 1e-5), x, torch.ones(3))
     q = torch.ones(2, 4, 6, 8)
     assert_same(F.scaled_dot_product_attention, q, q, q)

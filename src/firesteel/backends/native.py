@@ -32,6 +32,7 @@ def native(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[s
 def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """What runs in place of a graph: compiled code, or the graph itself where it cannot be compiled."""
     from firesteel.autodiff import Unsupported
+    from firesteel.kernels import cpu
     from firesteel.kernels.compile import compile_graph
 
     try:
@@ -39,8 +40,8 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
         if reason is not None:
             raise Unsupported(reason)
         return runner(compile_graph(gm, example_inputs, options))
-    except Unsupported as error:
-        log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error.reason)
+    except (Unsupported, cpu.Unsupported) as error:
+        log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
         return gm.forward
     except Exception as error:
         if config.raise_on_internal_error:

@@ -1,6 +1,7 @@
 """The whole road from a captured graph to something that runs on the CPU, stage by stage, each timed.
 
     trace      torch functions          -> functional ATen graph   (autodiff)
+    passes     functional ATen graph    -> a better one            (passes)
     lower      functional ATen graph    -> computations            (kernels.lowering)
     schedule   computations             -> kernels, a plan         (kernels.scheduling)
     generate   kernels                  -> machine code            (kernels.cpu)
@@ -23,6 +24,7 @@ from .options import Options
 
 if TYPE_CHECKING:
     from ..autodiff.graph import FunctionalGraph
+    from ..passes import PassRun
     from .host.printer import HostFunction
     from .ir import Kernel
     from .lowering import LoweredGraph
@@ -41,10 +43,12 @@ class Executable:
     compiled: Sequence[Any]
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each stage took."""
+    passes: Sequence[PassRun] = ()
 
     def __str__(self) -> str:
         times = ", ".join(f"{stage} {1000 * spent:.1f} ms" for stage, spent in self.seconds.items())
-        return f"{times}\n{self.host.source}"
+        passes = ", ".join(f"{run.name} {1000 * run.seconds:.1f} ms" for run in self.passes)
+        return f"{times}\npasses: {passes}\n{self.host.source}"
 
 
 class _Clock:
@@ -61,6 +65,7 @@ class _Clock:
 def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Executable:
     """Compile a torch-level graph. Raises `autodiff.Unsupported` for one that only eager can run."""
     from ..autodiff import trace
+    from ..passes import run_passes
     from .cpu import compile_kernels
     from .cpu.engine import assembly, llvm_text
     from .host.printer import host_function
@@ -72,6 +77,9 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
     folder.write("captured.py", gm.code)
     with clock.stage("trace"):
         functional = trace(gm, example_inputs)
+    folder.write("traced.txt", functional)
+    with clock.stage("passes"):
+        functional, passes = run_passes(functional)
     folder.write("functional.txt", functional)
     with clock.stage("lower"):
         lowered = lower(functional.module)
@@ -88,7 +96,7 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
     with clock.stage("host"):
         addresses = {id(kernel): made.address for kernel, made in zip(kernels, compiled, strict=True)}
         host = host_function(plan, addresses, options.native_host, (kernels, compiled))
-    made = Executable(host.run, functional, lowered, plan, host, compiled, clock.seconds)
+    made = Executable(host.run, functional, lowered, plan, host, compiled, clock.seconds, passes)
     if debug.enabled("kernels"):
         debug.log("kernels", "%s", made)
     if folder:
@@ -97,6 +105,23 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
         folder.write("kernels.s", "\n\n".join(map(assembly, kernels)))
         folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
     return made
+
+
+def load_stages() -> None:
+    """Import all stages and make the host machine, so that the first compilation does not have to."""
+    from ..autodiff import trace
+    from ..runtime.native.objects import NativeUnavailable
+    from .cpu import compile_kernels
+    from .host import machine, printer, results
+    from .lowering import is_lowered, lower
+    from .scheduling import schedule
+
+    is_lowered("")
+    del trace, compile_kernels, printer, results, lower, schedule
+    try:
+        machine.machine()
+    except NativeUnavailable:
+        pass  # host programs are plain Python then
 
 
 def kernels_of(plan: KernelPlan) -> list[Kernel]:

@@ -37,7 +37,9 @@ def make_options(given: Mapping[str, Any] | None = None, mode: str | None = None
     True
     >>> make_options({"max_autotun": True})
     Traceback (most recent call last):
-    firesteel.errors.UserCodeError: the native backend has no option 'max_autotun'
+        ...
+    firesteel.errors.UserCodeError: One of firesteel's functions is used in a way that it does not allow.
+      Why: the native backend has no option 'max_autotun'
       What to do: did you mean 'max_autotune'?
     """
     values = {**MODES[mode], **(given or {})}

@@ -219,16 +219,19 @@ def test_numbers_that_data_decides(native):
         assert out.tolist() == expected and count == len(expected)
 
 
-def test_a_result_with_other_strides_is_copied(native):
-    x = buffer("x", 2, 3, kind="input")
-    steps = [ir.ExternCall(aten.neg.default, (ir.BufferRef("x"),), {}, ("made",))]
-    plan = plan_of([x], steps, [ir.BufferRef("made")], others=[buffer("made", 2, 3, strides=[1, 2])])
+def test_a_result_with_other_strides_is_copied_where_strides_matter(native):
+    x, y = buffer("x", 2, 3, kind="input"), buffer("made", 2, 3, strides=[1, 2])
+    steps = [ir.ExternCall(aten.neg.default, (ir.BufferRef("x"),), {}, ("made",)),
+             ir.ExternCall(aten.neg.default, (ir.BufferRef("made"),), {}, ("unseen",))]
+    row = ir.BufferRef("made", (as_expr(3),), (as_expr(2),), as_expr(1))
+    plan = plan_of([x], steps, [row, ir.BufferRef("unseen")], others=[y, buffer("unseen", 2, 3, strides=[1, 2])])
     host = host_function(plan, {}, native)
     a = torch.randn(2, 3)
     for _ in range(3):
-        (made,) = host.run(a)
-        assert made.stride() == (1, 2) and torch.equal(made, -a)
-    assert "restride(made" in host.source
+        second, unseen = host.run(a)
+        assert torch.equal(second, -a[1]) and torch.equal(unseen, a)
+        assert unseen.stride() == (-a.t().contiguous().t()).stride()
+    assert "restride(made" in host.source and "restride(unseen" not in host.source
 
 
 def test_constants(native):

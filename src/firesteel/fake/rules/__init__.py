@@ -7,6 +7,7 @@ asked, which also raises the errors that eager raises. Tensor arguments are alwa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,26 +29,31 @@ def rule(*names: str) -> Callable[[AnyRule], AnyRule]:
     return register
 
 
+@functools.cache
+def _load() -> None:
+    """Import the rule files, which register themselves. One of them may have been imported for itself before."""
+    from . import (  # noqa: F401
+        attention,
+        backward,
+        convolution,
+        creation,
+        data_dependent,
+        images,
+        in_place,
+        indexing,
+        linalg,
+        losses,
+        matmul,
+        nn,
+        pointwise,
+        reduction,
+        views,
+    )
+
+
 def find_rule(name: str) -> Rule | None:
     """The rule of an operator, or None."""
-    if not _rules:
-        # The rule files register themselves when imported.
-        from . import (  # noqa: F401
-            attention,
-            backward,
-            convolution,
-            creation,
-            images,
-            in_place,
-            indexing,
-            linalg,
-            losses,
-            matmul,
-            nn,
-            pointwise,
-            reduction,
-            views,
-        )
+    _load()
     return _rules.get(name)
 
 

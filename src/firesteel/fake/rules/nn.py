@@ -146,6 +146,38 @@ def batch_norm_without_statistics(
     return batch_norm(x, weight, bias, None, None, training, momentum, eps)
 
 
+@rule("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_no_training(
+    x: FakeTensor,
+    weight: FakeTensor | None,
+    bias: FakeTensor | None,
+    running_mean: FakeTensor,
+    running_var: FakeTensor,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Inference: there are no statistics of the batch."""
+    return batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps)
+
+
+@rule("aten._native_batch_norm_legit_functional.default")
+def batch_norm_functional(
+    x: FakeTensor,
+    weight: FakeTensor | None,
+    bias: FakeTensor | None,
+    running_mean: FakeTensor,
+    running_var: FakeTensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """The same with the new running statistics as results."""
+    results = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
+    if results is NotImplemented:
+        return results
+    return *results, *[new_fake(shape_of(t), None, t.dtype, t.device) for t in (running_mean, running_var)]
+
+
 @rule("aten.native_dropout.default")
 def native_dropout(x: FakeTensor, p: float, train: bool | None) -> Any:
     """Result and mask. On the CPU the mask is made like the argument, the result is their product."""

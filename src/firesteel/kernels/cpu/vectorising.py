@@ -159,12 +159,15 @@ def _at_most(axes: Sequence[Axis], limit: int) -> bool:
 
 def _collides(statement: Statement, axis: Symbol) -> bool:
     """Whether different iterations may write the same element in a way that is not plain: they must take turns."""
-    if not isinstance(statement, Store) or statement.mode == "set":
+    if isinstance(statement, Scan):
+        return not statement.place.indirect and axis not in statement.place.index.free_symbols
+    if not isinstance(statement, Store):
         return False
     if statement.place.indirect:
-        return True
-    parts = split(statement.place.index, axis)
-    return parts is None or (isinstance(parts[0], Const) and not parts[0].value)
+        return statement.mode != "set"
+    if axis not in statement.place.index.free_symbols:
+        return True  # such as scratch memory, which every iteration fills for itself
+    return statement.mode != "set" and split(statement.place.index, axis) is None
 
 
 def collides(body: Sequence[Statement]) -> bool:

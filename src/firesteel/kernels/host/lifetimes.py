@@ -133,6 +133,8 @@ def _note(found: Lifetimes, position: int, step: Step) -> None:
         found.root[name] = found.group(old) if old is not None else name
         if old is None:
             found.made[name] = position
+        else:
+            found.layouts.add(found.group(old))
         _use(found, name, position)
     elif isinstance(step, Launch):
         for buffer in step.buffers:

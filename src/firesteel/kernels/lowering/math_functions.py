@@ -19,11 +19,11 @@ from .tensors import Tensor
 _FLOAT = {
     **{name: name for name in (
         "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
-        "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma",
-        "reciprocal", "sigmoid",
+        "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "reciprocal",
+        "sigmoid",
     )},
-    "special_erf": "erf", "special_erfc": "erfc", "special_erfinv": "erfinv", "special_exp2": "exp2",
-    "special_expm1": "expm1", "special_digamma": "digamma", "special_gammaln": "lgamma", "special_expit": "sigmoid",
+    "special_erf": "erf", "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
+    "special_gammaln": "lgamma", "special_expit": "sigmoid",
 }  # fmt: skip
 
 
@@ -154,11 +154,6 @@ def ndtr(ctx: Lowering, x: Tensor) -> Tensor:
         return mul(ir.op("erfc", mul(a, -math.sqrt(0.5))), 0.5)
 
     return pointwise(ctx, function, x)
-
-
-@lowering("aten.polygamma.default", "aten.special_polygamma.default")
-def polygamma(ctx: Lowering, n: int, x: Tensor) -> Tensor:
-    return pointwise(ctx, scalar_op("digamma"), x) if n == 0 else ctx.unsupported("no series in kernels")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

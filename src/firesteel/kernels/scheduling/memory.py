@@ -48,7 +48,7 @@ def place_buffers(
                 if first[name] != number or name in given:
                     continue
                 if isinstance(step, ExternCall) and not step.out:
-                    if _is_fresh(step):
+                    if _is_fresh(step) and name in buffers:  # a number is no buffer
                         reusable.add(name)
                     continue
                 result.append(Allocate(buffers[name], _find(name, step, dying, taken, free, reusable, buffers)))

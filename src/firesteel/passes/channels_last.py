@@ -1,0 +1,193 @@
+"""Convolution networks compute with channels last, the layout that the convolution library is fastest in.
+
+    conv: f32[8, 16, 56, 56] = convolution(x, w, ...)
+    relu: f32[8, 16, 56, 56] = relu(conv)
+    return relu
+
+becomes
+
+    clone: f32[8, 3, 56, 56]/[9408, 1, 168, 3] = clone(x, memory_format=channels_last)
+    conv: f32[8, 16, 56, 56]/[50176, 1, 896, 16] = convolution(clone, w, ...)
+    relu: f32[8, 16, 56, 56]/[50176, 1, 896, 16] = relu(conv)
+    clone_1: f32[8, 16, 56, 56] = clone(relu, memory_format=contiguous_format)
+    return clone_1
+
+Operators between convolutions take over the layout as they do in eager; where one cannot (a view that needs the old
+strides) and for results, a copy with the old layout is made. Graphs in which more would be copied than is won are not
+changed. Two kinds of convolutions stay as they are:
+- those whose weight is large beside their images: the library reorders weights in every call, slower for channels last;
+- those that add up many products in single precision: with channels last the library adds them in one long row, with
+  several times the rounding error of the other layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..autodiff.graph import FunctionalGraph
+from ..fake import FakeError
+from ..shapes import ContradictionError, UndecidableError
+from .rewriting import ATEN, Rewriter, fake_result, is_call, number_hint, same_layout, size_hint
+
+# What a convolution gains, as the share of the elements that it reads and writes that could be copied in that time.
+GAIN_DEPTHWISE = 2.0
+GAIN_NARROW_POINTWISE = 1.0
+GAIN_OTHER = 0.5
+NARROW = 128
+# From this ratio of weights to images on the reordering of weights decides.
+MOST_WEIGHTS = 2.0
+# So many products are added up with at most 1.6 times the error.
+MOST_PRODUCTS = 288
+_NEED_STRIDES = (ATEN.as_strided.default, ATEN.view.dtype, ATEN.sym_stride.int)
+_FAILURES = (FakeError, RuntimeError, UndecidableError, ContradictionError, ValueError)
+
+
+def channels_last(functional: FunctionalGraph) -> FunctionalGraph:
+    """Give convolutions and what lies between them the channels-last layout, where that pays."""
+    wanted = {node for node in functional.graph.nodes if _gains(node)}
+    if not wanted:
+        return functional
+    plan = _Plan(functional, wanted)
+    if not plan.make() or plan.copied > plan.gain:
+        return functional
+    return plan.apply()
+
+
+def _gains(node: torch.fx.Node) -> bool:
+    """Whether a convolution is faster with channels last."""
+    if not is_call(node, ATEN.convolution.default):
+        return False
+    x, weight = node.args[0].meta["val"], node.args[1].meta["val"]  # type: ignore[union-attr]
+    if x.ndim != 4 or x.dtype not in (torch.float32, torch.bfloat16) or node.args[6]:
+        return False
+    if not node.meta["val"].is_contiguous() or number_hint(x.shape[1]) == 1:
+        return False
+    if x.dtype is torch.float32 and not _is_pointwise(node) and _products(weight) > MOST_PRODUCTS:
+        return False
+    images = size_hint(x) + size_hint(node.meta["val"])
+    return size_hint(weight) <= MOST_WEIGHTS * images
+
+
+def _products(weight: Any) -> int:
+    """How many products make up one element of the result."""
+    return number_hint(weight.shape[1]) * number_hint(weight.shape[2]) * number_hint(weight.shape[3])
+
+
+def _is_pointwise(node: torch.fx.Node) -> bool:
+    """Whether it is a matrix product over the channels, which every layout computes alike."""
+    weight = node.args[1].meta["val"]  # type: ignore[union-attr]
+    return tuple(weight.shape[2:]) == (1, 1) and list(node.args[3]) == [1, 1] and list(node.args[4]) == [0, 0]  # type: ignore[arg-type]
+
+
+def _gain(node: torch.fx.Node) -> float:
+    weight = node.args[1].meta["val"]  # type: ignore[union-attr]
+    if number_hint(weight.shape[1]) == 1:
+        return GAIN_DEPTHWISE
+    if not _is_pointwise(node):
+        return GAIN_OTHER
+    return GAIN_NARROW_POINTWISE if number_hint(weight.shape[1]) <= NARROW else 0.0
+
+
+class _Plan:
+    """The layouts that nodes would have, found before anything is changed."""
+
+    def __init__(self, functional: FunctionalGraph, wanted: set[torch.fx.Node]) -> None:
+        self.functional = functional
+        self.wanted = wanted
+        self.results: dict[torch.fx.Node, Any] = {}
+        """New fake results of nodes whose layout changes."""
+        self.to_last: dict[torch.fx.Node, torch.fx.Node] = {}
+        """Convolutions whose input is copied, and that input."""
+        self.back: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+        """Nodes that need the old layout of some inputs."""
+        self.copied = 0.0
+        self.gain = 0.0
+
+    def value(self, node: torch.fx.Node) -> Any:
+        return self.results.get(node, node.meta["val"])
+
+    def make(self) -> bool:
+        """False when an old layout that is needed cannot be had by a plain copy."""
+        for node in self.functional.graph.nodes:
+            if node in self.wanted:
+                self.convolution(node)
+                continue
+            changed = [source for source in node.all_input_nodes if source in self.results]
+            if not changed or self.follows(node):
+                continue
+            for source in changed:
+                if _dense_order(source.meta["val"]) is None:
+                    return False
+                self.copied += size_hint(source.meta["val"])
+            self.back[node] = changed
+        return True
+
+    def convolution(self, node: torch.fx.Node) -> None:
+        source = node.args[0]
+        assert isinstance(source, torch.fx.Node)
+        given, old = self.value(source), node.meta["val"]
+        if not given.is_contiguous(memory_format=torch.channels_last):
+            self.to_last[node] = source
+            self.copied += size_hint(given)
+        self.results[node] = torch.empty_like(old, memory_format=torch.channels_last)
+        self.gain += _gain(node) * (size_hint(given) + size_hint(old))
+
+    def follows(self, node: torch.fx.Node) -> bool:
+        """Whether a node can take its inputs in their new layout."""
+        if node.op != "call_function" or is_call(node, *_NEED_STRIDES, ATEN.convolution.default):
+            return False
+        old = node.meta["val"]
+        if not isinstance(old, (torch.Tensor, tuple, list)):
+            return True  # sizes stay as they are
+        try:
+            new = fake_result(node.target, node.args, node.kwargs, self.value)
+        except _FAILURES:
+            return False
+        if not (isinstance(old, torch.Tensor) and same_layout(old, new)):
+            self.results[node] = new
+        return True
+
+    def apply(self) -> FunctionalGraph:
+        rewriter = Rewriter(self.functional)
+        for node, source in self.to_last.items():
+            with rewriter.before(node):
+                copy = rewriter.call(ATEN.clone.default, source, memory_format=torch.channels_last,
+                                     val=torch.empty_like(source.meta["val"], memory_format=torch.channels_last))
+            node.replace_input_with(source, copy)
+        for node, sources in self.back.items():
+            for source in sources:
+                with rewriter.before(node):
+                    copy = _with_old_layout(rewriter, source)
+                node.replace_input_with(source, copy)
+                if node.op == "output":
+                    rewriter.results[source] = copy
+        for node, value in self.results.items():
+            node.meta["val"] = value
+        return rewriter.finish()
+
+
+def _with_old_layout(rewriter: Rewriter, source: torch.fx.Node) -> torch.fx.Node:
+    """A copy with the layout that a node has had."""
+    order = _dense_order(source.meta["val"])
+    assert order is not None
+    if order == sorted(order):
+        return rewriter.call(ATEN.clone.default, source, memory_format=torch.contiguous_format, val=source.meta["val"])
+    sorted_view = rewriter.call(ATEN.permute.default, source, order)
+    copy = rewriter.call(ATEN.clone.default, sorted_view, memory_format=torch.contiguous_format)
+    return rewriter.call(ATEN.permute.default, copy, [order.index(dim) for dim in range(len(order))])
+
+
+def _dense_order(value: Any) -> list[int] | None:
+    """The order of dimensions in which a tensor is contiguous; None if there is none or it is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    order = list(range(value.ndim))
+    if value.is_contiguous():
+        return order
+    if any(type(step) is not int for step in value.stride()):
+        return None
+    order.sort(key=value.stride().__getitem__, reverse=True)
+    return order if value.permute(order).is_contiguous() else None

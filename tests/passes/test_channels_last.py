@@ -1,0 +1,135 @@
+"""Channels last for convolution networks: what the graph looks like, where it is left alone, equal results."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from firesteel.passes.channels_last import channels_last
+from passes.pass_checks import body, check_compiled, functional, operators, transformed
+
+CONVOLUTION = "aten.convolution.default"
+
+
+@pytest.fixture(autouse=True)
+def without_grad():
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
+def depthwise(x0, x1, x2):
+    hidden = F.conv2d(x0, x1, None, 1, 1, 1, 8).relu()
+    return F.conv2d(hidden, x2) + 1
+
+
+def depthwise_args():
+    return torch.randn(2, 8, 16, 16), torch.randn(8, 1, 3, 3), torch.randn(4, 8, 1, 1)
+
+
+def test_graph_before_and_after():
+    args = depthwise_args()
+    assert body(functional(depthwise, args)) == (
+        "convolution: f32[2, 8, 16, 16] = aten.convolution.default"
+        "(x0, x1, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 8)\n"
+        "relu: f32[2, 8, 16, 16] = aten.relu.default(convolution)\n"
+        "convolution_1: f32[2, 4, 16, 16] = aten.convolution.default"
+        "(relu, x2, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)\n"
+        "add: f32[2, 4, 16, 16] = aten.add.Tensor(convolution_1, 1)\n"
+        "return add")
+    assert body(transformed(channels_last, depthwise, *args)) == (
+        "clone_default: f32[2, 8, 16, 16]/[2048, 1, 128, 8] = aten.clone.default"
+        "(x0, memory_format=torch.channels_last)\n"
+        "convolution: f32[2, 8, 16, 16]/[2048, 1, 128, 8] = aten.convolution.default"
+        "(clone_default, x1, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 8)\n"
+        "relu: f32[2, 8, 16, 16]/[2048, 1, 128, 8] = aten.relu.default(convolution)\n"
+        "convolution_1: f32[2, 4, 16, 16]/[1024, 1, 64, 4] = aten.convolution.default"
+        "(relu, x2, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)\n"
+        "add: f32[2, 4, 16, 16]/[1024, 1, 64, 4] = aten.add.Tensor(convolution_1, 1)\n"
+        "clone_default_1: f32[2, 4, 16, 16] = aten.clone.default(add, memory_format=torch.contiguous_format)\n"
+        "return clone_default_1")
+
+
+def viewed(x0, x1):
+    hidden = F.conv2d(x0, x1, None, 1, 1, 1, 8)
+    return hidden.view(2, -1), hidden.permute(0, 2, 3, 1) * 2, hidden.flatten(2).softmax(-1)
+
+
+def of_one_memory(x0, x1):
+    hidden = F.conv2d(x0, x1, None, 1, 1, 1, 8)
+    again = F.conv2d(hidden, x1, None, 1, 1, 1, 8)
+    return again, again[0], again.view(-1)
+
+
+def several(x0, x1):
+    hidden = F.max_pool2d(F.conv2d(x0, x1, None, 1, 1, 1, 8), 2)
+    up = F.interpolate(hidden, scale_factor=2.0)
+    return torch.cat([F.conv2d(up, x1, None, 1, 1, 1, 8), up], 1).mean((2, 3))
+
+
+def strided(x0, x1):
+    hidden = F.conv2d(F.conv2d(x0, x1, None, 1, 1, 1, 8), x1, None, 1, 1, 1, 8)
+    return hidden.as_strided((4, 4), (16, 1)), hidden.stride(1) + hidden
+
+
+@pytest.mark.parametrize("f", [viewed, of_one_memory, several, strided])
+def test_operators_that_look_at_strides(f):
+    args = torch.randn(2, 8, 16, 16), torch.randn(8, 1, 3, 3)
+    after = transformed(channels_last, f, *args)
+    assert "channels_last" in str(after)
+    check_compiled(f, *args)
+
+
+def unchanged(f, *args):
+    return str(functional(f, args)) == str(channels_last(functional(f, args)))
+
+
+def test_left_alone():
+    def convolve(x0, x1):
+        return F.conv2d(x0, x1, None, 1, 1)
+
+    # Too many products for the rounding error, weights that outweigh the image, no gain for one convolution.
+    assert unchanged(convolve, torch.randn(1, 64, 32, 32), torch.randn(64, 64, 3, 3))
+    assert unchanged(convolve, torch.randn(1, 16, 2, 2), torch.randn(512, 16, 3, 3))
+    assert unchanged(convolve, torch.randn(1, 16, 32, 32), torch.randn(16, 16, 3, 3))
+    assert unchanged(convolve, torch.randn(1, 8, 9, 9, dtype=torch.float64), torch.randn(8, 8, 3, 3).double())
+    assert unchanged(lambda x0: x0 + 1, torch.randn(2))
+
+
+def test_wide_convolutions_keep_their_layout():
+    def mixed(x0, x1, x2):
+        hidden = x0
+        for _ in range(3):
+            hidden = F.conv2d(hidden, x1, None, 1, 1, 1, 64).relu()
+        return F.conv2d(hidden, x2, None, 1, 1)
+
+    after = transformed(channels_last, mixed, torch.randn(1, 64, 32, 32), torch.randn(64, 1, 3, 3),
+                        torch.randn(64, 64, 3, 3))
+    wide = [node for node in after.graph.nodes if str(node.target) == CONVOLUTION][-1]
+    assert wide.args[0].meta["val"].is_contiguous() and wide.meta["val"].is_contiguous()
+    assert operators(after).count("aten.clone.default") == 2
+
+
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, 2, 1)
+        self.norm = nn.BatchNorm2d(16)
+        self.depth = nn.Conv2d(16, 16, 3, 1, 1, groups=16)
+        self.point = nn.Conv2d(16, 24, 1)
+        self.head = nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = F.hardswish(self.norm(self.stem(x)))
+        x = x + F.relu(self.depth(x))
+        return self.head(self.point(x).mean((2, 3)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_models(dynamic, dtype):
+    model = Blocks().eval().to(dtype)
+    for size in (32, 20):
+        check_compiled(model, torch.randn(2, 3, size, size, dtype=dtype), dynamic=dynamic)
