@@ -7,7 +7,7 @@ import pytest
 import torch
 from benchmarks.native_op_db import DTYPES, known_failures, operators, run_pair
 
-STRIDE, PARTS = 47, 3
+STRIDE, PARTS = 13, 4
 PAIRS = [(op, dtype) for op in operators() for dtype in DTYPES if getattr(torch, dtype) in op.supported_dtypes("cpu")]
 SAMPLE = PAIRS[::STRIDE]
 

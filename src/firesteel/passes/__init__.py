@@ -12,11 +12,17 @@ from dataclasses import dataclass
 
 from ..autodiff.graph import FunctionalGraph
 from .channels_last import channels_last
+from .identities import identities
+from .linear_library import linear_library
+from .narrow_convolutions import narrow_convolutions
 
 Pass = Callable[[FunctionalGraph], FunctionalGraph]
 
 PASSES: tuple[Pass, ...] = (
+    identities,
     channels_last,
+    narrow_convolutions,
+    linear_library,
 )  # fmt: skip
 
 

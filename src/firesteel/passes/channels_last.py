@@ -65,7 +65,7 @@ def _gains(node: torch.fx.Node) -> bool:
         return False
     if not node.meta["val"].is_contiguous() or number_hint(x.shape[1]) == 1:
         return False
-    if x.dtype is torch.float32 and not _is_pointwise(node) and _products(weight) > MOST_PRODUCTS:
+    if x.dtype is torch.float32 and not is_pointwise(node) and _products(weight) > MOST_PRODUCTS:
         return False
     images = size_hint(x) + size_hint(node.meta["val"])
     return size_hint(weight) <= MOST_WEIGHTS * images
@@ -76,7 +76,7 @@ def _products(weight: Any) -> int:
     return number_hint(weight.shape[1]) * number_hint(weight.shape[2]) * number_hint(weight.shape[3])
 
 
-def _is_pointwise(node: torch.fx.Node) -> bool:
+def is_pointwise(node: torch.fx.Node) -> bool:
     """Whether it is a matrix product over the channels, which every layout computes alike."""
     weight = node.args[1].meta["val"]  # type: ignore[union-attr]
     return tuple(weight.shape[2:]) == (1, 1) and list(node.args[3]) == [1, 1] and list(node.args[4]) == [0, 0]  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def _gain(node: torch.fx.Node) -> float:
     weight = node.args[1].meta["val"]  # type: ignore[union-attr]
     if number_hint(weight.shape[1]) == 1:
         return GAIN_DEPTHWISE
-    if not _is_pointwise(node):
+    if not is_pointwise(node):
         return GAIN_OTHER
     return GAIN_NARROW_POINTWISE if number_hint(weight.shape[1]) <= NARROW else 0.0
 

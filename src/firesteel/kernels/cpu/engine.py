@@ -17,10 +17,11 @@ from typing import Any
 
 from ...debug import log
 from ...runtime import disk_cache
+from ...runtime.native.loader import LoadedObject, load_code
 from ..ir import Kernel
 from .printer import print_kernel
 from .signature import signature
-from .target import Target, host, llvm_binding, machine, new_machine
+from .target import Target, host, llvm_binding, machine
 
 KIND = "cpu_kernel"
 
@@ -38,7 +39,7 @@ class CompiledKernel:
 
 _lock = threading.RLock()
 _compiled: dict[str, CompiledKernel] = {}
-_engine: Any = None
+_loaded: list[LoadedObject] = []
 
 
 def _renew_lock() -> None:
@@ -151,14 +152,9 @@ def _passes(target: Target) -> tuple[Any, Any]:
 
 def _install(key: str, data: bytes) -> CompiledKernel:
     """Put an object file into memory."""
-    global _engine
-    llvm = llvm_binding()
-    if _engine is None:
-        # The engine owns its target machine, so that is not the shared one.
-        _engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), new_machine(host()))
-    _engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-    _engine.finalize_object()
-    address = _engine.get_function_address(_name(key))
+    loaded = load_code(data, llvm_binding())
+    address = loaded.address(_name(key))
     if not address:
         raise RuntimeError("the function is not in it")
+    _loaded.append(loaded)
     return CompiledKernel(_name(key), address)

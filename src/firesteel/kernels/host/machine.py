@@ -17,6 +17,7 @@ import torch
 from ... import torch_compat
 from ...runtime import disk_cache
 from ...runtime.native import arithmetic
+from ...runtime.native.loader import load_code
 from ...runtime.native.objects import FASTCALL, ITEMS, NativeUnavailable, c_function, check_layout
 from ...runtime.native.program import ROW
 from ...runtime.native.program import Op as Arithmetic
@@ -112,18 +113,17 @@ def _load(text: str, addresses: dict[str, int]) -> tuple[Any, int]:
         llvm.initialize_native_asmprinter()
         for name, address in addresses.items():
             llvm.add_symbol(f"firesteel_{name}", address)
-        target = llvm.Target.from_default_triple().create_target_machine(opt=1, jit=True, reloc="pic")
-        key = disk_cache.digest("host machine", text, llvmlite.__version__, llvm.get_default_triple())
+        target = llvm.Target.from_default_triple().create_target_machine(
+            opt=1, jit=True, reloc="pic", codemodel="small")
+        key = disk_cache.digest("host machine", "small", text, llvmlite.__version__, llvm.get_default_triple())
         code = disk_cache.get("host_machine", key)
         if code is None:
             module = llvm.parse_assembly(text)
             module.verify()
             code = target.emit_object(module)
             disk_cache.put("host_machine", key, code)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        return engine, engine.get_function_address("firesteel_host")
+        loaded = load_code(code, llvm)
+        return loaded, loaded.address("firesteel_host")
     except RuntimeError as error:
         raise NativeUnavailable(f"LLVM: {error}") from None
 

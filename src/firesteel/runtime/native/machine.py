@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arithmetic
+from .loader import load_code
 from .objects import (
     CELL,
     DICT_KEYS,
@@ -81,15 +82,15 @@ class Machine:
             llvm.initialize_native_asmprinter()
             module = llvm.parse_assembly(source(tensors))
             module.verify()
-            target = llvm.Target.from_default_triple().create_target_machine(opt=2, jit=True)
-            self._engine = llvm.create_mcjit_compiler(module, target)
-            self._engine.finalize_object()
-            address = self._engine.get_function_address("firesteel_guards")
+            target = llvm.Target.from_default_triple().create_target_machine(
+                opt=2, jit=True, reloc="pic", codemodel="small")
+            code = load_code(target.emit_object(module), llvm)
+            address = code.address("firesteel_guards")
         except RuntimeError as error:
             raise NativeUnavailable(f"LLVM: {error}") from None
         # The interpreter keeps pointing at this record, so it lives as long as the process.
         self._definition = _MethodDefinition(b"firesteel_guards", address, FASTCALL, None)
-        _ALIVE.append((self._definition, self._engine))
+        _ALIVE.append((self._definition, code))
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.argtypes, new.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
         self._new = new

@@ -1,0 +1,192 @@
+"""What is computed from frozen inputs alone is computed once, and again when one of them has changed.
+
+    input x, weight
+    cast: bf16[8, 8] = aten._to_copy.default(weight, dtype=torch.bfloat16)
+    t: bf16[8, 8]/[1, 8] = aten.t.default(cast)
+    mm: bf16[4, 8] = aten.mm.default(x, t)
+
+becomes, with ``weight`` frozen,
+
+    input x, weight, kept_0
+    t: bf16[8, 8]/[1, 8] = aten.t.default(kept_0)
+    mm: bf16[4, 8] = aten.mm.default(x, t)
+
+and a `Kept` that computes ``kept_0`` from ``weight``. Views and what is much larger than the inputs it is made from
+stay in the graph. Kept tensors take memory beside the parameters that they are made from.
+
+A change is noticed by another tensor object, another address or a higher version counter. Some changes show in none of
+these: in-place operations on ``parameter.data``, optimizers with ``fused=True``, writes through NumPy arrays or by
+other processes. Therefore inputs are frozen only on request.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..autodiff.graph import FunctionalGraph, Input
+from ..autodiff.operators import Kind, operator_of
+from .rewriting import Rewriter, size_hint, substituted
+from .settings import Settings
+
+MOST_GROWTH = 4
+"""A result may have so many times the elements of the frozen inputs it is made from."""
+
+
+class Kept:
+    """Tensors made from frozen inputs, as long as those are unchanged."""
+
+    def __init__(self, functional: FunctionalGraph, sources: list[torch.fx.Node], steps: list[torch.fx.Node],
+                 results: list[torch.fx.Node]) -> None:
+        positions = {entry.node: index for index, entry in enumerate(functional.inputs)}
+        self.steps = steps
+        self.sources = sources
+        self.results = results
+        self.constants = dict(functional.constants)
+        self.positions = [positions[node] for node in sources]
+        self.seen: tuple[Any, ...] | None = None
+        self.holds: list[torch.Tensor] = []
+        self.kept: tuple[Any, ...] = ()
+        self.times_computed = 0
+
+    def around(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of the graph's own inputs, for one that also takes what is kept."""
+        pick = operator.itemgetter(*self.positions, self.positions[0])  # a tuple also when it is only one
+
+        def with_kept(*inputs: Any) -> Any:
+            frozen = pick(inputs)
+            now = (*map(id, frozen), *map(torch.Tensor.data_ptr, frozen), *map(_version, frozen))
+            if now != self.seen:
+                self.compute(frozen[:-1], now)
+            return run(*inputs, *self.kept)
+
+        return with_kept
+
+    def compute(self, frozen: Sequence[torch.Tensor], now: tuple[Any, ...]) -> None:
+        """Compute everything anew."""
+        self.seen = None
+        values: dict[torch.fx.Node, Any] = dict(zip(self.sources, frozen, strict=True))
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            for node in self.steps:
+                if node.op == "get_attr":
+                    values[node] = self.constants[str(node.target)]
+                    continue
+                args, kwargs = substituted((node.args, dict(node.kwargs)), values.__getitem__)
+                target: Any = node.target
+                values[node] = target(*args, **kwargs)
+            self.kept = tuple([_laid_out(values[node], node.meta["val"]) for node in self.results])
+        # The tensors are held, and their memory with them, so that nothing else can come by the same addresses.
+        self.holds = [*frozen, *(tensor.detach() for tensor in frozen)]
+        self.seen = now
+        self.times_computed += 1
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _laid_out(value: Any, fake: torch.Tensor) -> Any:
+    """A kept tensor with the strides that the graph was told; packed ones have none."""
+    if value.layout is not torch.strided or value.stride() == tuple(fake.stride()):
+        return value
+    return torch.empty_strided(fake.shape, fake.stride(), dtype=value.dtype).copy_(value)
+
+
+def freeze(functional: FunctionalGraph, settings: Settings) -> tuple[FunctionalGraph, Kept | None]:
+    """Take out what depends on frozen inputs only; None where there is nothing."""
+    changed = {functional.inputs[change.index].node for change in functional.mutated}
+    frozen = [node for node in settings.frozen if node not in changed and _is_plain(node.meta["val"])]
+    steps = _computable(functional, set(frozen))
+    results = [node for node in functional.graph.nodes if node in steps and _is_kept(node, steps)]
+    if not results:
+        return functional, None
+    needed = _needed(results)
+    sources = [entry.node for entry in functional.inputs if entry.node in needed]
+    kept = Kept(functional, sources, [node for node in functional.graph.nodes if node in needed and node in steps],
+                results)
+    rewriter = Rewriter(functional)
+    last = functional.inputs[-1].node
+    for number, node in enumerate(results):
+        with functional.graph.inserting_after(last):
+            last = functional.graph.placeholder(f"kept_{number}")
+        last.meta["val"] = node.meta["val"]
+        functional.inputs.append(Input(last.name, last, node.meta["val"]))
+        rewriter.replace(node, last)
+    # The nodes leave this graph but live on in `kept`, so their arguments must survive them.
+    arguments = {node: (node.args, node.kwargs) for node in kept.steps}
+    frozen_graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in sources:
+        copies[node] = frozen_graph.placeholder(node.name)
+    for node in kept.steps:
+        copies[node] = frozen_graph.create_node(
+            node.op, node.target, *torch.fx.map_arg(arguments[node], copies.__getitem__))
+        copies[node].meta = dict(node.meta)
+    kept.sources, kept.steps = [copies[node] for node in sources], [copies[node] for node in kept.steps]
+    kept.results = [copies[node] for node in results]
+    return rewriter.finish(), kept
+
+
+def _computable(functional: FunctionalGraph, frozen: set[torch.fx.Node]) -> dict[torch.fx.Node, int]:
+    """Nodes that need nothing but frozen inputs and constants, with the number of frozen elements behind each."""
+    found: dict[torch.fx.Node, int] = {}
+    for node in functional.graph.nodes:
+        if node.op == "get_attr":
+            found[node] = 0
+        elif node.op == "call_function" and _is_repeatable(node):
+            sources = node.all_input_nodes
+            if all(source in found or source in frozen for source in sources):
+                found[node] = sum(found[source] if source in found else size_hint(source.meta["val"])
+                                  for source in sources)
+    return found
+
+
+def _is_repeatable(node: torch.fx.Node) -> bool:
+    value = node.meta["val"]
+    if not isinstance(value, (torch.Tensor, tuple, list)):
+        return False
+    if isinstance(value, torch.Tensor) and not _is_plain(value):
+        return False
+    if not isinstance(node.target, torch_compat.OpOverload):
+        return node.target is operator.getitem
+    known = operator_of(node.target)
+    return not (known.random or known.has_effect or known.kind is Kind.WRITES)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride()))
+
+
+def _is_kept(node: torch.fx.Node, steps: dict[torch.fx.Node, int]) -> bool:
+    """Whether a node's value is worth keeping and wanted outside."""
+    value = node.meta["val"]
+    if node.op == "get_attr" or not isinstance(value, torch.Tensor) or _is_view(node):
+        return False
+    if not 0 < value.numel() <= MOST_GROWTH * steps[node]:
+        return False
+    return any(user not in steps or _leads_outside(user, steps) for user in node.users)
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch_compat.OpOverload) and operator_of(node.target).kind is Kind.VIEW
+
+
+def _leads_outside(node: torch.fx.Node, steps: dict[torch.fx.Node, int]) -> bool:
+    """Whether a view, which is made where it is used, is used outside."""
+    return _is_view(node) and any(user not in steps or _leads_outside(user, steps) for user in node.users)
+
+
+def _needed(results: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    found: set[torch.fx.Node] = set()
+    open_nodes = list(results)
+    while open_nodes:
+        node = open_nodes.pop()
+        if node not in found:
+            found.add(node)
+            open_nodes.extend(node.all_input_nodes)
+    return found

@@ -1,0 +1,20 @@
+"""What passes may rely on, chosen by the user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.fx
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of one run of the passes."""
+
+    relaxed: bool = False
+    """Whether library calls may round more, or treat NaN otherwise, than eager does."""
+    frozen: frozenset[torch.fx.Node] = frozenset()
+    """Inputs that seldom change: what is computed from them alone is kept from call to call."""
+
+
+STRICT = Settings()

@@ -1,0 +1,87 @@
+"""Runs Triton source on the CPU, program after program: `triton` and `triton.language` as far as kernels use them.
+
+Pointers are a tensor's elements and an offset; blocks are tensors.
+"""
+
+import functools
+import types
+
+import torch
+
+NUMBER = (int, float, bool)
+
+
+class Pointer:
+    def __init__(self, elements, offset=0):
+        self.elements, self.offset = elements, offset
+
+    def __add__(self, offset):
+        return Pointer(self.elements, self.offset + offset)
+
+
+def tensor(value):
+    return value if isinstance(value, torch.Tensor) else torch.tensor(value)
+
+
+def load(pointer, mask=None, other=None):
+    offset = tensor(pointer.offset)
+    if mask is None:
+        return pointer.elements[offset]
+    offset, mask = torch.broadcast_tensors(offset, tensor(mask))
+    inside = pointer.elements[torch.where(mask, offset, 0)]
+    return torch.where(mask, inside, torch.tensor(other, dtype=inside.dtype))
+
+
+def store(pointer, value, mask=None):
+    offset = tensor(pointer.offset)
+    value = torch.as_tensor(value, dtype=pointer.elements.dtype)
+    offset, value, mask = torch.broadcast_tensors(offset, value, tensor(True if mask is None else mask))
+    pointer.elements[offset[mask]] = value[mask]
+
+
+def typed(a, b):
+    """Python numbers take the dtype of what they meet."""
+    if isinstance(a, NUMBER):
+        a = torch.tensor(a, dtype=b.dtype if isinstance(b, torch.Tensor) else None)
+    return a, torch.tensor(b, dtype=a.dtype) if isinstance(b, NUMBER) else b
+
+
+def where(condition, a, b):
+    return torch.where(tensor(condition), *typed(a, b))
+
+
+def language(program):
+    tl = types.SimpleNamespace(
+        program_id=lambda axis: torch.tensor(program), arange=torch.arange, load=load, store=store, where=where,
+        full=lambda shape, value, dtype: torch.full(shape, value, dtype=dtype),
+        sum=lambda x, axis: x.sum(axis, dtype=x.dtype),
+        reduce=lambda x, axis, function: functools.reduce(function, x.unbind(axis)),
+        maximum=lambda a, b, propagate_nan=None: torch.maximum(*typed(a, b)),
+        minimum=lambda a, b, propagate_nan=None: torch.minimum(*typed(a, b)),
+        div_rn=lambda a, b: torch.div(*typed(a, b)), sqrt_rn=torch.sqrt, sqrt=torch.sqrt, abs=torch.abs, erf=torch.erf,
+        floor=torch.floor, ceil=torch.ceil, broadcast_to=lambda x, shape: tensor(x).expand(shape),
+        debug_barrier=lambda: None, constexpr=int, PropagateNan=types.SimpleNamespace(ALL=1), int1=torch.bool,
+        float64=torch.float64, float32=torch.float32, float16=torch.float16, bfloat16=torch.bfloat16,
+        int64=torch.int64, int32=torch.int32, int16=torch.int16, int8=torch.int8, uint8=torch.uint8,
+    )  # fmt: skip
+    libdevice = types.SimpleNamespace(
+        exp=torch.exp, log=torch.log, tanh=torch.tanh, sin=torch.sin, cos=torch.cos, rint=torch.round, pow=torch.pow,
+        expm1=torch.expm1, log1p=torch.log1p,
+    )  # fmt: skip
+    return tl, libdevice
+
+
+def run(made, tensors, sizes=(), block=16):
+    """Run a printed kernel on tensors, in the order of its parameters."""
+    lines = [line for line in made.source.splitlines() if not line.startswith(("import", "from"))]
+    programs = made.programs.evaluate(dict(sizes)) if made.programs.free_symbols else made.programs.value
+    if made.flat:
+        programs = -(-programs // block)
+    code = compile("\n".join(lines), made.name, "exec")
+    for program in range(programs):
+        tl, libdevice = language(program)
+        names = {"tl": tl, "libdevice": libdevice, "triton": types.SimpleNamespace(jit=lambda function: function)}
+        exec(code, names)
+        pointers = [Pointer(torch.as_strided(t, (t.untyped_storage().nbytes() // t.element_size(),), (1,), 0),
+                            t.storage_offset()) for t in tensors]  # fmt: skip
+        names[made.name](*pointers, *[value for _, value in sizes], **({"BLOCK": block} if made.uses_block else {}))
