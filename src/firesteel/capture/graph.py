@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from ..errors import UserFrame
-from .source import Source, graph_input_name
+from .source import ModuleTableSource, Source, graph_input_name
 
 
 @dataclass(slots=True)
@@ -62,6 +62,7 @@ class GraphBuilder:
         self._last_input = node
         node.meta["example_value"] = example
         node.meta["source"] = source.name
+        node.meta["module_state"] = isinstance(source.base, ModuleTableSource)
         counted = isinstance(example, torch.Tensor) and not example.is_inference()
         self.inputs.append(GraphInput(node, source, example, example._version if counted else None))
         return node

@@ -24,7 +24,7 @@ from .options import Options
 
 if TYPE_CHECKING:
     from ..autodiff.graph import FunctionalGraph
-    from ..passes import PassRun
+    from ..passes import PassRun, Settings
     from .host.printer import HostFunction
     from .ir import Kernel
     from .lowering import LoweredGraph
@@ -79,7 +79,8 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
         functional = trace(gm, example_inputs)
     folder.write("traced.txt", functional)
     with clock.stage("passes"):
-        functional, passes = run_passes(functional)
+        passed = run_passes(functional, _settings(gm, functional, options))
+        functional = passed.functional
     folder.write("functional.txt", functional)
     with clock.stage("lower"):
         lowered = lower(functional.module)
@@ -96,7 +97,8 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
     with clock.stage("host"):
         addresses = {id(kernel): made.address for kernel, made in zip(kernels, compiled, strict=True)}
         host = host_function(plan, addresses, options.native_host, (kernels, compiled))
-    made = Executable(host.run, functional, lowered, plan, host, compiled, clock.seconds, passes)
+    run = host.run if passed.kept is None else passed.kept.around(host.run)
+    made = Executable(run, functional, lowered, plan, host, compiled, clock.seconds, passed.runs)
     if debug.enabled("kernels"):
         debug.log("kernels", "%s", made)
     if folder:
@@ -105,6 +107,18 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
         folder.write("kernels.s", "\n\n".join(map(assembly, kernels)))
         folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
     return made
+
+
+def _settings(gm: torch.fx.GraphModule, functional: FunctionalGraph, options: Options) -> Settings:
+    """What the passes may rely on."""
+    from ..passes import Settings
+
+    frozen: list[torch.fx.Node] = []
+    if options.freeze:
+        placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+        frozen = [entry.node for node, entry in zip(placeholders, functional.inputs, strict=True)
+                  if node.meta.get("module_state")]
+    return Settings(options.relaxed_libraries, frozenset(frozen))
 
 
 def load_stages() -> None:

@@ -232,7 +232,7 @@ class Computation:
     """Fills a buffer.
 
     For every point of ``axes`` the element at ``place`` becomes ``value``, or, with ``reduce``, the reduction or scan
-    of ``value`` over ``reduce_axes``. A scan has one reduce axis and stores at each of its points. ``args`` are the values
+    of ``value`` over ``reduce_axes``. A scan has one reduce axis and stores at each of its points. ``args`` are values
     behind the indirect symbols of ``place``, then its mask if it has one; ``mode`` says how a scatter combines.
     """
 

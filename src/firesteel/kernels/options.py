@@ -18,6 +18,14 @@ class Options:
     """Measure alternatives (tilings, thread counts, a fused kernel or a library call) and take the fastest."""
     native_host: bool = True
     """Run allocations and launches as native code. Without it the host program is plain Python, for debugging."""
+    freeze: bool = False
+    """Without gradients, keep what is computed from parameters and buffers alone, such as packed and cast weights, from
+    call to call, and compute it again when they have changed. It takes memory beside the parameters. Changes that
+    torch does not count are missed: in-place operations on ``parameter.data``, optimizers with ``fused=True``, writes
+    through NumPy arrays or by other processes."""
+    relaxed_libraries: bool = False
+    """Use faster calls of libraries that round more than eager's do (still within the tolerance of the dtype) and may
+    turn NaN into 0 in activations."""
 
 
 MODES: dict[str | None, dict[str, Any]] = {

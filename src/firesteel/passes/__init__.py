@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..autodiff.graph import FunctionalGraph
 from .channels_last import channels_last
+from .fold_batch_norm import fold_batch_norm
+from .freezing import Kept, freeze
 from .identities import identities
 from .linear_library import linear_library
 from .narrow_convolutions import narrow_convolutions
+from .settings import STRICT, Settings
 
-Pass = Callable[[FunctionalGraph], FunctionalGraph]
+Pass = Callable[[FunctionalGraph, Settings], FunctionalGraph]
 
 PASSES: tuple[Pass, ...] = (
     identities,
+    fold_batch_norm,
     channels_last,
     narrow_convolutions,
     linear_library,
 )  # fmt: skip
+"""`freezing` runs behind them: it takes nodes out of the graph."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +41,32 @@ class PassRun:
     """How many nodes the graph had afterwards."""
 
 
-def run_passes(functional: FunctionalGraph) -> tuple[FunctionalGraph, list[PassRun]]:
+@dataclass
+class Passed:
+    """A graph behind all passes."""
+
+    functional: FunctionalGraph
+    runs: list[PassRun] = field(default_factory=list)
+    kept: Kept | None = None
+    """Computes the inputs that the graph has gained, from those it had."""
+
+
+def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> Passed:
     """Run all passes over a graph, which is changed."""
-    runs: list[PassRun] = []
+    passed = Passed(functional)
     for each in PASSES:
         started = time.perf_counter()
-        functional = each(functional)
-        runs.append(PassRun(each.__name__, time.perf_counter() - started, len(functional.graph.nodes)))
-    return functional, runs
+        passed.functional = each(passed.functional, settings)
+        passed.runs.append(_run(each.__name__, started, passed.functional))
+    if settings.frozen:
+        started = time.perf_counter()
+        passed.functional, passed.kept = freeze(passed.functional, settings)
+        passed.runs.append(_run("freeze", started, passed.functional))
+    return passed
 
 
-__all__ = ["PASSES", "PassRun", "run_passes"]
+def _run(name: str, started: float, functional: FunctionalGraph) -> PassRun:
+    return PassRun(name, time.perf_counter() - started, len(functional.graph.nodes))
+
+
+__all__ = ["PASSES", "Kept", "Pass", "PassRun", "Passed", "Settings", "run_passes"]

@@ -31,6 +31,7 @@ from ..autodiff.graph import FunctionalGraph
 from ..fake import FakeError
 from ..shapes import ContradictionError, UndecidableError
 from .rewriting import ATEN, Rewriter, fake_result, is_call, number_hint, same_layout, size_hint
+from .settings import STRICT, Settings
 
 # What a convolution gains, as the share of the elements that it reads and writes that could be copied in that time.
 GAIN_DEPTHWISE = 2.0
@@ -45,9 +46,9 @@ _NEED_STRIDES = (ATEN.as_strided.default, ATEN.view.dtype, ATEN.sym_stride.int)
 _FAILURES = (FakeError, RuntimeError, UndecidableError, ContradictionError, ValueError)
 
 
-def channels_last(functional: FunctionalGraph) -> FunctionalGraph:
+def channels_last(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
     """Give convolutions and what lies between them the channels-last layout, where that pays."""
-    wanted = {node for node in functional.graph.nodes if _gains(node)}
+    wanted = {node for node in functional.graph.nodes if _gains(node, settings)}
     if not wanted:
         return functional
     plan = _Plan(functional, wanted)
@@ -56,7 +57,7 @@ def channels_last(functional: FunctionalGraph) -> FunctionalGraph:
     return plan.apply()
 
 
-def _gains(node: torch.fx.Node) -> bool:
+def _gains(node: torch.fx.Node, settings: Settings) -> bool:
     """Whether a convolution is faster with channels last."""
     if not is_call(node, ATEN.convolution.default):
         return False
@@ -65,8 +66,9 @@ def _gains(node: torch.fx.Node) -> bool:
         return False
     if not node.meta["val"].is_contiguous() or number_hint(x.shape[1]) == 1:
         return False
-    if x.dtype is torch.float32 and not is_pointwise(node) and _products(weight) > MOST_PRODUCTS:
-        return False
+    if x.dtype is torch.float32 and not (is_pointwise(node) or settings.relaxed):
+        if _products(weight) > MOST_PRODUCTS:
+            return False
     images = size_hint(x) + size_hint(node.meta["val"])
     return size_hint(weight) <= MOST_WEIGHTS * images
 

@@ -24,12 +24,13 @@ import torch.fx
 
 from ..autodiff.graph import FunctionalGraph
 from .rewriting import ATEN, Rewriter, is_call, same_layout
+from .settings import STRICT, Settings
 
 Law = Callable[[torch.fx.Node], Any]
 """What a node is equal to: another node, or None if the law says nothing of it."""
 
 
-def identities(functional: FunctionalGraph) -> FunctionalGraph:
+def identities(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
     """Remove operators that do nothing, and casts that later casts make needless."""
     rewriter = Rewriter(functional)
     laws = _laws()

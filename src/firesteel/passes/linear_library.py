@@ -9,7 +9,8 @@ becomes
 
 In bfloat16 both are the same library, and this way in saves the copy of the bias: results are equal bit for bit. In
 single precision eager calls MKL, which on AMD's CPUs takes 7 to 30 percent longer for large products. oneDNN adds up
-all products in one row; up to `MOST_PRODUCTS` of them that is at most twice MKL's rounding error.
+all products in one row; up to `MOST_PRODUCTS` of them that is at most twice MKL's rounding error. Frozen weights are
+packed into the library's own layout, once.
 """
 
 from __future__ import annotations
@@ -23,21 +24,26 @@ import torch.fx
 from ..autodiff.graph import FunctionalGraph
 from ..torch_compat import library_operators
 from .rewriting import ATEN, Rewriter, is_call
+from .settings import STRICT, Settings
 
 MOST_PRODUCTS = 384
 LEAST_WORK = 1 << 24
 """Multiplications from which on the library's longer way in does not matter."""
+LEAST_WORK_PACKED = 1 << 21
 
 
-def linear_library(functional: FunctionalGraph) -> FunctionalGraph:
+def linear_library(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
     """Products with a transposed matrix, with or without a bias."""
-    operator = library_operators.onednn_linear()
+    operator, pack = library_operators.onednn_linear(), library_operators.pack_linear_weight()
     rewriter = Rewriter(functional)
     for node in functional.graph.nodes if operator is not None else ():
         parts = _linear(node)
-        if parts is not None and _is_faster(*parts):
+        if parts is not None and _is_faster(*parts, settings):
             x, weight, bias = parts
             with rewriter.before(node):
+                if weight in settings.frozen and pack is not None:
+                    rows = x.meta["val"].shape[0]
+                    weight = rewriter.call(pack, weight, rows, val=weight.meta["val"])
                 made = rewriter.call(operator, x, weight, bias, "none", [], "", val=node.meta["val"])
             rewriter.replace(node, made)
     return rewriter.finish()
@@ -57,7 +63,7 @@ def _linear(node: torch.fx.Node) -> tuple[torch.fx.Node, torch.fx.Node, torch.fx
     return (x, transposed.args[0], bias) if is_call(transposed, ATEN.t.default) else None
 
 
-def _is_faster(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | None) -> bool:
+def _is_faster(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | None, settings: Settings) -> bool:
     left, right = x.meta["val"], weight.meta["val"]
     sizes = (*left.shape, right.shape[0])
     # The library prepares itself for each size anew, so sizes that change are not for it.
@@ -66,9 +72,11 @@ def _is_faster(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | No
     if left.device.type != "cpu" or left.dtype is not right.dtype:
         return False
     if left.dtype is torch.bfloat16:
-        return bias is not None and library_operators.onednn_has_bfloat16()
+        return (bias is not None or weight in settings.frozen) and library_operators.onednn_has_bfloat16()
+    if left.dtype is not torch.float32 or not (left.shape[1] <= MOST_PRODUCTS or settings.relaxed):
+        return False
     work = left.shape[0] * left.shape[1] * right.shape[0]
-    return left.dtype is torch.float32 and left.shape[1] <= MOST_PRODUCTS and work >= LEAST_WORK and _mkl_is_slower()
+    return _mkl_is_slower() and work >= (LEAST_WORK_PACKED if weight in settings.frozen else LEAST_WORK)
 
 
 @functools.cache

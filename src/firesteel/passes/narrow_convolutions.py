@@ -22,11 +22,12 @@ from ..autodiff.graph import FunctionalGraph
 from ..torch_compat import library_operators
 from .channels_last import is_pointwise
 from .rewriting import ATEN, Rewriter, is_call
+from .settings import STRICT, Settings
 
 MOST_CHANNELS = 192
 
 
-def narrow_convolutions(functional: FunctionalGraph) -> FunctionalGraph:
+def narrow_convolutions(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
     """Convolutions with a kernel of one pixel, channels last and few channels."""
     operator = library_operators.onednn_convolution()
     rewriter = Rewriter(functional)

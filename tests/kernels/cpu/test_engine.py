@@ -31,11 +31,9 @@ def test_code_comes_from_the_disk(tmp_path, monkeypatch):
     made, x, out = scaled("x", 7.25)
     with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
         monkeypatch.setattr(engine, "_compiled", {})
-        monkeypatch.setattr(engine, "_engine", None)
         compile_kernels([made])
         assert disk_cache.info().kinds[engine.KIND][0] == 1
         monkeypatch.setattr(engine, "_compiled", {})
-        monkeypatch.setattr(engine, "_engine", None)
 
         def refuse(*args):
             raise AssertionError("compiled again")
@@ -50,14 +48,12 @@ def test_a_damaged_object_is_compiled_again(tmp_path, monkeypatch):
     made, x, out = scaled("x", 9.5)
     with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
         monkeypatch.setattr(engine, "_compiled", {})
-        monkeypatch.setattr(engine, "_engine", None)
         compile_kernels([made])
         [(_, path, _)] = [entry for entry in disk_cache._files(str(tmp_path)) if entry[0] == engine.KIND]
         with open(path, "r+b") as file:
             file.seek(200)
             file.write(b"\0" * 100)
         monkeypatch.setattr(engine, "_compiled", {})
-        monkeypatch.setattr(engine, "_engine", None)
         [again] = compile_kernels([made])
         launcher(again, [x, out])()
     assert torch.equal(out, x * 9.5)

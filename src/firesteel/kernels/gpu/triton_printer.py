@@ -132,11 +132,14 @@ class _Printer:
     def block(self, head: str) -> Iterator[None]:
         """A loop of the program. What is computed inside is not known after it."""
         self.line(head)
+        start = len(self.lines)
         before, blocks = dict(self.known), {axes: dict(known) for axes, known in self.blocks.items()}
         self.depth += 1
         yield
         self.depth -= 1
         self.known, self.blocks = before, blocks
+        if len(self.lines) == start:
+            self.lines.pop()  # all that it did is computed again where it is read
 
     def source(self) -> str:
         parameters = [buffer.name for buffer in self.kernel.buffers]

@@ -106,6 +106,7 @@ class _Loader:
         self.sections = self._read_sections()
         self.places: dict[int, int] = {}  # section to offset in the block
         self.outside: dict[str, int] = {}  # name to offset of its jump; the address in that is the table's entry too
+        self.table = 0  # addresses of the object's own symbols, where it looks them up
         self.addresses: dict[str, int] = {}
 
     def _read_sections(self) -> list[_Section]:
@@ -131,6 +132,7 @@ class _Loader:
         for name in {name for name, _, defined in symbols if not defined and name}:
             self.outside[name] = end
             end += 16
+        self.table, end = end, end + 8 * len(symbols)
         writable = end = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
         for i, section in loaded:
             if section.flags & _WRITABLE:
@@ -146,9 +148,9 @@ class _Loader:
         self._relocate(memory, base, symbols)
         if writable:
             _protect(base, writable)
-        for name, (section, value), defined in symbols:
-            if defined and section in self.places:
-                self.addresses[name] = base + self.places[section] + value
+        for name, (where, value), defined in symbols:
+            if defined and where in self.places:
+                self.addresses[name] = base + self.places[where] + value
         return LoadedObject(memory, self.addresses)
 
     def _place(self, i: int, section: _Section, end: int) -> int:
@@ -181,13 +183,17 @@ class _Loader:
             start = self.places[section.info]
             for at in range(section.offset, section.offset + section.size, _RELOCATION.size):
                 offset, info, addend = _RELOCATION.unpack_from(self.data, at)
-                kind, (name, (where, value), defined) = info & 0xFFFFFFFF, symbols[info >> 32]
+                kind, number_of_symbol = info & 0xFFFFFFFF, info >> 32
+                name, (where, value), defined = symbols[number_of_symbol]
                 target = base + (self.places[where] + value if defined else self.outside[name])
                 place = start + offset
                 if kind in _THROUGH_TABLE:
                     if defined:
-                        raise LoadError(f"an address of the object's own {name} through a table")
-                    target += len(_JUMP)  # where the jump keeps the address
+                        entry = self.table + 8 * number_of_symbol
+                        memory[entry: entry + 8] = struct.pack("<Q", target)
+                        target = base + entry
+                    else:
+                        target += len(_JUMP)  # where the jump keeps the address
                 elif kind not in (_ABSOLUTE_64, _RELATIVE_32, _CALL_32, _RELATIVE_64):
                     raise LoadError(f"relocation {kind}")
                 number = target + addend - (0 if kind == _ABSOLUTE_64 else base + place)
