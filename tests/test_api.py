@@ -351,3 +351,22 @@ def test_names_of_submodules_do_not_hide_functions():
     import pkgutil
 
     assert not {module.name for module in pkgutil.iter_modules(fs.__path__)} & (set(fs.__all__) - {"config", "errors"})
+
+
+def test_a_wrong_option_is_an_error_where_it_is_written():
+    with pytest.raises(UserCodeError, match="did you mean 'max_autotune'"):
+        fs.compile(lambda x: x + 1, backend="native", options={"max_autotun": True})
+
+
+def test_a_backend_gets_the_options_it_takes():
+    given = {}
+
+    def backend(gm, example_inputs, *, options=None, mode=None):
+        given.update(options=options, mode=mode)
+        return gm.forward
+
+    fs.compile(lambda x: x + 1, backend=backend, options={"level": 3})(torch.ones(2))
+    assert given == {"options": {"level": 3}, "mode": None}
+    fs.compile(lambda x: x + 1, backend=backend, mode="max-autotune")(torch.ones(2))
+    assert given == {"options": None, "mode": "max-autotune"}
+    fs.compile(lambda x: x + 1, backend=lambda gm, inputs: gm.forward, options={"level": 3})(torch.ones(2))

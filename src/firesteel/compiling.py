@@ -28,10 +28,11 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     Args:
         model: what to compile; left out, a decorator is returned.
         fullgraph: raise `GraphBreakError` at the first graph break instead of continuing in a new graph.
-        dynamic: None makes numbers that change into inputs when they are seen to change, False never does.
+        dynamic: None makes sizes and numbers symbols once they are seen to change, True all at once, False none.
         backend: a name from `list_backends()` or a callable ``(graph_module, example_inputs) -> callable``.
-        mode: accepted for compatibility with torch.compile; kernels that it would tune come with a later release.
-        options: passed to the backend's compiler; none are known to the eager backend.
+        mode: "default", "reduce-overhead", "max-autotune": a set of options of the native backend.
+        options: of the native backend, see `firesteel.kernels.options.Options`; a callable backend gets them if it has
+            a parameter `options`.
         disable: return the argument unchanged.
         nopython: old name of `fullgraph`.
 
@@ -50,7 +51,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         if disable:
             return target
         compiler = Compiler(backend if backend is not None else config.default_backend, fullgraph=fullgraph,
-                            dynamic=dynamic, options=options)
+                            dynamic=dynamic, mode=mode, options=options)
         return compile_with(compiler, target)
 
     return apply if model is None else apply(model)

@@ -50,7 +50,7 @@ class KernelPlan:
     """A compiled graph, before it is printed for a host.
 
     ``inputs`` are the graph's inputs in order: a `Buffer` for tensors, a `Symbol` for numbers. ``symbols`` says where
-    the other symbols come from: an input's size or stride. ``outputs`` are buffers, views of buffers and inputs, numbers
+    the other symbols come from: an input's size or stride. ``outputs`` are buffers, views of buffers or inputs, numbers
     (expressions), or constants such as None.
     """
 

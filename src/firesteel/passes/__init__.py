@@ -14,6 +14,7 @@ from ..autodiff.graph import FunctionalGraph
 from .channels_last import channels_last
 from .fold_batch_norm import fold_batch_norm
 from .freezing import Kept, freeze
+from .fuse_activations import fuse_activations
 from .identities import identities
 from .linear_library import linear_library
 from .narrow_convolutions import narrow_convolutions
@@ -27,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     channels_last,
     narrow_convolutions,
     linear_library,
+    fuse_activations,
 )  # fmt: skip
 """`freezing` runs behind them: it takes nodes out of the graph."""
 

@@ -54,7 +54,7 @@ def channels_last(functional: FunctionalGraph, settings: Settings = STRICT) -> F
     plan = _Plan(functional, wanted)
     if not plan.make() or plan.copied > plan.gain:
         return functional
-    return plan.apply()
+    return plan.apply(bool(settings.frozen))
 
 
 def _gains(node: torch.fx.Node, settings: Settings) -> bool:
@@ -152,8 +152,15 @@ class _Plan:
             self.results[node] = new
         return True
 
-    def apply(self) -> FunctionalGraph:
+    def apply(self, with_weights: bool) -> FunctionalGraph:
         rewriter = Rewriter(self.functional)
+        for node in self.wanted if with_weights else ():
+            # Frozen ones are copied once; otherwise the convolution itself does that, in every call.
+            weight = node.args[1]
+            assert isinstance(weight, torch.fx.Node)
+            with rewriter.before(node):
+                copy = rewriter.call(ATEN.clone.default, weight, memory_format=torch.channels_last)
+            node.replace_input_with(weight, copy)
         for node, source in self.to_last.items():
             with rewriter.before(node):
                 copy = rewriter.call(ATEN.clone.default, source, memory_format=torch.channels_last,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import types
 import weakref
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from ..backends.native import native
 from ..backends.registry import lookup_backend
 from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.capture import Entry
@@ -34,13 +36,15 @@ class Compiler:
     """Options of one compile call and the registry of everything compiled under it."""
 
     def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None,
-                 options: dict[str, Any] | None = None, events: Events | None = None) -> None:
+                 mode: str | None = None, options: dict[str, Any] | None = None, events: Events | None = None) -> None:
         name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
         self.backend_name = name
         self.backend = lookup_backend(backend)
         self.fullgraph = fullgraph
         self.dynamic = dynamic
+        self.mode = mode
         self.options = options or {}
+        self.backend_arguments = backend_arguments(self.backend, mode, options)
         self.events = events
         self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
@@ -50,7 +54,8 @@ class Compiler:
 
     def again(self) -> Compiler:
         """A compiler with the same options that has compiled nothing."""
-        return Compiler(self.backend, fullgraph=self.fullgraph, dynamic=self.dynamic, options=self.options)
+        return Compiler(self.backend, fullgraph=self.fullgraph, dynamic=self.dynamic, mode=self.mode,
+                        options=self.options)
 
     @property
     def frozen(self) -> bool:
@@ -132,7 +137,7 @@ class Compiler:
         if self.events is not None:
             self.events.graph(unit, captured)
         try:
-            compiled = self.backend(captured.module, captured.example_inputs)
+            compiled = self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             raise BackendError(self.backend_name, text, None, (unit.user_frame,)) from error
@@ -155,6 +160,24 @@ class Compiler:
         from ..debug.events import record
 
         record(self, "skipped", unit, reason)
+
+
+def backend_arguments(backend: Any, mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
+    """What a backend is told besides the graph: `mode` and `options`, if they are given and it takes them."""
+    if backend is native:
+        from ..kernels.compile import load_stages
+        from ..kernels.options import make_options
+
+        make_options(options, mode)  # a wrong option is an error where it is written
+        load_stages()
+    given = {name: value for name, value in (("mode", mode), ("options", options)) if value}
+    if not given:
+        return {}
+    try:
+        parameters = inspect.signature(backend).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: value for name, value in given.items() if name in parameters}
 
 
 @functools.cache

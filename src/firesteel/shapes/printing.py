@@ -207,7 +207,9 @@ class Printer:
         return sorted(texts, key=_natural) if all(operand.kind == "int" for operand in operands) else texts
 
     def compare(self, sign: str, left: Expr, right: Expr) -> Text:
-        """A comparison; operands that are comparisons themselves must not chain."""
+        """A comparison; operands that are comparisons must not chain. Constants stand on the right of `==` and `!=`."""
+        if sign in ("==", "!=") and isinstance(left, Const):
+            left, right = right, left
         return f"{self.wrap(left, COMPARE + 1)} {sign} {self.wrap(right, COMPARE + 1)}", COMPARE
 
     def compare_zero(self, op: str, polynomial: Expr) -> Text:
