@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.fx
 
 from .. import shapes
-from ..shapes.operations import MATH_FUNCTIONS
+from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import make_symbolic
 from .signals import GraphBreak
 from .source import SizeSource, StrideSource
@@ -19,29 +17,12 @@ from .values.constants import NumberValue
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-# How operations of expressions are spelled in a graph, for two or any number of operands.
-BINARY: dict[str, Any] = {
-    "floordiv": operator.floordiv, "ffloordiv": operator.floordiv, "mod": operator.mod, "fmod": operator.mod,
-    "truediv": operator.truediv, "mul": operator.mul, "fmul": operator.mul, "fadd": operator.add, "fsub": operator.sub,
-    "lshift": operator.lshift, "rshift": operator.rshift, "bitand": operator.and_, "bitxor": operator.xor,
-    "bitor": operator.or_, "pow": operator.pow, "fpow": operator.pow, "min": torch.sym_min, "max": torch.sym_max,
-    "fmin": torch.sym_min, "fmax": torch.sym_max, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt,
-    "le": operator.le, "and": operator.and_, "or": operator.or_,
-}
-UNARY: dict[str, Any] = {
-    "fneg": operator.neg, "abs": abs, "fabs": abs, "float": torch.sym_float, "not": torch.sym_not,
-    "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round,
-    **{name: getattr(torch, f"_sym_{name}") for name in MATH_FUNCTIONS if hasattr(torch, f"_sym_{name}")},
-}
-COMPARED_WITH_ZERO: dict[str, Any] = {"eq0": operator.eq, "ne0": operator.ne, "ge0": operator.ge}
-
-
-class NumberNodes:
-    """The nodes made so far, one for each expression."""
+class NumberNodes(ExpressionNodes):
+    """The nodes of one capture's numbers."""
 
     def __init__(self, tx: Tracer) -> None:
+        super().__init__()
         self.tx = tx
-        self.by_expr: dict[shapes.Expr, Any] = {}
         # where symbols are read that no node has been made for: a node, a method or None for subscripts, its arguments
         self.parts: dict[tuple[Any, ...], torch.fx.Node] = {}
         self.places: dict[shapes.Symbol, tuple[torch.fx.Node, str | None, tuple[Any, ...]]] = {}
@@ -73,37 +54,7 @@ class NumberNodes:
         value = value.realize()
         return self.of(value) if isinstance(value, NumberValue) else value.as_constant()
 
-    def expression(self, expr: shapes.Expr) -> Any:
-        """The node that computes an expression."""
-        if isinstance(expr, shapes.Const):
-            return expr.value
-        node = self.by_expr.get(expr)
-        if node is None:
-            node = self.by_expr[expr] = self._make(expr)
-        return node
-
-    def _make(self, expr: shapes.Expr) -> Any:
-        if isinstance(expr, shapes.Symbol):
-            return self._symbol(expr)
-        if isinstance(expr, shapes.Sum):
-            return self._sum(expr)
-        if isinstance(expr, shapes.Product):
-            return self._product(expr)
-        assert isinstance(expr, shapes.Call)
-        if expr.op in COMPARED_WITH_ZERO:
-            return self._call(COMPARED_WITH_ZERO[expr.op], [self.expression(side) for side in _sides(expr.operands[0])])
-        operands = [self.expression(operand) for operand in expr.operands]
-        if expr.op == "ifelse":
-            return self._call(torch.sym_ite, operands)
-        if expr.op in UNARY:
-            return self._call(UNARY[expr.op], operands)
-        function = BINARY[expr.op]
-        result = operands[0]
-        for operand in operands[1:]:
-            result = self._call(function, [result, operand])
-        return result
-
-    def _symbol(self, symbol: shapes.Symbol) -> Any:
+    def symbol_node(self, symbol: shapes.Symbol) -> Any:
         if symbol in self.places:
             return self._at_place(symbol, *self.places[symbol])
         source = self.tx.symbol_sources.get(symbol)
@@ -134,27 +85,8 @@ class NumberNodes:
         made.meta["example_value"] = make_symbolic(self.tx.shape_env, symbol)
         return made
 
-    def _sum(self, expr: shapes.Sum) -> Any:
-        result: Any = None
-        for monomial, coefficient in expr.terms:
-            term = self.expression(monomial)
-            if result is None:
-                result = term if coefficient == 1 else self._call(operator.mul, [term, coefficient])
-            elif abs(coefficient) == 1:
-                result = self._call(operator.add if coefficient == 1 else operator.sub, [result, term])
-            else:
-                scaled = self._call(operator.mul, [term, coefficient])
-                result = self._call(operator.add, [result, scaled])
-        return self._call(operator.add, [result, expr.const]) if expr.const else result
-
-    def _product(self, expr: shapes.Product) -> Any:
-        result: Any = None
-        for base, exponent in expr.factors:
-            factor = self.expression(base)
-            if exponent != 1:
-                factor = self._call(operator.pow, [factor, exponent])
-            result = factor if result is None else self._call(operator.mul, [result, factor])
-        return result
+    def call_node(self, function: Any, args: list[Any]) -> Any:
+        return self._call(function, args)
 
     def _call(self, function: Any, args: list[Any], example: Any = None) -> Any:
         if not any(isinstance(arg, torch.fx.Node) for arg in args):
@@ -164,17 +96,3 @@ class NumberNodes:
             example = function(*(arg.meta["example_value"] if isinstance(arg, torch.fx.Node) else arg for arg in args))
         node.meta["example_value"] = example
         return node
-
-
-def _sides(expr: shapes.Expr) -> tuple[shapes.Expr, shapes.Expr]:
-    """What is compared when an expression is compared with 0, without negative terms: ``a - b - 2`` is ``a, b + 2``."""
-    if not isinstance(expr, shapes.Sum):
-        return expr, shapes.const(0)
-    left: shapes.Expr = shapes.const(max(expr.const, 0))
-    right: shapes.Expr = shapes.const(max(-expr.const, 0))
-    for monomial, coefficient in expr.terms:
-        if coefficient > 0:
-            left = left + monomial * coefficient
-        else:
-            right = right - monomial * coefficient
-    return left, right
