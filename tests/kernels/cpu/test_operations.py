@@ -191,6 +191,43 @@ def test_half_chain(dtype, machine):
     assert torch.equal(apply("", [x, y], dtype, machine, build), x * y + x)
 
 
+def _bfloat_bits(x):
+    """Rounding to bfloat16 as the upper half of a float32, on bits."""
+    bits = x.view(torch.int32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+    return torch.where(x.isnan(), 0x7FC00000, rounded)
+
+
+def _edges():
+    """Float32s of every exponent and sign with the lower bits around ties, subnormal numbers and NaNs among them."""
+    upper = torch.arange(-0x8000, 0x8000, dtype=torch.int32) << 16
+    lower = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=torch.int32)
+    return (upper[:, None] + lower).flatten().view(torch.float32)
+
+
+def test_round_trip_through_bfloat16(machine):
+    x = _edges()
+    got = apply("", [x], torch.float32, machine, lambda v: ir.cast(ir.cast(v, torch.bfloat16), torch.float32))
+    assert torch.equal(got.view(torch.int32), _bfloat_bits(x))
+    narrow = apply("", [x], torch.bfloat16, machine, lambda v: ir.cast(v, torch.bfloat16))
+    assert torch.equal(narrow.view(torch.int16), (_bfloat_bits(x) >> 16).to(torch.int16))
+
+
+@pytest.mark.parametrize("bound", [0.0, 0.5, 1.001, 3e-45, math.inf])
+def test_choice_among_bfloat16(bound, machine):
+    """What is chosen among rounded numbers is rounded, a constant that is no bfloat16 is not."""
+    x = _edges()
+
+    def build(v):
+        rounded = ir.cast(ir.cast(v, torch.bfloat16), torch.float32)
+        return ir.cast(ir.op("max", rounded, ir.const(bound, torch.float32)), torch.bfloat16)
+
+    rounded = _bfloat_bits(x).view(torch.float32)
+    want = _bfloat_bits(torch.where((rounded > bound) | rounded.isnan(), rounded, torch.tensor(bound)))
+    got = apply("", [x], torch.bfloat16, machine, build)
+    assert torch.equal(got.view(torch.int16), (want >> 16).to(torch.int16))
+
+
 @pytest.mark.parametrize(
     "pair", [(torch.float32, torch.int32), (torch.int64, torch.float64), (torch.int16, torch.float16)])
 def test_bitcast(pair, machine):

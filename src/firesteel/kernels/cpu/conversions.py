@@ -9,6 +9,9 @@ from .text import Operand, type_of
 
 HALVES = (torch.float16, torch.bfloat16)
 
+NAN = 0x7FC00000
+"""The bits of the only NaN that rounding to bfloat16 gives."""
+
 
 def cast(e: Emitter, value: Operand, dtype: torch.dtype) -> Operand:
     """As ``Tensor.to``: floats to integers towards zero, anything to bool by ``!= 0``."""
@@ -35,6 +38,8 @@ def cast(e: Emitter, value: Operand, dtype: torch.dtype) -> Operand:
 
 def to_single(e: Emitter, value: Operand) -> Operand:
     """A half as a float32, exactly."""
+    if value.single is not None:
+        return value.single
     if value.dtype is torch.float16:
         return e.convert("fpext", value, torch.float32)
     wide = e.binary("shl", e.convert("zext", value, torch.int32), e.constant(16, torch.int32, value.lanes))
@@ -65,18 +70,61 @@ def _to_float(e: Emitter, value: Operand, dtype: torch.dtype) -> Operand:
 
 
 def _to_bfloat(e: Emitter, value: Operand) -> Operand:
-    """To nearest, ties to even. The instruction for it would flush numbers below the normal ones to zero."""
+    """To nearest, ties to even. The instruction for it would flush numbers below the normal ones to zero.
+
+    The number is rounded as a float32, which what follows in registers goes on with: only stores need it narrow.
+    """
+    single = value
+    if not value.rounded:
+        whole = e.target.vector_bytes // 4
+        if e.target.has_dot_products and value.lanes % whole == 0:
+            single = e.join([_round_by_dot_product(e, piece) for piece in e.pieces(value, whole)])
+        else:
+            single = _round(e, value)
+        single.rounded = True
+    bits = e.convert("bitcast", single, torch.int32)
+    narrow = e.convert("trunc", e.binary("lshr", bits, e.constant(16, torch.int32, bits.lanes)), torch.bfloat16)
+    narrow.single = single
+    return narrow
+
+
+def _round(e: Emitter, value: Operand) -> Operand:
+    """A float32 as the nearest one that is a bfloat16; any NaN as the one that torch makes."""
+
+    def number(bits: int) -> Operand:
+        return e.constant(bits, torch.int32, value.lanes)
+
+    bits = e.convert("bitcast", value, torch.int32)
+    odd = e.binary("and", e.binary("lshr", bits, number(16)), number(1))
+    rounded = e.binary("and", e.binary("add", e.binary("add", bits, number(0x7FFF)), odd), number(-0x10000))
+    chosen = e.select(e.compare("uno", value, value), number(NAN), rounded)
+    return e.convert("bitcast", chosen, torch.float32)
+
+
+def _round_by_dot_product(e: Emitter, value: Operand) -> Operand:
+    """The same in four instructions rather than seven.
+
+    ``vfixupimm`` puts the NaN in place of others. ``vpdpwssd`` adds the products of both 16-bit halves to the bits:
+    with 0x7FFF in the lower half and the bit that says odd in the upper one, times 1 each, that is all there is to add.
+    """
     lanes = value.lanes
+    floats, integers = value.type, type_of(torch.int32, lanes)
 
     def number(bits: int) -> Operand:
         return e.constant(bits, torch.int32, lanes)
 
+    fixup = e.module.declare("llvm.x86.avx512.mask.fixupimm.ps.512", floats,
+                             f"{floats}, {floats}, {integers}, i32 immarg, i16, i32 immarg")
+    nan = e.convert("bitcast", number(NAN), torch.float32)
+    # Per kind of number four bits, NaNs' lowest: 0 takes the first operand, 1 the second.
+    value = e.instruction(f"call {floats} @{fixup}({nan.typed}, {value.typed}, {number(0x11111100).typed}, i32 0, "
+                          f"i16 -1, i32 4)", torch.float32, lanes)
     bits = e.convert("bitcast", value, torch.int32)
-    odd = e.binary("and", e.binary("lshr", bits, number(16)), number(1))
-    rounded = e.binary("lshr", e.binary("add", e.binary("add", bits, number(0x7FFF)), odd), number(16))
-    nan = e.compare("uno", value, value)
-    chosen = e.select(nan, number(0x7FC0), rounded)
-    return e.convert("trunc", chosen, torch.bfloat16)
+    halves = e.binary("or", e.binary("and", bits, number(0x10000)), number(0x7FFF))
+    dot = e.module.declare("llvm.x86.avx512.vpdpwssd.512", integers, f"{integers}, {integers}, {integers}")
+    total = e.instruction(f"call {integers} @{dot}({bits.typed}, {halves.typed}, {number(0x10001).typed})",
+                          torch.int32, lanes)
+    return e.convert("bitcast", e.binary("and", total, number(-0x10000)), torch.float32)
 
 
 def _to_integer(e: Emitter, value: Operand, dtype: torch.dtype) -> Operand:

@@ -17,21 +17,39 @@ Rule = Callable[[Emitter, list[Operand]], Operand]
 FLOAT: dict[str, Rule] = {}
 INTEGER: dict[str, Rule] = {}
 
+CHOICES = frozenset({"max", "min", "fmax", "fmin"})
+"""Operations that give one of their operands as it is."""
+
 
 def emit(e: Emitter, op: str, dtype: torch.dtype, args: list[Operand]) -> Operand:
     """One operation."""
     if op == "where":
-        return e.select(*args)
+        return _one_of(e.select(*args), args[1:])
     kind = args[0].dtype
     if kind in HALVES:
         single = [cast(e, arg, torch.float32) for arg in args]
         return cast(e, emit(e, op, torch.bool if dtype is torch.bool else torch.float32, single), dtype)
     rule = (FLOAT if kind.is_floating_point else INTEGER).get(op)
     if rule is not None:
-        return rule(e, args)
+        return _one_of(rule(e, args), args) if op in CHOICES else rule(e, args)
     if kind.is_floating_point:
         return math_functions.emit(e, op, args)
     raise Unsupported(f"{op} of {kind}")
+
+
+def _one_of(result: Operand, args: list[Operand]) -> Operand:
+    """A result that is one of the operands, which need not be rounded again if none of them need be."""
+    result.rounded = result.dtype is torch.float32 and all(arg.rounded or _is_bfloat(arg) for arg in args)
+    return result
+
+
+def _is_bfloat(operand: Operand) -> bool:
+    """Whether a float32 is known to be a bfloat16: zero or a power of two, of those that are constants."""
+    if not operand.is_constant:
+        return False
+    text = operand.text.removeprefix("splat (float ").removesuffix(")")
+    exponent = int(text[2:5], 16) & 0x7FF if text.startswith("0x") and text.endswith("0" * 13) else -1
+    return exponent == 0 or 1023 - 126 <= exponent <= 1023 + 127
 
 
 def _rule(table: dict[str, Rule], *names: str) -> Callable[[Rule], Rule]:

@@ -25,6 +25,11 @@ class Target:
         return self.vector_bytes == 64
 
     @property
+    def has_dot_products(self) -> bool:
+        """Whether there are dot products of pairs of 16-bit integers (AVX-512 VNNI)."""
+        return self.has_masks and "+avx512vnni" in self.features
+
+    @property
     def attributes(self) -> str:
         """What every function says about itself: vectors of full width are registers, not pairs of halves."""
         bits = 8 * self.vector_bytes

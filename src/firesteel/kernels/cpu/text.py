@@ -83,6 +83,10 @@ class Operand:
     dtype: torch.dtype
     lanes: int
     scope: int = 0
+    single: Operand | None = None
+    """Of a bfloat16: the same number as a float32, where there is one."""
+    rounded: bool = False
+    """Of a float32: whether rounding to bfloat16 is known to leave its bits as they are."""
 
     @property
     def type(self) -> str:

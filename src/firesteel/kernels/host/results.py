@@ -18,6 +18,7 @@ from ...shapes import Expr, as_expr
 from ...shapes.symnode import expr_of
 from ..ir import BufferRef, ExternCall
 from ..plan import KernelPlan, WriteBack
+from .in_place import write_in_place
 
 CLONE = torch.ops.aten.clone.default
 
@@ -57,7 +58,7 @@ def with_results(plan: KernelPlan, functional: FunctionalGraph) -> KernelPlan:
             source = BufferRef(name)
         if source.buffer != target or source.shape is not None:
             writes.append(WriteBack(target, source))
-    return replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers)
+    return write_in_place(replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers))
 
 
 def _returned_nodes(graph: torch.fx.Graph) -> list[torch.fx.Node]:

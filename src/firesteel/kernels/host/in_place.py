@@ -1,0 +1,157 @@
+"""Writes to inputs without a copy: the kernel that computes an input's new contents stores them where they belong.
+
+    before: buf0 = empty(...); k0(a, buf0); x.copy_(buf0)
+    after:  buf0 = written_memory(x, a); k0(a, buf0); finish_write(x, buf0)
+
+``written_memory`` is the input itself, unless it shares memory with something that is used while it is written or
+after that: then it is a new tensor, and ``finish_write`` copies. So guards on memory need not be relied on here.
+
+The old contents must not be wanted any more once the kernel runs, other than at the place that it writes, and nothing
+that could raise may come after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ...shapes import Const
+from ...shapes.expr import ZERO
+from ..ir import Buffer, BufferRef, ExternCall
+from ..plan import Allocate, KernelPlan, Launch, Step, WriteBack
+
+WORTHWHILE = 1 << 16
+"""Copying fewer bytes costs no more than finding out whether a copy is needed."""
+
+
+def written_memory(target: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+    """Memory for the new contents of an input: its own if none of the others lies there too."""
+    start, end = _span(target)
+    for other in others:
+        first, last = _span(other)
+        if first < end and start < last:
+            return torch.empty_strided(target.shape, target.stride(), dtype=target.dtype, device=target.device)
+    if target.is_inference() and not torch.is_inference_mode_enabled():
+        return torch.empty_strided(target.shape, target.stride(), dtype=target.dtype, device=target.device)
+    return target
+
+
+def finish_write(target: torch.Tensor, memory: torch.Tensor) -> None:
+    """The new contents of an input are in ``memory``: what is left to do."""
+    if memory is target:
+        torch.autograd.graph.increment_version(target)
+    else:
+        target.copy_(memory)
+
+
+def _span(t: torch.Tensor) -> tuple[int, int]:
+    """The addresses of a tensor's first byte and behind its last."""
+    start = t.data_ptr()
+    if t.is_contiguous():
+        return start, start + t.nbytes
+    last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
+    return start, start + (last + 1) * t.itemsize
+
+
+def write_in_place(plan: KernelPlan) -> KernelPlan:
+    """The plan with kernels that write to inputs themselves, wherever that cannot be told from a copy at the end."""
+    early: list[Step] = []
+    replaced: dict[int, Step | None] = {}
+    for write in plan.steps:
+        found = _chance(plan, write) if isinstance(write, WriteBack) else None
+        if found is None:
+            continue
+        assert isinstance(write, WriteBack)
+        target = BufferRef(write.target)
+        begin = ExternCall(written_memory, (target, *map(BufferRef, found.others)), {}, (write.source.buffer,))
+        replaced[id(found.allocation)] = None if found.at_once else begin
+        if found.at_once:
+            early.append(begin)
+        replaced[id(write)] = ExternCall(finish_write, (target, BufferRef(write.source.buffer)), {}, ())
+    if not replaced:
+        return plan
+    steps = [replaced.get(id(step), step) for step in plan.steps]
+    return replace(plan, steps=[*early, *(step for step in steps if step is not None)])
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """A write that needs no copy."""
+
+    allocation: Allocate
+    others: tuple[str, ...]
+    """What must not lie in the same memory."""
+    at_once: bool
+    """Whether all of these are there when the program starts: looking at them then does not part kernels."""
+
+
+def _chance(plan: KernelPlan, write: WriteBack) -> _Chance | None:
+    source, target = write.source.buffer, write.target
+    if not _same_layout(plan, write) or _is_small(plan.buffers[target]):
+        return None
+    if any(isinstance(output, BufferRef) and output.buffer == source for output in plan.outputs):
+        return None
+    allocations = [step for step in plan.steps if isinstance(step, Allocate) and step.buffer.name == source]
+    writers = [number for number, step in enumerate(plan.steps) if source in _written(step)]
+    if len(allocations) != 1 or len(writers) != 1:
+        return None
+    kernel = plan.steps[writers[0]]
+    if not isinstance(kernel, Launch):
+        return None
+    others: dict[str, None] = {}
+    for step in plan.steps[writers[0]:]:
+        if isinstance(step, ExternCall) or (isinstance(step, Allocate) and step.reuse == source):
+            return None  # it could raise
+        if isinstance(step, WriteBack) and step is not write:
+            if step.source.buffer in (source, target) or step.target == target:
+                return None
+            others.update(dict.fromkeys((step.source.buffer, step.target)))
+        elif isinstance(step, Launch):
+            if target in step.buffers and not (step is kernel and _reads_before_writing(step, source, target)):
+                return None
+            others.update(dict.fromkeys(step.buffers))
+    for name in (source, target):
+        others.pop(name, None)
+    own = {step.buffer.name for step in plan.steps if isinstance(step, Allocate)}
+    given = {item.name for item in plan.inputs if isinstance(item, Buffer)} | plan.constants.keys()
+    named = tuple(name for name in others if name not in own)
+    return _Chance(allocations[0], named, given.issuperset(named))
+
+
+def _same_layout(plan: KernelPlan, write: WriteBack) -> bool:
+    """Whether the new contents are a whole buffer that is laid out like the input."""
+    source, target = plan.buffers.get(write.source.buffer), plan.buffers.get(write.target)
+    if source is None or target is None or write.source.dtype not in (None, source.dtype):
+        return False
+    layout = (target.shape, target.strides, target.dtype, target.device)
+    if (source.shape, source.strides, source.dtype, source.device) != layout:
+        return False
+    if write.source.shape is None:
+        return True
+    offset = write.source.offset
+    return (write.source.shape, write.source.strides) == layout[:2] and (offset is None or offset is ZERO)
+
+
+def _is_small(buffer: Buffer) -> bool:
+    elements = 1
+    for size in buffer.shape:
+        if not isinstance(size, Const):
+            return False
+        elements *= int(size)
+    return elements * buffer.dtype.itemsize < WORTHWHILE
+
+
+def _written(step: Step) -> list[str]:
+    if isinstance(step, Launch):
+        parameters = zip(step.kernel.buffers, step.buffers, strict=True)
+        return [name for parameter, name in parameters if parameter.name in step.kernel.writes]
+    return [name for name in step.outputs if name is not None] if isinstance(step, ExternCall) else []
+
+
+def _reads_before_writing(step: Launch, source: str, target: str) -> bool:
+    """Whether a kernel reads every element of the input before it writes its new value."""
+    if step.buffers.count(source) != 1 or step.buffers.count(target) != 1:
+        return False
+    names = dict(zip(step.buffers, (parameter.name for parameter in step.kernel.buffers), strict=True))
+    return (names[source], names[target]) in step.kernel.in_place
