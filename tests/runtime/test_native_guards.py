@@ -22,6 +22,7 @@ from firesteel.runtime.native import upgrade as upgrade_module
 from firesteel.runtime.native.machine import machine, self_test
 from firesteel.runtime.native.objects import NativeUnavailable, builtin_parts
 from firesteel.runtime.native.program import Op, Program
+from firesteel.runtime.native.tensors import tensor_layout
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +57,13 @@ def test_the_checker_passes_its_own_test_and_is_made_once():
     self_test(machine())
     assert machine() is machine()
     assert machine().tensors is not None and machine().tensors.autograd is not None
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_it_is_the_same_in_any_mode(mode):
+    with mode():
+        found = tensor_layout()
+    assert found is not None and found == machine().tensors
 
 
 def test_wrong_offsets_are_noticed(monkeypatch):

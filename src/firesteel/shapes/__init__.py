@@ -1,6 +1,6 @@
 """Symbolic sizes: expressions, what is known about them, and the guards that decisions on them need.
 
-The bridge to torch, `firesteel.shapes.symnode`, is a module of its own, so that everything here works without torch.
+The bridges to torch, `symnode` and `expression_nodes`, are modules of their own: everything here works without torch.
 """
 
 # The nodes come first: they and the constructors need each other.

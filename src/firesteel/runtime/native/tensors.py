@@ -137,12 +137,15 @@ def _autograd_layout() -> AutogradLayout | None:
     if record_of is None:
         return None
     record_of.argtypes, record_of.restype = [ctypes.c_void_p], ctypes.c_void_p
-    leaves = [torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(3))]
-    grown = [leaves[0] * 2, leaves[1].sum(), torch.cat(leaves)]
+    with torch.inference_mode(False), torch.enable_grad():  # whatever mode the first compiled call is made in
+        leaves = [torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(3))]
+        grown = [leaves[0] * 2, leaves[1].sum(), torch.cat(leaves)]
+        viewed = leaves[0].view(2, 1)
+        without = torch.ones(2)
     plain = [*leaves, *grown]
     addresses = [torch_compat.implementation_address(t) for t in plain]
     records = [record_of(address) for address in addresses]
-    if not all(records) or record_of(torch_compat.implementation_address(torch.ones(2))) is not None:
+    if not all(records) or record_of(torch_compat.implementation_address(without)) is not None:
         return None
     record = _common(IMPLEMENTATION_WORDS, list(zip(addresses, records, strict=True)))
     functions = [t.grad_fn for t in grown]
@@ -150,7 +153,7 @@ def _autograd_layout() -> AutogradLayout | None:
     function = _common(RECORD_WORDS, list(zip(records, nodes, strict=True)))
     # The first word of a C++ object with virtual functions tells its class.
     classes = {word(address) for address in records}
-    view = word(record_of(torch_compat.implementation_address(leaves[0].view(2, 1))))
+    view = word(record_of(torch_compat.implementation_address(viewed)))
     if record is None or function is None or len(classes) != 1 or view in classes:
         return None
     return AutogradLayout(record, function, classes.pop())
