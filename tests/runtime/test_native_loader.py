@@ -75,7 +75,7 @@ def test_objects_are_independent():
 
 
 def test_unknown_names_and_damaged_objects_are_refused():
-    with pytest.raises(LoadError, match="cos"):
+    with pytest.raises(LoadError, match="(cos|strlen) is not in this process"):
         load_object(emit(SOURCE), lambda name: None)
     with pytest.raises(LoadError, match="ELF"):
         load_object(b"something else" * 10, lambda name: None)

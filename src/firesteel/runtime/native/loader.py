@@ -129,7 +129,7 @@ class _Loader:
             if not section.flags & _WRITABLE:
                 end = self._place(i, section, end)
         end = -(-end // 16) * 16
-        for name in {name for name, _, defined in symbols if not defined and name}:
+        for name in dict.fromkeys(name for name, _, defined in symbols if not defined and name):
             self.outside[name] = end
             end += 16
         self.table, end = end, end + 8 * len(symbols)
