@@ -42,7 +42,6 @@ class Outcome:
     graphs: int
     seconds: float
     eager_seconds: float
-    error: str | None = None
 
 
 def _tokens(choose: random.Random) -> torch.Tensor:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import torch_compat
-from .source import ConstantSource, ModuleTableSource, Source, class_is_permanent
+from .dynamism import in_module
+from .source import ConstantSource, Source, class_is_permanent
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _guard_distinct_tensors(tx: Tracer) -> None:
     """
     inputs = [item for item in tx.graph.inputs if isinstance(item.example, torch.Tensor)]
     written = [item for item in inputs if item.mutated or item.version is None or _attributes_set(tx, item)]
-    passed = [item for item in inputs if not _in_module(item.source)]
+    passed = [item for item in inputs if not in_module(item.source)]
     guard_distinct(tx, [item.source for item in (inputs if written else passed)])
     if len(passed) < 2 or not any(item in written for item in passed):
         return
@@ -123,12 +124,3 @@ def _guard_distinct_tensors(tx: Tracer) -> None:
 
 def _attributes_set(tx: Tracer, item: GraphInput) -> bool:
     return bool(tx.tensor_of_fake[id(item.example)].attrs)
-
-
-def _in_module(source: Source | None) -> bool:
-    while source is not None:
-        if isinstance(source, ModuleTableSource):
-            return True
-        source = source.base
-    return False
-

@@ -57,12 +57,7 @@ def avx2() -> Target:
 
 @functools.cache
 def machine(target: Target) -> Any:
-    """The target machine of this process."""
-    return new_machine(target)
-
-
-def new_machine(target: Target) -> Any:
-    """A target machine of LLVM. Code is position-independent, so that the same bytes can be loaded anywhere."""
+    """The target machine of this process. Code is position-independent: the same bytes can be loaded anywhere."""
     llvm = _llvm()
     made = llvm.Target.from_default_triple().create_target_machine(
         cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True)

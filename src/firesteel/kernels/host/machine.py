@@ -17,8 +17,9 @@ import torch
 from ... import torch_compat
 from ...runtime import disk_cache
 from ...runtime.native import arithmetic
+from ...runtime.native.builtins import builtin_maker
 from ...runtime.native.loader import load_code
-from ...runtime.native.objects import FASTCALL, ITEMS, NativeUnavailable, c_function, check_layout
+from ...runtime.native.objects import ITEMS, NativeUnavailable, c_function, check_layout
 from ...runtime.native.program import ROW
 from ...runtime.native.program import Op as Arithmetic
 from ...torch_compat import native_calls
@@ -51,28 +52,14 @@ class HostMachine:
         for name in ("posix_memalign", "free"):
             addresses[name] = _address(getattr(libc, name, None), name)
         addresses["RuntimeError"] = id(RuntimeError)
-        self._engine, address = _load(source(implementation), addresses)
-        # The interpreter keeps pointing at this record, so it lives as long as the process.
-        self._definition = _MethodDefinition(b"firesteel_host", address, FASTCALL, None)
-        _ALIVE.append((self._definition, self._engine))
-        new = ctypes.pythonapi.PyCFunction_NewEx
-        new.argtypes, new.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
-        self._new = new
+        code, address = _load(source(implementation), addresses)
+        self._new = builtin_maker("firesteel_host", address, code)
 
     def function(self, table: tuple[bytes, tuple[Any, ...]]) -> Callable[..., Any]:
         """The builtin that runs a finished program."""
-        made: Callable[..., Any] = self._new(ctypes.addressof(self._definition), table, None)
-        return made
+        return self._new(table)
 
 
-class _MethodDefinition(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
-                ("doc", ctypes.c_char_p)]
-
-
-_ALIVE: list[Any] = []
 _machine: HostMachine | NativeUnavailable | None = None
 _lock = threading.Lock()
 

@@ -9,7 +9,6 @@ type, the size, the kind of a dictionary's keys, a cell's content) are tried on 
 from __future__ import annotations
 
 import collections
-import ctypes
 import struct
 import sys
 import types
@@ -19,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import arithmetic
+from .builtins import builtin_maker
 from .loader import load_code
 from .objects import (
     CELL,
     DICT_KEYS,
-    FASTCALL,
     GENERAL_KEYS,
     ITEMS,
     KEYS_KIND,
@@ -88,30 +87,15 @@ class Machine:
             address = code.address("firesteel_guards")
         except RuntimeError as error:
             raise NativeUnavailable(f"LLVM: {error}") from None
-        # The interpreter keeps pointing at this record, so it lives as long as the process.
-        self._definition = _MethodDefinition(b"firesteel_guards", address, FASTCALL, None)
-        _ALIVE.append((self._definition, code))
-        new = ctypes.pythonapi.PyCFunction_NewEx
-        new.argtypes, new.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
-        self._new = new
+        self._new = builtin_maker("firesteel_guards", address, code)
 
     def function(self, program: Program, inputs: list[int], others: list[int]) -> Callable[..., tuple[Any, ...] | None]:
         """The builtin that checks `program` on its arguments: what to hand back if all holds, else None."""
         if program.registers > MAX_REGISTERS:
             raise ValueError("too many registers")
-        made: Callable[..., tuple[Any, ...] | None] = self._new(
-            ctypes.addressof(self._definition), program.assemble(inputs, others), None)
-        return made
+        return self._new(program.assemble(inputs, others))
 
 
-class _MethodDefinition(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
-                ("doc", ctypes.c_char_p)]
-
-
-_ALIVE: list[Any] = []
 _machine: Machine | NativeUnavailable | None = None
 
 
