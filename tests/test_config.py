@@ -187,7 +187,7 @@ def test_many_threads_leave_nothing_behind():
 
 def test_environment_variables_give_starting_values():
     done = run_with(FIRESTEEL_RECOMPILE_LIMIT="16", FIRESTEEL_VERBOSE="yes", FIRESTEEL_SUPPRESS_ERRORS="0")
-    assert done.stdout.split() == ["16", "True", "False", "eager"], done.stderr
+    assert done.stdout.split() == ["16", "True", "False", "native"], done.stderr
     done = run_with(FIRESTEEL_CACHE_SIZE_LIMIT="5", FIRESTEEL_DEFAULT_BACKEND="mine", FIRESTEEL_LOGS="ignored here")
     assert done.stdout.split() == ["5", "False", "True", "mine"], done.stderr
 

@@ -63,9 +63,9 @@ leaves them as generated Python. What native code cannot check stays Python in a
 verbose: bool = False
 """Show firesteel's own frames and the full internal traceback in warnings and errors."""
 
-default_backend: str = "eager"
-"""The backend that compile uses when none is named. "eager" runs captured graphs operator by operator; a later
-release brings native kernels and makes them the default."""
+default_backend: str = "native"
+"""The backend that compile uses when none is named: "native" compiles graphs to machine code, "eager" runs them operator
+by operator."""
 
 # Names that torch users know. They have no value of their own and read and write the setting behind them.
 

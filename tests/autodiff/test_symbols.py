@@ -101,6 +101,19 @@ def test_items():
         assert_equal_worlds(program(x, torch.tensor(n)), [], compiled(x, torch.tensor(n)), [], exact=True)
 
 
+def test_a_size_and_a_number_that_data_decide():
+    def program(a):
+        kept = a[a > 0]
+        return kept * kept.size(0), kept.sum().item(), a[a > 1].size(0)
+
+    backend = Traced()
+    compiled = fs.compile(program, backend=backend)
+    for numbers in ([1.0, -1.0, 2.0], [-1.0, -1.0, -1.0], [3.0, 1.5, 0.0]):
+        x = torch.tensor(numbers)
+        assert_equal_worlds(program(x), [x], compiled(x), [x], exact=True)
+    assert len(backend.graphs) == 1
+
+
 def test_plain_modules_with_real_tensors():
     class Block(torch.nn.Module):
         def forward(self, a, w):

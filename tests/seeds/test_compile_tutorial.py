@@ -60,7 +60,7 @@ def init_model():
 def test_function():
     opt_foo1 = fs.compile(foo)
     x, y = torch.randn(10, 10), torch.randn(10, 10)
-    assert torch.equal(opt_foo1(x, y), foo(x, y))
+    torch.testing.assert_close(opt_foo1(x, y), foo(x, y))
 
 
 def test_decorator():
@@ -71,7 +71,7 @@ def test_decorator():
         return a + b
 
     x, y = torch.randn(10, 10), torch.randn(10, 10)
-    assert torch.equal(opt_foo2(x, y), foo(x, y))
+    torch.testing.assert_close(opt_foo2(x, y), foo(x, y))
 
 
 def test_module():
@@ -144,7 +144,7 @@ def test_train_is_exact():
     twin = copy.deepcopy(model)
     _, train = training(model)
     _, twin_train = training(twin)
-    train_opt = fs.compile(twin_train)
+    train_opt = fs.compile(twin_train, backend="eager")
     for _ in range(5):
         data = torch.randn(4, 6), torch.randint(3, (4,))
         train(model, data)

@@ -208,6 +208,7 @@ class Recorder(FakeMode):
 
     def _find_data_symbols(self, result: Any, node: torch.fx.Node) -> None:
         self.data_symbols.clear()
+        self.data_symbols_known.clear()
         if isinstance(result, _SYMBOLIC):
             self.data_results.append((result, node))
         for fake in result if isinstance(result, (tuple, list)) else (result,):
