@@ -5,8 +5,8 @@
     python -m benchmarks.native_models --no-torch          # without torch.compile, whose first calls take minutes
 
 Each model runs in a process of its own. The table has the median times, the ratio to the better of eager and
-torch.compile, the ratio to torch.compile, and the time outside matrix products, convolutions and attention: the whole
-less what torch's profiler counts inside the operators of these libraries, both from the best round.
+torch.compile, the ratio to torch.compile, and the time outside matrix products, convolutions and attention, counted in
+rounds of their own, in which the kernels of these operators look at the clock (`benchmarks.library_time`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,6 @@ from benchmarks.models import Example, UNet, prepare_torchvision
 LEAST_RATIO = 0.95
 MEAN_RATIO = 1.1
 OUTSIDE_RATIO = 1.3
-
-LIBRARY = (
-    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_addmm_activation", "aten::mkldnn_convolution",
-    "aten::_slow_conv2d_forward", "aten::thnn_conv2d", "aten::slow_conv_transpose2d", "aten::mkldnn_rnn_layer",
-    "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_attention_math",
-    "aten::_nnpack_spatial_convolution", "aten::_mkl_linear", "mkl::_mkl_linear",
-)  # fmt: skip
-"""Operators whose time is that of a library; with them everything whose name starts with `mkldnn::`."""
 
 SUITE: dict[str, Callable[[], Example]] = {}
 
@@ -193,26 +185,10 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [tensor for part in value for tensor in tensors(part)] if isinstance(value, (tuple, list)) else []
 
 
-def library_seconds(call: Callable[[], Any], runs: int = 5) -> float:
-    """Seconds per call inside matrix products, convolutions and attention, in the best of some calls."""
-    found = []
-    for _ in range(runs):
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            call()
-        events = [event for event in profile.events() if event.name in LIBRARY or event.name.startswith("mkldnn::")]
-        # an operator inside another of the list counts once
-        inner = {id(child) for event in events for child in _descendants(event)}
-        found.append(sum(event.cpu_time_total for event in events if id(event) not in inner) / 1e6)
-    return min(found)
-
-
-def _descendants(event: Any) -> list[Any]:
-    return [found for child in event.cpu_children for found in (child, *_descendants(child))]
-
-
 def measure(name: str, threads: int, with_torch: bool, seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
     """Times of one model in this process."""
     import firesteel as fs
+    from benchmarks.library_time import outside_seconds
     from benchmarks.native_kernels import alternate, ratio
 
     torch.set_num_threads(threads)
@@ -236,9 +212,8 @@ def measure(name: str, threads: int, with_torch: bool, seconds: float, clock: Ca
         row["ms"] = {variant: statistics.median(found) * 1e3 for variant, found in times.items()}
         row["best_ms"] = {variant: min(found) * 1e3 for variant, found in times.items()}
         row["to_eager"], row["to_torch"] = ratio(times, "eager", "firesteel"), ratio(times, "torch", "firesteel")
-        row["outside_ms"] = {
-            variant: max(row["best_ms"][variant] - library_seconds(call) * 1e3, 0.0) for variant, call in calls.items()
-        }
+        outside = outside_seconds(calls, clock, seconds / 2)
+        row["outside_ms"] = {variant: spent * 1e3 for variant, spent in outside.items()}
     return row
 
 

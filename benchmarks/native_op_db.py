@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -299,7 +299,7 @@ def pairs_of(ops: Sequence[Any], dtypes: Sequence[str]) -> list[tuple[str, str]]
     ))  # fmt: skip
 
 
-def work(count: int) -> None:
+def work(count: int, compare: Callable[[Any, torch.dtype, int], Pair] = run_pair) -> None:
     """A worker: pairs come in, one a line; results go out."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -315,7 +315,7 @@ def work(count: int) -> None:
             if getattr(torch, dtype) not in op.supported_dtypes("cpu"):
                 continue
             try:
-                part = run_pair(op, getattr(torch, dtype), count)
+                part = compare(op, getattr(torch, dtype), count)
             except Exception as error:
                 part = Pair(name, dtype, 1, [f"the comparison raises {type(error).__name__}: {str(error)[:300]}"])
             merged.samples += part.samples
@@ -327,8 +327,10 @@ def work(count: int) -> None:
 class Worker:
     """A process that compares pairs, started again when it dies."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, command: Sequence[str] = ("benchmarks.native_op_db",)) -> None:
         self.count = count
+        self.command = command
+        """The module that answers to ``--worker``, and more arguments for it."""
         self.process: subprocess.Popen[str] | None = None
         self.done = 0
 
@@ -337,7 +339,7 @@ class Worker:
             self.stop()
             environment = {**os.environ, "FIRESTEEL_DISK_CACHE": "0"}
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.native_op_db", "--worker", "--samples", str(self.count)],
+                [sys.executable, "-m", *self.command, "--worker", "--samples", str(self.count)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
                 env=environment,
             )  # fmt: skip
@@ -368,7 +370,12 @@ class Worker:
             self.process = None
 
 
-def compare_all(pairs: Sequence[tuple[str, str]], count: int, processes: int) -> Iterator[Pair]:
+def compare_all(
+    pairs: Sequence[tuple[str, str]],
+    count: int,
+    processes: int,
+    command: Sequence[str] = ("benchmarks.native_op_db",),
+) -> Iterator[Pair]:
     """Compare pairs in several processes; in the order in which they are done."""
     waiting: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     finished: queue.SimpleQueue[Pair] = queue.SimpleQueue()
@@ -376,7 +383,7 @@ def compare_all(pairs: Sequence[tuple[str, str]], count: int, processes: int) ->
         waiting.put(pair)
 
     def drive() -> None:
-        worker = Worker(count)
+        worker = Worker(count, command)
         while True:
             try:
                 name, dtype = waiting.get_nowait()

@@ -45,10 +45,14 @@ def traced(program, x, taken_apart):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_parts_give_the_same(name, dtype):
     program, x = PROGRAMS[name], X.to(dtype)
+    try:
+        expected = program(x)
+    except RuntimeError as error:
+        pytest.skip(f"eager cannot: {error}")
     whole, parts = traced(program, x, ()), traced(program, x, BORROWED | {"aten.angle.default"})
     used = {str(node.target) for node in whole.graph.nodes}
     assert name in used
     check(parts)
     if dtype is torch.float32:
         assert name not in {str(node.target) for node in parts.graph.nodes}
-    assert_equal_worlds(program(x), [], run(parts, [x]), [], exact=False)
+    assert_equal_worlds(expected, [], run(parts, [x]), [], exact=False)

@@ -323,3 +323,48 @@ def test_operations_with_all_sizes_symbolic(files):
     done = subprocess.run(command, cwd=root, env={**os.environ, "FIRESTEEL_DYNAMIC_SHAPES": "1"}, capture_output=True,
                           text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+class Grows(torch.nn.Module):
+    """A cache that the first call fills and later calls make longer."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x, cache):
+        cache["keys"] = torch.cat([cache["keys"], x]) if "keys" in cache else x * 1
+        return (x @ self.weight) @ cache["keys"].t()
+
+
+@pytest.mark.parametrize("length", [5, 8])
+def test_a_cache_as_long_as_the_prompt_it_came_from_is_expected_to_grow(length):
+    module = Grows()
+    graphs, mine, other = [], {}, {}
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = fs.compile(module, backend=backend)
+    made = []
+    with torch.no_grad():
+        for rows in (length, 1, 1, 1, 1):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(compiled(x, mine), module(x, other))
+            made.append(len(graphs))
+    assert made == [1, 2, 2, 2, 2]
+    torch.testing.assert_close(mine["keys"], other["keys"])
+
+
+def test_only_tensors_that_are_new_are_expected_to_vary():
+    def f(x, y):
+        return x.sum() + y * 2
+
+    compiled = fs.compile(f, backend="eager")
+    y = torch.randn(6)
+    for rows in (6, 7):  # y is as long as x was, and has been seen with it
+        x = torch.randn(rows)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
+    entry = compiled._firesteel_unit.entries[-1]
+    assert [source.name for source in entry.symbols.values()] == ["x.size(0)"]

@@ -5,6 +5,8 @@ import torch
 from tests.torch_differential import check
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+from firesteel.backends.checkpoint_regions import Region, outline_regions
+
 
 def leaf():
     return (torch.randn(3, 4, requires_grad=True),)
@@ -269,6 +271,73 @@ class ReadingGlobal(torch.autograd.Function):
         return grad * FACTOR[0]
 
 
+def test_backward_of_a_function_reads_globals_anew():
+    import firesteel as fs
+
+    def f(x):
+        (ReadingGlobal.apply(x) * 2).sum().backward()
+
+    for backend in ("eager", "native"):
+        compiled = fs.compile(f, backend=backend, fullgraph=True)
+        try:
+            for factor in (2.0, 3.0, 4.0):
+                FACTOR[0] = factor
+                x = torch.ones(2, requires_grad=True)
+                compiled(x)
+                assert torch.equal(x.grad, torch.full((2,), 2 * factor))
+        finally:
+            FACTOR[0] = 2.0
+
+
+class Unfollowed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 2 if x.sum() > 0 else grad * 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_backward_that_cannot_be_followed(backend):
+    """It depends on data, so it runs on real tensors only; the forward stays in the graph."""
+    import firesteel as fs
+
+    def inside(x):
+        Unfollowed.apply(x).sum().backward()
+
+    def outside(x):
+        return Unfollowed.apply(x).sum()
+
+    whole, forward = fs.compile(inside, backend=backend), fs.compile(outside, backend=backend, fullgraph=True)
+    for sign, factor in ((1.0, 2.0), (-1.0, 3.0), (1.0, 2.0)):
+        for run in (whole, lambda x: forward(x).backward()):
+            x = torch.full((3,), sign, requires_grad=True)
+            run(x)
+            assert torch.equal(x.grad, torch.full((3,), factor))
+
+
+def test_autograd_function_made_inside():
+    def f(x):
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 7
+
+        return Doubled.apply(x) + 1
+
+    check(f, leaf, fullgraph=False, backward=True, calls=1)  # every call makes another class
+    mask = torch.tensor([True, False, True, True])
+    check(lambda x: torch.masked.sum(x, 1, mask=mask), leaf, backward=True)
+
+
 def test_autograd_function_reads_globals_anew():
     import firesteel as fs
 
@@ -282,20 +351,20 @@ def test_autograd_function_reads_globals_anew():
 
 
 def test_gradients_inside():
-    check(lambda x: torch.autograd.grad((x * x).sum(), x)[0] + 1, leaf, fullgraph=False)
+    check(lambda x: torch.autograd.grad((x * x).sum(), x)[0] + 1, leaf)
 
     def penalty(x, y):
         (g,) = torch.autograd.grad((x**3 * y).sum(), x, create_graph=True)
         return (g**2).sum()
 
-    check(penalty, leaves, fullgraph=False, backward=True)
+    check(penalty, leaves, backward=True)
 
     def backward(x, y):
         loss = (x * y).sum()
         loss.backward()
         return x.grad * 2, y.grad
 
-    check(backward, leaves, fullgraph=False)
+    check(backward, leaves)
 
     def step(x, y):
         for _ in range(2):
@@ -306,7 +375,7 @@ def test_gradients_inside():
                 x.grad = None
         return x, loss.detach()
 
-    check(step, leaves, fullgraph=False)
+    check(step, leaves)
 
     check(lambda x: torch.autograd.functional.jacobian(lambda t: t * t, x.detach()[0]), leaf, fullgraph=False)
 
@@ -335,7 +404,11 @@ CHECKPOINTS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_checkpoint(name):
-    check(CHECKPOINTS[name], leaf, fullgraph=False, backward=True)
+    outcome = check(CHECKPOINTS[name], leaf, backward=True)
+    (module,) = outcome.graph_modules
+    regions = {node.meta.get("recompute") for node in module.graph.nodes if node.op not in ("placeholder", "output")}
+    assert 1 in regions  # what belongs to the checkpoint is marked
+    assert any(isinstance(node.target, Region) for node in outline_regions(module).graph.nodes)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -346,8 +419,8 @@ def test_checkpoint_of_modules():
         model.zero_grad()
         return leaf()
 
-    check(lambda x: checkpoint(model, x, use_reentrant=False), fresh, fullgraph=False, backward=True)
-    check(lambda x: checkpoint_sequential(model, 2, x, use_reentrant=False), fresh, fullgraph=False, backward=True)
+    check(lambda x: checkpoint(model, x, use_reentrant=False), fresh, backward=True)
+    check(lambda x: checkpoint_sequential(model, 2, x, use_reentrant=False), fresh, backward=True)
     for reentrant in (True, False):
 
         def f(x):
@@ -355,7 +428,51 @@ def test_checkpoint_of_modules():
                 x = checkpoint(block, x, use_reentrant=reentrant)
             return x
 
-        check(f, fresh, fullgraph=False, backward=True)
+        check(f, fresh, backward=True)
+
+
+def test_checkpoint_recomputes():
+    """Of a checkpointed region only its inputs are kept for the backward pass."""
+    import firesteel as fs
+
+    def chain(t):
+        for _ in range(4):
+            t = torch.sin(t)
+        return t
+
+    def saved(f):
+        sizes = []
+        pack = lambda t: sizes.append(t.numel()) or t
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            f(torch.randn(3, 4, requires_grad=True))
+        return len(sizes)
+
+    plain = fs.compile(chain, backend="eager", fullgraph=True)
+    kept = fs.compile(lambda x: checkpoint(chain, x, use_reentrant=False), backend="eager", fullgraph=True)
+    for compiled in (plain, kept):
+        compiled(*leaf())
+    for _ in range(2):
+        assert saved(plain) == 4
+        assert saved(kept) == saved(lambda x: checkpoint(chain, x, use_reentrant=False)) == 1
+
+
+def test_checkpoint_of_functions_that_run_twice_visibly():
+    calls = []
+
+    def noting(t):
+        calls.append(1)
+        return torch.sin(t)
+
+    check(lambda x: checkpoint(noting, x, use_reentrant=False), leaf, fullgraph=False, backward=True)
+    norm = torch.nn.BatchNorm1d(4)
+
+    def fresh():
+        norm.reset_running_stats()
+        norm.zero_grad()
+        return leaf()
+
+    f = lambda x: (checkpoint(norm, x, use_reentrant=False), norm.running_mean)
+    check(f, fresh, fullgraph=False, backward=True)
 
 
 def _square(t):

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fake.rule_checks import RuleRecorder, assert_same, layouts
+from firesteel.torch_compat.random_operators import bernoulli_strided
 
 aten = torch.ops.aten
 recorder = RuleRecorder(__file__)
@@ -459,6 +460,7 @@ CONSTRUCTORS = [
     lambda: torch.arange(5.0),
     lambda: torch.arange(5, 2),
     lambda: torch.empty_strided((2, 3), (1, 2)),
+    lambda: bernoulli_strided()((2, 3), (1, 2), 0.5, dtype=torch.float32, device=torch.device("cpu")),
     lambda: torch.eye(3),
     lambda: torch.linspace(0, 1, 5),
     lambda: torch.tensor([1, 2]),

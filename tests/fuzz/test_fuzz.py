@@ -22,6 +22,7 @@ from .shrinker import shrink
 PROGRAMS = 2000
 CHUNK = 50
 CHUNKS = PROGRAMS // CHUNK
+NATIVE_PROGRAMS = 100
 MIN_SHARE_INSIDE_GRAPHS = 0.90
 
 
@@ -49,6 +50,16 @@ def test_compiled_programs_match_plain_ones(chunk: int, tmp_path_factory: pytest
             failures.append(f"seed {seed}: " + "; ".join(report.differences[:3]))
     assert not failures, f"{len(failures)} of {CHUNK} programs differ\n" + "\n".join(failures)
     _check_share(chunk, inside, total, tmp_path_factory)
+
+
+@pytest.mark.parametrize("chunk", range(NATIVE_PROGRAMS // 25))
+def test_programs_in_machine_code_match_plain_ones(chunk: int) -> None:
+    failures = []
+    for seed in range(chunk * 25, (chunk + 1) * 25):
+        report = check(generate(seed), "native")
+        if report.differences:
+            failures.append(f"seed {seed}: " + "; ".join(report.differences[:3]))
+    assert not failures, "\n".join(failures)
 
 
 def _check_share(chunk: int, inside: int, total: int, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -112,6 +112,64 @@ def test_wide_convolutions_keep_their_layout():
     assert operators(after).count("aten.clone.default") == 2
 
 
+def convolutions(graph):
+    return [node for node in graph.graph.nodes if str(node.target) == CONVOLUTION]
+
+
+def is_last(node):
+    return node.meta["val"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_regions_are_decided_one_by_one():
+    def two(x0, x1, x2, x3):
+        hidden = F.conv2d(x0, x1, None, 1, 1, 1, 16).relu()
+        hidden = F.conv2d(hidden, x2, None, 1, 1).relu()
+        # Alone between wide ones, with an input that is needed in both layouts.
+        return F.conv2d(hidden, x3, None, 2) + F.conv2d(hidden, x2[:16], None, 2, 1)
+
+    after = transformed(channels_last, two, torch.randn(1, 64, 24, 24), torch.randn(64, 4, 3, 3) / 8,
+                        torch.randn(64, 64, 3, 3) / 24, torch.randn(16, 64, 1, 1) / 8)
+    assert [is_last(node) for node in convolutions(after)] == [False] * 4
+
+    def with_depthwise(x0, x1, x2, x3):
+        for _ in range(2):
+            x0 = F.conv2d(x0, x1, None, 1, 1, 1, 64).relu()
+        return two(x0, x1.expand(-1, 4, -1, -1), x2, x3)
+
+    after = transformed(channels_last, with_depthwise, torch.randn(1, 64, 24, 24), torch.randn(64, 1, 3, 3) / 3,
+                        torch.randn(64, 64, 3, 3) / 24, torch.randn(16, 64, 1, 1) / 8)
+    assert [is_last(node) for node in convolutions(after)] == [True] * 3 + [False] * 3
+
+
+def test_transposed_convolutions_and_parts_of_a_whole():
+    def up(x0, x1, x2):
+        grown = F.conv_transpose2d(x0, x1, None, 2)
+        return F.conv2d(torch.cat([grown, grown.relu()], 1), x2, None, 1, 1)
+
+    args = torch.randn(2, 64, 12, 12), torch.randn(64, 32, 2, 2) / 8, torch.randn(8, 64, 3, 3) / 24
+    after = transformed(channels_last, up, *args)
+    assert [is_last(node) for node in convolutions(after)] == [True, False]
+    # The parts change their layout, so that the whole is written once.
+    whole = next(node for node in after.graph.nodes if str(node.target) == "aten.cat.default")
+    assert whole.meta["val"].is_contiguous() and all(str(part.target) == "aten.clone.default" for part in whole.args[0])
+    check_compiled(up, *args)
+
+
+def test_a_copy_in_the_old_layout_is_for_all_who_read_it():
+    def residual(x0, x1, x2):
+        for _ in range(2):
+            x0 = F.conv2d(x0, x1, None, 1, 1, 1, 64)
+        pooled = F.max_pool2d(x0, 2)
+        return F.conv2d(pooled, x2, None, 1, 1) + pooled
+
+    args = torch.randn(1, 64, 16, 16), torch.randn(64, 1, 3, 3) / 3, torch.randn(64, 64, 3, 3) / 24
+    after = transformed(channels_last, residual, *args)
+    *_, wide = convolutions(after)
+    add = next(node for node in after.graph.nodes if str(node.target) == "aten.add.Tensor")
+    assert add.args[1] is wide.args[0] and str(add.args[1].target) == "aten.clone.default"
+    check_compiled(residual, *args)
+
+
 class Blocks(nn.Module):
     def __init__(self):
         super().__init__()

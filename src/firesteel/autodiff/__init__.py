@@ -24,6 +24,8 @@ from .graph import (
     Unsupported,
     ViewLayout,
 )
+from .joint import JointGraph, trace_training
+from .partition import Partition, part_again, partition
 from .running import run
 from .tracing import trace
 
@@ -33,13 +35,18 @@ __all__ = [
     "FunctionalGraph",
     "Input",
     "InputAlias",
+    "JointGraph",
     "Mutation",
     "Number",
     "Output",
+    "Partition",
     "SameAs",
     "StateChange",
     "Unsupported",
     "ViewLayout",
+    "part_again",
+    "partition",
     "run",
     "trace",
+    "trace_training",
 ]

@@ -9,14 +9,16 @@ Values never change in a functional graph, so only results that leave it must be
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import getitem
 from typing import Any
 
 import torch
 import torch.fx
 
 from .. import torch_compat
+from ..fake.symbolic import SYMBOLIC_NUMBERS
 from .graph import FreshTensor, FunctionalGraph, Mutation, Number, Output
-from .operators import Kind, operator_of
+from .operators import Kind, operator_of, raises_on_data
 
 _ATEN = torch.ops.aten
 # By identity: an operator's own hash is a Python function.
@@ -49,9 +51,18 @@ def _merge(graph: FunctionalGraph) -> dict[torch.fx.Node, torch.fx.Node]:
             continue
         key = (id(target), _key(node.args), _key(node.kwargs))
         first = seen.setdefault(key, node)
-        if first is not node and node not in leaving:
+        if first is not node and node not in leaving and _same_numbers(first.meta["val"], node.meta["val"]):
             merged[node] = first
     return merged
+
+
+def _same_numbers(left: Any, right: Any) -> bool:
+    """Whether two values have the same symbols: each number that is read from data has one of its own."""
+    if isinstance(left, (tuple, list)):
+        return all(_same_numbers(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, torch.Tensor):
+        return _same(left.shape, right.shape)
+    return _number(left) is _number(right) or left == right
 
 
 def _leaving(graph: FunctionalGraph) -> set[torch.fx.Node]:
@@ -61,7 +72,7 @@ def _leaving(graph: FunctionalGraph) -> set[torch.fx.Node]:
         node: Any = start
         while isinstance(node, torch.fx.Node) and node not in found:
             found.add(node)
-            node = node.args[0] if node.args and _is_view(node) else None
+            node = node.args[0] if node.args and (_is_view(node) or node.target is getitem) else None
     return found
 
 
@@ -83,7 +94,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _number(value: Any) -> Any:
-    return value.node.expr if isinstance(value, torch.SymInt) else value
+    return value.node.expr if isinstance(value, SYMBOLIC_NUMBERS) else value
 
 
 def _is_pure(node: torch.fx.Node) -> bool:
@@ -135,7 +146,7 @@ def _drop_dead(graph: FunctionalGraph) -> None:
                 graph.constants.pop(str(node.target), None)
             elif isinstance(node.target, torch_compat.OpOverload):
                 operator = operator_of(node.target)
-                if operator.random or operator.has_effect:
+                if operator.random or operator.has_effect or raises_on_data(node):
                     continue
             graph.graph.erase_node(node)
 

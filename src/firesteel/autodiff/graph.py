@@ -18,6 +18,7 @@ import torch
 import torch.fx
 
 from ..shapes import ShapeGuard
+from ..torch_compat.graph_modules import LazyGraphModule
 
 
 class Unsupported(Exception):
@@ -141,7 +142,7 @@ class FunctionalGraph:
         root = torch.nn.Module()
         for name, constant in self.constants.items():
             root.register_buffer(name, constant)
-        return torch.fx.GraphModule(root, self.graph, class_name="FunctionalGraph")
+        return LazyGraphModule(root, self.graph, class_name="FunctionalGraph")
 
     def __str__(self) -> str:
         lines = [f"input {', '.join(f'{entry.name}: {describe(entry.example)}' for entry in self.inputs)}"]

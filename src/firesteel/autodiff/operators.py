@@ -59,6 +59,15 @@ _VIEWS = frozenset({
 _RESHAPES = frozenset({"t_", "transpose_", "squeeze_", "unsqueeze_", "swapdims_", "swapaxes_", "as_strided_"})
 _REFUSED = frozenset({"set_", "resize_", "resize_as_", "_resize_output_", "set_data", "resize"})
 
+# Operators that raise for some values in their tensors, so that they matter even if nobody reads their results.
+_RAISES = frozenset({
+    "embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "index", "index_put", "index_select",
+    "index_add", "index_copy", "index_fill", "gather", "scatter", "scatter_add", "scatter_reduce", "take", "put",
+    "nll_loss_forward", "nll_loss2d_forward", "bincount", "linalg_eig",
+    "_linalg_eigh", "_linalg_svd", "linalg_lstsq", "repeat_interleave",
+})
+_DIVISIONS = frozenset({"div", "floor_divide", "remainder", "fmod", "gcd", "__rshift__", "__lshift__"})
+
 # By identity: an operator's own hash is a Python function.
 _known: dict[int, Operator] = {}
 
@@ -91,6 +100,21 @@ def _look_at(func: Any) -> Operator:
     elif name in _VIEWS or any(result.alias_info is not None for result in schema.returns):
         made.kind = Kind.VIEW
     return made
+
+
+def raises_on_data(node: torch.fx.Node) -> bool:
+    """Whether a call may raise an error that depends on values in tensors: an index out of range, a division by 0."""
+    func = node.target
+    if not isinstance(func, torch_compat.OpOverload):
+        return False
+    space, _, base = torch_compat.schema_of(func).name.partition("::")
+    if space != "aten":
+        return False
+    if base in _DIVISIONS:
+        value = node.meta.get("val")
+        return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex()) \
+            and len(node.all_input_nodes) > 0 and isinstance(node.args[1], torch.fx.Node)
+    return base in _RAISES
 
 
 def view_operator(func: Any) -> Any:

@@ -31,6 +31,7 @@ from ..shapes.symnode import make_symbolic
 from . import decompositions, views
 from .graph import Unsupported
 from .operators import Kind, Operator, Writes, operator_of, view_operator
+from .overlap import refuse_overlap
 from .size_nodes import SizeNodes
 
 _ATEN = torch.ops.aten
@@ -304,7 +305,19 @@ class Recorder(FakeMode):
     # -----------------------------------------------------------------------------------------------------------------
     # writes
 
+    def _refuse_overlap(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if operator.writes is None:
+            return
+        given = [value for value in (*args, *kwargs.values()) if type(value) is FakeTensor]
+        for at in operator.writes.targets:
+            target = args[at] if isinstance(at, int) else kwargs[at]
+            if type(target) is FakeTensor:
+                memory = self.tracked(target).memory
+                refuse_overlap(operator.name, target, [
+                    other for other in given if other is not target and self.tracked(other).memory is memory])
+
     def _write(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._refuse_overlap(operator, args, kwargs)
         special = decompositions.writes(operator.name)
         if special is not None:
             new = special(self, *args, **kwargs)
@@ -316,7 +329,9 @@ class Recorder(FakeMode):
             raise Unsupported(f"{operator.name}, which changes its arguments in place")
         taken = {key: value for key, value in kwargs.items() if key not in writes.drops}
         result = self.call(writes.functional, (*args, *writes.defaults[len(args):]), taken)
-        several = isinstance(result, (tuple, list)) and not self._writes_lists(writes, args)
+        # one list of new contents belongs to one list of arguments
+        several = isinstance(result, (tuple, list)) and not (
+            len(writes.targets) == 1 and self._writes_lists(writes, args))
         results = list(result) if several else [result]
         targets = [args[at] if isinstance(at, int) else kwargs[at] for at in writes.targets]
         for target, new in zip(targets, results[writes.fresh:], strict=True):

@@ -11,7 +11,7 @@ import torch.fx
 
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of
-from .graph import Constant, FreshTensor, FunctionalGraph, InputAlias, Number, SameAs, ViewLayout
+from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Number, SameAs, ViewLayout
 
 
 def run(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
@@ -60,19 +60,21 @@ def _result(functional: FunctionalGraph, output: Any, inputs: Sequence[Any], val
         if isinstance(output, FreshTensor):
             return _with_strides(base, output.node.meta["val"].stride())
         return base
-    return _view(base, output.view, functools.partial(_known, symbols(functional, inputs, values)))
+    return view_of_base(base, output.view, functools.partial(known_number, symbols(functional.inputs, inputs, values)))
 
 
-def symbols(functional: FunctionalGraph, inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> dict[Symbol, Any]:
+def symbols(entries: Sequence[Input], inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> dict[Symbol, Any]:
     """The values of all symbols in this run."""
     found: dict[Symbol, Any] = {}
-    for entry, value in zip(functional.inputs, inputs, strict=True):
+    for entry, value in zip(entries, inputs, strict=True):
         if isinstance(value, torch.Tensor):
             example = entry.example
             for old, new in ((example.shape, value.shape), (example.stride(), value.stride())):
                 for number, known in zip(old, new, strict=True):
                     _bind(found, number, known)
             _bind(found, example.storage_offset(), value.storage_offset())
+        else:
+            _bind(found, entry.example, value)
     for node, value in values.items():
         _bind(found, node.meta.get("val"), value)
     return found
@@ -85,7 +87,8 @@ def _bind(found: dict[Symbol, Any], number: Any, value: Any) -> None:
             found.setdefault(expr, value)
 
 
-def _known(known: dict[Symbol, Any], number: Any) -> int:
+def known_number(known: dict[Symbol, Any], number: Any) -> int:
+    """A number of the graph, given the values of symbols."""
     return int(expr_of(number).evaluate(known))
 
 
@@ -96,7 +99,8 @@ def _with_strides(value: torch.Tensor, stride: Sequence[Any]) -> torch.Tensor:
     return torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device).copy_(value)
 
 
-def _view(base: torch.Tensor, view: ViewLayout, number: Callable[[Any], int]) -> torch.Tensor:
+def view_of_base(base: torch.Tensor, view: ViewLayout, number: Callable[[Any], int]) -> torch.Tensor:
+    """A view of a tensor; ``number`` gives the values of its sizes, strides and offset."""
     if base.dtype is not view.dtype:
         base = base.view(view.dtype) if not base.dtype.is_complex else torch.view_as_real(base)
     return base.as_strided(tuple(map(number, view.shape)), tuple(map(number, view.stride)),

@@ -13,7 +13,7 @@ from ..fake import FakeTensor
 from ..fake.dims import layout_of, offset_of
 from ..shapes import Symbol
 from ..shapes.expression_nodes import ExpressionNodes
-from ..shapes.symnode import expr_of
+from ..shapes.symnode import choose, expr_of
 from .graph import Unsupported
 
 _ATEN = torch.ops.aten
@@ -65,4 +65,5 @@ class SizeNodes(ExpressionNodes):
 
     def call_node(self, function: Any, args: list[Any]) -> Any:
         values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
-        return self._new_node(function, tuple(args), function(*values))
+        compute = choose if function is torch.sym_ite else function
+        return self._new_node(function, tuple(args), compute(*values))

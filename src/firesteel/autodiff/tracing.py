@@ -13,11 +13,11 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeError, FakeMode, FakeTensor
 from ..fake.dims import known_equal, layout_of, numel_of, offset_of, storage_size
-from ..fake.functions import find_function
+from ..fake.functions import find_function, is_described
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.tensor import view_of
 from ..shapes import ContradictionError, ShapeEnv, UndecidableError, eq
-from ..shapes.symnode import SymNode, expr_of
+from ..shapes.symnode import SymNode, choose, expr_of
 from .cleanup import clean_up, separate_results
 from .graph import (
     Constant,
@@ -34,11 +34,12 @@ from .graph import (
     ViewLayout,
 )
 from .recorder import Memory, Recorder
+from .recurrent import recurrent_call
 from .state import EnteredModes, GlobalState, is_profiling, is_state_change
 from .views import same_layout
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_ORIGIN = ("user_frames", "stack_trace")
+_ORIGIN = ("user_frames", "stack_trace", "recompute")
 
 
 def trace(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
@@ -60,7 +61,11 @@ def trace(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     x becomes mul
     return add
     """
-    tracing = _Tracing(module, example_inputs, Recorder(is_core))
+    return run_tracing(Tracing(module, example_inputs, Recorder(is_core)))
+
+
+def run_tracing(tracing: Tracing) -> FunctionalGraph:
+    """What a tracing finds, with the state of torch put back and errors of fake tensors as reasons."""
     state = GlobalState.current()
     try:
         return tracing.run(state)
@@ -76,7 +81,7 @@ def trace(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         state.restore()
 
 
-class _Tracing:
+class Tracing:
     """One run of `trace`."""
 
     def __init__(self, module: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> None:
@@ -89,6 +94,8 @@ class _Tracing:
         self.state_changes: list[StateChange] = []
         self.memories: dict[int, int] = {}
         self.modes = EnteredModes()
+        # for inputs in the middle of an autograd graph: the leaf that stands before the input
+        self.sources: dict[int, FakeTensor] = {}
 
     def run(self, state: GlobalState) -> FunctionalGraph:
         recorder = self.recorder
@@ -107,13 +114,17 @@ class _Tracing:
         single = not isinstance(results, (tuple, list))
         outputs = self.describe([results] if single else list(results), state)
         mutated = self.find_mutations()
-        graph = FunctionalGraph(
-            recorder.graph, self.inputs, outputs, mutated, recorder.constants,
-            self.state_changes if changed else [], [guard for guard in env.guards if guard not in known], not single)
-        _set_results(graph)
+        graph = FunctionalGraph(recorder.graph, self.inputs, outputs, mutated, recorder.constants,
+                                self.state_changes if changed else [], [], not single)
+        self.finish(graph)
+        graph.guards = [guard for guard in env.guards if guard not in known]
+        return graph
+
+    def finish(self, graph: FunctionalGraph) -> None:
+        """Close the graph and tidy it."""
+        set_results(graph)
         clean_up(graph)
         separate_results(graph)
-        return graph
 
     # inputs
 
@@ -125,7 +136,7 @@ class _Tracing:
         for index, (node, example) in enumerate(zip(placeholders, self.examples, strict=True)):
             fake = memory = None
             if isinstance(example, torch.Tensor):
-                fake = self.fresh_input(example)
+                fake = self.fresh_input(index, example)
                 memory = memories.setdefault(torch_compat.storage_address(fake), Memory())
                 memory.inputs = (*memory.inputs, index)
             elif isinstance(example, (int, float)) and node.users:
@@ -135,12 +146,20 @@ class _Tracing:
             self.values[node] = example if fake is None else fake
             self.inputs.append(Input(made.name, made, self.values[node]))
 
-    def fresh_input(self, example: torch.Tensor) -> FakeTensor:
+    def fresh_input(self, index: int, example: torch.Tensor) -> FakeTensor:
         """A fake of the example's kind that tracing may change. It shares the storage, so aliases stay aliases."""
         fake = self.conversion.from_real(example)
         copy = view_of(fake, *layout_of(fake), offset_of(fake))
-        if fake.requires_grad:
+        if not fake.requires_grad:
+            return copy
+        if fake.is_leaf:
             copy.requires_grad_()
+            return copy
+        source = view_of(fake, *layout_of(fake), offset_of(fake))
+        source.requires_grad_()
+        with torch.enable_grad():
+            copy = _InnerTensor.apply(source, [copy])  # type: ignore[no-untyped-call]
+        self.sources[index] = source
         return copy
 
     # operations
@@ -161,8 +180,12 @@ class _Tracing:
                 continue
             kwargs = self.value_of(node.kwargs) if node.kwargs else {}
             if op == "call_method":
-                values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+                rule = find_function(node.target, args)
+                values[node] = (getattr(args[0], node.target)(*args[1:], **kwargs) if rule is None
+                                else rule(*args, **kwargs))
             elif op == "call_function":
+                if is_profiling(node.target) and any(user.op == "output" for user in node.users):
+                    raise Unsupported("a profiler region that ends outside of the graph")
                 values[node] = self.call(node.target, args, kwargs)
             else:
                 raise Unsupported(f"a node of kind {op}")
@@ -190,15 +213,20 @@ class _Tracing:
             return args[0][args[1]]
         if target is setitem and has_positions(args[1]):
             return set_item(self.recorder, *args)
+        if target is torch.sym_ite:
+            return choose(*args)
         if self.modes.concerns(target):
             return self.modes.call(target, args)
         if is_profiling(target):
             return None  # regions mean nothing for the kernels that come out
         if is_state_change(target):
             self.state_changes.append(StateChange(target, args))
-        elif find_function(getattr(target, "__name__", ""), args) is not None:
-            raise Unsupported(f"{target.__name__} with sizes that are symbols")
-        return target(*args, **kwargs)
+        rule = find_function(getattr(target, "__name__", ""), args)
+        if rule is None:
+            return target(*args, **kwargs)
+        if is_described(target.__name__):
+            return recurrent_call(self.recorder, target.__name__, rule, args)
+        return rule(*args, **kwargs)
 
     def attribute(self, name: str) -> Any:
         value: Any = self.module
@@ -264,8 +292,7 @@ class _Tracing:
         for index in memory.inputs:
             if self.inputs[index].example is value:
                 return InputAlias(index)
-        if value.requires_grad:
-            raise Unsupported("training")
+        self.check_gradient(value)
         if value.is_inference() != state.inference and not memory.inputs:
             raise Unsupported("a result made in inference mode")
         root = memory.root
@@ -279,6 +306,18 @@ class _Tracing:
             return FreshTensor(recorder.current(tracked), None, number)
         return FreshTensor(recorder.current(root), _layout(value, root.fake), number)
 
+    def check_gradient(self, value: FakeTensor) -> None:
+        """Called for every result that is no input: here none may need gradients."""
+        if value.requires_grad:
+            raise Unsupported("training")
+
+    def check_mutation(self, index: int, fake: FakeTensor) -> None:
+        """Called for every changed input: here none may have got another history."""
+        if fake.grad_fn is not None and index not in self.sources:
+            raise Unsupported("training")
+        if index in self.sources and type(fake.grad_fn).__name__ != "_InnerTensorBackward":
+            raise Unsupported("training")
+
     def find_mutations(self) -> list[Mutation]:
         mutated = []
         for index, entry in enumerate(self.inputs):
@@ -286,11 +325,24 @@ class _Tracing:
                 continue
             tracked = self.recorder.tracked(entry.example)
             if tracked.memory.root is tracked and tracked.node is not entry.node:
-                if entry.example.grad_fn is not None:
-                    raise Unsupported("training")
+                self.check_mutation(index, entry.example)
                 assert tracked.node is not None
                 mutated.append(Mutation(index, tracked.node))
         return mutated
+
+
+class _InnerTensor(torch.autograd.Function):
+    """Makes a tensor one with a history: not a leaf, and no view of one."""
+
+    @staticmethod
+    def forward(ctx: Any, source: torch.Tensor, copy: list[torch.Tensor]) -> torch.Tensor:
+        """The copy, behind the source. In a list it is no argument for torch, which would make a view of it."""
+        return copy[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """The gradient of the copy is that of the source."""
+        return gradients[0], None
 
 
 def _environment(examples: Sequence[Any]) -> ShapeEnv:
@@ -319,7 +371,7 @@ def _layout(value: FakeTensor, root: FakeTensor) -> ViewLayout:
     return ViewLayout(tuple(value.shape), tuple(value.stride()), value.storage_offset() - start, value.dtype)
 
 
-def _set_results(graph: FunctionalGraph) -> None:
+def set_results(graph: FunctionalGraph) -> None:
     """The output node: fresh results, then changed inputs."""
     nodes = [output.node for output in graph.outputs if isinstance(output, (FreshTensor, Number))]
     graph.graph.output(tuple([*nodes, *(change.node for change in graph.mutated)]))

@@ -39,6 +39,8 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
         reason = unsupported_reason(example_inputs)
         if reason is not None:
             raise Unsupported(reason)
+        if needs_gradients(example_inputs):
+            return compile_training(gm, example_inputs, options)
         return runner(compile_graph(gm, example_inputs, options))
     except (Unsupported, cpu.Unsupported) as error:
         log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
@@ -54,6 +56,35 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
             "please report this; config.raise_on_internal_error = True shows the full traceback",
         ), FiresteelWarning, stacklevel=4)
         return gm.forward
+
+
+def needs_gradients(example_inputs: Sequence[Any]) -> bool:
+    """Whether autograd could have something to do with a graph."""
+    import torch
+
+    return torch.is_grad_enabled() and any(
+        isinstance(example, torch.Tensor) and example.requires_grad for example in example_inputs)
+
+
+def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
+    from firesteel.autodiff import FunctionalGraph, trace_training
+    from firesteel.kernels.compile import compile_functional, frozen_inputs
+    from firesteel.kernels.debug_folder import DebugFolder
+    from firesteel.runtime.training import TrainingUnit
+
+    traced = trace_training(gm, example_inputs)
+    if isinstance(traced, FunctionalGraph):
+        return runner(compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options)))
+    folder = DebugFolder(f"{type(gm).__name__}_joint")
+    if folder:
+        folder.write("captured.py", gm.code)
+        folder.write("joint.txt", traced)
+
+    def compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
+        return compile_functional(half, options, name, takes_list=takes_list).run
+
+    return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget)
 
 
 def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:

@@ -1,8 +1,8 @@
 """``torch.autograd.Function`` in captured code: one operation of the graph.
 
-The forward is executed symbolically first, to see that it has no side effects and only does what capture knows, and to
-guard what it reads. What it does is then recorded as a single call of ``apply``, which runs forward and backward as the
-user wrote them.
+Forward and backward are executed symbolically first, to see that they have no side effects and only do what capture
+knows, and to guard what they read. What they do is then recorded as a single call of ``apply``, which runs both as the
+user wrote them. A backward that cannot be followed is left to autograd: such a call only runs on real tensors.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..fake import FakeTensor, FakeUnsupported
+from ..shapes import Symbol, eq
+from ..shapes.symnode import expr_of
 from .call_handlers import PYTHON_HANDLERS
 from .objects import class_member, find_on_class
-from .signals import GraphBreak, UserRaise
+from .signals import GraphBreak, NotConstant, UserRaise
 from .source import AttrSource
 from .torch_calls import run_fake, to_graph, wrap_result
+from .undecidable import SYMBOLIC
 from .values.base import Value
+from .values.constants import NumberValue
 from .values.mappings import DictValue
 from .values.objects import ClassValue
 from .values.sequences import ListValue, TupleValue
@@ -49,17 +54,27 @@ class ForwardContext:
     def set_materialize_grads(self, value: bool) -> None:
         self.materialize_grads = value
 
+    @property
+    def saved_tensors(self) -> Any:
+        return getattr(self, "to_save", ())
+
 
 class AppliedFunction:
-    """The operation that the graph calls."""
+    """The operation that the graph calls.
 
-    def __init__(self, cls: type) -> None:
+    ``traceable``: its backward can be run on fake tensors, too, and does then what it will do on real ones.
+    """
+
+    def __init__(self, cls: type, traceable: bool) -> None:
         self.function = cls
+        self.traceable = traceable
         self.__name__ = f"{cls.__name__}_apply"
         self.__qualname__ = self.__name__
         self.__module__ = cls.__module__
 
     def __call__(self, *args: Any) -> Any:
+        if not self.traceable and any(isinstance(arg, FakeTensor) for arg in args):
+            raise FakeUnsupported(self.__name__, "its backward is Python that cannot be followed")
         return self.function.apply(*args)  # type: ignore[attr-defined]
 
 
@@ -68,19 +83,28 @@ def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     owner = args[0].realize()
     if not isinstance(owner, ClassValue) or kwargs:
         raise GraphBreak("autograd.Function.apply with keyword arguments")
-    cls, inputs = owner.cls, args[1:]
-    look_at_forward(tx, owner, inputs)
+    cls: Any = owner.cls
+    inputs = args[1:]
+    if cls in tx.made_classes:
+        raise GraphBreak(f"autograd.Function {cls.__name__}, a class made inside of the compiled function",
+                         "make the class outside of the compiled function")
+    traceable = look_inside(tx, owner, inputs)
+    if not traceable:
+        tx.untraceable.add(cls)
     pairs = [to_graph(tx, value, keep_numbers=False) for value in inputs]
-    target = AppliedFunction(cls)
-    result = run_fake(tx, target, target.__name__, [fake for _, fake in pairs], {})
+    target = AppliedFunction(cls, traceable)
+    result = run_fake(tx, cls.apply, target.__name__, [fake for _, fake in pairs], {})
     node = tx.graph.call(target, tuple(node for node, _ in pairs), {}, tx.user_frames())
     node.meta["example_value"] = result
     tx.effects.version += 1
     return wrap_result(tx, node, result)
 
 
-def look_at_forward(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> None:
-    """Execute the forward symbolically and forget what it did to the graph."""
+def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
+    """Execute forward and backward symbolically and forget what they did to the graph.
+
+    False when the backward, which is not needed for that, is nothing that capture can follow.
+    """
     cls = owner.cls
     graph = tx.graph.graph
     last = next(iter(reversed(graph.nodes)), None)
@@ -94,10 +118,11 @@ def look_at_forward(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> None:
         torch.set_grad_enabled(False)
         forward = _static(tx, cls, "forward")
         if cls.setup_context is torch.autograd.Function.setup_context:  # type: ignore[attr-defined]
-            tx.call(forward, [context, *inputs], {})
+            output = tx.call(forward, [context, *inputs], {})
         else:
             output = tx.call(forward, list(inputs), {})
             tx.call(_static(tx, cls, "setup_context"), [context, TupleValue(list(inputs)), output], {})
+        traceable = look_at_backward(tx, cls, context, output.realize())
     except UserRaise:
         raise GraphBreak(f"{cls.__name__}.forward raises an exception") from None
     finally:
@@ -105,16 +130,50 @@ def look_at_forward(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> None:
         changes, tx.effects.changes = tx.effects.changes, outer
     given = {id(value) for value in _reachable(inputs)}
     if any(value is None or value.source is not None or id(value) in given for value in changes or ()):
-        raise GraphBreak(f"{cls.__name__}.forward changes something besides its result")
+        raise GraphBreak(f"{cls.__name__} changes something besides its result")
     for value, node, shape in nodes.values():
         if value.node is not node or value.fake.shape != shape:
-            raise GraphBreak(f"{cls.__name__}.forward writes to a tensor in place")
+            raise GraphBreak(f"{cls.__name__} writes to a tensor in place")
+    read: set[Symbol] = set()
     for node in reversed(list(graph.nodes)):
         if node is last or node.op == "placeholder":
             break
+        for used in node.all_input_nodes:
+            read |= _symbols(used.meta.get("example_value"))
         if not isinstance(node.meta.get("example_value"), (int, float)):  # numbers may be used again
             graph.erase_node(node)
     tx.graph.operations = operations
+    for value in _reachable(inputs):
+        if isinstance(value, TensorValue):
+            read -= set().union(*(_symbols(size) for size in (*value.fake.shape, *value.fake.stride())))
+        elif isinstance(value, NumberValue):
+            read -= value.expr.free_symbols
+    for symbol in sorted(read & tx.symbol_sources.keys(), key=str):
+        # found by the function itself, who will find it as it is now when the graph is traced again
+        hint = tx.shape_env.hint(symbol)
+        assert hint is not None
+        tx.decide(eq(symbol, hint))
+    return traceable
+
+
+def _symbols(number: Any) -> frozenset[Symbol]:
+    return frozenset(expr_of(number).free_symbols) if isinstance(number, SYMBOLIC) else frozenset()
+
+
+def look_at_backward(tx: Tracer, cls: type, context: Value, output: Value) -> bool:
+    """Execute the backward for gradients like the results; False when it cannot be followed."""
+    outputs = output.items if isinstance(output, TupleValue) else [output]
+    try:
+        backward = _static(tx, cls, "backward")
+        grads: list[Value] = []
+        for value in outputs:
+            value = value.realize()
+            known = isinstance(value, TensorValue) and value.fake.dtype.is_floating_point
+            grads.append(tx.call_torch(torch.ones_like, [value], {}) if known else tx.constant(None))
+        tx.call(backward, [context, *grads], {})
+    except (UserRaise, GraphBreak, NotConstant):
+        return False
+    return True
 
 
 def _reachable(values: list[Value]) -> Iterator[Value]:

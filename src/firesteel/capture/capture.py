@@ -103,7 +103,8 @@ class Capture:
         self.args = args
         self.known_break = known_break
         self.fake = FakeMode()
-        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned, static), unit.options)
+        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned, static, unit.suspects),
+                         unit.options)
         self.tx.refused = () if unit.options.fullgraph else unit.refused
         self.fake.before_late_error = self.before_late_error
         self.parameters = parameters_of(unit.code, unit.start)
@@ -503,6 +504,7 @@ def _slot_kind(value: Value) -> str:
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
+    from .. import control  # noqa: F401  (torch's optimizers ask it whether they are compiled)
     from . import class_bodies, torch_state  # noqa: F401  (register handlers on first use)
 
     torch_compat.neutralise_dynamo_imports()

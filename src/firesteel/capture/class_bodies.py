@@ -72,8 +72,10 @@ HANDLERS[__build_class__] = call_build_class
 
 def _may_be_base(cls: type) -> bool:
     """Whether making a subclass runs no code but ``type.__new__``."""
+    if cls is torch.autograd.Function:  # its metaclass makes a class for the backward beside it
+        return True
     return type(cls) in (type, abc.ABCMeta) and isinstance(cls.__init_subclass__, types.BuiltinMethodType) \
-        and not issubclass(cls, (torch.nn.Module, torch.Tensor, torch.autograd.Function))
+        and not issubclass(cls, (torch.nn.Module, torch.Tensor))
 
 
 def stand_in(tx: Tracer, value: Value) -> Any:

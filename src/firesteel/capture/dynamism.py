@@ -1,9 +1,11 @@
 """Which sizes, strides and numbers are symbols in a capture: the policy, and the layout of symbolic inputs.
 
 Static first: the first capture of a function takes sizes and numbers as constants. What differs at the next capture
-becomes a symbol there, exactly that (`changes`). ``dynamic=True`` makes every size and number of the arguments a symbol
-at once, ``dynamic=False`` none; marks on a tensor (`shape_markers`) go before all of these. Sizes 0 and 1 stay
-constants always: operators treat them as cases of their own. So do the shapes of a module's parameters and buffers.
+becomes a symbol there, exactly that (`changes`), and with it a size of a tensor that comes in for the first time then,
+if it is one that an input had before (`outdated_sizes`): a cache that is as long as the prompt it was filled from will
+grow. ``dynamic=True`` makes every size and number of the arguments a symbol at once, ``dynamic=False`` none; marks on a
+tensor (`shape_markers`) go before all of these. Sizes 0 and 1 stay constants always: operators treat them as cases of
+their own. So do the shapes of a module's parameters and buffers.
 """
 
 from __future__ import annotations
@@ -38,6 +40,15 @@ class TensorSeen:
 
 
 @dataclass(frozen=True)
+class Suspects:
+    """Sizes that inputs of earlier captures had and that these inputs do not have any more."""
+
+    sizes: frozenset[int] = frozenset()
+    known: frozenset[str] = frozenset()
+    """The tensors that earlier captures saw: what these have in common with a size that varies is chance."""
+
+
+@dataclass(frozen=True)
 class Dynamism:
     """What is symbolic in one capture."""
 
@@ -46,13 +57,15 @@ class Dynamism:
     learned: Learned = field(default_factory=Learned)
     static: frozenset[tuple[str, int]] = frozenset()
     """Sizes that an operation of the program cannot take as symbols."""
+    suspects: Suspects | None = None
 
     @staticmethod
-    def of(dynamic: bool | None, learned: Learned, static: frozenset[tuple[str, int]] = frozenset()) -> Dynamism:
+    def of(dynamic: bool | None, learned: Learned, static: frozenset[tuple[str, int]] = frozenset(),
+           suspects: Suspects | None = None) -> Dynamism:
         """The policy for the `dynamic` argument of compile, with what is known to vary."""
         if config.dynamic_shapes != "auto":
             dynamic = config.dynamic_shapes == "1"
-        return Dynamism(dynamic is True, dynamic is False, learned, static)
+        return Dynamism(dynamic is True, dynamic is False, learned, static, suspects)
 
     def number(self, source: Source) -> bool:
         """Whether a number from outside is a symbol."""
@@ -66,6 +79,10 @@ class Dynamism:
         found: dict[int, tuple[int, int | None, bool]] = {}
         everything = self.everything and not in_module(source)
         name = source.name
+        suspects = self.suspects
+        suspected: frozenset[int] = frozenset()
+        if suspects is not None and name not in suspects.known and not in_module(source):
+            suspected = suspects.sizes
         for dim, size in enumerate(t.shape):
             if size < SMALLEST or (name, dim) in self.static:
                 continue
@@ -78,7 +95,7 @@ class Dynamism:
             if dim in marks.maybe:
                 found[dim] = (SMALLEST, None, False)
                 continue
-            if not self.nothing and (everything or (name, dim) in self.learned.dims):
+            if not self.nothing and (everything or size in suspected or (name, dim) in self.learned.dims):
                 found[dim] = (SMALLEST, None, False)
         return found
 
@@ -210,3 +227,9 @@ def changes(seen: dict[str, TensorSeen], now: dict[str, torch.Tensor]) -> Learne
         dims.update((name, dim) for dim, size in enumerate(t.shape) if size != before.shape[dim])
         strides.update((name, dim) for dim, stride in enumerate(t.stride()) if stride != before.stride[dim])
     return Learned(dims=frozenset(dims), strides=frozenset(strides))
+
+
+def outdated_sizes(seen: dict[str, TensorSeen], now: dict[str, torch.Tensor]) -> set[int]:
+    """Sizes from an earlier capture that the same tensors do not have any more."""
+    return {old for name, before in seen.items() if name in now and now[name].dim() == len(before.shape)
+            for old, new in zip(before.shape, now[name].shape, strict=True) if old != new and old >= SMALLEST}

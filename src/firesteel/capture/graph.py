@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from ..errors import UserFrame
+from ..torch_compat.graph_modules import LazyGraphModule
 from .source import ModuleTableSource, Source, graph_input_name
 
 
@@ -110,6 +111,6 @@ class GraphBuilder:
                 kept.append(entry)
             else:
                 self.graph.erase_node(entry.node)
-        module = torch.fx.GraphModule(torch.nn.Module(), self.graph, class_name=name)
+        module = LazyGraphModule(torch.nn.Module(), self.graph, class_name=name)
         return CapturedGraph(module, kept, [entry.example for entry in kept])
 

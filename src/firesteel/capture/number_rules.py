@@ -159,7 +159,7 @@ def _power(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
         if not tx.holds(relations.ne(a, 0)):
             raise Raises
     if not isinstance(b, Const):
-        return None
+        return _exponential(tx, a, b)
     return arith.power(a, b) if _power_is_real(tx, a, float(b.value)) else None
 
 
@@ -177,6 +177,15 @@ def _power_is_real(tx: Tracer, a: Expr, exponent: float) -> bool:
     size = arith.absolute(a)
     bound = 10.0 ** (300 / exponent)
     return tx.holds(relations.le(size, bound) if exponent > 0 else relations.ge(size, bound))
+
+
+def _exponential(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
+    """A positive float to the power of a number that is not too large, as in ``0.95 ** epoch``."""
+    if not isinstance(a, Const) or a.kind != "float" or not 0 < a.value < LARGEST_FLOAT or a.value == 1:
+        return None
+    bound = 300 / abs(math.log10(a.value))
+    small = tx.holds(relations.le(b, bound)) and tx.holds(relations.ge(b, -bound))
+    return arith.power(a, arith.to_float(b)) if small else None
 
 
 def _math_power(tx: Tracer, a: Expr, b: Expr) -> Expr | None:

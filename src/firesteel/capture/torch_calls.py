@@ -57,6 +57,8 @@ VALUE_ONLY = frozenset({
     "itruediv", "add_", "sub_", "mul_", "div_", "fill_", "clamp", "clamp_", "lerp", "lerp_", "where", "masked_fill",
     "masked_fill_", "full_like", "addcmul", "addcdiv", "addcmul_", "addcdiv_", "sum_number", "tensor", "as_tensor",
     "scalar_tensor", "new_tensor",
+    *(f"_foreach_{name}{end}" for end in ("", "_")
+      for name in ("add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "maximum", "minimum")),
 })
 # What stands for a number that data decides on where its value does not matter.
 PLACEHOLDERS: dict[type, Any] = {int: 2, float: 2.5, bool: True}
@@ -323,11 +325,11 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     """Execute on fake tensors; whatever goes wrong is left to Python by a break."""
     tx.operation = name
     try:
+        rule = find_function(name, args)
         if isinstance(target, str):
-            return getattr(args[0], target)(*args[1:], **kwargs)
+            return getattr(args[0], target)(*args[1:], **kwargs) if rule is None else rule(*args, **kwargs)
         if target in ITEM_METHODS and has_positions(args[1]):
             return (get_item if target is operator.getitem else set_item)(tx.fake, *args)
-        rule = find_function(name, args)
         return target(*args, **kwargs) if rule is None else rule(*args, **kwargs)
     except DataDependentError as error:
         raise GraphBreak(f"{_title(target)}: {error.reason}",

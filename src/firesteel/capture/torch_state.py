@@ -10,6 +10,8 @@ import torch
 
 from .. import torch_compat
 from . import autograd_functions as autograd_functions  # these register their handlers
+from . import checkpointing as checkpointing
+from . import optimizers as optimizers
 from . import parameters as parameters
 from . import profiler_regions as profiler_regions
 from . import tensor_groups as tensor_groups

@@ -11,7 +11,7 @@ import torch
 from .. import shapes
 from ..errors import UserFrame
 from ..shapes.symnode import expr_of
-from . import assertions, calls, classes, modules, number_rules, objects, operators, torch_calls, wrapping
+from . import assertions, calls, classes, gradients, modules, number_rules, objects, operators, torch_calls, wrapping
 from .dynamism import Dynamism, TensorSeen
 from .effects import Effects
 from .graph import GraphBuilder
@@ -85,6 +85,11 @@ class Tracer:
         self.made_classes: dict[type, int] = {}
         self.stand_ins: dict[int, Value] = {}
         self.root_step = 0
+        # autograd functions whose backward must not be run on fakes
+        self.untraceable: set[type] = set()
+        # checkpointed regions so far, and whether one is being captured
+        self.checkpoints = 0
+        self.in_checkpoint = False
         self.looked_up: list[LazyValue] = []
         self.hashed_by_identity: list[Value] = []
         self.inlined: set[types.CodeType] = set()
@@ -359,6 +364,9 @@ class Tracer:
 
     def call_torch(self, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return torch_calls.call_torch(self, target, args, kwargs)
+
+    def backward(self, tensor: TensorValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return gradients.backward(self, tensor, args, kwargs)
 
     def tensor_list(self, tensor: TensorValue, shape: list[int]) -> ListValue:
         return torch_calls.tensor_list(self, tensor, shape)

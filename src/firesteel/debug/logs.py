@@ -23,6 +23,7 @@ ARTIFACTS: dict[str, str] = {
     "graphs": "each captured graph as Python code",
     "kernels": "the source of generated kernels",
     "fallbacks": "operators that are called in ATen between kernels, and why",
+    "autotune": "alternatives that were measured for max_autotune, with their times",
     "shapes": "symbols made for sizes, guards on them with the user's line, symbols that became constants",
     "cache": "what the cache on disk recalled, and why it refused or could not keep an entry",
 }

@@ -1,7 +1,8 @@
 """Results of torch functions that C++ takes apart in ways that need plain sizes, for tensors with symbolic sizes.
 
 The recurrent networks of torch walk over time in C++ before any operator reaches the fake tensors. Here their results
-are described as a whole: nothing is known of their inside, only sizes, layouts and what gradients flow from.
+are described as a whole: nothing is known of their inside, only sizes, layouts and what gradients flow from. Their
+cells, one step in time, are written out in the operators that they consist of.
 """
 
 from __future__ import annotations
@@ -11,15 +12,22 @@ from typing import Any
 
 import torch
 
+from .products import matmul
+
 FunctionRule = Callable[..., Any]
 
 
 def find_function(name: str, args: Sequence[Any]) -> FunctionRule | None:
     """The rule of a torch function for these arguments; None when it runs as it is."""
     rule = _RULES.get(name)
-    if rule is None or not args or not _is_symbolic(args[0]):
+    if rule is None or not any(_is_symbolic(arg) for arg in args[:2]):
         return None
     return None if torch.is_autocast_enabled(args[0].device.type) else rule
+
+
+def is_described(name: str) -> bool:
+    """Whether a function's rule only describes its results; the other rules compute what the function does."""
+    return name in _NETWORKS
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -71,9 +79,51 @@ def _results(output: torch.Tensor, states: Sequence[torch.Tensor], used: Sequenc
     return tuple(made)
 
 
-_RULES: dict[str, FunctionRule] = {
+# ---------------------------------------------------------------------------------------------------------------------
+# cells
+
+
+def _gates(data: torch.Tensor, hidden: torch.Tensor, w_ih: torch.Tensor, w_hh: torch.Tensor, b_ih: torch.Tensor | None,
+           b_hh: torch.Tensor | None) -> torch.Tensor:
+    return torch.nn.functional.linear(hidden, w_hh, b_hh).add_(torch.nn.functional.linear(data, w_ih, b_ih))
+
+
+def _lstm_cell(data: torch.Tensor, states: Sequence[torch.Tensor], w_ih: torch.Tensor, w_hh: torch.Tensor,
+               b_ih: torch.Tensor | None = None, b_hh: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    hidden, cell = states
+    enter, forget, change, leave = _gates(data, hidden, w_ih, w_hh, b_ih, b_hh).chunk(4, 1)
+    cell = (forget.sigmoid() * cell).add_(enter.sigmoid() * change.tanh())
+    return leave.sigmoid() * cell.tanh(), cell
+
+
+def _gru_cell(data: torch.Tensor, hidden: torch.Tensor, w_ih: torch.Tensor, w_hh: torch.Tensor,
+              b_ih: torch.Tensor | None = None, b_hh: torch.Tensor | None = None) -> torch.Tensor:
+    ours = torch.nn.functional.linear(data, w_ih, b_ih).chunk(3, 1)
+    theirs = torch.nn.functional.linear(hidden, w_hh, b_hh).chunk(3, 1)
+    reset, update = (theirs[0] + ours[0]).sigmoid(), (theirs[1] + ours[1]).sigmoid()
+    new = (ours[2] + theirs[2] * reset).tanh()
+    return (hidden - new).mul_(update).add_(new)
+
+
+def _tanh_cell(*args: Any) -> torch.Tensor:
+    return _gates(*args).tanh()
+
+
+def _relu_cell(*args: Any) -> torch.Tensor:
+    return _gates(*args).relu()
+
+
+_NETWORKS: dict[str, FunctionRule] = {
     "lstm": _lstm,
     "gru": _one_state,
     "rnn_tanh": _one_state,
     "rnn_relu": _one_state,
+}
+_RULES: dict[str, FunctionRule] = {
+    **_NETWORKS,
+    "lstm_cell": _lstm_cell,
+    "gru_cell": _gru_cell,
+    "rnn_tanh_cell": _tanh_cell,
+    "rnn_relu_cell": _relu_cell,
+    "matmul": matmul,
 }

@@ -6,6 +6,8 @@
     schedule   computations             -> kernels, a plan         (kernels.scheduling)
     generate   kernels                  -> machine code            (kernels.cpu)
     host       plan and machine code    -> a function              (kernels.host)
+
+A graph that an earlier process compiled takes a short cut from its passes to the host (recall, see `plan_cache`).
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from .options import Options
 
 if TYPE_CHECKING:
     from ..autodiff.graph import FunctionalGraph
-    from ..passes import PassRun, Settings
+    from ..passes import Passed, PassRun
+    from .cpu import CompiledKernel
+    from .cpu.target import Target
     from .host.printer import HostFunction
     from .ir import Kernel
     from .lowering import LoweredGraph
     from .plan import KernelPlan
+    from .tuning import Tuner
 
 
 @dataclass
@@ -37,7 +42,8 @@ class Executable:
 
     run: Callable[..., Any]
     functional: FunctionalGraph
-    lowered: LoweredGraph
+    lowered: LoweredGraph | None
+    """None for a graph whose plan an earlier process had made."""
     plan: KernelPlan
     host: HostFunction
     compiled: Sequence[Any]
@@ -65,23 +71,53 @@ class _Clock:
 def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Executable:
     """Compile a torch-level graph. Raises `autodiff.Unsupported` for one that only eager can run."""
     from ..autodiff import trace
-    from ..passes import run_passes
-    from .cpu import compile_kernels
-    from .cpu.engine import assembly, llvm_text
-    from .host.printer import host_function
-    from .host.results import with_results
-    from .lowering import lower
-    from .scheduling import schedule
 
     clock, folder = _Clock(), DebugFolder(type(gm).__name__)
-    folder.write("captured.py", gm.code)
+    if folder:
+        folder.write("captured.py", gm.code)
     with clock.stage("trace"):
         functional = trace(gm, example_inputs)
+    return _compile(functional, options, frozen_inputs(gm, functional, options), clock, folder)
+
+
+def compile_functional(functional: FunctionalGraph, options: Options, name: str,
+                       frozen: frozenset[torch.fx.Node] = frozenset(), takes_list: bool = False) -> Executable:
+    """Compile a functional graph; ``name`` is that of its debug folder, ``frozen`` the inputs that seldom change.
+
+    With ``takes_list`` the function takes its inputs in one list, which it empties to free them early.
+    """
+    return _compile(functional, options, frozen, _Clock(), DebugFolder(name), takes_list)
+
+
+def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
+             folder: DebugFolder, takes_list: bool = False) -> Executable:
+    from ..passes import Settings, run_passes
+    from .cpu import compile_kernels
+    from .cpu.engine import assembly, llvm_text
+    from .drawing import draw_plan
+    from .host.results import with_results
+    from .lowering import lower
+    from .plan_cache import load_plan, plan_key, store_plan
+    from .scheduling import schedule
+
+    tuner: Tuner | None = None
+    if options.max_autotune:
+        from .tuning import Tuner, hints_of, tuned_targets
+
+        tuner = Tuner()
     folder.write("traced.txt", functional)
     with clock.stage("passes"):
-        passed = run_passes(functional, _settings(gm, functional, options))
+        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, tuner))
         functional = passed.functional
     folder.write("functional.txt", functional)
+    key = stored = lowered = None
+    if tuner is None and not folder:
+        with clock.stage("recall"):
+            key = plan_key(functional)
+            stored = load_plan(key, functional) if key is not None else None
+    if stored is not None:
+        plan, kernels, compiled = stored
+        return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list)
     with clock.stage("lower"):
         lowered = lower(functional.module)
     if folder:
@@ -91,34 +127,47 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
     kernels = kernels_of(plan)
     if folder:
         folder.write("plan.txt", plan)
+        folder.write("groups.svg", draw_plan(plan).to_svg())
         folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
     with clock.stage("generate"):
-        compiled = compile_kernels(kernels)
-    with clock.stage("host"):
-        addresses = {id(kernel): made.address for kernel, made in zip(kernels, compiled, strict=True)}
-        host = host_function(plan, addresses, options.native_host, (kernels, compiled))
-    run = host.run if passed.kept is None else passed.kept.around(host.run)
-    made = Executable(run, functional, lowered, plan, host, compiled, clock.seconds, passed.runs)
+        if tuner is None:
+            targets: list[Target | None] = [None] * len(kernels)
+            compiled = compile_kernels(kernels)
+        else:
+            targets = [*tuned_targets(plan, kernels, hints_of(functional), tuner)]
+            compiled = [compile_kernels([one], target)[0] for one, target in zip(kernels, targets, strict=True)]
+    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list)
+    if key is not None:
+        store_plan(key, plan, kernels, compiled, functional)
     if debug.enabled("kernels"):
         debug.log("kernels", "%s", made)
     if folder:
-        folder.write("host.py", host.source)
-        folder.write("kernels.ll", "\n\n".join(llvm_text(kernel, name=kernel.name) for kernel in kernels))
-        folder.write("kernels.s", "\n\n".join(map(assembly, kernels)))
+        folder.write("host.py", made.host.source)
+        folder.write("kernels.ll", "\n\n".join(map(llvm_text, kernels, targets, [one.name for one in kernels])))
+        folder.write("kernels.s", "\n\n".join(map(assembly, kernels, targets)))
         folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
     return made
 
 
-def _settings(gm: torch.fx.GraphModule, functional: FunctionalGraph, options: Options) -> Settings:
-    """What the passes may rely on."""
-    from ..passes import Settings
+def _executable(passed: Passed, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
+                compiled: Sequence[CompiledKernel], options: Options, clock: _Clock, takes_list: bool) -> Executable:
+    from .host.printer import host_function
 
-    frozen: list[torch.fx.Node] = []
-    if options.freeze:
-        placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
-        frozen = [entry.node for node, entry in zip(placeholders, functional.inputs, strict=True)
-                  if node.meta.get("module_state")]
-    return Settings(options.relaxed_libraries, frozenset(frozen))
+    with clock.stage("host"):
+        addresses = {id(kernel): made.address for kernel, made in zip(kernels, compiled, strict=True)}
+        host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list)
+    run = host.run if passed.kept is None else passed.kept.around(host.run)
+    return Executable(run, passed.functional, lowered, plan, host, compiled, clock.seconds, passed.runs)
+
+
+def frozen_inputs(gm: torch.fx.GraphModule, functional: FunctionalGraph,
+                  options: Options) -> frozenset[torch.fx.Node]:
+    """The inputs of a captured graph that are parameters and buffers, where the options say that they seldom change."""
+    if not options.freeze:
+        return frozenset()
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    return frozenset(entry.node for node, entry in zip(placeholders, functional.inputs, strict=True)
+                     if node.meta.get("module_state"))
 
 
 def load_stages() -> None:

@@ -14,7 +14,7 @@ _numbers = itertools.count()
 class DebugFolder:
     """Where the texts of one compilation go; without a directory it takes and forgets them.
 
-        debug/0003_forward/captured.py  functional.txt  lowered.txt  plan.txt  kernels.txt  kernels.ll  host.py  ...
+        debug/0003_forward/captured.py  functional.txt  lowered.txt  plan.txt  groups.svg  kernels.txt  ...
     """
 
     def __init__(self, name: str) -> None:

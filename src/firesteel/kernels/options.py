@@ -26,6 +26,9 @@ class Options:
     relaxed_libraries: bool = False
     """Use faster calls of libraries that round more than eager's do (still within the tolerance of the dtype) and may
     turn NaN into 0 in activations."""
+    memory_budget: float = 1.0
+    """How much of what could be kept between forward and backward is kept: with less than 1 more is computed again, and
+    below 0.5 reductions and normalisations too. Matrix products, convolutions and random numbers never are."""
 
 
 MODES: dict[str | None, dict[str, Any]] = {
@@ -57,6 +60,11 @@ def make_options(given: Mapping[str, Any] | None = None, mode: str | None = None
             close = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
             raise UserCodeError(f"the native backend has no option {name!r}", hint)
+        if known[name] is float and type(value) is int:
+            values[name] = value = float(value)
         if type(value) is not known[name]:
             raise UserCodeError(f"option {name!r} is {value!r}", f"it takes a value of type {known[name].__name__}")
-    return Options(**values)
+    options = Options(**values)
+    if not 0.0 <= options.memory_budget <= 1.0:
+        raise UserCodeError(f"option 'memory_budget' is {options.memory_budget!r}", "it takes a number from 0 to 1")
+    return options

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..autodiff.graph import FunctionalGraph
+from .attention import attention
 from .channels_last import channels_last
 from .fold_batch_norm import fold_batch_norm
 from .freezing import Kept, freeze
@@ -19,14 +20,17 @@ from .identities import identities
 from .linear_library import linear_library
 from .narrow_convolutions import narrow_convolutions
 from .settings import STRICT, Settings
+from .small_products import small_products
 
 Pass = Callable[[FunctionalGraph, Settings], FunctionalGraph]
 
 PASSES: tuple[Pass, ...] = (
     identities,
+    attention,
     fold_batch_norm,
     channels_last,
     narrow_convolutions,
+    small_products,
     linear_library,
     fuse_activations,
 )  # fmt: skip

@@ -13,11 +13,12 @@ becomes
     return clone_1
 
 Operators between convolutions take over the layout as they do in eager; where one cannot (a view that needs the old
-strides) and for results, a copy with the old layout is made. Graphs in which more would be copied than is won are not
-changed. Two kinds of convolutions stay as they are:
+strides) and for results, a copy with the old layout is made. Convolutions that hang together without copies in between
+are a region; regions in which more would be copied than is won are not changed. Two kinds of convolutions stay as they
+are:
 - those whose weight is large beside their images: the library reorders weights in every call, slower for channels last;
 - those that add up many products in single precision: with channels last the library adds them in one long row, with
-  several times the rounding error of the other layout.
+  several times the rounding error of the other layout. Transposed ones add up alike in both.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ from .settings import STRICT, Settings
 
 # What a convolution gains, as the share of the elements that it reads and writes that could be copied in that time.
 GAIN_DEPTHWISE = 2.0
+GAIN_TRANSPOSED = 1.0
 GAIN_NARROW_POINTWISE = 1.0
 GAIN_OTHER = 0.5
 NARROW = 128
+FEW_RESULTS = 8
+# A copy of what a kernel computes for nobody else is only a store in another order.
+IN_ANOTHER_ORDER = 0.5
 # From this ratio of weights to images on the reordering of weights decides.
 MOST_WEIGHTS = 2.0
 # So many products are added up with at most 1.6 times the error.
@@ -52,8 +57,14 @@ def channels_last(functional: FunctionalGraph, settings: Settings = STRICT) -> F
     if not wanted:
         return functional
     plan = _Plan(functional, wanted)
-    if not plan.make() or plan.copied > plan.gain:
+    if not plan.make():
         return functional
+    paying = plan.paying()
+    if paying != wanted:
+        # Regions touch each other only where copies are, so that what is left does not change.
+        plan = _Plan(functional, paying)
+        if not paying or not plan.make():
+            return functional
     return plan.apply(bool(settings.frozen))
 
 
@@ -62,11 +73,11 @@ def _gains(node: torch.fx.Node, settings: Settings) -> bool:
     if not is_call(node, ATEN.convolution.default):
         return False
     x, weight = node.args[0].meta["val"], node.args[1].meta["val"]  # type: ignore[union-attr]
-    if x.ndim != 4 or x.dtype not in (torch.float32, torch.bfloat16) or node.args[6]:
+    if x.ndim != 4 or x.dtype not in (torch.float32, torch.bfloat16):
         return False
     if not node.meta["val"].is_contiguous() or number_hint(x.shape[1]) == 1:
         return False
-    if x.dtype is torch.float32 and not (is_pointwise(node) or settings.relaxed):
+    if x.dtype is torch.float32 and not (is_pointwise(node) or node.args[6] or settings.relaxed):
         if _products(weight) > MOST_PRODUCTS:
             return False
     images = size_hint(x) + size_hint(node.meta["val"])
@@ -81,16 +92,22 @@ def _products(weight: Any) -> int:
 def is_pointwise(node: torch.fx.Node) -> bool:
     """Whether it is a matrix product over the channels, which every layout computes alike."""
     weight = node.args[1].meta["val"]  # type: ignore[union-attr]
-    return tuple(weight.shape[2:]) == (1, 1) and list(node.args[3]) == [1, 1] and list(node.args[4]) == [0, 0]  # type: ignore[arg-type]
+    if node.args[6] or tuple(weight.shape[2:]) != (1, 1):
+        return False
+    return list(node.args[3]) == [1, 1] and list(node.args[4]) == [0, 0]  # type: ignore[arg-type]
 
 
 def _gain(node: torch.fx.Node) -> float:
     weight = node.args[1].meta["val"]  # type: ignore[union-attr]
+    if node.args[6]:
+        return GAIN_TRANSPOSED
     if number_hint(weight.shape[1]) == 1:
         return GAIN_DEPTHWISE
     if not is_pointwise(node):
         return GAIN_OTHER
-    return GAIN_NARROW_POINTWISE if number_hint(weight.shape[1]) <= NARROW else 0.0
+    if number_hint(weight.shape[0]) < FEW_RESULTS or number_hint(weight.shape[1]) > NARROW:
+        return 0.0
+    return GAIN_NARROW_POINTWISE
 
 
 class _Plan:
@@ -105,8 +122,11 @@ class _Plan:
         """Convolutions whose input is copied, and that input."""
         self.back: dict[torch.fx.Node, list[torch.fx.Node]] = {}
         """Nodes that need the old layout of some inputs."""
-        self.copied = 0.0
-        self.gain = 0.0
+        self.mixed: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+        """Nodes with the old layout that read some inputs in the new one."""
+        self._parents: dict[torch.fx.Node, torch.fx.Node] = {}
+        self._balance: dict[torch.fx.Node, float] = {}
+        """What is won less what is copied, noted at some node of a region."""
 
     def value(self, node: torch.fx.Node) -> Any:
         return self.results.get(node, node.meta["val"])
@@ -118,14 +138,42 @@ class _Plan:
                 self.convolution(node)
                 continue
             changed = [source for source in node.all_input_nodes if source in self.results]
-            if not changed or self.follows(node):
+            if not changed or self.follows(node, changed):
                 continue
             for source in changed:
                 if _dense_order(source.meta["val"]) is None:
                     return False
-                self.copied += size_hint(source.meta["val"])
+                self.pay(source, source, IN_ANOTHER_ORDER if is_call(node, ATEN.cat.default) else 1.0)
             self.back[node] = changed
+        # What is copied back for one user is read as that copy by all who do not need the new layout.
+        copied = {source for sources in self.back.values() for source in sources}
+        for node, sources in self.mixed.items():
+            self.back[node] = [source for source in sources if source in copied]
         return True
+
+    def paying(self) -> set[torch.fx.Node]:
+        """The convolutions of those regions in which something is won."""
+        totals: dict[torch.fx.Node, float] = {}
+        for node, amount in self._balance.items():
+            region = self.region(node)
+            totals[region] = totals.get(region, 0.0) + amount
+        return {node for node in self.wanted if totals[self.region(node)] >= 0}
+
+    def region(self, node: torch.fx.Node) -> torch.fx.Node:
+        while node in self._parents:
+            node = self._parents[node]
+        return node
+
+    def join(self, node: torch.fx.Node, other: torch.fx.Node) -> None:
+        first, second = self.region(node), self.region(other)
+        if first is not second:
+            self._parents[first] = second
+
+    def pay(self, region: torch.fx.Node, copied: torch.fx.Node, share: float = 1.0) -> None:
+        """Count a copy of a node's result against a region."""
+        if share == 1.0 and len(copied.users) == 1 and copied.op == "call_function" and not _is_library_call(copied):
+            share = IN_ANOTHER_ORDER
+        self._balance[region] = self._balance.get(region, 0.0) - share * size_hint(copied.meta["val"])
 
     def convolution(self, node: torch.fx.Node) -> None:
         source = node.args[0]
@@ -133,14 +181,19 @@ class _Plan:
         given, old = self.value(source), node.meta["val"]
         if not given.is_contiguous(memory_format=torch.channels_last):
             self.to_last[node] = source
-            self.copied += size_hint(given)
+            self.pay(node, source)
+        elif source in self.results:
+            self.join(node, source)
         self.results[node] = torch.empty_like(old, memory_format=torch.channels_last)
-        self.gain += _gain(node) * (size_hint(given) + size_hint(old))
+        gain = _gain(node) * (size_hint(given) + size_hint(old))
+        self._balance[node] = self._balance.get(node, 0.0) + gain
 
-    def follows(self, node: torch.fx.Node) -> bool:
+    def follows(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> bool:
         """Whether a node can take its inputs in their new layout."""
         if node.op != "call_function" or is_call(node, *_NEED_STRIDES, ATEN.convolution.default):
             return False
+        if is_call(node, ATEN.cat.default) and all(self.needs_old(user) for user in node.users):
+            return False  # its parts are copied in any case, so that they can change their order on the way
         old = node.meta["val"]
         if not isinstance(old, (torch.Tensor, tuple, list)):
             return True  # sizes stay as they are
@@ -148,9 +201,20 @@ class _Plan:
             new = fake_result(node.target, node.args, node.kwargs, self.value)
         except _FAILURES:
             return False
-        if not (isinstance(old, torch.Tensor) and same_layout(old, new)):
-            self.results[node] = new
+        if isinstance(old, torch.Tensor) and same_layout(old, new):
+            # A reduction reads one layout as well as the other.
+            self.mixed[node] = [source for source in changed if isinstance(source.meta["val"], torch.Tensor)
+                                and size_hint(source.meta["val"]) <= size_hint(old)]  # fmt: skip
+            for source in self.mixed[node]:
+                self.pay(source, source, IN_ANOTHER_ORDER)
+            return True
+        self.results[node] = new
+        for source in changed:
+            self.join(node, source)
         return True
+
+    def needs_old(self, user: torch.fx.Node) -> bool:
+        return user.op == "output" or (is_call(user, ATEN.convolution.default) and user not in self.wanted)
 
     def apply(self, with_weights: bool) -> FunctionalGraph:
         rewriter = Rewriter(self.functional)
@@ -176,6 +240,10 @@ class _Plan:
         for node, value in self.results.items():
             node.meta["val"] = value
         return rewriter.finish()
+
+
+def _is_library_call(node: torch.fx.Node) -> bool:
+    return is_call(node, ATEN.convolution.default)
 
 
 def _with_old_layout(rewriter: Rewriter, source: torch.fx.Node) -> torch.fx.Node:

@@ -16,7 +16,8 @@ packed into the library's own layout, once.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -25,6 +26,9 @@ from ..autodiff.graph import FunctionalGraph
 from ..torch_compat import library_operators
 from .rewriting import ATEN, Rewriter, is_call
 from .settings import STRICT, Settings
+
+if TYPE_CHECKING:
+    from ..kernels.tuning import Tuner
 
 MOST_PRODUCTS = 384
 LEAST_WORK = 1 << 24
@@ -75,8 +79,31 @@ def _is_faster(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | No
         return (bias is not None or weight in settings.frozen) and library_operators.onednn_has_bfloat16()
     if left.dtype is not torch.float32 or not (left.shape[1] <= MOST_PRODUCTS or settings.relaxed):
         return False
+    if settings.tuner is not None:
+        return _measures_faster(settings.tuner, left, right, bias, weight in settings.frozen)
     work = left.shape[0] * left.shape[1] * right.shape[0]
     return _mkl_is_slower() and work >= (LEAST_WORK_PACKED if weight in settings.frozen else LEAST_WORK)
+
+
+def _measures_faster(tuner: Tuner, left: Any, right: Any, bias: torch.fx.Node | None, packed: bool) -> bool:
+    """Whether the library is faster for these sizes, on made-up tensors."""
+    operator, pack = library_operators.onednn_linear(), library_operators.pack_linear_weight()
+    assert operator is not None
+    x, weight = (torch.ones(tuple(t.shape), dtype=t.dtype) for t in (left, right))
+    added = None if bias is None else torch.ones(weight.shape[0], dtype=weight.dtype)
+
+    def usual() -> Callable[[], object]:
+        other = weight.t()
+        return lambda: torch.mm(x, other) if added is None else torch.addmm(added, x, other)
+
+    def library() -> Callable[[], object]:
+        ready = weight if not packed or pack is None else pack(weight, x.shape[0])
+        return lambda: operator(x, ready, added, "none", [], "")
+
+    about = f"linear {tuple(x.shape)} to {weight.shape[0]}{'' if added is None else ' with a bias'} {x.dtype}" \
+            f"{', packed' if packed else ''}"
+    with torch.no_grad():
+        return tuner.choose(about, about, {"ATen": usual, "oneDNN": library}) == "oneDNN"
 
 
 @functools.cache

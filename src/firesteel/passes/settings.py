@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch.fx
+
+if TYPE_CHECKING:
+    from ..kernels.tuning import Tuner
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,8 @@ class Settings:
     """Whether library calls may round more, or treat NaN otherwise, than eager does."""
     frozen: frozenset[torch.fx.Node] = frozenset()
     """Inputs that seldom change: what is computed from them alone is kept from call to call."""
+    tuner: Tuner | None = None
+    """Measures alternatives, where choices are to be made by measurement."""
 
 
 STRICT = Settings()

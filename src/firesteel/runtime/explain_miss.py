@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..capture.capture import Entry, parameters_of
-from ..capture.dynamism import changes
+from ..capture.dynamism import changes, in_module, outdated_sizes
 from ..capture.guards import Guard
 from ..capture.source import InstanceDictSource, LocalSource, Source
 from ..shape_markers import class_marked_static
@@ -39,25 +39,37 @@ class FailedGuard:
         return f"{self.text}" + (f" (found {self.found})" if self.found else "")
 
 
-def evaluate(source: Source, values: dict[str, Any]) -> Any:
-    """Follow a source from the arguments."""
-    if isinstance(source, LocalSource):
-        return values[source.variable]
-    scope: dict[str, Any] = {}
+class Values:
+    """The arguments of a call, and what sources lead to from there, each followed once."""
 
-    def constant(obj: Any) -> str:
-        name = f"k{len(scope)}"
-        scope[name] = obj
-        return name
+    def __init__(self, unit: Unit, args: tuple[Any, ...]) -> None:
+        self.variables = dict(zip(parameters_of(unit.code, unit.start), args, strict=True))
+        self.known: dict[Source, Any] = {}
 
-    if source.base is not None:
-        scope["base"] = evaluate(source.base, values)
-    return eval(source.code("base", constant), scope)
+    def of(self, source: Source) -> Any:
+        """Follow a source from the arguments."""
+        if isinstance(source, LocalSource):
+            return self.variables[source.variable]
+        if source not in self.known:
+            scope: dict[str, Any] = {}
+
+            def constant(obj: Any) -> str:
+                name = f"k{len(scope)}"
+                scope[name] = obj
+                return name
+
+            if source.base is not None:
+                scope["base"] = self.of(source.base)
+            self.known[source] = eval(source.code("base", constant), scope)
+        return self.known[source]
 
 
 def first_failure(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> FailedGuard | None:
     """The first guard of an entry that these arguments violate; None when all hold."""
-    values = dict(zip(parameters_of(unit.code, unit.start), args, strict=True))
+    return _first_failure(entry, Values(unit, args))
+
+
+def _first_failure(entry: Entry, values: Values) -> FailedGuard | None:
     for guard in (*entry.guards, entry.state_guard):
         failure = _failure(guard, values)
         if failure is not None:
@@ -65,7 +77,7 @@ def first_failure(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> FailedGuar
     for shape_guard in entry.shape_guards:
         symbols = shape_guard.expr.free_symbols
         sources = {symbol: entry.symbols[symbol] for symbol in symbols}
-        numbers = {symbol: evaluate(source, values) for symbol, source in sources.items()}
+        numbers = {symbol: values.of(source) for symbol, source in sources.items()}
         if not shape_guard.expr.evaluate(numbers):
             names = {symbol: source.name for symbol, source in sources.items()}
             text = print_python(shape_guard.expr, names)
@@ -75,13 +87,13 @@ def first_failure(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> FailedGuar
     return None
 
 
-def _failure(guard: Guard, values: dict[str, Any]) -> FailedGuard | None:
+def _failure(guard: Guard, values: Values) -> FailedGuard | None:
     name = guard.source.name if guard.source else ""
     scope: dict[str, Any] = {}
 
     def variable(source: Source) -> str:
         key = f"v{len(scope)}"
-        scope[key] = evaluate(source, values)
+        scope[key] = values.of(source)
         return key
 
     def constant(obj: Any) -> str:
@@ -99,7 +111,7 @@ def _failure(guard: Guard, values: dict[str, Any]) -> FailedGuard | None:
     return FailedGuard(part.describe(), name, _found(scope["v0"]) if guard.source else "", is_shape)
 
 
-def _failing_part(guard: Guard, values: dict[str, Any]) -> Guard:
+def _failing_part(guard: Guard, values: Values) -> Guard:
     """Of a guard that is a conjunction, the condition that does not hold."""
     parts = guard.template.split(" and ") if guard.kind in ("tensor", "global state") else []
     for part in parts:
@@ -109,27 +121,38 @@ def _failing_part(guard: Guard, values: dict[str, Any]) -> Guard:
     return guard
 
 
-def changed_inputs(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> Learned:
-    """What an entry was specialised to that is different now, when such a size or number is why it does not fit."""
-    failure = first_failure(entry, unit, args)
-    if failure is None or not (failure.is_shape or failure.source in entry.numbers):
-        return NOTHING
-    values = dict(zip(parameters_of(unit.code, unit.start), args, strict=True))
+@dataclass(frozen=True)
+class Changed:
+    """How arguments differ from those that an entry was made for."""
+
+    learned: Learned
+    """What the entry was specialised to, when such a size or number is why it does not fit."""
+    outdated: set[int]
+    """Sizes of its inputs that these do not have now."""
+
+
+def changed_inputs(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> Changed:
+    """What is different now."""
+    values = Values(unit, args)
 
     def now(source: Source) -> Any:
         try:
-            return evaluate(source, values)
+            return values.of(source)
         except Exception:
             return None  # the path to it is gone
 
+    tensors = {name: found for name, seen in entry.tensors.items() if not in_module(seen.source)
+               and isinstance(found := now(seen.source), torch.Tensor) and found.layout is torch.strided}
+    outdated = outdated_sizes(entry.tensors, tensors)
+    failure = _first_failure(entry, values)
+    if failure is None or not (failure.is_shape or failure.source in entry.numbers):
+        return Changed(NOTHING, outdated)
     numbers = set()
     for name, seen in entry.numbers.items():
         number = now(seen.source)
         if type(number) is type(seen.value) and number != seen.value and not _in_static_class(seen.source, now):
             numbers.add(name)
-    tensors = {name: found for name, seen in entry.tensors.items()
-               if isinstance(found := now(seen.source), torch.Tensor) and found.layout is torch.strided}
-    return changes(entry.tensors, tensors) | Learned(numbers=frozenset(numbers))
+    return Changed(changes(entry.tensors, tensors) | Learned(numbers=frozenset(numbers)), outdated)
 
 
 def _in_static_class(source: Source, now: Callable[[Source], Any]) -> bool:

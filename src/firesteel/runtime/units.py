@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, torch_compat
 from ..capture.assertions import ASSUMED, assumptions_of
 from ..capture.capture import Entry, Start, capture
+from ..capture.dynamism import Suspects
 from ..capture.signals import SkipFrame
 from ..debug import enabled, log
 from ..errors import (
@@ -23,6 +24,7 @@ from ..errors import (
     format_report,
 )
 from . import stance
+from .collecting import collection_paused
 from .explain_miss import changed_inputs, first_failure
 from .learned import Learned, recall, remember
 from .locking import compiling
@@ -110,6 +112,7 @@ class Unit:
         self.failures: dict[str, int] = {}
         self.refused: set[str] = set()
         self._learned: Learned | None = None
+        self.suspects: Suspects | None = None
         self._plain: Callable[..., Any] | None = None
 
     @property
@@ -210,7 +213,8 @@ class Unit:
             return None
         self.learn(args)
         try:
-            entry = capture(self, args)
+            with collection_paused():
+                entry = capture(self, args)
         except SkipFrame as skip:
             if self.options.fullgraph:
                 raise InternalError(skip.reason, None, (self.user_frame,)) from skip
@@ -273,8 +277,13 @@ class Unit:
         if not self.entries or self.options.dynamic is False:
             return
         new = self.learned
+        outdated = set() if self.suspects is None else set(self.suspects.sizes)
         for entry in self.entries:
-            new = new | changed_inputs(entry, self, args)
+            changed = changed_inputs(entry, self, args)
+            new = new | changed.learned
+            outdated |= changed.outdated
+        known = frozenset(name for entry in self.entries for name in entry.tensors)
+        self.suspects = Suspects(frozenset(outdated), known) if outdated else None
         if new is not self.learned:
             self._learned = new
             remember(self.code, self.start.index, new)
@@ -288,6 +297,7 @@ class Unit:
         self.refused.clear()
         self.total = 0
         self._learned = None
+        self.suspects = None
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]

@@ -73,6 +73,21 @@ class Facts:
         new._replaced = dict(self.replacements)
         return new
 
+    def text(self) -> str:
+        """All that was stated, as lines that are the same wherever the same is known.
+
+        >>> from firesteel.shapes.expr import symbol
+        >>> facts = Facts()
+        >>> facts.add(symbol("s0") >= 2)
+        >>> print(facts.text())
+        s0 from 2 to inf
+        s0 >= 2
+        """
+        bounds = sorted(f"{expr} from {known.lower} to {known.upper}{' or nan' if known.nan else ''}"
+                        for expr, known in self.bounds.items())
+        replaced = sorted(f"{expr} is {value}" for expr, value in self.replacements.items())
+        return "\n".join([*bounds, *replaced, *sorted(map(str, self._true))])
+
     def interval(self, expr: Expr) -> Interval:
         """Bounds on an expression."""
         return self.ranges.interval(self.replace(expr))

@@ -507,6 +507,14 @@ def expr_of(value: object) -> Expr:
     raise TypeError(f"expected a number, got {type(value).__name__}")
 
 
+def choose(condition: Any, then: Any, otherwise: Any) -> Any:
+    """One of two numbers, symbolic or plain; ``torch.sym_ite`` wants both to be symbols."""
+    if not isinstance(condition, torch.SymBool):
+        return then if condition else otherwise
+    expr = relations.if_else(*map(expr_of, (condition, then, otherwise)))
+    return make_symbolic(condition.node.shape_env.env, expr)
+
+
 def hint_of(value: Any) -> Any:
     """The value of a number in the run that is being captured, symbolic or plain, without a guard."""
     return value.node.hint if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value

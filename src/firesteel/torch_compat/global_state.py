@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,3 +61,17 @@ STATE_QUERIES: frozenset[Callable[[], Any]] = frozenset({
     function_stack_length, functorch_interpreter, deterministic_enabled, any_autocast_enabled, torch.is_grad_enabled,
     torch.is_inference_mode_enabled, torch.get_default_dtype, torch.get_num_threads,
 })
+
+#: Whether the backward pass that runs now was asked to keep its graph: ``retain_graph=True``.
+keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
+
+
+@contextmanager
+def without_mkldnn() -> Iterator[None]:
+    """Composite operators do not choose oneDNN's kernels. Torch's own context also sets flags that it warns of."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)

@@ -151,3 +151,20 @@ def guarded_state_getters() -> frozenset[Callable[..., Any]]:
         torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._get_tracing_state,
         torch._C._is_tracing, torch.get_default_device, torch.distributed.is_available, torch._C._log_api_usage_once,
     })
+
+
+def fused_optimizer_steps() -> list[Callable[..., Any]]:
+    """Functions that carry out one step of an optimizer for lists of parameters."""
+    return [torch._fused_adam_, torch._fused_adamw_, torch._fused_sgd_, torch._fused_adagrad_]
+
+
+def products_of_lists() -> list[Callable[..., Any]]:
+    """Functions of lists of tensors whose fourth argument is a factor, a list of factors or a tensor of them."""
+    return [torch._foreach_addcdiv, torch._foreach_addcdiv_, torch._foreach_addcmul, torch._foreach_addcmul_]
+
+
+def optimizer_number() -> Callable[..., Any]:
+    """With which optimizers read a number out of a tensor."""
+    from torch.optim import optimizer
+
+    return optimizer._get_value  # type: ignore[attr-defined,no-any-return]

@@ -64,3 +64,14 @@ def add_call(
 
 #: Operators that are only called for their effect.
 SIDE_EFFECTS: frozenset[str] = frozenset({"_assert_async", "_assert_scalar", "_assert_tensor_metadata"})
+
+
+def check_when_run(condition: torch.Tensor, message: str) -> None:
+    """Raise RuntimeError when a tensor of one bool is false; in a graph that is an operator, which raises when it runs.
+
+    >>> check_when_run(torch.tensor(False), "no such place")
+    Traceback (most recent call last):
+        ...
+    RuntimeError: no such place
+    """
+    torch._assert_async(condition, message)

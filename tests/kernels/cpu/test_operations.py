@@ -98,6 +98,22 @@ def test_unary(op, dtype, machine):
         check_close(op, got, eager, UNARY[op](x.double()))
 
 
+@pytest.mark.parametrize("op", ["sin", "cos"])
+def test_angles_near_multiples_of_a_right_one(op, machine):
+    """Where the result is small, next to nothing is left of the angle: that has to be exact."""
+    quarter = (torch.arange(1, 20000, dtype=torch.float64) * (torch.pi / 2)).to(torch.float32)
+    x = torch.cat([quarter, torch.nextafter(quarter, torch.zeros(())), -quarter, torch.linspace(-300, 300, 20001)])
+    eager = UNARY[op](x)
+    check_close(op, apply(op, [x], torch.float32, machine), eager, UNARY[op](x.double()))
+
+
+@pytest.mark.parametrize("op", ["sin", "cos"])
+def test_huge_angles_beside_ordinary_ones(op, machine):
+    x = torch.tensor([1.0, 40000.0, -2.0, 1e30, 0.5, -32768.0, 32769.0, float("nan")]).repeat(40)
+    eager = UNARY[op](x)
+    check_close(op, apply(op, [x], torch.float32, machine), eager, UNARY[op](x.double()))
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("op", BINARY)
 def test_binary(op, dtype, machine):

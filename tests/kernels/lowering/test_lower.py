@@ -5,7 +5,9 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
+from firesteel import torch_compat
 from firesteel.autodiff import trace
+from firesteel.fake import FakeTensor
 from firesteel.kernels import ir
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.verify import verify_lowered
@@ -84,8 +86,8 @@ def test_operators_without_lowering_are_called_with_what_they_need_in_memory():
 
 
 def test_reasons_of_fallbacks():
-    graph = lowered(lambda x, y: (x // y, x.to(torch.complex64)), torch.arange(4), torch.tensor([1, 2, 3, 4]))
-    assert {f.reason for f in graph.fallbacks} == {"division of integers raises for 0", "dtype complex64"}
+    graph = lowered(lambda x, y: (x ** y, x.to(torch.complex64)), torch.arange(4), torch.tensor([1, 2, 3, 4]))
+    assert {f.reason for f in graph.fallbacks} == {"powers of integers", "dtype complex64"}
 
 
 def test_views_of_complex_tensors_are_views():
@@ -232,3 +234,19 @@ def test_a_float_given_at_run_time_is_a_number():
         for scale in (0.5, 1.5, 2.5):
             torch.testing.assert_close(f(X, scale), X * scale + 1)
     assert len(graphs) <= 2
+
+
+@pytest.mark.parametrize("device", ["meta", "cuda:0"])
+def test_what_is_made_on_another_device_is_made_there(device):
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.empty(3)
+    there = graph.call_function(torch.ops.aten.full_like.default, (x, 2.0), {"device": torch.device(device)})
+    there.meta["val"] = torch_compat.make_wrapper(FakeTensor, (3,), (1,), 0, torch.float32, torch.device(device), 0)
+    here = graph.call_function(torch.ops.aten.full_like.default, (x, 2.0))
+    here.meta["val"] = torch.empty(3)
+    graph.output((there, here))
+    found = lower(torch.fx.GraphModule(torch.nn.Module(), graph))
+    assert kinds(found) == ["call", "point"]
+    assert [fallback.reason for fallback in found.fallbacks] == [f"device {device}"]
+    assert found.operations[0].kwargs == {"device": torch.device(device)}

@@ -7,10 +7,13 @@ decompositions round values of half precision where eager does not: those are us
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from ... import torch_compat
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -19,7 +22,8 @@ EXACT: frozenset[str] = frozenset({
     "aten._unsafe_masked_index.default", "aten._unsafe_masked_index_put_accumulate.default",
     "aten.binary_cross_entropy.default", "aten.binary_cross_entropy_with_logits.default", "aten.dist.default",
     "aten.huber_loss.default", "aten.im2col.default", "aten.isin.Tensor_Tensor", "aten.isin.Tensor_Scalar",
-    "aten.logspace.default", "aten.max_unpool3d.default", "aten.multi_margin_loss.default", "aten.mvlgamma.default",
+    "aten.logspace.default", "aten.max_unpool2d.default", "aten.max_unpool3d.default",
+    "aten.multi_margin_loss.default", "aten.multilabel_margin_loss_forward.default", "aten.mvlgamma.default",
     "aten.native_dropout_backward.default", "aten.nll_loss2d_forward.default", "aten.nll_loss_forward.default",
     "aten.reflection_pad1d.default", "aten.reflection_pad2d.default", "aten.reflection_pad3d.default",
     "aten.renorm.default", "aten.replication_pad1d.default", "aten.replication_pad2d.default",
@@ -35,6 +39,10 @@ BORROWED = EXACT | NOT_IN_HALF_PRECISION
 
 def guarded(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition, which leaves those calls alone for which it is not exact."""
+    if name == "aten.binary_cross_entropy.default":
+        return _of_probabilities(decomposition)
+    if name.startswith("aten.max_unpool"):
+        return _of_places(decomposition)
     if name in EXACT:
         return decomposition
 
@@ -45,3 +53,26 @@ def guarded(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
         return decomposition(*args, **kwargs)
 
     return in_full_precision
+
+
+def _of_probabilities(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, which raises as eager does for what is no probability; torch's own leaves that out."""
+
+    @functools.wraps(decomposition)
+    def checked(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        torch_compat.check_when_run(((x >= 0) & (x <= 1)).all(), "all elements of input should be between 0 and 1")
+        return decomposition(x, *args, **kwargs)
+
+    return checked
+
+
+def _of_places(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, which raises as eager does for places outside of the result."""
+
+    @functools.wraps(decomposition)
+    def checked(x: torch.Tensor, places: torch.Tensor, output_size: Any, *args: Any, **kwargs: Any) -> Any:
+        room = math.prod(output_size)
+        torch_compat.check_when_run(((places >= 0) & (places < room)).all(), "Found an invalid max index")
+        return decomposition(x, places, output_size, *args, **kwargs)
+
+    return checked

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...fake import FakeTensor
-from ...fake.dims import shape_of
+from ...fake.dims import layout_of, shape_of
+from ...torch_compat.random_operators import bernoulli_strided
 from ..views import same_numbers
 from .registry import write
 
@@ -39,3 +40,12 @@ def zero(recorder: Recorder, x: FakeTensor) -> Any:
 def fill(recorder: Recorder, x: FakeTensor, value: Any) -> Any:
     """One value, whatever was there."""
     return recorder.call(_ATEN.full.default, (list(shape_of(x)), value), {"dtype": x.dtype, "device": x.device})
+
+
+@write("aten.bernoulli_.float")
+def bernoulli(recorder: Recorder, x: FakeTensor, p: float = 0.5, *, generator: Any = None) -> Any:
+    """Zeros and ones, whatever was there, drawn in the order in which eager fills a tensor of these strides."""
+    if generator is not None:
+        return NotImplemented
+    size, stride = layout_of(x)
+    return recorder.call(bernoulli_strided(), (list(size), list(stride), p), {"dtype": x.dtype, "device": x.device})

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import torch
+
 from firesteel.capture.equivalents.registry import MISSING, equivalent_of
 
 
@@ -78,10 +80,9 @@ def _sum_compensating_floats(iterator: Iterator[Any], total: Any) -> Any:
             return _compensated(total, compensation)
         if type(element) is float:
             partial = total + element
-            if abs(total) >= abs(element):
-                compensation += (total - partial) + element
-            else:
-                compensation += (element - partial) + total
+            # A choice instead of a branch: numbers that data decides stay in one graph.
+            compensation += torch.sym_ite(abs(total) >= abs(element), (total - partial) + element,
+                                          (element - partial) + total)
             total = partial
         elif isinstance(element, int) and _fits_64_bits(element):
             total = total + element
@@ -94,9 +95,9 @@ def _sum_compensating_floats(iterator: Iterator[Any], total: Any) -> Any:
 
 def _compensated(total: float, compensation: float) -> float:
     # Adding a zero could lose the sign of a negative zero, adding a non-finite value would turn an infinity into NaN.
-    if compensation and math.isfinite(compensation):
-        return total + compensation
-    return total
+    usable = (compensation != 0.0) & (abs(compensation) < math.inf)
+    result: float = torch.sym_ite(usable, total + compensation, total)
+    return result
 
 
 _EMPTY_EXTREMUM = "{}() iterable argument is empty" if sys.version_info >= (3, 12) else "{}() arg is an empty sequence"

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 from ..signals import GraphBreak, NotConstant
 from ..source import Source, StorageSource, call_source, item_source
 from .base import IdentityKey, LazyValue, Value
+from .constants import NumberValue
 from .sets import SetValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..tracer import Tracer
+
+# Dictionaries with more keys than this are not searched key by key.
+MAX_COMPARED = 16
 
 
 class DictValue(Value):
@@ -69,6 +73,14 @@ class DictValue(Value):
         else:
             tx.guard(self.source, "missing key", "{k[0]} not in {0}", (token,))
         return None
+
+    def contains(self, tx: Tracer, key: Value) -> bool:
+        """Whether there is such a key; a number of the graph is compared with each, so that it may stay a number."""
+        if isinstance(key, NumberValue) and key.python_type() is int and key.hint is not None:
+            tokens = list(self.fill(tx))
+            if len(tokens) <= MAX_COMPARED and all(type(token) is int for token in tokens):
+                return any(tx.decide(tx.equality(key.expr, tx.expr(token), True)) for token in tokens)
+        return self.lookup(tx, key) is not None
 
     def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
         """All items, in order; guards the keys of a dictionary from outside."""
@@ -204,7 +216,7 @@ class DictValue(Value):
             self.del_item(tx, args[0])
             return none
         if name == "__contains__":
-            return tx.constant(self.lookup(tx, args[0].realize()) is not None)
+            return tx.constant(self.contains(tx, args[0].realize()))
         if name == "__len__":
             return self.length(tx)
         if name == "__iter__":

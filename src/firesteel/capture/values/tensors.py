@@ -30,7 +30,6 @@ COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 BREAKING_METHODS = {
     "numpy": ("Tensor.numpy() leaves PyTorch", "use torch functions instead of NumPy's here"),
     "__array__": ("conversion of a tensor to a NumPy array", "use torch functions instead of NumPy's here"),
-    "backward": ("Tensor.backward() runs outside of captured graphs", "call it outside of the compiled function"),
     "data_ptr": ("Tensor.data_ptr() is an address", ""),
     "register_hook": ("Tensor.register_hook() is not captured", "register hooks outside of the compiled function"),
     "register_post_accumulate_grad_hook": ("registering a gradient hook", "register hooks outside"),
@@ -54,6 +53,8 @@ MAX_LIST = 256
 
 # Operations with a factor, and what is done with the product of the factor and the first operand.
 SCALED = {"addcdiv": "div", "addcdiv_": "div", "addcmul": "mul", "addcmul_": "mul"}
+# Operations with a factor of the operand.
+WITH_ALPHA = frozenset({"add", "add_", "sub", "sub_"})
 
 
 class TensorValue(Value):
@@ -137,7 +138,7 @@ class TensorValue(Value):
         if name == "requires_grad" and value.is_constant():
             tx.call_torch("requires_grad_", [self, value], {})
             return
-        if name == "grad" and self.source is not None:
+        if name == "grad" and (self.source is not None or self.fake.is_leaf):
             self.attrs["grad"] = value
             tx.effects.attribute(self, name)
             return
@@ -154,6 +155,8 @@ class TensorValue(Value):
         if name in BREAKING_METHODS:
             reason, hint = BREAKING_METHODS[name]
             raise GraphBreak(reason, hint)
+        if name == "backward":
+            return tx.backward(self, args, kwargs)
         if name in NUMBER_METHODS and not args and not kwargs:
             return self.number(tx, name)
         if name == "tolist" and not args and not kwargs:
@@ -181,6 +184,9 @@ class TensorValue(Value):
             # optimizers keep this factor in a tensor while compiling; as an argument it would be read
             product = tx.call_torch(SCALED[name], [tx.call_torch("mul", [args[0], scale], {}), args[1]], {})
             return tx.call_torch("add_" if name.endswith("_") else "add", [self, product], {})
+        alpha = kwargs["alpha"].realize() if name in WITH_ALPHA and "alpha" in kwargs else None
+        if isinstance(alpha, TensorValue) and len(args) == 1:
+            return tx.call_torch(name, [self, tx.call_torch("mul", [args[0], alpha], {})], {})
         return tx.call_torch(name, [self, *args], kwargs)
 
     def item(self, tx: Tracer) -> Value:
@@ -238,4 +244,9 @@ class TensorValue(Value):
         return identity_key(tx, self)
 
     def emit(self, code: EntryCode) -> str:
-        return code.graph_output(self)
+        name = code.graph_output(self)
+        grad = self.attrs.get("grad")
+        if grad is not None and not grad.is_constant():  # of a leaf made inside
+            name = code.assign(self, name)
+            code.line(f"{name}.grad = {code.value(grad)}")
+        return name

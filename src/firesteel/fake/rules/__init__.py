@@ -45,6 +45,7 @@ def _load() -> None:
         losses,
         matmul,
         nn,
+        optimizers,
         pointwise,
         reduction,
         views,

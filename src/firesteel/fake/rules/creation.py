@@ -101,6 +101,12 @@ def arange(*bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> An
     return empty((size,), dtype=dtype or torch.int64, **options)
 
 
+@rule("firesteel.bernoulli_strided.default")
+def bernoulli_strided(size: Sequence[Any], stride: Sequence[Any], p: float, *, dtype: Any, device: Any) -> Any:
+    """No random number is drawn here."""
+    return empty_strided(size, stride, dtype=dtype, device=device) if 0 <= p <= 1 else NotImplemented
+
+
 @rule("aten.empty_strided.default")
 def empty_strided(size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, **options: Any) -> Any:
     """Strides as given."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import torch
 
 from .scopes import Emitter
@@ -42,8 +44,13 @@ def to_single(e: Emitter, value: Operand) -> Operand:
         return value.single
     if value.dtype is torch.float16:
         return e.convert("fpext", value, torch.float32)
+    if value.is_constant and value.text != "poison":
+        bits = int(value.text.removeprefix("splat (i16 ").removesuffix(")")) & 0xFFFF
+        return e.constant(struct.unpack("<f", struct.pack("<I", bits << 16))[0], torch.float32, value.lanes)
     wide = e.binary("shl", e.convert("zext", value, torch.int32), e.constant(16, torch.int32, value.lanes))
-    return e.convert("bitcast", wide, torch.float32)
+    single = e.convert("bitcast", wide, torch.float32)
+    single.rounded = single.short_nan = True
+    return single
 
 
 def _to_float(e: Emitter, value: Operand, dtype: torch.dtype) -> Operand:
@@ -52,8 +59,10 @@ def _to_float(e: Emitter, value: Operand, dtype: torch.dtype) -> Operand:
         signed = source.is_signed and source is not torch.bool
         if dtype in HALVES:
             # Through float32, as torch does: its rounding first, then the half's.
-            return _to_float(e, e.convert("sitofp" if signed else "uitofp", value, torch.float32), dtype)
-        return e.convert("sitofp" if signed else "uitofp", value, dtype)
+            return _to_float(e, _to_float(e, value, torch.float32), dtype)
+        number = e.convert("sitofp" if signed else "uitofp", value, dtype)
+        number.short_nan = True
+        return number
     if source in HALVES:
         return _to_float(e, to_single(e, value), dtype)
     if dtype is source:
@@ -81,7 +90,7 @@ def _to_bfloat(e: Emitter, value: Operand) -> Operand:
             single = e.join([_round_by_dot_product(e, piece) for piece in e.pieces(value, whole)])
         else:
             single = _round(e, value)
-        single.rounded = True
+        single.rounded = single.short_nan = True
     bits = e.convert("bitcast", single, torch.int32)
     narrow = e.convert("trunc", e.binary("lshr", bits, e.constant(16, torch.int32, bits.lanes)), torch.bfloat16)
     narrow.single = single
@@ -89,7 +98,10 @@ def _to_bfloat(e: Emitter, value: Operand) -> Operand:
 
 
 def _round(e: Emitter, value: Operand) -> Operand:
-    """A float32 as the nearest one that is a bfloat16; any NaN as the one that torch makes."""
+    """A float32 as the nearest one that is a bfloat16; any NaN as the one that torch makes.
+
+    A NaN whose lower half is zero stays as it is.
+    """
 
     def number(bits: int) -> Operand:
         return e.constant(bits, torch.int32, value.lanes)
@@ -97,12 +109,12 @@ def _round(e: Emitter, value: Operand) -> Operand:
     bits = e.convert("bitcast", value, torch.int32)
     odd = e.binary("and", e.binary("lshr", bits, number(16)), number(1))
     rounded = e.binary("and", e.binary("add", e.binary("add", bits, number(0x7FFF)), odd), number(-0x10000))
-    chosen = e.select(e.compare("uno", value, value), number(NAN), rounded)
+    chosen = rounded if value.short_nan else e.select(e.compare("uno", value, value), number(NAN), rounded)
     return e.convert("bitcast", chosen, torch.float32)
 
 
 def _round_by_dot_product(e: Emitter, value: Operand) -> Operand:
-    """The same in four instructions rather than seven.
+    """The same in three or four instructions rather than five or seven.
 
     ``vfixupimm`` puts the NaN in place of others. ``vpdpwssd`` adds the products of both 16-bit halves to the bits:
     with 0x7FFF in the lower half and the bit that says odd in the upper one, times 1 each, that is all there is to add.
@@ -113,12 +125,13 @@ def _round_by_dot_product(e: Emitter, value: Operand) -> Operand:
     def number(bits: int) -> Operand:
         return e.constant(bits, torch.int32, lanes)
 
-    fixup = e.module.declare("llvm.x86.avx512.mask.fixupimm.ps.512", floats,
-                             f"{floats}, {floats}, {integers}, i32 immarg, i16, i32 immarg")
-    nan = e.convert("bitcast", number(NAN), torch.float32)
-    # Per kind of number four bits, NaNs' lowest: 0 takes the first operand, 1 the second.
-    value = e.instruction(f"call {floats} @{fixup}({nan.typed}, {value.typed}, {number(0x11111100).typed}, i32 0, "
-                          f"i16 -1, i32 4)", torch.float32, lanes)
+    if not value.short_nan:
+        fixup = e.module.declare("llvm.x86.avx512.mask.fixupimm.ps.512", floats,
+                                 f"{floats}, {floats}, {integers}, i32 immarg, i16, i32 immarg")
+        nan = e.convert("bitcast", number(NAN), torch.float32)
+        # Per kind of number four bits, NaNs' lowest: 0 takes the first operand, 1 the second.
+        value = e.instruction(f"call {floats} @{fixup}({nan.typed}, {value.typed}, {number(0x11111100).typed}, i32 0, "
+                              f"i16 -1, i32 4)", torch.float32, lanes)
     bits = e.convert("bitcast", value, torch.int32)
     halves = e.binary("or", e.binary("and", bits, number(0x10000)), number(0x7FFF))
     dot = e.module.declare("llvm.x86.avx512.vpdpwssd.512", integers, f"{integers}, {integers}, {integers}")

@@ -10,18 +10,17 @@ import functools
 import hashlib
 import os
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...debug import log
 from ...runtime import disk_cache
 from ...runtime.native.loader import LoadedObject, load_code
 from ..ir import Kernel
+from . import coding
 from .printer import print_kernel
 from .signature import signature
-from .target import Target, host, llvm_binding, machine
+from .target import Target, host, llvm_binding
 
 KIND = "cpu_kernel"
 
@@ -35,6 +34,8 @@ class CompiledKernel:
 
     name: str
     address: int
+    key: str
+    """Under which the code is found again, in this process and on disk."""
 
 
 _lock = threading.RLock()
@@ -57,16 +58,40 @@ def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> 
     Raises `Unsupported` for a kernel that has no code.
     """
     target = target or host()
-    keys = [disk_cache.digest(_maker(), target.description, signature(kernel)) for kernel in kernels]
+    keys = [disk_cache.digest(maker(), target.description, signature(kernel)) for kernel in kernels]
     with _lock:
+        missing: dict[str, Kernel] = {}
         for key, kernel in zip(keys, kernels, strict=True):
-            if key not in _compiled:
-                _compiled[key] = _load(key) or _make(key, kernel, target)
+            if key not in _compiled and key not in missing:
+                found = _load(key)
+                if found is not None:
+                    _compiled[key] = found
+                else:
+                    missing[key] = kernel
+        if missing:
+            _make(missing, target)
         return [_compiled[key] for key in keys]
 
 
+def load_kernels(keys: Sequence[str]) -> list[CompiledKernel] | None:
+    """The code of kernels that were compiled before; None unless all of it is there."""
+    with _lock:
+        for key in keys:
+            if key not in _compiled:
+                found = _load(key)
+                if found is None:
+                    return None
+                _compiled[key] = found
+        return [_compiled[key] for key in keys]
+
+
+def machine_text() -> str:
+    """What code is made for and by."""
+    return f"{host().description} {maker()}"
+
+
 @functools.cache
-def _maker() -> str:
+def maker() -> str:
     """What makes the code: LLVM's version and the sources of this printer."""
     made = hashlib.sha256()
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -94,14 +119,13 @@ def _load(key: str) -> CompiledKernel | None:
         return None
 
 
-def _make(key: str, kernel: Kernel, target: Target) -> CompiledKernel:
-    start = time.perf_counter()
-    data = object_code(llvm_text(kernel, target, _name(key)), target)
-    made = _install(key, data)
-    disk_cache.put(KIND, key, data)
-    log("kernels", "kernel %s: %d bytes of machine code in %.1f ms", kernel.name, len(data),
-        1e3 * (time.perf_counter() - start))
-    return made
+def _make(missing: Mapping[str, Kernel], target: Target) -> None:
+    """Compile kernels, several at a time."""
+    texts = (llvm_text(kernel, target, _name(key)) for key, kernel in missing.items())
+    for (key, kernel), data in zip(missing.items(), coding.object_codes(texts, len(missing), target), strict=True):
+        _compiled[key] = _install(key, data)
+        disk_cache.put(KIND, key, data)
+        log("kernels", "kernel %s: %d bytes of machine code", kernel.name, len(data))
 
 
 def llvm_text(kernel: Kernel, target: Target | None = None, name: str = "kernel") -> str:
@@ -109,45 +133,11 @@ def llvm_text(kernel: Kernel, target: Target | None = None, name: str = "kernel"
     return print_kernel(kernel, target or host()).text(name)
 
 
-def object_code(text: str, target: Target) -> bytes:
-    """LLVM IR as an object file."""
-    llvm = llvm_binding()
-    with _lock:
-        module = llvm.parse_assembly(text)
-        module.verify()
-        optimise(module, target)
-        data: bytes = machine(target).emit_object(module)
-        return data
-
-
 def assembly(kernel: Kernel, target: Target | None = None) -> str:
     """A kernel as assembly, for people."""
-    llvm = llvm_binding()
     target = target or host()
-    with _lock:
-        module = llvm.parse_assembly(llvm_text(kernel, target))
-        optimise(module, target)
-        text: str = machine(target).emit_assembly(module)
-        return text
-
-
-def optimise(module: Any, target: Target) -> None:
-    """The few passes that code with explicit vectors needs; LLVM's standard pipeline takes ten times as long."""
-    manager, builder = _passes(target)
-    for function in module.functions:
-        if not function.is_declaration:
-            manager.run(function, builder)
-
-
-@functools.cache
-def _passes(target: Target) -> tuple[Any, Any]:
-    llvm = llvm_binding()
-    builder = llvm.create_pass_builder(machine(target), llvm.create_pipeline_tuning_options(speed_level=2))
-    manager = llvm.create_new_function_pass_manager()
-    manager.add_sroa_pass()
-    manager.add_instruction_combine_pass()
-    manager.add_simplify_cfg_pass()
-    return manager, builder
+    with coding.coder(target) as mine:
+        return mine.assembly(llvm_text(kernel, target))
 
 
 def _install(key: str, data: bytes) -> CompiledKernel:
@@ -157,4 +147,4 @@ def _install(key: str, data: bytes) -> CompiledKernel:
     if not address:
         raise RuntimeError("the function is not in it")
     _loaded.append(loaded)
-    return CompiledKernel(_name(key), address)
+    return CompiledKernel(_name(key), address, key)

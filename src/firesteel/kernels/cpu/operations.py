@@ -20,10 +20,17 @@ INTEGER: dict[str, Rule] = {}
 CHOICES = frozenset({"max", "min", "fmax", "fmin"})
 """Operations that give one of their operands as it is."""
 
+ARITHMETIC = CHOICES | {"add", "sub", "mul", "div", "neg", "abs", "sqrt", "rsqrt", "reciprocal", "fma", "floor", "ceil",
+                        "trunc", "round", "exp", "log", "tanh", "erf", "sigmoid"}
+"""Operations whose NaNs are those of their operands or the machine's own, which ends in zeros."""
+
 
 def emit(e: Emitter, op: str, dtype: torch.dtype, args: list[Operand]) -> Operand:
     """One operation."""
     if op == "where":
+        if dtype is torch.bfloat16 and any(arg.single is not None for arg in args[1:]):
+            then, otherwise = [cast(e, arg, torch.float32) for arg in args[1:]]
+            return cast(e, emit(e, op, torch.float32, [args[0], then, otherwise]), dtype)
         return _one_of(e.select(*args), args[1:])
     kind = args[0].dtype
     if kind in HALVES:
@@ -31,15 +38,26 @@ def emit(e: Emitter, op: str, dtype: torch.dtype, args: list[Operand]) -> Operan
         return cast(e, emit(e, op, torch.bool if dtype is torch.bool else torch.float32, single), dtype)
     rule = (FLOAT if kind.is_floating_point else INTEGER).get(op)
     if rule is not None:
-        return _one_of(rule(e, args), args) if op in CHOICES else rule(e, args)
-    if kind.is_floating_point:
-        return math_functions.emit(e, op, args)
-    raise Unsupported(f"{op} of {kind}")
+        result = _one_of(rule(e, args), args) if op in CHOICES else rule(e, args)
+    elif kind.is_floating_point:
+        result = math_functions.emit(e, op, args)
+    else:
+        raise Unsupported(f"{op} of {kind}")
+    if op in ARITHMETIC:
+        result.short_nan = kind is torch.float32 and all(arg.short_nan or _is_number(arg) for arg in args)
+    return result
+
+
+def _is_number(operand: Operand) -> bool:
+    """Whether a float32 is a constant other than NaN."""
+    return operand.is_constant and "0x7FF8" not in operand.text and "0xFFF8" not in operand.text
 
 
 def _one_of(result: Operand, args: list[Operand]) -> Operand:
     """A result that is one of the operands, which need not be rounded again if none of them need be."""
-    result.rounded = result.dtype is torch.float32 and all(arg.rounded or _is_bfloat(arg) for arg in args)
+    if result.dtype is torch.float32:
+        result.rounded = all(arg.rounded or _is_bfloat(arg) for arg in args)
+        result.short_nan = all(arg.short_nan or _is_number(arg) for arg in args)
     return result
 
 
@@ -110,6 +128,8 @@ def _sign(e: Emitter, args: list[Operand]) -> Operand:
 def _extreme(predicate: str) -> Rule:
     def rule(e: Emitter, args: list[Operand]) -> Operand:
         a, b = args
+        if _is_number(b):
+            return e.select(e.compare(f"u{predicate[1:]}", a, b), a, b)
         chosen = e.select(e.compare(predicate, a, b), a, b)
         # b is chosen where a is not greater, and where either is NaN: then a may be the NaN
         return e.select(e.compare("uno", a, a), a, chosen)

@@ -55,6 +55,8 @@ class KernelPrinter(StatementEmitter):
         super().__init__(module, function, target)
         self.kernel = kernel
         self.freed: list[str] = []
+        self.grain = target.tuning.grain or GRAIN
+        self.streamed = target.tuning.stream or STREAM
 
     def parameters(self, buffers: str, sizes: str, numbers: str) -> None:
         """Read the kernel's parameters."""
@@ -90,10 +92,10 @@ class KernelPrinter(StatementEmitter):
                     length = length * one
                 size = size + length
         if isinstance(size, Const):
-            return Operand("true", torch.bool, 1) if size.value >= STREAM else None
+            return Operand("true", torch.bool, 1) if size.value >= self.streamed else None
         if not size.free_symbols <= set(kernel.sizes):
             return None
-        return self.compare("sge", self.index(size), self.integer(STREAM))
+        return self.compare("sge", self.index(size), self.integer(self.streamed))
 
     def allocate_scratch(self) -> None:
         """Memory for rows that are used again."""
@@ -117,9 +119,8 @@ class KernelPrinter(StatementEmitter):
 
     def top(self, body: Sequence[Statement]) -> None:
         """The statements of a kernel."""
-        serial = vectorising.collides(body)
         for statement in body:
-            if isinstance(statement, Loop) and statement.parallel and not serial:
+            if isinstance(statement, Loop) and statement.parallel:
                 self._parallel(statement)
             else:
                 self._here([statement])
@@ -138,7 +139,7 @@ class KernelPrinter(StatementEmitter):
         nest = _nest(loop, self.written)
         once = vectorising.weight(nest.body).substitute({one.axis.symbol: as_expr(0) for one in nest.loops})
         work = self.index(nest.points * once)
-        if (work.is_constant and int(work.text) < 2 * GRAIN) or not has_symbol("torch_parallel_for"):
+        if (work.is_constant and int(work.text) < 2 * self.grain) or not has_symbol("torch_parallel_for"):
             self._here([loop])
             return
         iterations = self.index(nest.iterations)
@@ -146,9 +147,9 @@ class KernelPrinter(StatementEmitter):
         name = f"PREFIX.p{len(self.module.functions)}"
         context = self._context()
         self._outline(name, nest)
-        grain = self.intrinsic("smax", self.binary("udiv", self.integer(GRAIN), each), self.integer(1))
+        grain = self.intrinsic("smax", self.binary("udiv", self.integer(self.grain), each), self.integer(1))
         self.module.declare("torch_parallel_for", "void", "i64, i64, i64, ptr, ptr")
-        large = self.compare("sge", work, self.integer(2 * GRAIN))
+        large = self.compare("sge", work, self.integer(2 * self.grain))
         here, threads, after = (self.function.block(hint) for hint in ("serial", "threads", "joined"))
         self.block.terminator = f"br i1 {large.text}, label %{threads.name}, label %{here.name}"
         here.lines.append(f"call void @{name}(i64 0, i64 {iterations.text}, ptr {context})")
@@ -271,7 +272,7 @@ def _nest(loop: Loop, written: frozenset[str]) -> _Nest:
     outer: list[Loop] = []
     while True:
         if tiles.applies(loop, written):
-            return _Nest(tuple(outer), loop, tiles.ROWS)
+            return _Nest(tuple(outer), loop, tiles.ROWS if outer else tiles.UNIT)
         if vectorising.vectorise_here(loop):
             return _Nest(tuple(outer), loop, BLOCK)
         outer.append(loop)

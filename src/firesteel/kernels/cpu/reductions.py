@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from ..ir import Axis, Reduce
-from . import operations, vectorising
+from . import operations, pairs, vectorising
 from .conversions import cast
 from .statements import StatementEmitter, constant_size
 from .text import Operand, Unsupported
@@ -57,6 +57,7 @@ class Reduction:
             self.dtype = torch.float32
         if self.kind not in ("sum", "prod", "max", "min", "any", "all", "xor"):
             raise Unsupported(f"the reduction {self.kind}")
+        self.paired = False
         self.tracks_nan = self.kind in ("max", "min") and self.dtype.is_floating_point
 
     def neutral(self, lanes: int) -> Operand:
@@ -78,11 +79,14 @@ class Reduction:
         axes = [statement.axes[i] for i in order]
         if vectorised:
             lanes = vectorising.lanes_for([statement], e.target.vector_bytes)
+            self.paired = pairs.applies([statement], axes[-1].symbol, e.dtypes)
+            if self.paired:
+                lanes *= 2
             known = constant_size(axes[-1].size)
             while known is not None and lanes > 2 and known <= lanes // 2:
                 lanes //= 2
             heavy = any(node.op in vectorising.HEAVY for node in statement.value.walk())
-            copies = 1 if heavy else ACCUMULATORS
+            copies = e.target.tuning.accumulators or (1 if heavy else ACCUMULATORS)
             while known is not None and copies > 1 and known < lanes * copies:
                 copies //= 2
         else:
@@ -122,7 +126,7 @@ class Reduction:
             return
         if not self.two_levels:
             if vectorised:
-                e.lane_loop(axis.symbol, zero, end, lanes, copies, self._accumulate)
+                e.lane_loop(axis.symbol, zero, end, lanes, copies, self._accumulate, self.paired)
             else:
                 with e.counted(axis.symbol, zero, end):
                     self._accumulate(0)
@@ -132,7 +136,7 @@ class Reduction:
         with e.loop(zero, end, run, False) as start:
             stop = e.intrinsic("smin", e.binary("add nsw", start, e.integer(run)), end)
             if vectorised:
-                e.lane_loop(axis.symbol, start, stop, lanes, copies, self._accumulate)
+                e.lane_loop(axis.symbol, start, stop, lanes, copies, self._accumulate, self.paired)
             else:
                 with e.counted(axis.symbol, start, stop, runs=True):
                     self._accumulate(0)

@@ -154,8 +154,11 @@ class Emitter:
         """A vector cut into vectors of `lanes`."""
         if vector.lanes <= lanes:
             return [vector]
-        return [self.shuffle(vector, None, list(range(start, start + lanes)))
-                for start in range(0, vector.lanes, lanes)]
+        parts = [self.shuffle(vector, None, list(range(start, start + lanes)))
+                 for start in range(0, vector.lanes, lanes)]
+        for part in parts:
+            part.rounded, part.short_nan = vector.rounded, vector.short_nan
+        return parts
 
     def join(self, pieces: list[Operand]) -> Operand:
         """The vector that consists of these, as many as a power of two."""

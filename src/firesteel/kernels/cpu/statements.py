@@ -9,7 +9,7 @@ import torch
 
 from ...shapes import Const, Expr, Symbol
 from ..ir import Assign, Loop, Reduce, Scan, Statement, Store
-from . import operations, vectorising
+from . import interleaving, operations, pairs, vectorising
 from .text import Operand, memory_type
 from .values import ValueEmitter
 
@@ -58,7 +58,7 @@ class StatementEmitter(ValueEmitter):
                 pending.append((statement, self.value(statement.value), args))
                 written.add(statement.place.buffer)
             position += 1
-        for statement, value, args in pending:
+        for statement, value, args in interleaving.store_together(self, pending):
             self._store(statement, value, args)
         if pending:
             self.scopes[-1].volatile.clear()
@@ -118,10 +118,15 @@ class StatementEmitter(ValueEmitter):
         """A loop whose iterations are lanes: whole vectors first, then what is left under a mask."""
         lanes = vectorising.lanes_for(body, self.target.vector_bytes)
         lanes *= vectorising.registers(body)
-        unroll = vectorising.unroll(body)
+        unroll = self.target.tuning.unroll or vectorising.unroll(body)
+        paired = pairs.applies(body, symbol, self.dtypes)
+        if paired:
+            lanes *= 2
         if self.large is not None and unroll > 1:
+            self.paired = paired
             start = self._streamed(symbol, start, end, lanes, unroll, body)
-        self.lane_loop(symbol, start, end, lanes, unroll, lambda copy: self.run(body))
+            self.paired = False
+        self.lane_loop(symbol, start, end, lanes, unroll, lambda copy: self.run(body), paired)
 
     def _streamed(self, symbol: Symbol, start: Operand, end: Operand, lanes: int, unroll: int,
                   body: Sequence[Statement]) -> Operand:
@@ -153,13 +158,16 @@ class StatementEmitter(ValueEmitter):
                 for copy in range(unroll):
                     self.copy(symbol, variable, copy, lambda copy: self.run(body))
             self.axis, self.lanes, self.stream = None, 1, False
-            # Other threads must find them.
-            self.module.declare("llvm.x86.sse.sfence", "void", "")
-            self.line("call void @llvm.x86.sse.sfence()")
+            self.fence()
         return self.select(condition, whole, start)
 
+    def fence(self) -> None:
+        """After stores past the cache: other threads must find them."""
+        self.module.declare("llvm.x86.sse.sfence", "void", "")
+        self.line("call void @llvm.x86.sse.sfence()")
+
     def lane_loop(self, symbol: Symbol, start: Operand, end: Operand, lanes: int, unroll: int,
-                  emit: LaneBody) -> None:
+                  emit: LaneBody, paired: bool = False) -> None:
         """Runs `emit` with `symbol` as the axis of the lanes. It is told which of `unroll` copies it writes."""
         known = _known(start, end)
         while unroll > 1 and known is not None and known < lanes * unroll:
@@ -174,9 +182,11 @@ class StatementEmitter(ValueEmitter):
             whole = self._whole(start, end, step)
             self.axis, self.lanes, self.mask = symbol, lanes, None
             if known is None or known >= step:
+                self.paired = paired
                 with self.loop(start, whole, step, known is not None) as variable:
                     for copy in range(unroll):
                         self.copy(symbol, variable, copy, emit)
+                self.paired = False
             if known is None or known % step:
                 with self.loop(whole, end, lanes, known is not None) as variable:
                     self.mask = self.remaining(variable, end, lanes)

@@ -5,10 +5,31 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What can be chosen for one kernel; 0 leaves the choice to the printer."""
+
+    unroll: int = 0
+    """Vectors in an iteration of a loop."""
+    accumulators: int = 0
+    """Vectors that a reduction adds to in turn."""
+    grain: int = 0
+    """The least work that is worth a thread, in reads of an element."""
+    stream: int = 0
+    """Bytes of results from which on they are written past the cache."""
+
+    def __str__(self) -> str:
+        chosen = [f"{one.name}={value}" for one in fields(self) if (value := getattr(self, one.name))]
+        return " ".join(chosen) or "default"
+
+
+UNTUNED = Tuning()
 
 
 @dataclass(frozen=True)
@@ -18,6 +39,7 @@ class Target:
     cpu: str
     features: str
     vector_bytes: int
+    tuning: Tuning = UNTUNED
 
     @property
     def has_masks(self) -> bool:
@@ -37,7 +59,8 @@ class Target:
 
     @property
     def description(self) -> str:
-        return f"{self.cpu} {self.vector_bytes} {self.features}"
+        tuning = "" if self.tuning == UNTUNED else f"{self.tuning} "
+        return f"{tuning}{self.cpu} {self.vector_bytes} {self.features}"
 
 
 @functools.cache
@@ -55,12 +78,11 @@ def avx2() -> Target:
     return Target("x86-64-v3", "", 32)
 
 
-@functools.cache
-def machine(target: Target) -> Any:
-    """The target machine of this process. Code is position-independent: the same bytes can be loaded anywhere."""
+def new_machine(cpu: str, features: str) -> Any:
+    """A target machine of LLVM. Code is position-independent: the same bytes can be loaded anywhere."""
     llvm = _llvm()
     made = llvm.Target.from_default_triple().create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True)
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small", jit=True)
     made.set_asm_verbosity(False)
     return made
 

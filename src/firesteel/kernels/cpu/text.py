@@ -87,6 +87,8 @@ class Operand:
     """Of a bfloat16: the same number as a float32, where there is one."""
     rounded: bool = False
     """Of a float32: whether rounding to bfloat16 is known to leave its bits as they are."""
+    short_nan: bool = False
+    """Of a float32: whether the lower half of its bits is known to be zero if it is a NaN."""
 
     @property
     def type(self) -> str:

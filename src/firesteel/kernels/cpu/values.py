@@ -8,13 +8,16 @@ import torch
 
 from ...shapes import Const, Expr, Symbol
 from ..ir import Place, Value
-from . import operations
+from . import operations, pairs
 from .conversions import bitcast, cast
 from .indices import IndexEmitter, split
 from .text import Operand, Unsupported, literal, mangled, memory_type, vector_type
 
 VOLATILE = "volatile"
 """Among the names that a value depends on: memory that the kernel writes."""
+
+WIDEST_STEP = 4
+"""Up to this distance from one lane's element to the next, all elements between are loaded too."""
 
 FREE = frozenset({"const", "local", "number"})
 
@@ -30,10 +33,12 @@ class ValueEmitter(IndexEmitter):
         self.written = written
         self.numbers = dict(numbers)
         self.locals: dict[str, Operand] = {}
-        self.ready: dict[Value, str] = {}
-        """Loads whose vectors lie somewhere else, contiguous and whole."""
+        self.ready: dict[Value, str | Operand] = {}
+        """Loads whose vectors lie somewhere else, contiguous and whole, or are in registers already."""
         self.large: Operand | None = None
         """Whether what the kernel writes is too much for the cache; None where that is known not to be so."""
+        self.paired = False
+        """Whether lanes are in the order of `pairs`."""
         self.stream = False
         """Whether vectors are stored past the cache."""
         self._names: dict[Value, frozenset[object]] = {}
@@ -124,8 +129,9 @@ class ValueEmitter(IndexEmitter):
     # memory
 
     def load(self, node: Value, args: list[Operand]) -> Operand:
-        if node in self.ready:
-            return self._whole_vector(self.ready[node], node.dtype)
+        ready = self.ready.get(node)
+        if ready is not None:
+            return ready if isinstance(ready, Operand) else self._whole_vector(ready, node.dtype)
         place: Place = node.data
         mask = args[-1] if place.masked else None
         indirect = dict(zip(place.indirect, args, strict=False))
@@ -144,6 +150,8 @@ class ValueEmitter(IndexEmitter):
             return self._load_lanes(self.lane_address(place.buffer, rest, indirect), node.dtype, mask)
         if coefficient == -1:
             return self._load_reversed(place, rest, indirect, node.dtype, mask)
+        if 2 <= coefficient <= WIDEST_STEP and mask is None and self.mask is None:
+            return self._load_strided(place, coefficient, rest, indirect, node.dtype)
         return self._gather(place, indirect, node.dtype, mask)
 
     def way(self, index: Expr, indirect: Mapping[Symbol, Operand]) -> tuple[int | None, Expr] | None:
@@ -227,7 +235,8 @@ class ValueEmitter(IndexEmitter):
                                        f"ptr, i32, <{lanes} x i1>, {vector}")
             text = (f"call {vector} @{name}(ptr {pointer}, i32 {dtype.itemsize}, {both.typed}, "
                     f"{vector} zeroinitializer)")
-        return self._from_memory(Operand(self.raw(text), dtype, lanes, self.place))
+        loaded = Operand(self.raw(text), dtype, lanes, self.place)
+        return pairs.widened(self, loaded) if self.paired else self._from_memory(loaded)
 
     def _whole_vector(self, pointer: str, dtype: torch.dtype) -> Operand:
         vector = vector_type(memory_type(dtype), self.lanes)
@@ -247,6 +256,27 @@ class ValueEmitter(IndexEmitter):
         loaded = self._load_lanes(start, dtype, both)
         self.mask = before
         return self.shuffle(loaded, None, backwards)
+
+    def _load_strided(self, place: Place, step: int, rest: Expr, indirect: Mapping[Symbol, Operand],
+                      dtype: torch.dtype) -> Operand:
+        """Every second to fourth element: all of them are loaded, and shuffled together."""
+        lanes = self.lanes
+        start = self.lane_address(place.buffer, rest, indirect, step)
+        # The last vector ends with the last element that is asked for: what follows may not be there.
+        offsets = [*[lanes * part for part in range(step - 1)], step * (lanes - 1) + 1 - lanes]
+        vectors = []
+        for offset in offsets:
+            pointer = self.raw(f"getelementptr {memory_type(dtype)}, ptr {start}, i64 {offset}")
+            vectors.append(self._load_lanes(pointer, dtype, None))
+        found, filled = vectors[0], -(-lanes // step)
+        for vector, offset in zip(vectors[1:], offsets[1:], strict=True):
+            reached = -(-(offset + lanes) // step)
+            picks = [lane if lane < filled else lanes + step * lane - offset if lane < reached else -1
+                     for lane in range(lanes)]
+            if vector is vectors[1]:
+                picks[:filled] = [step * lane for lane in range(filled)]
+            found, filled = self.shuffle(found, vector, picks), reached
+        return found
 
     def addresses(self, place: Place, indirect: Mapping[Symbol, Operand]) -> str:
         """A vector of pointers, one for each lane."""
@@ -299,7 +329,7 @@ class ValueEmitter(IndexEmitter):
             return
         way = self.way(place.index, indirect)
         value = self.splat(value, lanes)
-        kind, text = self.to_memory(value)
+        kind, text = self.to_memory(pairs.narrowed(self, value) if self.paired else value)
         if way is not None and way[0] == 1:
             pointer = self.lane_address(place.buffer, way[1], indirect)
             if mask is None and self.mask is None:

@@ -164,15 +164,19 @@ def _collides(statement: Statement, axis: Symbol) -> bool:
     if not isinstance(statement, Store):
         return False
     if statement.place.indirect:
-        return statement.mode != "set"
+        return statement.mode != "set" and not _moves_alone(statement, axis)
     if axis not in statement.place.index.free_symbols:
         return True  # such as scratch memory, which every iteration fills for itself
     return statement.mode != "set" and split(statement.place.index, axis) is None
 
 
-def collides(body: Sequence[Statement]) -> bool:
-    """Whether iterations of any loop around may write the same element."""
-    return any(isinstance(s, Store) and s.mode != "set" and s.place.indirect for s in statements(body))
+def _moves_alone(statement: Store, axis: Symbol) -> bool:
+    """Whether the place goes on by one element with an axis that none of its computed indices depend on."""
+    if any(node.op == "local" for arg in statement.args for node in arg.walk()):
+        return False
+    parts = split(statement.place.index, axis)
+    alone = not any(_depends(arg, axis, set()) for arg in statement.args)
+    return alone and parts is not None and isinstance(parts[0], Const) and parts[0].value == 1
 
 
 def _constant(expr: Expr) -> int | None:

@@ -33,7 +33,7 @@ def function_of(target: Any) -> tuple[str, Callable[..., Any]]:
         return getattr(target, "__name__", "call").lstrip("_"), target
     name = torch_compat.operator_name(target)
     short = name.split(".")[1]
-    if name in BOUND:
+    if name in BOUND or (name.endswith(".out") and f"aten.{short}.default" in BOUND):
         bound = getattr(torch, short, None)
         if bound is not None:
             return short.lstrip("_"), bound

@@ -6,6 +6,9 @@
 ``written_memory`` is the input itself, unless it shares memory with something that is used while it is written or
 after that: then it is a new tensor, and ``finish_write`` copies. So guards on memory need not be relied on here.
 
+Several inputs that are looked at when the program starts, such as the parameters that an optimizer changes, are looked
+at together: where no two tensors share memory nothing has to be compared pair by pair.
+
 The old contents must not be wanted any more once the kernel runs, other than at the place that it writes, and nothing
 that could raise may come after it.
 """
@@ -45,6 +48,28 @@ def finish_write(target: torch.Tensor, memory: torch.Tensor) -> None:
         target.copy_(memory)
 
 
+def written_memories(count: int, *tensors: torch.Tensor) -> list[torch.Tensor]:
+    """`written_memory` for the first ``count`` tensors; all the others are what must not lie there."""
+    targets = tensors[:count]
+    spans = sorted(map(_span, tensors))
+    ends = [end for _, end in spans]
+    apart = all(start >= end for (start, _), end in zip(spans[1:], ends, strict=False))
+    if apart and not any(target.is_inference() for target in targets):
+        return list(targets)
+    return [written_memory(target, *[other for other in tensors if other is not target]) for target in targets]
+
+
+def finish_writes(count: int, *tensors: torch.Tensor) -> None:
+    """`finish_write` for the first ``count`` tensors, whose new contents are in the others."""
+    changed = []
+    for target, memory in zip(tensors[:count], tensors[count:], strict=True):
+        if memory is target:
+            changed.append(target)
+        else:
+            target.copy_(memory)
+    torch.autograd.graph.increment_version(changed)
+
+
 def _span(t: torch.Tensor) -> tuple[int, int]:
     """The addresses of a tensor's first byte and behind its last."""
     start = t.data_ptr()
@@ -56,23 +81,42 @@ def _span(t: torch.Tensor) -> tuple[int, int]:
 
 def write_in_place(plan: KernelPlan) -> KernelPlan:
     """The plan with kernels that write to inputs themselves, wherever that cannot be told from a copy at the end."""
-    early: list[Step] = []
+    chances: list[tuple[WriteBack, _Chance]] = []
+    for step in plan.steps:
+        found = _chance(plan, step) if isinstance(step, WriteBack) else None
+        if found is not None:
+            assert isinstance(step, WriteBack)
+            chances.append((step, found))
+    if not chances:
+        return plan
     replaced: dict[int, Step | None] = {}
-    for write in plan.steps:
-        found = _chance(plan, write) if isinstance(write, WriteBack) else None
-        if found is None:
-            continue
-        assert isinstance(write, WriteBack)
+    together = [(write, found) for write, found in chances if found.at_once]
+    early: list[Step] = []
+    late: list[Step] = []
+    if len(together) > 1:
+        begin, finish = _all_at_once(together)
+        early, late = [begin], [finish]
+        for write, found in together:
+            replaced[id(found.allocation)] = replaced[id(write)] = None
+        chances = [pair for pair in chances if not pair[1].at_once]
+    for write, found in chances:
         target = BufferRef(write.target)
         begin = ExternCall(written_memory, (target, *map(BufferRef, found.others)), {}, (write.source.buffer,))
         replaced[id(found.allocation)] = None if found.at_once else begin
         if found.at_once:
             early.append(begin)
         replaced[id(write)] = ExternCall(finish_write, (target, BufferRef(write.source.buffer)), {}, ())
-    if not replaced:
-        return plan
     steps = [replaced.get(id(step), step) for step in plan.steps]
-    return replace(plan, steps=[*early, *(step for step in steps if step is not None)])
+    return replace(plan, steps=[*early, *(step for step in steps if step is not None), *late])
+
+
+def _all_at_once(chances: list[tuple[WriteBack, _Chance]]) -> tuple[ExternCall, ExternCall]:
+    """The calls before and after a program that writes to several inputs in place."""
+    targets = [write.target for write, _ in chances]
+    others = dict.fromkeys(name for _, found in chances for name in found.others if name not in targets)
+    sources = tuple([write.source.buffer for write, _ in chances])
+    begin = ExternCall(written_memories, (len(targets), *map(BufferRef, (*targets, *others))), {}, sources)
+    return begin, ExternCall(finish_writes, (len(targets), *map(BufferRef, (*targets, *sources))), {}, ())
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,11 @@ from ...runtime.native.objects import ITEMS, NativeUnavailable, c_function, chec
 from ...runtime.native.program import ROW
 from ...runtime.native.program import Op as Arithmetic
 from ...torch_compat import native_calls
-from .program import ARITHMETIC, HEADER, HostProgram, Op
+from .program import ARITHMETIC, HEADER, LARGE, HostProgram, Op
 
 ALIGNMENT = {"i64": 8, "ptr": 8, "i32": 4, "double": 8}
+PAGE, HUGE_PAGES = 4096, 14
+"""The size of a page and Linux's number for ``MADV_HUGEPAGE``."""
 PYTHON_FUNCTIONS = (
     "PyTuple_GetItem", "PyTuple_New", "PyBytes_AsString", "Py_IncRef", "Py_DecRef", "PyLong_AsLongLong",
     "PyFloat_AsDouble", "PyErr_Occurred", "PyErr_SetString", "PyEval_SaveThread", "PyEval_RestoreThread",
@@ -49,7 +51,7 @@ class HostMachine:
             addresses[name] = _address(torch_compat.library_function(name), name)
         addresses["wrap_tensor"] = _address(native_calls.tensor_wrapping_function(), "wrapping of tensors")
         libc = ctypes.CDLL(None)
-        for name in ("posix_memalign", "free"):
+        for name in ("posix_memalign", "free", "madvise"):
             addresses[name] = _address(getattr(libc, name, None), name)
         addresses["RuntimeError"] = id(RuntimeError)
         code, address = _load(source(implementation), addresses)
@@ -223,6 +225,17 @@ def source(implementation: int) -> str:
               "  %MEMORY_status = call i32 @firesteel_posix_memalign(ptr %slot, i64 64, i64 %bytes)\n"
               + succeeded("MEMORY", "MEMORY_got", "MEMORY_none") + "  br label %next\nMEMORY_none:\n"
               "  store ptr null, ptr %slot, align 8\n  br label %no_memory\n"),
+        block(Op.ADVISE,
+              "  %advised_at = getelementptr i64, ptr %registers, i64 %ai\n"
+              "  %advised = load i64, ptr %advised_at, align 8\n"
+              f"  %is_large = icmp sge i64 %advised, {LARGE}\n"
+              "  br i1 %is_large, label %advise_now, label %next\nadvise_now:\n"
+              "  %advised_start = ptrtoint ptr %v to i64\n  %advised_end = add i64 %advised_start, %advised\n"
+              f"  %advised_up = add i64 %advised_start, {PAGE - 1}\n  %first_page = and i64 %advised_up, {-PAGE}\n"
+              f"  %behind_pages = and i64 %advised_end, {-PAGE}\n"
+              "  %whole_pages = sub i64 %behind_pages, %first_page\n  %pages = inttoptr i64 %first_page to ptr\n"
+              f"  %ignored = call i32 @firesteel_madvise(ptr %pages, i64 %whole_pages, i32 {HUGE_PAGES})\n"
+              "  br label %next\n"),
         block(Op.FREE,
               "  call void @firesteel_free(ptr %v)\n  %freed = getelementptr ptr, ptr %registers, i32 %source\n"
               "  store ptr null, ptr %freed, align 8\n  br label %next\n"),
@@ -400,6 +413,7 @@ declare i32 @firesteel_aoti_torch_delete_tensor_object(ptr)
 declare ptr @firesteel_wrap_tensor(ptr)
 declare i32 @firesteel_posix_memalign(ptr, i64, i64)
 declare void @firesteel_free(ptr)
+declare i32 @firesteel_madvise(ptr, i64, i32)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 {arithmetic.DECLARATIONS}"""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,11 +69,12 @@ def restride(t: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) 
 
 
 def host_function(
-    plan: KernelPlan, addresses: Mapping[int, int], native: bool = True, keep: Any = None
+    plan: KernelPlan, addresses: Mapping[int, int], native: bool = True, keep: Any = None, takes_list: bool = False
 ) -> HostFunction:
     """The function that runs a plan. ``addresses``: of compiled kernels, by the identity of their description.
 
-    ``keep`` is what has to stay alive as long as the function, such as the kernels' code.
+    ``keep`` is what has to stay alive as long as the function, such as the kernels' code. With ``takes_list`` the
+    function takes one list, which it empties, and lets go of inputs as soon as it has done with them.
     """
     made: machine.HostMachine | None = None
     if native:
@@ -80,7 +82,7 @@ def host_function(
             made = machine.machine()
         except NativeUnavailable:
             made = None
-    return _HostPrinter(plan, addresses, made, keep).print()
+    return _HostPrinter(plan, addresses, made, keep, takes_list).print()
 
 
 @dataclass(frozen=True)
@@ -96,16 +98,18 @@ class _HostPrinter:
     """Prints one plan."""
 
     def __init__(self, plan: KernelPlan, addresses: Mapping[int, int], made: machine.HostMachine | None,
-                 keep: Any) -> None:
+                 keep: Any, takes_list: bool) -> None:
         self.plan = plan
+        self.takes_list = takes_list
         self.keep = keep
         self.addresses = addresses
         self.machine = made
         self.layouts = _Layouts()
         self.found: Lifetimes = lifetimes(plan, reuse=made is not None)
-        self.namespace: dict[str, Any] = {"torch": torch, "empty_strided": torch.empty_strided, "kept": keep}
+        self.namespace: dict[str, Any] = {"torch": torch, "math": math, "empty_strided": torch.empty_strided,
+                                          "kept": keep}
         self.lines: list[str | _Check] = []
-        self.names: set[str] = {*keyword.kwlist, *vars(builtins), "torch", "empty_strided", "kept", "run"}
+        self.names: set[str] = {*keyword.kwlist, *vars(builtins), *self.namespace, "run"}
         self.variables: dict[str, str] = {}
         self.parameters: list[str] = []
         self.symbols: dict[Symbol, tuple[str, str, int] | str] = {}
@@ -113,6 +117,7 @@ class _HostPrinter:
         self.bound: dict[int, str] = {}
         self.view_names: dict[BufferRef, str] = {}
         self.members: dict[str, list[str]] = {}
+        self.grouped = False
         self.alive: set[str] = set()
         self.quiet = False
         """Whether what is printed is a comment, for which no variables have to be there."""
@@ -190,6 +195,10 @@ class _HostPrinter:
         if whole is not None:
             return whole
         parts = self.with_room_for_views(parts)
+        if self.takes_list and all(isinstance(where, str) for where in self.symbols.values()):
+            for name in inputs:
+                self.members[name] = [name]
+                self.alive.add(self.variable(name))
         for number, part in enumerate(parts):
             if isinstance(part, list):
                 following = parts[number + 1] if number + 1 < len(parts) else None
@@ -228,7 +237,11 @@ class _HostPrinter:
             elif line.number in self.layouts.wrong:
                 lines.append(line.copy)
         body = "\n".join(f"    {line}" for line in lines)
-        source = f"def run({', '.join(self.parameters)}):\n{body}\n"
+        head = f"def run({', '.join(self.parameters)}):"
+        if self.takes_list:
+            names = "".join(f"{name}, " for name in self.parameters).removesuffix(" ")
+            head = f"def run(inputs):\n    {f'{names} = inputs' if names else 'pass'}\n    inputs.clear()"
+        source = f"{head}\n{body}\n"
         exec(compile(source, "<firesteel host program>", "exec", dont_inherit=True), self.namespace)
         return source, self.namespace["run"]
 
@@ -256,7 +269,7 @@ class _HostPrinter:
         results = []
         for output in self.plan.outputs:
             if not isinstance(output, BufferRef) or output.buffer not in self.found.objects or \
-                    self.is_view(output) or output.buffer in self.plan.constants:
+                    output.shape is not None or output.buffer in self.plan.constants:
                 return None
             results.append(output.buffer)
         self.quiet = True
@@ -268,7 +281,10 @@ class _HostPrinter:
             return None
         returned = "".join(f"{self.variable(name)}, " for name in results).removesuffix(" ")
         source = f"# native\ndef run({', '.join(self.parameters)}):\n{text}\n    return ({returned})\n"
-        return HostFunction(self.machine.function(made.table), source, native=True)
+        function = self.machine.function(made.table)
+        if self.takes_list:
+            return HostFunction(lambda inputs: function(*inputs), source, native=True)
+        return HostFunction(function, source, native=True)
 
     def builder(self, arguments: Sequence[str]) -> stretch.StretchBuilder:
         made = stretch.StretchBuilder(self.found, self.addresses, self.variable, self.symbols, self.python, arguments)
@@ -343,7 +359,8 @@ class _HostPrinter:
 
     def release(self, positions: Sequence[int]) -> None:
         """Let go of what no later step uses."""
-        if not self.members:
+        if not self.grouped:
+            self.grouped = True
             for name, root in self.found.root.items():
                 self.members.setdefault(root, []).append(name)
         gone = [name for position in positions for root in self.found.ending(position)
@@ -473,4 +490,7 @@ class _HostPrinter:
     # Results
 
     def output(self, output: Any) -> str:
+        """A view is an object of its own, even one with the layout of the whole."""
+        if isinstance(output, BufferRef) and output.shape is not None:
+            return self.view_source(output)
         return self.argument(output, ())

@@ -22,6 +22,8 @@ from ...runtime.native.program import MAX_REGISTERS, ROW, Program
 from ...runtime.native.program import Op as Arithmetic
 
 HEADER = struct.Struct("=8q")
+LARGE = 1 << 22
+"""Bytes from which on memory is asked to have huge pages."""
 ARITHMETIC = frozenset(op for op in Arithmetic if Arithmetic.SCALE <= op <= Arithmetic.CHOOSE)
 
 
@@ -39,6 +41,7 @@ class Op(enum.IntEnum):
     FREE = 72  # the memory in the source register is given back
     LAUNCH = 73  # the kernel at address a, with the list at b; index: 1 to let other Python threads run meanwhile
     MOVE = 74  # destination = source
+    ADVISE = 75  # the memory in the source register, of as many bytes as register a says, is to have huge pages
 
 
 @dataclass
@@ -100,6 +103,13 @@ class HostProgram(Program):
         self.row(Op.VIEW, made, base, len(sizes) | dynamic << 16, at)
         self.objects.append(made)
         return made
+
+    def advise(self, address: int, size: int) -> None:
+        """Ask for huge pages for memory that is large: a page fault for every 4 KiB takes longer than filling it.
+
+        Both are registers.
+        """
+        self.row(Op.ADVISE, source=address, a=size)
 
     def launch(self, address: int, buffers: Sequence[int], sizes: Sequence[int], numbers: Sequence[int],
                release: bool) -> None:

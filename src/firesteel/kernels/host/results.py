@@ -6,7 +6,7 @@ results are inputs or views of them, some are views of one tensor, and inputs th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch.fx
 from ...autodiff.graph import Constant, FreshTensor, FunctionalGraph, InputAlias, Number, SameAs, ViewLayout
 from ...shapes import Expr, as_expr
 from ...shapes.symnode import expr_of
-from ..ir import BufferRef, ExternCall
+from ..ir import Buffer, BufferRef, ExternCall
 from ..plan import KernelPlan, WriteBack
 from .in_place import write_in_place
 
@@ -32,7 +32,7 @@ def with_results(plan: KernelPlan, functional: FunctionalGraph) -> KernelPlan:
     for output in functional.outputs:
         match output:
             case FreshTensor(node, layout):
-                outputs.append(values[node] if layout is None else _view(values[node], layout))
+                outputs.append(_whole(values[node], buffers) if layout is None else _view(values[node], layout))
             case InputAlias(index, layout):
                 whole = BufferRef(functional.inputs[index].name)
                 outputs.append(whole if layout is None else _view(whole, layout))
@@ -64,6 +64,16 @@ def with_results(plan: KernelPlan, functional: FunctionalGraph) -> KernelPlan:
 def _returned_nodes(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     returned = next(iter(reversed(graph.nodes))).args[0]
     return list(returned) if isinstance(returned, (tuple, list)) else [returned]  # type: ignore[arg-type, list-item]
+
+
+def _whole(value: Any, buffers: Mapping[str, Buffer]) -> Any:
+    """A buffer without a layout of its own, where that is the buffer's."""
+    if not isinstance(value, BufferRef) or value.shape is None:
+        return value
+    buffer = buffers[value.buffer]
+    same = value.shape == buffer.shape and value.strides == buffer.strides and value.dtype in (None, buffer.dtype) \
+        and (value.offset is None or value.offset is as_expr(0))
+    return BufferRef(value.buffer) if same else value
 
 
 def _view(whole: Any, layout: ViewLayout) -> BufferRef:

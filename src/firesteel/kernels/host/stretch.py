@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.native.expressions import Expressions, Unsupported
 from ...runtime.native.program import Op as Arithmetic
-from ...shapes import Expr, Symbol, maximum
+from ...shapes import Expr, Symbol, const, maximum
 from ...torch_compat import native_calls
 from ..ir import Buffer, BufferRef
 from ..plan import Allocate, Launch
 from .lifetimes import Lifetimes
-from .program import HostProgram, Op
+from .program import LARGE, HostProgram, Op
 
 RELEASING_SIZE = 1 << 16
 """Kernels over at least as many elements let other Python threads run meanwhile."""
@@ -144,15 +145,19 @@ class StretchBuilder:
         elif name in self.found.tensors:
             dtype = native_calls.dtype_number(buffer.dtype)
             self.objects[name], self.addresses_of[name] = program.empty(sizes, strides, dtype, self.number)
+            self.advise(self.addresses_of[name], _bytes(buffer))
         else:
-            elements: Expr | int = 1
-            for size, stride in zip(buffer.shape, buffer.strides, strict=True):
-                elements = elements + (size - 1) * stride
-            size = maximum(elements * buffer.dtype.itemsize, 1)
+            size = maximum(_bytes(buffer), 1)
             register = program.register()
             program.row(Op.MEMORY, register, self.number(size))
             program.memory.append(register)
             self.addresses_of[name] = self.memory[name] = register
+            self.advise(register, size)
+
+    def advise(self, address: int, size: Expr) -> None:
+        """Huge pages for memory that is large, or may be."""
+        if sys.platform == "linux" and not (size.is_constant and int(size) < LARGE):  # type: ignore[call-overload]
+            self.program.advise(address, self.number(size))
 
     def launch(self, step: Launch) -> None:
         numbers = [self.float(number) for number in step.numbers]
@@ -178,6 +183,14 @@ class StretchBuilder:
                     self.program.row(Op.FREE, source=self.memory.pop(root))
         for variable, reference in views:
             self.view(variable, reference)
+
+
+def _bytes(buffer: Buffer) -> Expr:
+    """The memory from a buffer's first element to its last."""
+    elements: Expr = const(1)
+    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+        elements = elements + (size - 1) * stride
+    return elements * buffer.dtype.itemsize
 
 
 def _is_long(step: Launch) -> bool:

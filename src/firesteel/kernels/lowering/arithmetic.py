@@ -12,6 +12,7 @@ from .. import ir
 from ..ir import Value
 from .context import Lowering
 from .elementwise import Operand, floating, pointwise, scalar_op
+from .integer_division import divided_by_tensor
 from .registry import lowering
 from .scalars import add, both, cast, compare, div, mul, neg, op, opmath, sub, through, where
 from .tensors import Tensor
@@ -112,7 +113,9 @@ def float_floor_division(a: Value, b: Value, steps: torch.dtype) -> Value:
 
 
 def _integer_quotient(ctx: Lowering, name: str, x: Operand, y: Operand) -> Tensor:
-    if isinstance(y, Tensor | Expr) or y == 0:
+    if isinstance(y, Tensor):
+        return divided_by_tensor(ctx, name, x, y)
+    if isinstance(y, Expr) or y == 0:
         return ctx.unsupported("division of integers raises for 0")
     if y == -1:  # the quotient of the smallest integer overflows, which processors trap
         return pointwise(ctx, neg if name.startswith("div") else lambda a: mul(a, 0), x)

@@ -87,17 +87,33 @@ def linspace(ctx: Lowering, start: Any, end: Any, steps: Any, **kwargs: Any) -> 
         return ctx.unsupported("linspace of other than float32 and float64")
     if steps == 1:
         return filled(ctx, start)
-    # eager counts from the nearer end
     first, last = (ctx.scalar(x, dtype) for x in (start, end))
+    return ctx.computed(lambda indices: _between(ctx, first, last, steps, indices))
+
+
+@lowering("aten.linspace.Tensor_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Scalar_Tensor")
+def linspace_between(ctx: Lowering, start: Operand, end: Operand, steps: Any, **kwargs: Any) -> Tensor:
+    dtype = ctx.out.dtype
+    if dtype not in (torch.float32, torch.float64) or isinstance(steps, shapes.Expr):
+        return ctx.unsupported("linspace of other than float32 and float64")
+    ends = [ctx.share(x) if isinstance(x, Tensor) else x for x in (start, end)]
+    if any(isinstance(x, Tensor) and x.dtype is torch.float64 and dtype is torch.float32 for x in ends):
+        return ctx.unsupported("ends that are rounded")
 
     def body(indices: Indices) -> Value:
-        place = ctx.index(indices[0])
-        step = div(sub(last, first), float(steps - 1))
-        up = add(first, mul(step, cast(place, dtype)))
-        down = sub(last, mul(step, cast(sub(steps - 1, place), dtype)))
-        return where(compare("lt", place, steps // 2), up, down)
+        first, last = (cast(x.at(()), dtype) if isinstance(x, Tensor) else ctx.scalar(x, dtype) for x in ends)
+        return first if steps == 1 else _between(ctx, first, last, steps, indices)
 
     return ctx.computed(body)
+
+
+def _between(ctx: Lowering, first: Value, last: Value, steps: int, indices: Indices) -> Value:
+    """A point between two ends; eager counts from the nearer one."""
+    dtype, place = first.dtype, ctx.index(indices[0])
+    step = div(sub(last, first), float(steps - 1))
+    up = add(first, mul(step, cast(place, dtype)))
+    down = sub(last, mul(step, cast(sub(steps - 1, place), dtype)))
+    return where(compare("lt", place, steps // 2), up, down)
 
 
 @lowering("aten.eye.default", "aten.eye.m")

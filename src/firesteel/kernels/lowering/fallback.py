@@ -11,13 +11,25 @@ import torch
 import torch.fx
 
 from ... import torch_compat
-from ...shapes import Expr, Symbol
+from ...shapes import Const, Expr, Symbol
 from ...shapes.symnode import expr_of
 from .. import ir
 from .context import Lowering
 from .tensors import Spec, Tensor
 
 FindSymbols = Callable[[str, Sequence[Expr]], None]
+
+PRODUCTS: dict[str, Any] = {
+    "aten.mm.default": torch.ops.aten.mm.out,
+    "aten.addmm.default": torch.ops.aten.addmm.out,
+    "aten.bmm.default": torch.ops.aten.bmm.out,
+    "aten.baddbmm.default": torch.ops.aten.baddbmm.out,
+}
+"""Operators with a form that writes to memory it is given. Large results go there: our memory has huge pages."""
+LARGE = 1 << 22
+"""Bytes of a large result."""
+LARGE_ROW = 1 << 16
+"""The same for what is known of one whose size is not."""
 
 
 def call_aten(
@@ -55,11 +67,12 @@ def call_aten(
             names.append(name)
             values.append(expr.value if expr.is_constant else expr)  # type: ignore[attr-defined]
     origins = (node,)
-    call = ir.ExternCall(
-        target, tuple([_argument(ctx, arg) for arg in args]),
-        {name: _argument(ctx, arg) for name, arg in kwargs.items()}, tuple(names), origins=origins,
-    )  # fmt: skip
-    ctx.emit(call)
+    given = tuple([_argument(ctx, arg) for arg in args])
+    named = {name: _argument(ctx, arg) for name, arg in kwargs.items()}
+    into = PRODUCTS.get(str(target))
+    if into is not None and names[0] is not None and _is_large(ctx.graph.buffers[names[0]]):
+        target, named["out"] = into, ir.BufferRef(names[0])
+    ctx.emit(ir.ExternCall(target, given, named, tuple(names), target is into, origins=origins))
     for source, copy in copies:
         ctx.emit(ir.ExternCall(torch.ops.aten.clone.default, (ir.BufferRef(source),), {}, (copy,), origins=origins))
     return values if several else values[0]
@@ -83,6 +96,16 @@ def _used(node: torch.fx.Node, count: int) -> set[int]:
         assert isinstance(position, int)
         used.add(position % count)
     return used
+
+
+def _is_large(buffer: ir.Buffer) -> bool:
+    known, least = buffer.dtype.itemsize, LARGE
+    for size in buffer.shape:
+        if isinstance(size, Const):
+            known *= int(size)
+        else:
+            least = LARGE_ROW
+    return known >= least and buffer.device.type == "cpu"
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from ..ir import Value
 from .context import Lowering
 from .graph import LoweredGraph
 from .reducing import Folding, fold, inner_spec
+from .registry import lowering
 from .scalars import both, cast, compare, either, where
 from .tensors import Indices, Tensor
 
@@ -44,13 +45,32 @@ def check_indices(
         raise _error(int(index[bad].reshape(-1)[0]), size, kind, dim)
 
 
+def check_true(fine: torch.Tensor, message: str) -> None:
+    """Raise if a kernel has found that something does not hold."""
+    if not fine.item():
+        raise RuntimeError(message)
+
+
+def emit_check(ctx: Lowering, fine: Tensor, message: str) -> None:
+    """Emit a check of a tensor of one bool."""
+    origins = () if ctx.node is None else (ctx.node,)
+    ctx.emit(ir.ExternCall(check_true, (ctx.reference(ctx.realize(fine)), message), {}, (), origins=origins))
+
+
+@lowering("aten._assert_async.msg")
+def assert_async(ctx: Lowering, fine: Tensor, message: str) -> Any:
+    emit_check(ctx, fine, message)
+    return (None,)
+
+
 def check_last(graph: LoweredGraph) -> None:
     """Move the checks behind everything else, so that they do not stand between kernels.
 
     before: outside = ...; check_indices(outside, ...); out = ...
     after:  outside = ...; out = ...; check_indices(outside, ...)
     """
-    graph.operations.sort(key=lambda step: isinstance(step, ir.ExternCall) and step.target is check_indices)
+    checks = (check_indices, check_true)
+    graph.operations.sort(key=lambda step: isinstance(step, ir.ExternCall) and step.target in checks)
 
 
 def _error(index: int, size: int, kind: str, dim: int) -> Exception:

@@ -104,7 +104,11 @@ class _Lowerer:
     def _call(self, node: torch.fx.Node) -> Any:
         if node.target is operator.getitem:
             source = self.values[node.args[0]]  # type: ignore[index]
-            return source[node.args[1]]
+            part = source[node.args[1]]
+            # Of several results only those that are used show who uses them.
+            if isinstance(part, Computed) and part.memory is None and self._belongs_in_memory(node, part, 1):
+                self.ctx.realize(part)
+            return part
         result = node.meta.get("val")
         if isinstance(result, _NUMBERS):
             expr = expr_of(result)
@@ -215,8 +219,9 @@ def _exotic(value: Any) -> str:
         if isinstance(tensor, torch.Tensor):
             if tensor.dtype not in DTYPES:
                 return f"dtype {str(tensor.dtype).removeprefix('torch.')}"
-            if tensor.device.type == "meta":
-                return "device meta"
+            # Kernels compute on the CPU, into memory of the CPU.
+            if tensor.device.type != "cpu":
+                return f"device {tensor.device}"
     return ""
 
 

@@ -234,6 +234,26 @@ def batch_norm_functional(
     return *results, moved(running_mean, mean, new_mean_spec, False), moved(running_var, variance, new_var_spec, True)
 
 
+@lowering("aten._batch_norm_with_update_functional.default")
+def batch_norm_with_update(
+    ctx: Lowering,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> Any:
+    out, mean, scale, reserve, new_mean, new_var = ctx.outs
+    if reserve is None or any(not size.is_constant or int(size) for size in reserve.shape):  # type: ignore[call-overload]
+        return ctx.unsupported("memory for the library's own use")
+    ctx.outs = out, mean, scale, new_mean, new_var
+    made = batch_norm_functional(ctx, x, weight, bias, running_mean, running_var, True, momentum, eps)
+    ctx.outs = out, mean, scale, reserve, new_mean, new_var
+    return made if made is NotImplemented else (*made[:3], _nothing(ctx, reserve), *made[3:])
+
+
 def _results_of(ctx: Lowering, tensors: Sequence[Tensor], specs: Sequence[Spec | None]) -> tuple[Tensor, ...]:
     made = []
     for tensor, spec in zip(tensors, specs, strict=True):

@@ -31,7 +31,7 @@ def _padded(ctx: Lowering, x: Tensor, padding: Sequence[Any], inside: Any) -> Te
     return view(ctx.share(x), ctx.out.shape, remap, strides=ctx.out.strides)
 
 
-def _reflected(i: Expr, size: Expr) -> Expr:
+def reflected(i: Expr, size: Expr) -> Expr:
     """0 1 2 3 goes on as 2 1 at the end and as 1 2 before the start."""
     return size - 1 - _distance(size - 1 - _distance(i))
 
@@ -40,18 +40,18 @@ def _distance(i: Expr) -> Expr:
     return shapes.maximum(i, -i)
 
 
-def _clamped(i: Expr, size: Expr) -> Expr:
+def clamped(i: Expr, size: Expr) -> Expr:
     return shapes.minimum(shapes.maximum(i, 0), size - 1)
 
 
 @lowering("aten.reflection_pad1d.default", "aten.reflection_pad2d.default", "aten.reflection_pad3d.default")
 def reflection_pad(ctx: Lowering, x: Tensor, padding: Sequence[Any]) -> Tensor:
-    return _padded(ctx, x, padding, _reflected)
+    return _padded(ctx, x, padding, reflected)
 
 
 @lowering("aten.replication_pad1d.default", "aten.replication_pad2d.default", "aten.replication_pad3d.default")
 def replication_pad(ctx: Lowering, x: Tensor, padding: Sequence[Any]) -> Tensor:
-    return _padded(ctx, x, padding, _clamped)
+    return _padded(ctx, x, padding, clamped)
 
 
 def _blocks(sizes: Sequence[Expr], kernel: Sequence[int], dilation: Any, padding: Any, stride: Any) -> list[Expr]:

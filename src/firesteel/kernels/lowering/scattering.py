@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ... import shapes
 from ...shapes import Expr, Symbol
 from .. import ir
 from ..ir import Value
@@ -290,3 +291,34 @@ def _masked_put(ctx: Lowering, x: Tensor, mask: Tensor, values: Tensor, accumula
         return where(mask.at(indices[: mask.ndim]), new, old)
 
     return ctx.computed(chosen)
+
+
+@lowering("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    ctx: Lowering, x: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> Tensor:
+    fake = ctx.node.args[0].meta["val"] if ctx.node is not None else None  # type: ignore[union-attr]
+    numbers = [*size, *stride, 0 if storage_offset is None else storage_offset]
+    if fake is None or any(not isinstance(number, int) for number in (*numbers, *fake.shape, *fake.stride())):
+        return ctx.unsupported("symbolic sizes")
+    if not fake.is_contiguous() or fake.storage_offset() != 0 or fake.numel() == 0 or not _apart(size, stride):
+        return ctx.unsupported("another layout than a plain one, or elements that share memory")
+    reach = numbers[-1] + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if reach >= fake.numel():
+        return ctx.unsupported("memory beyond the tensor")
+    target = copied(ctx, x, ctx.out.dtype, ctx.out)
+    shape, strides = ([shapes.const(n) for n in part] for part in (size, stride))
+    seen = target.restrided(shape, strides, shapes.const(numbers[-1]))
+    if all(size):
+        store(ctx, seen, seen.shape, lambda indices: indices, src.at)
+    return target
+
+
+def _apart(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether all elements of a strided view have places of their own, as far as is seen easily."""
+    reach = 0
+    for step, count in sorted(zip(stride, size, strict=True)):
+        if count > 1 and step <= reach:
+            return False
+        reach += (count - 1) * step
+    return True

@@ -16,6 +16,7 @@ from .elementwise import pointwise
 from .registry import lowering
 from .scalars import add, cast, compare, div, mul, neg, op, sub, where
 from .tensors import Tensor
+from .zeta_functions import polygamma as derivative
 
 _STEPS = 10
 # B(2k) / 2k, the coefficients of the asymptotic series of the digamma function.
@@ -96,4 +97,6 @@ def erfinv_(ctx: Lowering, x: Tensor) -> Tensor:
 
 @lowering("aten.polygamma.default", "aten.special_polygamma.default")
 def polygamma(ctx: Lowering, n: int, x: Tensor) -> Tensor:
-    return digamma_(ctx, x) if n == 0 else ctx.unsupported("no series in kernels")
+    if n == 0:
+        return digamma_(ctx, x)
+    return ctx.unsupported("a factorial too large") if n > 20 else pointwise(ctx, lambda a: derivative(n, a), x)

@@ -131,6 +131,8 @@ class Computed(Tensor):
         self.body = body
         self.origin = ctx.node
         self.memory: Stored | None = None
+        self.row_sums: tuple[int, Callable[[Indices], ir.Value]] | None = None
+        """A dimension along which the sum is known without adding up, and the sum at indices of any element."""
         self._elements: dict[Any, tuple[ir.Value, dict[Any, None]]] = {}
 
     def at(self, indices: Sequence[Expr]) -> ir.Value:

@@ -17,7 +17,7 @@ from .scalars import add, cast, mul, op, opmath, sub
 from .tensors import ONE, Indices, Tensor
 
 
-def _scales(ctx: Lowering, count: int, given: Sequence[Any]) -> list[Any] | None:
+def scales_of(ctx: Lowering, count: int, given: Sequence[Any]) -> list[Any] | None:
     """The scale for each dimension, None where it follows from the sizes; None for all where it is not constant."""
     scales = list(given) + [None] * (count - len(given))
     return None if any(isinstance(scale, Expr) for scale in scales) else scales
@@ -29,7 +29,7 @@ def _scales(ctx: Lowering, count: int, given: Sequence[Any]) -> list[Any] | None
 
 def _nearest(count: int, exact: bool) -> Any:
     def run(ctx: Lowering, x: Tensor, given: Sequence[Any]) -> Tensor:
-        scales = _scales(ctx, count, given)
+        scales = scales_of(ctx, count, given)
         if scales is None:
             return ctx.unsupported("a scale that is not constant")
         sizes, new = x.shape[-count:], ctx.out.shape[-count:]
@@ -37,7 +37,7 @@ def _nearest(count: int, exact: bool) -> Any:
 
         def body(indices: Indices) -> Value:
             places = [
-                _nearest_place(ctx, i, a, b, scale, exact)
+                nearest_place(ctx, i, a, b, scale, exact)
                 for i, a, b, scale in zip(indices[-count:], sizes, new, scales, strict=True)
             ]
             return x.at((*indices[:-count], *places))
@@ -53,7 +53,7 @@ def _nearest(count: int, exact: bool) -> Any:
     return lower, lower_vec
 
 
-def _nearest_place(ctx: Lowering, i: Expr, size: Expr, new: Expr, scale: float | None, exact: bool) -> Expr:
+def nearest_place(ctx: Lowering, i: Expr, size: Expr, new: Expr, scale: float | None, exact: bool) -> Expr:
     """The index of the nearest element; an integer expression where that agrees with eager's floats."""
     if size is new and not exact:
         return i
@@ -96,14 +96,14 @@ for _count in (1, 2, 3):
 
 
 @dataclass(frozen=True)
-class _Tap:
+class Tap:
     """An element that a point of the result is made of, along one dimension."""
 
     place: Expr
     weight: Value
 
 
-def _source(
+def source_of(
     ctx: Lowering, i: Expr, size: Expr, new: Expr, scale: float | None, align_corners: bool, dtype: torch.dtype
 ) -> Value:
     """The position in the source of a point of the result, not kept inside."""
@@ -115,16 +115,16 @@ def _source(
     return sub(mul(_ratio(ctx, size, new, scale, dtype), add(place, 0.5)), 0.5)
 
 
-def _linear_taps(ctx: Lowering, source: Value, size: Expr) -> list[_Tap]:
+def linear_taps(ctx: Lowering, source: Value, size: Expr) -> list[Tap]:
     source = op("max", source, 0.0)
     last = ctx.index(size - 1)
     low = op("max", ir.op("min", cast(source, torch.int64), last), 0)
     high = ir.op("min", add(low, 1), last)
     weight = op("min", op("max", sub(source, cast(low, source.dtype)), 0.0), 1.0)
-    return [_Tap(ctx.indirect(low, size), sub(1.0, weight)), _Tap(ctx.indirect(high, size), weight)]
+    return [Tap(ctx.indirect(low, size), sub(1.0, weight)), Tap(ctx.indirect(high, size), weight)]
 
 
-def _cubic_taps(ctx: Lowering, source: Value, size: Expr) -> list[_Tap]:
+def cubic_taps(ctx: Lowering, source: Value, size: Expr) -> list[Tap]:
     """Weights of the cubic convolution with parameter -0.75."""
     start = ir.op("floor", source)
     t = sub(source, start)
@@ -140,15 +140,15 @@ def _cubic_taps(ctx: Lowering, source: Value, size: Expr) -> list[_Tap]:
 
     weights = [far(add(t, 1.0)), near(t), near(sub(1.0, t)), far(sub(2.0, t))]
     places = [op("max", ir.op("min", add(first, k - 1), last), 0) for k in range(4)]
-    return [_Tap(ctx.indirect(place, size), weight) for place, weight in zip(places, weights, strict=True)]
+    return [Tap(ctx.indirect(place, size), weight) for place, weight in zip(places, weights, strict=True)]
 
 
 def _interpolating(count: int, taps: Any) -> Any:
     def run(ctx: Lowering, x: Tensor, align_corners: bool, given: Sequence[Any]) -> Tensor:
-        scales = _scales(ctx, count, given)
+        scales = scales_of(ctx, count, given)
         if scales is None or not x.dtype.is_floating_point:
             return ctx.unsupported("a scale that is not constant, or integers")
-        if opmath(x.dtype) is not x.dtype and not (count == 2 and taps is _linear_taps):
+        if opmath(x.dtype) is not x.dtype and not (count == 2 and taps is linear_taps):
             return ctx.unsupported("eager rounds weights to short floats")
         sizes, new = x.shape[-count:], ctx.out.shape[-count:]
         if any(ctx.known(size > 0) is not True for size in sizes):
@@ -157,12 +157,12 @@ def _interpolating(count: int, taps: Any) -> Any:
         x = ctx.share(x)
 
         def body(indices: Indices) -> Value:
-            around: list[list[_Tap]] = []
+            around: list[list[Tap]] = []
             for i, a, b, scale in zip(indices[-count:], sizes, new, scales, strict=True):
                 if a is b and not scale:
-                    around.append([_Tap(i, ir.const(1.0, wide))])
+                    around.append([Tap(i, ir.const(1.0, wide))])
                 else:
-                    around.append(taps(ctx, _source(ctx, i, a, b, scale, align_corners, wide), a))
+                    around.append(taps(ctx, source_of(ctx, i, a, b, scale, align_corners, wide), a))
             return cast(_weighted(x, indices[:-count], around, wide), dtype)
 
         return ctx.computed(body)
@@ -176,7 +176,7 @@ def _interpolating(count: int, taps: Any) -> Any:
     return lower, lower_vec
 
 
-def _weighted(x: Tensor, outer: Indices, around: list[list[_Tap]], dtype: torch.dtype) -> Value:
+def _weighted(x: Tensor, outer: Indices, around: list[list[Tap]], dtype: torch.dtype) -> Value:
     """The sum of elements times weights, along the last dimension first."""
     taps, rest = around[0], around[1:]
     total: Value | None = None
@@ -191,10 +191,10 @@ def _weighted(x: Tensor, outer: Indices, around: list[list[_Tap]], dtype: torch.
 
 
 for _count, _name in ((1, "upsample_linear1d"), (2, "upsample_bilinear2d"), (3, "upsample_trilinear3d")):
-    _plain, _vec = _interpolating(_count, _linear_taps)
+    _plain, _vec = _interpolating(_count, linear_taps)
     lowering(f"aten.{_name}.default")(_plain)
     lowering(f"aten.{_name}.vec")(_vec)
 
-_plain, _vec = _interpolating(2, _cubic_taps)
+_plain, _vec = _interpolating(2, cubic_taps)
 lowering("aten.upsample_bicubic2d.default")(_plain)
 lowering("aten.upsample_bicubic2d.vec")(_vec)

@@ -275,8 +275,8 @@ def diagonal(ctx: Lowering, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int
 @lowering("aten.unfold.default")
 def unfold(ctx: Lowering, x: Tensor, dimension: int, size: Any, step: Any) -> Tensor:
     shape = ctx.out.shape
-    if x.ndim == 0:
-        return ctx.unsupported("no dimensions")
+    if x.ndim == 0:  # as if it had one dimension of size 1, which windows of up to one element fit into
+        return view(x, shape, lambda indices: ())
     dim = wrap(dimension, x.ndim)
     hop = shapes.as_expr(step)
 

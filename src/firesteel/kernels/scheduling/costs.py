@@ -17,6 +17,8 @@ ROW_BYTES = 1 << 18
 """How much scratch memory a row may take: it should stay in the second-level cache."""
 COLUMN_BLOCK = 1024
 """Columns that are reduced together: their accumulators stay in the first-level cache."""
+WIDE_COLUMN_BLOCK = 4096
+"""The same where there are enough other iterations for the threads: memory is read in longer stretches."""
 LEAST_BLOCK = 64
 """The same, where more than the accumulators has to stay in the cache."""
 PARALLEL_BLOCK = 8192
@@ -29,6 +31,9 @@ LONG_REDUCTION = 1 << 16
 """Elements from which a reduction is worth splitting."""
 ACCUMULATE = 32
 """So many numbers are summed before the sum is added to the next level, as pairwise summation does."""
+READ_OFTEN = 16
+"""A pointwise result that is read so often, such as one number for each channel, is computed ahead of its readers: to
+share their loops would save no memory traffic, and the loops would be in the order of the small one."""
 MAX_OPERATIONS = 600
 MAX_BUFFERS = 24
 """A kernel with more operations or parameters than this runs out of registers."""

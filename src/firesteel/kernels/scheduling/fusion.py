@@ -22,6 +22,7 @@ from . import costs
 from .alignment import align, edges_between
 from .groups import Group, Member, single
 from .indices import AxisPool, estimate
+from .splitting import is_column
 from .values import expressions, loads
 
 Operation = Computation | ExternCall
@@ -164,6 +165,12 @@ class Fusion:
                 return f"only {rows} rows would be left"
         if not joined.rows and points > costs.TINY and (first.rows or second.rows):
             return "they have no rows in common"
+        if dependent and points > costs.SMALL and _reduces_columns(first, second):
+            return "columns are reduced in parts, each of which keeps its own accumulators"
+        if dependent and points > costs.TINY and joined.is_pointwise:
+            small = min(estimate(first.points), estimate(second.points))
+            if small * costs.READ_OFTEN <= points:
+                return "one of them is small and stays in the cache"
         one_buffer = first.written.keys() & second.written.keys()
         if not dependent and not one_buffer and not _same_space(first, second, joined):
             return "they are independent and run over different points"
@@ -287,6 +294,13 @@ def _tag_name(tag: object) -> str:
 
 def _independent(group: Group) -> int:
     return estimate(group.size_of(group.rows))
+
+
+def _reduces_columns(first: Group, second: Group) -> bool:
+    """Whether the second group reduces what the first one has reduced already, along results that lie side by side."""
+    columns = {member.buffer for member in first.members if not member.is_pointwise and is_column(member.computation)}
+    return any(load.buffer in columns and load.index.free_symbols & set(member.reduced)
+               for member in second.members for load in member.loads)
 
 
 def _same_space(first: Group, second: Group, joined: Group) -> bool:

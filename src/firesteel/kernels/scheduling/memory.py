@@ -2,7 +2,8 @@
 
 A buffer is allocated before the step that fills it and freed after the last one that reads it. Memory that is free and
 of exactly the same size is used again; a kernel that reads every element of a dying buffer before it writes the same
-element of a new one works in place.
+element of a new one works in place. Large memory does not wait for that while a library is called, which may need it
+for itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from ...shapes.expr import ONE, ZERO
 from ..ir import Buffer, ExternCall
 from ..plan import Allocate, Free, Launch, Step, WriteBack
 from .fusion import accesses
+from .indices import estimate
+
+LARGE = 1 << 16
+"""Bytes from which memory that nobody uses is given back before a call, rather than kept for a later buffer."""
 
 
 def place_buffers(
@@ -44,6 +49,8 @@ def place_buffers(
                  if last[name] == number and name not in outputs and name not in given]  # fmt: skip
         taken: set[str] = set()
         if not isinstance(step, WriteBack):
+            if isinstance(step, ExternCall):
+                free = {size: names for size, names in free.items() if estimate(size) < LARGE}
             for name in writes:
                 if first[name] != number or name in given:
                     continue

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ... import shapes
-from ...shapes import Const, Expr, Symbol
+from ...shapes import Const, Expr, Product, Sum, Symbol
 from ...shapes.expr import ONE, ZERO
 from .. import ir
 from ..ir import Axis, Place, Value
@@ -21,6 +21,8 @@ from .values import expressions, loads, rewrite
 NEXT = (ONE, shapes.const(-1))
 """The strides of neighbours."""
 TILE = 32
+SCATTER_BLOCK = 128
+"""So many columns of a table are written by one thread at a time, for all rows."""
 ENOUGH_PARALLEL = 256
 LIKELY_ROWS = 8
 """How many iterations a loop of unknown length is counted on for threads."""
@@ -161,7 +163,9 @@ class NestBuilder:
     def _make_columns(self, axis: Symbol) -> None:
         """Run along a kept axis innermost, and reduce with accumulators for a block of it."""
         size = self.pool.sizes[axis]
-        block = costs.COLUMN_BLOCK
+        others = product([self.pool.sizes[row] for row in self.rows if row is not axis])
+        enough = isinstance(others, Const) and int(others) >= costs.ENOUGH_ROWS
+        block = costs.WIDE_COLUMN_BLOCK if enough else costs.COLUMN_BLOCK
         for piece in self.pieces:
             if piece.reduce is None and len(piece.kept) > len(self.rows):
                 # A block of what is kept for every reduced point should stay in the cache.
@@ -313,16 +317,80 @@ class NestBuilder:
     def _scatter(self, piece: Piece) -> Nest:
         """Stores that may meet.
 
-        Points that differ in an axis that is a dimension of the result by itself go to different places; along all
-        other axes the order is kept.
+        Points that differ in an axis that is a dimension of the result by itself go to different places, so such axes
+        can be parallel; along all others the order is kept.
         """
-        store: list[ir.Statement] = [ir.Store(piece.place, piece.value, piece.args, piece.mode)]
         strides = linear(piece.place.index, frozenset(piece.kept)).strides
-        near = next((axis for axis, stride in strides.items() if stride is ONE), None)
-        rows = self._ordered([axis for axis in piece.kept if axis in strides and axis is not near])
-        others = self._ordered([axis for axis in piece.kept if axis not in strides])
+        near = next((axis for axis, stride in strides.items() if stride is ONE and self._is_apart(piece, axis)), None)
+        if near is not None and len(strides) == 1 and self._is_wide(near):
+            # Columns of a table: blocks of them for the threads, all rows in order for each.
+            self.near = near
+            blocks, near = self._split(near, SCATTER_BLOCK)
+            piece = self.pieces[0]
+            rows = [blocks]
+        else:
+            rows = self._ordered([axis for axis in strides if axis is not near and self._is_apart(piece, axis)])
+        others = self._ordered([axis for axis in piece.kept if axis not in rows and axis is not near])
+        store: list[ir.Statement] = [ir.Store(piece.place, piece.value, piece.args, piece.mode)]
         body = self._around([*others, *([near] if near is not None else [])], store)
         return Nest(self._rows(rows, body) if rows else body, [])
+
+    def _is_wide(self, axis: Symbol) -> bool:
+        size = self.pool.sizes[axis]
+        return not isinstance(size, Const) or int(size) >= 2 * SCATTER_BLOCK
+
+    def _is_apart(self, piece: Piece, axis: Symbol) -> bool:
+        """Whether an element's place tells the axis: the other parts of it are multiples of what the axis covers, or
+        are together less than one of its steps."""
+        table = linear(piece.place.index, frozenset(piece.kept))
+        if axis in table.rest.free_symbols:
+            return False
+        step = table.strides[axis]
+        covered = step * self.pool.sizes[axis]
+        less: Expr = ZERO
+        for other, stride in table.strides.items():
+            if other is not axis and not self._is_multiple(stride, covered):
+                less = less + stride * (self.pool.sizes[other] - 1)
+        bounds = {symbol: _upper(value) for symbol, value in zip(piece.place.indirect, piece.args, strict=False)}
+        for monomial, factor in _terms(table.rest):
+            parts = (monomial * factor, _coefficient(monomial, factor, bounds))
+            if any(self._is_multiple(part, covered) for part in parts):
+                continue
+            bound = bounds.get(monomial) if isinstance(monomial, Symbol) else None
+            if bound is None or factor < 0:
+                return False
+            less = less + bound * factor
+        return self.pool.facts.decide(less < step) is True
+
+    def _is_multiple(self, whole: Expr, part: Expr) -> bool:
+        return self.pool.simplify(whole % part) is ZERO
+
+
+def _terms(expr: Expr) -> list[tuple[Expr, int]]:
+    """A sum as products of symbols with numbers, without the constant."""
+    if isinstance(expr, Sum):
+        return list(expr.terms)
+    return [] if isinstance(expr, Const) else [(expr, 1)]
+
+
+def _coefficient(monomial: Expr, factor: int, indirect: Mapping[Symbol, Expr | None]) -> Expr:
+    """What a computed index is multiplied with."""
+    result: Expr = shapes.const(factor)
+    for base, exponent in monomial.factors if isinstance(monomial, Product) else ((monomial, 1),):
+        if base not in indirect:
+            result = result * base**exponent
+    return result if any(symbol in indirect for symbol in monomial.free_symbols) else ONE
+
+
+def _upper(value: Value) -> Expr | None:
+    """The most that a computed index can be, where it was clamped."""
+    if value.op != "max" or value.args[1].op != "const" or value.args[1].data != 0:
+        return None
+    inner = value.args[0]
+    last = inner.args[1] if inner.op == "min" else None
+    if last is None or last.op not in ("const", "index"):
+        return None
+    return shapes.as_expr(last.data)
 
 
 def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:

@@ -130,8 +130,8 @@ class Plan:
             if step is None or not step.cheap:
                 return None
             at = self.point(step, load)
-            if at is None:
-                step.cheap = False
+            if at is None or any(not where.free_symbols.isdisjoint(load.data.indirect) for where in at.values()):
+                step.cheap = False  # a point that is not clear, or one that a computed index decides on
                 return None
             moved = {axis: where for axis, where in at.items() if where is not axis}
             return ir.cast(rewrite(_value(step), moved, {}, self.pool), step.piece.dtype)

@@ -46,16 +46,16 @@ def _chunks(computation: Computation, facts: Facts) -> int:
     length = product([axis.size for axis in computation.reduce_axes])
     if not isinstance(results, Const) or facts.interval(length).upper * int(results) < costs.LONG_REDUCTION:
         return 0
-    if int(results) < costs.ENOUGH_ROWS and not _is_column(computation):
+    if int(results) < costs.ENOUGH_ROWS and not is_column(computation):
         return costs.CHUNKS
-    if _is_column(computation) and int(results) < costs.ENOUGH_ROWS * costs.COLUMN_BLOCK // 4:
+    if is_column(computation) and int(results) < costs.ENOUGH_ROWS * costs.COLUMN_BLOCK // 4:
         total = facts.interval(length).upper * int(results)
         enough = facts.interval(length).upper >= 8 * costs.COLUMN_CHUNKS and total >= 4 * costs.LONG_REDUCTION
         return costs.COLUMN_CHUNKS if enough else 0
     return 0
 
 
-def _is_column(computation: Computation) -> bool:
+def is_column(computation: Computation) -> bool:
     """Whether the results lie side by side in what is read."""
     axes = frozenset(axis.symbol for axis in (*computation.axes, *computation.reduce_axes))
     kept = {axis.symbol for axis in computation.axes}

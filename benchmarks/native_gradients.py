@@ -1,0 +1,379 @@
+"""Gradients of every operator sample that the torch wheel carries, eager against compiled:
+
+    python -m benchmarks.native_gradients                             # native, float32 and float64
+    python -m benchmarks.native_gradients --backend aot_eager
+    python -m benchmarks.native_gradients --only softmax --samples 20
+    python -m benchmarks.native_gradients --inductor                  # whose backward torch's own backend lowers itself
+    python -m benchmarks.native_gradients --write-failures            # renew tests/conformance/gradient_failures.txt
+
+An operator passes in a dtype when for each sample the results and the gradients of all arguments, for gradients of the
+results that tell elements apart, are within the tolerance of the dtype, with eager's dtypes, sizes and strides. Prints
+the share of differentiable operators that pass, and the share of operators whose backward runs without a call of ATen,
+found by compiling forward and backward together, beside that of torch.compile. Samples run in processes of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import functools
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+import firesteel as fs
+from benchmarks.native_op_db import (
+    AMBIGUOUS,
+    ROOT,
+    UNDEFINED,
+    Pair,
+    compare_all,
+    copied,
+    differences,
+    operators,
+    spread,
+    work,
+)
+
+FAILURES = ROOT / "tests" / "conformance" / "gradient_failures.txt"
+INDUCTOR = ROOT / "benchmarks" / "data" / "inductor_backward_lowered.txt"
+DTYPES = ("float32", "float64")
+BACKENDS = ("native", "aot_eager")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# gradients
+
+
+def samples_of(op: Any, dtype: torch.dtype, count: int) -> list[tuple[int, Any]]:
+    """Numbered samples with something to differentiate, spread over all of them."""
+    try:
+        found = list(zip(range(200), op.sample_inputs("cpu", dtype, requires_grad=True), strict=False))
+    except Exception:  # some sample functions need packages that are not here
+        return []
+    wanted = [(number, sample) for number, sample in found if leaves_of(arguments(sample))]
+    return spread(wanted, count)
+
+
+def arguments(sample: Any) -> Any:
+    return (sample.input, *sample.args), sample.kwargs
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    return [part for part in pytree.tree_leaves(value) if isinstance(part, torch.Tensor)]
+
+
+def leaves_of(value: Any) -> list[torch.Tensor]:
+    """The tensors that gradients are wanted for, each once."""
+    return list({id(t): t for t in tensors_of(value) if t.requires_grad}.values())
+
+
+def tangent(result: torch.Tensor) -> torch.Tensor:
+    """A gradient of a result that tells its elements apart, in the result's own layout."""
+    weights = torch.arange(result.numel(), dtype=torch.float64).reshape(result.shape) % 7
+    return torch.empty_like(result).copy_((weights - 3) / 4 + 0.1)
+
+
+def differentiate(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The results and the gradients of all arguments, or the exception."""
+    torch.manual_seed(3)
+    try:
+        results = function(*args, **kwargs)
+        roots = [t for t in tensors_of(results) if t.requires_grad]
+        leaves = leaves_of((args, kwargs))
+        gradients: Sequence[Any] = ()
+        if roots and leaves:
+            gradients = torch.autograd.grad(roots, leaves, [tangent(root) for root in roots], allow_unused=True)
+        return [t.detach() for t in tensors_of(results)], list(gradients)
+    except Exception as error:
+        return error
+
+
+def widened(value: Any) -> Any:
+    """The same arguments in double precision."""
+    if isinstance(value, torch.Tensor) and value.dtype is torch.float32:
+        return value.detach().double().requires_grad_(value.requires_grad)
+    return torch.float64 if value is torch.float32 else value
+
+
+def less_accurate(function: Any, given: Any, want: Any, got: Any) -> str | None:
+    """Whether a gradient's error against float64 is more than twice eager's, with two last places to spare."""
+    exact = differentiate(function, *pytree.tree_map(widened, given))
+    if isinstance(exact, Exception):
+        return None
+    for true, eager, ours in zip(exact[1], want[1], got[1], strict=False):
+        if true is None or eager is None or not eager.numel() or eager.dtype is not torch.float32:
+            continue
+        error, own = ((true - part.double()).abs().nan_to_num(0, 0, 0).max().item() for part in (eager, ours))
+        size = true.abs().nan_to_num(0, 0, 0).max().item()
+        if own > 2 * error + 2 * torch.finfo(torch.float32).eps * size:
+            return f"error {own:.3g}, eager {error:.3g}, at values up to {size:.3g}"
+    return None
+
+
+def run_pair(op: Any, dtype: torch.dtype, count: int, backend: str = "native", fallbacks: bool = True) -> Pair:
+    """Compare the gradients of an operator's samples in one dtype; with ``fallbacks`` look for calls of ATen too."""
+    pair = Pair(op.formatted_name, str(dtype).removeprefix("torch."))
+    function = op.op
+
+    def program(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    for number, sample in samples_of(op, dtype, count):
+        given = arguments(sample)
+        try:
+            first, second, third = copied(given), copied(given), copied(given)
+        except Exception:
+            continue
+        fs.reset()
+        want = differentiate(function, *first)
+        with fs.config.patch(raise_on_internal_error=True):
+            got = differentiate(fs.compile(program, backend=backend), *second)
+        pair.samples += 1
+        found = differences(want, got, op.name not in UNDEFINED and op.name not in AMBIGUOUS)
+        if found and not isinstance(want, Exception) and differences(want, differentiate(function, *third), True):
+            continue  # what eager does not repeat cannot be compared
+        if not found and not isinstance(want, Exception) and op.name not in AMBIGUOUS + UNDEFINED:
+            note = less_accurate(function, copied(given), want, got)
+            if note:
+                pair.less_accurate.append(f"sample {number}: {note}")
+        pair.failures += [f"sample {number}: {line}" for line in found]
+        if fallbacks and not isinstance(want, Exception):
+            calls, reason = backward_calls(function, given)
+            pair.calls += calls
+            pair.uncompiled += [reason] if reason else []
+    return pair
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what backward calls
+
+
+def joint_module(function: Callable[..., Any], given: Any) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+    """A graph of forward and backward as one call, and its inputs."""
+    flat, tree = pytree.tree_flatten(given)
+    places = [k for k, part in enumerate(flat) if isinstance(part, torch.Tensor)]
+
+    def joint(*tensors: torch.Tensor) -> Any:
+        parts = list(flat)
+        for place, tensor in zip(places, tensors, strict=True):
+            parts[place] = tensor
+        args, kwargs = pytree.tree_unflatten(parts, tree)
+        roots = [t for t in tensors_of(function(*args, **kwargs)) if t.requires_grad]
+        leaves = [t for t in tensors if t.requires_grad]
+        recorder: Any = torch.utils._python_dispatch._get_current_dispatch_mode()
+        if recorder is not None:
+            recorder.origin = {"backward": True}
+        return torch.autograd.grad(roots, leaves, [tangent(root) for root in roots], allow_unused=True) if roots else ()
+
+    graph = torch.fx.Graph()
+    inputs = [graph.placeholder(f"x{k}") for k in range(len(places))]
+    graph.output(graph.call_function(joint, tuple(inputs)))
+    return torch.fx.GraphModule({}, graph), [flat[k] for k in places]
+
+
+def backward_calls(function: Callable[..., Any], given: Any) -> tuple[list[str], str]:
+    """The operators of ATen that a compiled backward calls, with reasons; or why there is no compiled backward."""
+    from firesteel.autodiff import Unsupported
+    from firesteel.backends.native import unsupported_reason
+    from firesteel.kernels.compile import compile_graph
+    from firesteel.kernels.ir import ExternCall
+    from firesteel.kernels.options import make_options
+
+    module, inputs = joint_module(function, given)
+    try:
+        reason = unsupported_reason(inputs)
+        if reason is not None:
+            return [], reason
+        made = compile_graph(module, inputs, make_options())
+    except Unsupported as error:
+        return [], error.reason.splitlines()[0]
+    except Exception as error:
+        return [], f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    reasons = {fallback.operator: fallback.reason for fallback in made.lowered.fallbacks}
+    calls = []
+    for step in made.plan.steps:
+        if isinstance(step, ExternCall) and isinstance(step.target, torch._ops.OpOverload):
+            if any(node.meta.get("backward") for node in step.origins):
+                calls.append(f"{step.target}: {reasons.get(str(step.target), 'by choice')}")
+    return calls, ""
+
+
+def lowered_by_inductor(op: Any, dtype: torch.dtype, count: int) -> str:
+    """"lowered" when torch's backend makes the backward of all samples into kernels of its own; otherwise why not."""
+    from torch._functorch.aot_autograd import aot_function, make_boxed_func
+    from torch._inductor import ir as inductor_ir
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+
+    library: list[str] = []
+
+    def backward_compiler(gm: Any, inputs: Any) -> Any:
+        graph = GraphLowering(gm)
+        with V.set_graph_handler(graph), V.set_fake_mode(inputs[0].fake_mode if inputs else None):
+            graph.run(*inputs)
+        library.extend(
+            type(made).__name__ for made in graph.operations
+            if isinstance(made, inductor_ir.ExternKernel) and not isinstance(made, inductor_ir.NopKernel)
+        )  # fmt: skip
+        return make_boxed_func(gm.forward)
+
+    samples = samples_of(op, dtype, count)
+    for _, sample in samples:
+        flat, tree = pytree.tree_flatten(arguments(sample))
+        places = [k for k, part in enumerate(flat) if isinstance(part, torch.Tensor)]
+
+        def call(*tensors: Any, flat: Any = flat, tree: Any = tree, places: Any = places) -> Any:
+            parts = list(flat)
+            for place, tensor in zip(places, tensors, strict=True):
+                parts[place] = tensor
+            args, kwargs = pytree.tree_unflatten(parts, tree)
+            return op.op(*args, **kwargs)
+
+        try:
+            seen = aot_function(
+                call, fw_compiler=lambda gm, inputs: make_boxed_func(gm.forward), bw_compiler=backward_compiler,
+                decompositions=select_decomp_table(),
+            )  # fmt: skip
+            roots = [t for t in tensors_of(seen(*(flat[k] for k in places))) if t.requires_grad]
+            if roots:
+                torch.autograd.backward(roots, [tangent(root) for root in roots])
+        except Exception as error:
+            return f"{type(error).__name__}"
+        if library:
+            return library[0]
+    return "lowered" if samples else "no samples"
+
+
+def write_inductor(only: str, count: int) -> None:
+    """Renew the list of operators whose backward torch's own backend lowers itself, in float32."""
+    warnings.simplefilter("ignore")
+    names: dict[str, list[str]] = collections.defaultdict(list)
+    for op in differentiable(only):
+        if torch.float32 in op.supported_dtypes("cpu"):
+            torch._dynamo.reset()
+            outcome = lowered_by_inductor(op, torch.float32, count)
+            names[op.formatted_name].append(outcome)
+            print(op.formatted_name, outcome, flush=True)
+    if not only:
+        INDUCTOR.write_text("".join(f"{name}\n" for name, found in names.items() if set(found) == {"lowered"}))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# results
+
+
+def differentiable(only: str = "") -> list[Any]:
+    """The operators that have gradients."""
+    return [op for op in operators(only) if op.supports_autograd]
+
+
+def pairs_of(ops: Sequence[Any], dtypes: Sequence[str]) -> list[tuple[str, str]]:
+    """Operators with the dtypes in which they can be differentiated."""
+    return list(dict.fromkeys(
+        (op.formatted_name, dtype) for op in ops for dtype in dtypes
+        if getattr(torch, dtype) in op.supported_backward_dtypes("cpu")
+    ))  # fmt: skip
+
+
+def known_failures(backend: str) -> dict[tuple[str, str], str]:
+    """Pairs that are known to fail under a backend, with the reason."""
+    if not FAILURES.exists():
+        return {}
+    lines = [line.split(": ", 1) for line in FAILURES.read_text().splitlines() if line]
+    parts = [(name.split(), reason) for name, reason in lines]
+    return {(words[1], words[2]): reason for words, reason in parts if words[0] == backend}
+
+
+def write_failures(backend: str, found: Sequence[Pair]) -> None:
+    """Renew the known failures of one backend."""
+    kept = FAILURES.read_text().splitlines() if FAILURES.exists() else []
+    kept = [line for line in kept if line and not line.startswith(f"{backend} ")]
+    kept += [f"{backend} {p.name} {p.dtype}: {' '.join(p.failures[0].split())[:240]}" for p in found if p.failures]
+    FAILURES.write_text("".join(f"{line}\n" for line in sorted(kept)))
+
+
+def summary(pairs: Sequence[Pair]) -> str:
+    """The lines that count."""
+    tried = [pair for pair in pairs if pair.samples]
+    lines = []
+    for dtype in sorted({pair.dtype for pair in tried}):
+        mine = [pair for pair in tried if pair.dtype == dtype]
+        passed = [pair for pair in mine if not pair.failures]
+        share = len(passed) / len(mine)
+        lines.append(f"{dtype}: {len(passed)} of {len(mine)} differentiable operators pass ({share:.1%})")
+    crashed = [pair for pair in tried if any("crash" in line for line in pair.failures)]
+    worse = sum(bool(pair.less_accurate) for pair in tried)
+    lines.append(f"{len(crashed)} crash, {worse} with more than twice eager's error against float64")
+    single = {pair.name: pair for pair in tried if pair.dtype == "float32"}
+    own = {name for name, pair in single.items() if not (pair.calls or pair.uncompiled)}
+    if single:
+        share = len(own) / len(single)
+        lines.append(f"{len(own)} of {len(single)} operators ({share:.1%}) have a backward without a call of ATen")
+    if INDUCTOR.exists() and single:
+        theirs = [name for name in INDUCTOR.read_text().split() if name in single]
+        lines.append(
+            f"torch.compile: {len(theirs)} ({len(theirs) / len(single):.1%}); of these we do "
+            f"{sum(name in own for name in theirs)}, not: {', '.join(sorted(set(theirs) - own)) or 'none'}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="operators whose name contains this")
+    parser.add_argument("--backend", choices=BACKENDS, default="native")
+    parser.add_argument("--samples", type=int, default=3, help="samples of each pair")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", type=Path, help="write all outcomes to this file")
+    parser.add_argument("--inductor", action="store_true", help="renew the list of what torch's own backend lowers")
+    parser.add_argument("--write-failures", action="store_true", help="renew the list of known failures")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    native = options.backend == "native"
+    if options.worker:
+        work(options.samples, functools.partial(run_pair, backend=options.backend, fallbacks=native))
+        return 0
+    if options.inductor:
+        write_inductor(options.only, options.samples)
+        return 0
+    started = time.perf_counter()
+    wanted = pairs_of(differentiable(options.only), options.dtypes.split(","))
+    found: list[Pair] = []
+    command = ("benchmarks.native_gradients", "--backend", options.backend)
+    for pair in compare_all(wanted, options.samples, options.processes, command):
+        found.append(pair)
+        for line in pair.failures[:2]:
+            print(f"FAIL {pair.name} {pair.dtype}: {line}", flush=True)
+    found.sort(key=lambda pair: (pair.name, pair.dtype))
+    for pair in found:
+        for line in pair.less_accurate[:1]:
+            print(f"less accurate: {pair.name} {pair.dtype}: {line}")
+    for what in ("calls", "uncompiled"):
+        reasons = collections.Counter(line for pair in found for line in set(getattr(pair, what)))
+        for reason, times in reasons.most_common():
+            print(f"{'called in ATen' if what == 'calls' else 'not compiled'} in {times} pairs: {reason}")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(pair) for pair in found], indent=1))
+    if options.write_failures:
+        write_failures(options.backend, found)
+    print(summary(found))
+    print(f"{time.perf_counter() - started:.0f} s")
+    known = known_failures(options.backend)
+    return 1 if any(pair.failures and (pair.name, pair.dtype) not in known for pair in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

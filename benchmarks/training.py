@@ -1,0 +1,358 @@
+"""Training: eager, torch.compile and firesteel's native backend side by side, each model in a process of its own.
+
+    python -m benchmarks.training                        # speed, first step, saved bytes and peak memory of all models
+    python -m benchmarks.training --only gpt2,lstm --threads 1 --clock cpu
+    python -m benchmarks.training --no-torch             # without torch.compile, whose first steps take minutes
+    python -m benchmarks.training --curves               # 50 steps with dropout: the losses against eager's
+    python -m benchmarks.training --adam                 # a step of Adam over 100 tensors
+    python -m benchmarks.training --tutorial             # the tutorial's training step, compiled whole
+
+A step is forward, loss and backward, without an optimizer. Saved bytes are those of all memory that is kept for the
+backward pass, other than parameters, buffers and the batch. Peak memory is how far the process grows during a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks import report
+from benchmarks.library_time import outside_seconds
+from benchmarks.native_memory import resident_peak
+from benchmarks.training_models import SUITE, build
+
+MEAN_RATIO = 1.05
+LEAST_RATIO = 0.95
+OUTSIDE_RATIO = 1.2
+FIRST_STEP_RATIO = 8.0
+MEMORY_RATIO = 1.02
+STEPS = 50
+
+
+def compiled_variants(module: nn.Module, with_torch: bool) -> dict[str, Callable[..., torch.Tensor]]:
+    """The module itself and compiled."""
+    import firesteel as fs
+
+    variants: dict[str, Any] = {"eager": module}
+    if with_torch:
+        variants["torch"] = torch.compile(module, dynamic=False)
+    variants["firesteel"] = fs.compile(module, backend="native", dynamic=False)
+    return variants
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# one step
+
+
+def step_of(function: Callable[..., torch.Tensor], module: nn.Module, batch: Iterable[torch.Tensor]) -> Any:
+    """Forward and backward, with new gradients."""
+    parameters = list(module.parameters())
+
+    def step() -> torch.Tensor:
+        for parameter in parameters:
+            parameter.grad = None
+        loss = function(*batch)
+        loss.backward()
+        return loss
+
+    return step
+
+
+def saved_bytes(function: Callable[..., torch.Tensor], module: nn.Module, batch: tuple[torch.Tensor, ...]) -> int:
+    """Bytes of memory that one forward keeps for its backward."""
+    given = {t.untyped_storage().data_ptr() for t in (*module.parameters(), *module.buffers(), *batch)}
+    kept: dict[int, int] = {}
+    alive: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in given:
+            kept[storage.data_ptr()] = storage.nbytes()
+            alive.append(tensor)  # so that no address is used twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = function(*batch)
+    del loss
+    return sum(kept.values())
+
+
+def measure(name: str, threads: int, with_torch: bool, seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
+    """All figures of one model, in this process."""
+    from benchmarks.native_kernels import alternate, ratio
+
+    torch.set_num_threads(threads)
+    module, batch = build(name)
+    variants = compiled_variants(module, with_torch)
+    row: dict[str, Any] = {"model": name, "threads": threads, "first_step_s": {}, "saved_mb": {}, "peak_mb": {}}
+    steps = {variant: step_of(function, module, batch) for variant, function in variants.items()}
+    steps["eager"]()
+    for variant, step in steps.items():
+        started = time.perf_counter()
+        step()
+        row["first_step_s"][variant] = time.perf_counter() - started
+    check_gradients(module, steps)
+    times = alternate(steps, clock, seconds)
+    row["ms"] = {variant: statistics.median(found) * 1e3 for variant, found in times.items()}
+    row["best_ms"] = {variant: min(found) * 1e3 for variant, found in times.items()}
+    row["to_eager"], row["to_torch"] = ratio(times, "eager", "firesteel"), ratio(times, "torch", "firesteel")
+    for variant, function in variants.items():
+        row["saved_mb"][variant] = saved_bytes(function, module, batch) / 2**20
+        row["peak_mb"][variant] = resident_peak(steps[variant]) / 2**20
+    outside = outside_seconds(steps, clock, seconds / 2, grad=True)
+    row["outside_ms"] = {variant: found * 1e3 for variant, found in outside.items()}
+    return row
+
+
+def check_gradients(module: nn.Module, steps: dict[str, Any]) -> None:
+    """Losses and gradients of all variants from the same random state."""
+    want: list[Any] | None = None
+    buffers = [buffer.clone() for buffer in module.buffers()]
+    for variant, step in steps.items():
+        for buffer, old in zip(module.buffers(), buffers, strict=True):
+            buffer.copy_(old)
+        torch.manual_seed(1)
+        loss = step().detach()
+        got = [loss, *(parameter.grad for parameter in module.parameters())]
+        want = want or got
+        if variant == "torch":
+            continue  # it draws other random numbers
+        for left, right in zip(want, got, strict=True):
+            assert (left is None) == (right is None), variant
+            if left is not None:
+                scale = left.abs().max().item()
+                torch.testing.assert_close(right, left, rtol=1e-3, atol=1e-3 * scale + 1e-8,
+                                           msg=lambda text, v=variant: f"{v}: {text}")  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# loss curves
+
+
+def curve(function: Callable[..., torch.Tensor], module: nn.Module, batch: Any, steps: int, rate: float) -> list[float]:
+    """The losses of some steps of gradient descent."""
+    torch.manual_seed(5)
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate, momentum=0.9)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = function(*batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def compare_curves(name: str, threads: int, steps: int = STEPS, rate: float = 1e-3) -> dict[str, Any]:
+    """The loss of every step, plain and compiled, from equal weights and with equal random numbers."""
+    import firesteel as fs
+
+    torch.set_num_threads(threads)
+    module, batch = build(name)
+    other = copy.deepcopy(module)
+    want = curve(module, module, batch, steps, rate)
+    got = curve(fs.compile(other, backend="native", dynamic=False), other, batch, steps, rate)
+    off = [abs(a - b) / (1e-5 + 1.3e-6 * abs(a)) for a, b in zip(want, got, strict=True)]
+    worst = max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(want, got, strict=True))
+    return {
+        "model": name, "first": want[0], "last": want[-1], "last_compiled": got[-1], "worst_relative": worst,
+        "tolerances": max(off), "within": sum(part <= 1 for part in off), "steps": steps,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# optimizers and whole steps
+
+
+def measure_adam(
+    threads: int, with_torch: bool, seconds: float, clock: Callable[[], float], count: int
+) -> dict[str, Any]:
+    """One step of Adam over ``count`` tensors of some sizes."""
+    import firesteel as fs
+    from benchmarks.native_kernels import alternate, ratio
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    sizes = [(256, 256), (256,), (128, 512), (512,)]
+    functions: dict[str, Any] = {}
+    row: dict[str, Any] = {"tensors": count, "first_step_s": {}}
+    for variant in ("eager", "torch", "firesteel") if with_torch else ("eager", "firesteel"):
+        parameters = [torch.randn(sizes[k % 4], requires_grad=True) for k in range(count)]
+        for parameter in parameters:
+            parameter.grad = torch.randn_like(parameter)
+        optimizer = torch.optim.Adam(parameters, lr=1e-4)
+        if variant == "torch":
+            functions[variant] = torch.compile(optimizer.step)
+        else:
+            functions[variant] = optimizer.step if variant == "eager" else fs.compile(optimizer.step, backend="native")
+        started = time.perf_counter()
+        functions[variant]()
+        row["first_step_s"][variant] = time.perf_counter() - started
+        for _ in range(3):
+            functions[variant]()
+    times = alternate(functions, clock, seconds)
+    row["ms"] = {variant: statistics.median(found) * 1e3 for variant, found in times.items()}
+    row["to_eager"], row["to_torch"] = ratio(times, "eager", "firesteel"), ratio(times, "torch", "firesteel")
+    return row
+
+
+def measure_tutorial(threads: int, with_torch: bool, seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
+    """The tutorial's step, compiled whole: zero_grad, forward of ResNet-18, loss, backward and a step of Adam."""
+    import firesteel as fs
+    from benchmarks.models import prepare_torchvision
+    from benchmarks.native_kernels import alternate, ratio
+
+    prepare_torchvision()
+    from torchvision.models import resnet18
+
+    torch.set_num_threads(threads)
+    functions: dict[str, Any] = {}
+    row: dict[str, Any] = {"first_step_s": {}}
+    data = torch.randn(16, 3, 128, 128), torch.randint(1000, (16,))
+    for variant in ("eager", "torch", "firesteel") if with_torch else ("eager", "firesteel"):
+        torch.manual_seed(0)
+        model = resnet18(weights=None)
+        opt = torch.optim.Adam(model.parameters())
+
+        def train(mod: Any, data: Any, opt: Any = opt) -> None:
+            opt.zero_grad(True)
+            pred = mod(data[0])
+            loss = torch.nn.CrossEntropyLoss()(pred, data[1])
+            loss.backward()
+            opt.step()
+
+        if variant == "torch":
+            train = torch.compile(train)
+        elif variant == "firesteel":
+            row["breaks"] = len(fs.explain(train)(copy.deepcopy(model), data).break_reasons)
+            train = fs.compile(train, backend="native")
+        functions[variant] = lambda train=train, model=model: train(model, data)
+        started = time.perf_counter()
+        functions[variant]()
+        row["first_step_s"][variant] = time.perf_counter() - started
+        for _ in range(2):
+            functions[variant]()
+    times = alternate(functions, clock, seconds)
+    row["ms"] = {variant: statistics.median(found) * 1e3 for variant, found in times.items()}
+    row["to_eager"], row["to_torch"] = ratio(times, "eager", "firesteel"), ratio(times, "torch", "firesteel")
+    return row
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# results
+
+
+def in_fresh_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.training", "--child", name, "--threads", str(options.threads)]
+    command += ["--seconds", str(options.seconds), "--clock", options.clock]
+    command += ["--no-torch"] if options.no_torch else []
+    command += ["--curves"] if options.curves else []
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"model": name, "failed": (done.stderr.strip().splitlines() or ["?"])[-1][:300]}
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def print_curves(rows: list[dict[str, Any]]) -> bool:
+    report.print_table(
+        "losses of 50 steps, plain and compiled",
+        ["model", "first", "last", "compiled", "greatest relative difference", "steps within float32's tolerance"],
+        [(row["model"], row["first"], row["last"], row["last_compiled"], f"{row['worst_relative']:.1e}", row["within"])
+         for row in rows],
+    )
+    return all(row["within"] == row["steps"] for row in rows)
+
+
+def print_speed(rows: list[dict[str, Any]], threads: int) -> bool:
+    """The tables; whether the bars hold."""
+    names = ("eager", "torch", "firesteel")
+    better = {row["model"]: min(filter(None, (row["to_eager"], row["to_torch"]))) for row in rows}
+    report.print_table(
+        f"{threads} threads: milliseconds of a step, how many times faster firesteel is, outside library calls",
+        ["model", "eager", "torch.compile", "firesteel", "x better", "x torch.compile",
+         "outside: eager", "torch.compile", "firesteel"],
+        [(row["model"], *(row["ms"].get(n) for n in names), better[row["model"]], row["to_torch"],
+          *(row["outside_ms"].get(n) for n in names)) for row in rows],
+    )  # fmt: skip
+    report.print_table(
+        "seconds of the first step, megabytes saved for the backward pass, megabytes at most",
+        ["model", "first: eager", "torch.compile", "firesteel", "saved: eager", "torch.compile", "firesteel",
+         "peak: eager", "torch.compile", "firesteel"],
+        [(row["model"], *(row[what].get(n) for what in ("first_step_s", "saved_mb", "peak_mb") for n in names))
+         for row in rows],
+    )  # fmt: skip
+    slower = [name for name, found in better.items() if found < LEAST_RATIO]
+    print(f"slower than {LEAST_RATIO}x the better of the two: {', '.join(slower) or 'none'}")
+    both = [row for row in rows if row["to_torch"]]
+    if not both:
+        return not slower
+    mean = report.geometric_mean([row["to_torch"] for row in both])
+    outside = report.geometric_mean([row["outside_ms"]["torch"] / row["outside_ms"]["firesteel"] for row in both])
+    first = report.geometric_mean([row["first_step_s"]["torch"] / row["first_step_s"]["firesteel"] for row in both])
+    print(f"geometric mean to torch.compile {mean:.3f} (at least {MEAN_RATIO}), outside library calls {outside:.3f} "
+          f"(at least {OUTSIDE_RATIO}), first step {first:.1f} times sooner (at least {FIRST_STEP_RATIO})")  # fmt: skip
+    more = [row["model"] for row in both if row["saved_mb"]["firesteel"] > row["saved_mb"]["torch"]]
+    large = [row["model"] for row in both if row["peak_mb"]["firesteel"] > MEMORY_RATIO * row["peak_mb"]["torch"]]
+    print(f"more saved than torch.compile: {', '.join(more) or 'none'}; higher peak: {', '.join(large) or 'none'}")
+    holds = mean >= MEAN_RATIO and outside >= OUTSIDE_RATIO and first >= FIRST_STEP_RATIO
+    return holds and not slower and not large
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="models, separated by commas, whose names contain one of these")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--no-torch", action="store_true", help="without torch.compile")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long a model is measured")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--curves", action="store_true", help="compare the losses of 50 steps")
+    parser.add_argument("--adam", action="store_true", help="a step of Adam")
+    parser.add_argument("--tensors", type=int, default=100, help="how many tensors Adam works on")
+    parser.add_argument("--tutorial", action="store_true", help="the tutorial's training step")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    if options.child and options.curves:
+        print(json.dumps(compare_curves(options.child, options.threads)))
+        return 0
+    if options.child:
+        print(json.dumps(measure(options.child, options.threads, not options.no_torch, options.seconds, clock)))
+        return 0
+    if options.adam or options.tutorial:
+        if options.adam:
+            row = measure_adam(options.threads, not options.no_torch, options.seconds, clock, options.tensors)
+        else:
+            row = measure_tutorial(options.threads, not options.no_torch, options.seconds, clock)
+        print(json.dumps(row, indent=1))
+        return 0 if not row["to_torch"] or row["to_torch"] >= 1 else 1
+    rows = []
+    for name in SUITE:
+        if any(part in name for part in options.only.split(",")):
+            rows.append(in_fresh_process(name, options))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    good = [row for row in rows if "failed" not in row]
+    holds = print_curves(good) if options.curves else print_speed(good, options.threads)
+    for row in rows:
+        if "failed" in row:
+            print(f"{row['model']}: {row['failed']}")
+    if options.json:
+        report.write_json(options.json, {"versions": report.versions("llvmlite", "transformers", "timm"), "rows": rows})
+    return 0 if holds and len(good) == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,365 @@
+"""Joint tracing: forward and backward of a captured graph as one functional graph.
+
+    def f(x, w):                     input x, w
+        return (x * w).sin()         tangent tangent_0 of sin
+                                     mul = aten.mul.Tensor(x, w)
+                                     sin = aten.sin.default(mul)
+                                     cos = aten.cos.default(mul)
+                                     mul_1 = aten.mul.Tensor(tangent_0, cos)
+                                     ...
+                                     return sin
+                                     gradients mul_3, mul_2
+
+The captured graph is run on fake tensors as for inference; then torch's autograd runs backward on them, from *tangents*
+(the gradients of the results, inputs of the joint graph), while the recorder writes down the operators that it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..fake import FakeTensor
+from ..fake.dims import known_equal, layout_of, numel_of, storage_size
+from ..fake.tensor import new_fake
+from ..shapes import Symbol
+from ..shapes.symnode import expr_of
+from .cleanup import clean_up
+from .graph import (
+    Constant,
+    FreshTensor,
+    FunctionalGraph,
+    Input,
+    InputAlias,
+    Mutation,
+    Number,
+    Output,
+    StateChange,
+    Unsupported,
+    describe,
+)
+from .recorder import Memory, Recorder
+from .state import GlobalState
+from .tracing import Tracing, run_tracing
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class History(Enum):
+    """What autograd knows of a result."""
+
+    NONE = "it does not require grad"
+    KNOWN = "it requires grad"
+    UNKNOWN_VIEW = "a view made without grad mode: it requires grad and has no history"
+
+    @staticmethod
+    def of(value: Any) -> History:
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            return History.NONE
+        try:
+            made_without = value.grad_fn is None and torch_compat.view_base(value) is not None
+        except RuntimeError as error:  # autograd cannot say what became of it
+            raise Unsupported("a view from before its base was changed in place") from error
+        return History.UNKNOWN_VIEW if made_without else History.KNOWN
+
+
+@dataclass(frozen=True)
+class Differentiable:
+    """A result that gradients come back to: the value of ``node``, or the new contents of a changed input.
+
+    ``tangent`` is the placeholder of its gradient; None where none comes.
+    """
+
+    node: torch.fx.Node
+    memory: int | None
+    """The number of the result's memory."""
+    mutation: int | None
+    """The index of the changed input."""
+    tangent: torch.fx.Node | None
+
+
+@dataclass
+class JointGraph:
+    """Forward and backward in one graph, before they are parted.
+
+    The graph's placeholders are those of ``inputs``, then the tangents. ``outputs``, ``mutated`` and so on describe the
+    forward as they do in `FunctionalGraph`.
+    """
+
+    graph: torch.fx.Graph
+    inputs: list[Input]
+    outputs: list[Output]
+    histories: list[History]
+    """One for each output."""
+    mutated: list[Mutation]
+    differentiable: list[Differentiable]
+    gradients: list[Output]
+    """For each input; ``Constant(None)`` where there is none."""
+    backward_nodes: set[torch.fx.Node]
+    """What was recorded while autograd ran."""
+    eager_saves: set[torch.fx.Node]
+    """Inputs and fresh results whose memory eager keeps for its backward too."""
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    symbols: dict[Symbol, torch.fx.Node] = field(default_factory=dict)
+    """The nodes of all symbols in the graph."""
+    state_changes: list[StateChange] = field(default_factory=list)
+    guards: list[Any] = field(default_factory=list)
+    returns_tuple: bool = True
+
+    def __str__(self) -> str:
+        plain = FunctionalGraph(self.graph, self.inputs, self.outputs, self.mutated, self.constants,
+                                self.state_changes, self.guards, self.returns_tuple)
+        lines = str(plain).splitlines()
+        tangents = [f"tangent {result.tangent.name}: {describe(result.tangent.meta['val'])} of {result.node.name}"
+                    for result in self.differentiable if result.tangent is not None]
+        names = [plain._result(output) for output in self.gradients]
+        return "\n".join([lines[0], *tangents, *lines[1:], f"gradients {', '.join(names)}"])
+
+
+def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
+                   is_core: Callable[[str], bool] | None = None,
+                   defined: Sequence[bool] | None = None) -> FunctionalGraph | JointGraph:
+    """Forward and backward of a captured graph; a `FunctionalGraph` where autograd has nothing to do with its results.
+
+    ``defined`` tells which of the differentiable results get a gradient, by default all.
+
+    >>> x = torch.ones(3, requires_grad=True)
+    >>> print(trace_training(torch.fx.symbolic_trace(lambda x: x.exp()), [x]))
+    input x: f32[3]
+    tangent tangent_0: f32[3] of exp
+    exp: f32[3] = aten.exp.default(x)
+    mul: f32[3] = aten.mul.Tensor(tangent_0, exp)
+    return exp
+    gradients mul
+    """
+    tracing = _JointTracing(module, example_inputs, Recorder(is_core), defined)
+    saving = _Saving(tracing)
+    with torch.autograd.set_detect_anomaly(False), \
+            torch.autograd.graph.saved_tensors_hooks(saving.pack, saving.unpack):
+        functional = run_tracing(tracing)
+    if tracing.joint is not None:
+        tracing.joint.guards = functional.guards
+        return tracing.joint
+    return functional
+
+
+class _Saving:
+    """What eager would save, noted while the program runs."""
+
+    def __init__(self, tracing: _JointTracing) -> None:
+        self.tracing = tracing
+
+    def pack(self, tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+        self.tracing.saved.append(tensor)
+        return tensor, tensor._version
+
+    def unpack(self, saved: tuple[torch.Tensor, int]) -> torch.Tensor:
+        tensor, version = saved
+        if tensor._version != version:
+            raise Unsupported("a tensor that is needed for a gradient is changed in place")
+        return tensor
+
+
+class _JointTracing(Tracing):
+    """One run of `trace_training`."""
+
+    def __init__(self, module: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder,
+                 defined: Sequence[bool] | None) -> None:
+        super().__init__(module, example_inputs, recorder)
+        self.defined = defined
+        self.joint: JointGraph | None = None
+        self.saved: list[torch.Tensor] = []
+        self.histories: list[History] = []
+        # the tensors to differentiate, by the number of their memory
+        self.carriers: dict[int, FakeTensor] = {}
+        self.changed_with_history: list[int] = []
+
+    def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Recurrent layers step by step: oneDNN's operator keeps what backward needs only when autograd calls it."""
+        if getattr(target, "__name__", "") == "lstm":
+            with torch_compat.without_mkldnn():
+                return super().call(target, args, kwargs)
+        return super().call(target, args, kwargs)
+
+    def attribute(self, name: str) -> Any:
+        """Tensors of the graph itself get no gradients."""
+        value = super().attribute(name)
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            raise Unsupported("a tensor that the graph holds itself needs gradients")
+        return value
+
+    def check_gradient(self, value: FakeTensor) -> None:
+        """Results may need gradients, if autograd can get at them through what the runtime has."""
+
+    def check_mutation(self, index: int, fake: FakeTensor) -> None:
+        """Inputs may get another history."""
+        function = fake.grad_fn
+        if function is not None and type(function).__name__ != "_InnerTensorBackward":
+            self.changed_with_history.append(index)
+
+    def describe(self, results: list[Any], state: GlobalState) -> list[Output]:
+        """How results are made, with what their gradients need."""
+        outputs = super().describe(results, state)
+        self.histories = [History.of(value) for value in results]
+        for value, output in zip(results, outputs, strict=True):
+            if isinstance(output, FreshTensor):
+                self.find_carrier(value, output)
+            elif isinstance(output, InputAlias) and output.view is not None and value.requires_grad:
+                _check_view(value, self.inputs[output.index].example)
+        return outputs
+
+    def find_carrier(self, value: FakeTensor, output: FreshTensor) -> None:
+        """The tensor of an output's memory that autograd starts from."""
+        root = self.recorder.tracked(value).memory.root.fake
+        known = self.carriers.get(output.memory)
+        if output.view is None and known is None:
+            self.carriers[output.memory] = value
+            return
+        if known is not root and known is not None and known.requires_grad:
+            # The base of several results is their root, not the one of them that came first.
+            _check_view(known, root)
+        self.carriers[output.memory] = root
+        if value.requires_grad:
+            _check_view(value, root)
+
+    def finish(self, graph: FunctionalGraph) -> None:
+        """Run backward, if anything needs it."""
+        carried: list[tuple[FakeTensor, Differentiable]] = []
+        seen: set[int] = set()
+        for output in graph.outputs:
+            if isinstance(output, FreshTensor) and output.memory not in seen:
+                seen.add(output.memory)
+                carrier = self.carriers[output.memory]
+                if carrier.requires_grad:
+                    if carrier.is_leaf:
+                        raise Unsupported("a leaf that requires grad is made in the graph")
+                    carried.append((carrier, Differentiable(output.node, output.memory, None, None)))
+        nodes = {change.index: change.node for change in graph.mutated}
+        carried += [(self.inputs[index].example, Differentiable(nodes[index], None, index, None))
+                    for index in self.changed_with_history]
+        views = any(isinstance(output, InputAlias) and output.view is not None
+                    and self.inputs[output.index].example.requires_grad for output in graph.outputs)
+        if not carried and not views:
+            super().finish(graph)
+            return
+        before = set(graph.graph.nodes)
+        differentiable = self.add_tangents(carried)
+        gradients = self.differentiate([item[0] for item in carried], differentiable)
+        symbols = self.symbol_nodes()
+        described = [self.gradient(value) for value in gradients]
+        self.close(graph, described, differentiable, symbols, before)
+
+    def add_tangents(self, carried: list[tuple[FakeTensor, Differentiable]]) -> list[Differentiable]:
+        """Placeholders behind those of the inputs."""
+        found = []
+        graph = self.recorder.graph
+        self.tangents: list[FakeTensor] = []
+        last = next((node for node in reversed(graph.nodes) if node.op == "placeholder"), None)
+        for number, (carrier, result) in enumerate(carried):
+            if self.defined is not None and not self.defined[number]:
+                found.append(result)
+                continue
+            shape, stride = layout_of(carrier)
+            dense = known_equal(storage_size(shape, stride), numel_of(carrier))
+            fake = new_fake(carrier.shape, carrier.stride() if dense else None, carrier.dtype, carrier.device)
+            with graph.inserting_after(last):  # type: ignore[arg-type]
+                last = self.recorder.add_input(f"tangent_{number}", fake, fake, Memory())
+            self.tangents.append(fake)
+            found.append(replace(result, tangent=last))
+        return found
+
+    def differentiate(self, carriers: list[FakeTensor], differentiable: list[Differentiable]) -> list[Any]:
+        """The gradients of all inputs, None where there is none."""
+        wanted = [index for index, entry in enumerate(self.inputs)
+                  if index in self.sources or (isinstance(entry.example, FakeTensor) and entry.example.requires_grad
+                                               and entry.example.is_leaf)]
+        leaves = [self.sources.get(index, self.inputs[index].example) for index in wanted]
+        starts = [carrier for carrier, result in zip(carriers, differentiable, strict=True)
+                  if result.tangent is not None]
+        gradients: list[Any] = [None] * len(self.inputs)
+        if not leaves or not starts:
+            return gradients
+        self.recorder.origin = {}
+        torch_compat.push_dispatch_mode(self.recorder)
+        try:
+            with torch.autocast("cpu", enabled=False):
+                found = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
+        finally:
+            torch_compat.pop_dispatch_mode()
+        for index, gradient in zip(wanted, found, strict=True):
+            gradients[index] = gradient
+        return gradients
+
+    def gradient(self, value: Any) -> Output:
+        """How a gradient is made: a node of its own for each, since gradients are not told apart by their memory."""
+        if value is None:
+            return Constant(None)
+        if not isinstance(value, FakeTensor) or value.layout is not torch.strided:
+            raise Unsupported(f"a gradient of type {type(value).__name__}")
+        return FreshTensor(self.recorder.node_of(value))
+
+    def symbol_nodes(self) -> dict[Symbol, torch.fx.Node]:
+        """Nodes of all symbols in sizes and numbers of the graph."""
+        found: set[Symbol] = set()
+        for node in self.recorder.graph.nodes:
+            collect_symbols(node.meta.get("val"), found)
+        sizes = self.recorder.sizes
+        made = {symbol: sizes.expression(symbol) for symbol in sorted(found, key=str) if sizes.knows(symbol)}
+        return {symbol: node for symbol, node in made.items() if isinstance(node, torch.fx.Node)}
+
+    def close(self, graph: FunctionalGraph, gradients: list[Output], differentiable: list[Differentiable],
+              symbols: dict[Symbol, torch.fx.Node], before: set[torch.fx.Node]) -> None:
+        """One graph with all results, tidied; then taken apart into what `JointGraph` says."""
+        storages = {torch_compat.storage_address(tensor) for tensor in self.saved}
+        extra: list[Output] = [*gradients, *(Number(node) for node in symbols.values()),
+                               *(FreshTensor(result.node) for result in differentiable)]
+        count = len(graph.outputs)
+        whole = replace(graph, outputs=[*graph.outputs, *extra])
+        roots: dict[torch.fx.Node, FakeTensor] = {}
+        for output in graph.outputs:
+            if isinstance(output, FreshTensor):
+                roots[output.node] = self.carriers[output.memory]
+        for entry in self.inputs:
+            if isinstance(entry.example, FakeTensor):
+                roots[entry.node] = entry.example
+        eager_saves = {node for node, fake in roots.items() if torch_compat.storage_address(fake) in storages}
+        nodes = [output.node for output in whole.outputs if isinstance(output, (FreshTensor, Number))]
+        whole.graph.output(tuple([*nodes, *(change.node for change in whole.mutated)]))
+        clean_up(whole)
+        tail = whole.outputs[count:]
+        made = tail[:len(gradients)]
+        names = [output.node for output in tail[len(gradients):] if isinstance(output, (Number, FreshTensor))]
+        results = [replace(result, node=node)
+                   for result, node in zip(differentiable, names[len(symbols):], strict=True)]
+        self.joint = JointGraph(
+            whole.graph, self.inputs, whole.outputs[:count], self.histories, whole.mutated, results, made,
+            set(whole.graph.nodes) - before, eager_saves, whole.constants, dict(zip(symbols, names, strict=False)),
+            whole.state_changes, [], whole.returns_tuple)
+
+
+def collect_symbols(value: Any, found: set[Symbol]) -> None:
+    """Add the symbols in a node's value: in a tensor's sizes and strides, or in a number."""
+    if isinstance(value, torch.Tensor):
+        if torch_compat.has_symbolic_layout(value):
+            for number in (*value.shape, *value.stride()):
+                collect_symbols(number, found)
+    elif isinstance(value, _SYMBOLIC):
+        found.update(expr_of(value).free_symbols)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            collect_symbols(item, found)
+
+
+def _check_view(value: FakeTensor, base: FakeTensor) -> None:
+    """A result that needs gradients is made again as a view of its base; autograd must know it as one."""
+    if value is base:
+        return
+    known = torch_compat.view_base(value)
+    if known is None or (known is not base and known is not torch_compat.view_base(base)):
+        raise Unsupported("a result shares memory with another tensor that autograd does not know to be its base")

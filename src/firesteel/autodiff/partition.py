@@ -1,0 +1,525 @@
+"""Parting a joint graph into forward and backward: what is kept between them, and what is computed again.
+
+    mul = mul(x, w); sin = sin(mul); cos = cos(mul); grad = mul(tangent, cos)
+
+    forward: mul, sin; keeps x, w               backward: mul, cos, grad from x, w, tangent
+
+Each value that backward could use is kept at the cost of its bytes, or computed again at the price that `recompute`
+says, from others that are kept or computed again. The cheapest choice is a minimum cut: source and sink stand for
+forward and backward, a vertex pair for each value with an edge of its bytes between them, and an edge from the source
+whose capacity is the price of computing it again.
+
+Inputs that eager keeps as well cost nothing. Others could be changed by the user before backward runs, which eager
+would not notice, so they are copied if they are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..fake import FakeMode, FakeTensor
+from ..fake.tensor import new_fake
+from ..shapes import Symbol
+from ..shapes.symnode import expr_of
+from . import recompute
+from .cleanup import separate_results
+from .graph import FreshTensor, FunctionalGraph, Input, Mutation, Number, Output
+from .joint import JointGraph, collect_symbols
+from .min_cut import INFINITE, sink_side
+from .operators import Kind, operator_of
+
+_ATEN = torch.ops.aten
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_EACH = 64
+"""Bytes that keeping one more tensor counts for."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor kept for backward: an input, or the value of a node, copied where others may change it."""
+
+    node: torch.fx.Node
+    copied: bool = False
+    narrow: torch.dtype | None = None
+    """The dtype that it is kept in, if that is not its own."""
+
+    @property
+    def nbytes(self) -> int:
+        value = self.node.meta["val"]
+        return _bytes(self.node) * (self.narrow or value.dtype).itemsize // value.dtype.itemsize
+
+
+@dataclass
+class Partition:
+    """Forward and backward.
+
+    ``forward`` takes the inputs and returns first what `results` lists, then the kept tensors that are not inputs, then
+    the kept numbers. ``backward`` takes the kept numbers, the kept tensors and the tangents that are not None, and
+    returns the gradients that are not None.
+    """
+
+    joint: JointGraph
+    forward: FunctionalGraph
+    backward: FunctionalGraph
+    results: list[torch.fx.Node]
+    """Fresh results, then new contents of inputs that gradients flow through, then numbers."""
+    kept: list[Kept]
+    numbers: list[Symbol]
+    tangents_at: list[int]
+    """For each differentiable result where it is in `results`."""
+    saved_bytes: int
+    """For the sizes at hand, inputs included."""
+    seconds: float = 0.0
+    gradients: list[bool] = field(default_factory=list)
+    """For each input whether it gets a gradient."""
+    kept_at: list[int] | None = None
+    """Which of the tensors that are kept backward takes; None for all."""
+
+    def __str__(self) -> str:
+        return f"forward\n{self.forward}\n\nbackward, {self.saved_bytes} bytes kept\n{self.backward}"
+
+
+def partition(joint: JointGraph, memory_budget: float = 1.0) -> Partition:
+    """Part a joint graph. A ``memory_budget`` below 1 makes memory dearer and computing again cheaper, down to 0."""
+    started = time.perf_counter()
+    choice = _Choice(joint, memory_budget)
+    kept = choice.kept()
+    made = build(joint, kept, choice)
+    made.seconds = time.perf_counter() - started
+    return made
+
+
+def part_again(joint: JointGraph, first: Partition) -> Partition | None:
+    """Part the joint graph of another set of tangents such that forward stays as it is; None when that cannot be.
+
+    Its backward takes those of the kept tensors that it needs: `kept_at` says which.
+    """
+    choice = _Choice(joint, 1.0)
+    numbers: dict[Any, int] = {}
+    same = _identities(joint, numbers)
+    known = {same[node]: node for node in choice.nodes if node in choice.needed and node in same}
+    before = _identities(first.joint, numbers)
+    kept_at = [at for at, item in enumerate(first.kept) if before[item.node] in known]
+    kept = [replace(first.kept[at], node=known[before[first.kept[at].node]]) for at in kept_at]
+    choice.set_kept(kept)
+    try:
+        made = build(joint, kept, choice)
+    except KeyError:
+        return None
+    made.kept_at = kept_at
+    return made if set(made.numbers) <= set(first.numbers) else None
+
+
+def _identities(joint: JointGraph, numbers: dict[Any, int]) -> dict[torch.fx.Node, int]:
+    """Numbers that tell nodes that need no tangent apart, the same in all joint graphs of a program.
+
+    Forward is traced the same way each time, so its nodes have the same names; what backward adds to them differs.
+    """
+    found: dict[torch.fx.Node, int] = {}
+
+    def key(value: Any) -> Any:
+        if isinstance(value, torch.fx.Node):
+            return found[value]
+        if isinstance(value, (tuple, list)):
+            return tuple([key(item) for item in value])
+        return type(value), repr(value)
+
+    for node in joint.graph.nodes:
+        if node not in joint.backward_nodes:
+            identity: Any = node.name
+        elif node.op == "call_function" and all(source in found for source in node.all_input_nodes):
+            identity = (str(node.target), key(node.args), key(tuple(sorted(node.kwargs.items()))))
+        else:
+            continue
+        found[node] = numbers.setdefault(identity, len(numbers))
+    return found
+
+
+class _Choice:
+    """Which nodes belong to backward, which can be had in both, and what is kept."""
+
+    def __init__(self, joint: JointGraph, memory_budget: float) -> None:
+        self.joint = joint
+        self.budget = memory_budget
+        self.nodes = [node for node in joint.graph.nodes if node.op != "output"]
+        self.tangents = {item.tangent for item in joint.differentiable if item.tangent is not None}
+        self.backward = self._backward_nodes()
+        self.wanted = [output.node for output in joint.gradients if isinstance(output, FreshTensor)]
+        self.needed = self._needed()
+        self.formulas: dict[torch.fx.Node, recompute.Formula] = {}
+        self.again: set[torch.fx.Node] = set()
+        self.changed = {joint.inputs[change.index].node for change in joint.mutated}
+        self.leaving = self._leaving()
+
+    def _backward_nodes(self) -> set[torch.fx.Node]:
+        """What needs a tangent, or was recorded in backward and must not be done elsewhere."""
+        found: set[torch.fx.Node] = set()
+        for node in self.nodes:
+            if node.op == "placeholder":
+                if node in self.tangents:
+                    found.add(node)
+            elif any(source in found for source in node.all_input_nodes) or (
+                    node in self.joint.backward_nodes and recompute.price(node) is None):
+                found.add(node)
+        return found
+
+    def _needed(self) -> set[torch.fx.Node]:
+        """All that the gradients are computed from."""
+        found: set[torch.fx.Node] = set()
+        open_nodes = [*self.wanted, *(node for node in self.backward if _has_effect(node))]
+        while open_nodes:
+            node = open_nodes.pop()
+            if node not in found:
+                found.add(node)
+                open_nodes.extend(node.all_input_nodes)
+        return found
+
+    def _leaving(self) -> dict[torch.fx.Node, bool]:
+        """Nodes in memory that the user gets: whether eager keeps that memory too."""
+        found: dict[torch.fx.Node, bool] = {}
+        for output in self.joint.outputs:
+            if isinstance(output, FreshTensor):
+                found[base_of(output.node)] = output.node in self.joint.eager_saves
+        return found
+
+    def must_copy(self, node: torch.fx.Node) -> bool:
+        """Whether the memory of a value can change before backward without eager noticing."""
+        base = base_of(node)
+        if base.op == "placeholder":
+            return base in self.changed or base not in self.joint.eager_saves
+        return not self.leaving.get(base, True)
+
+    def kept(self) -> list[Kept]:
+        """What a minimum cut keeps."""
+        numbers: dict[torch.fx.Node, int] = {}
+        edges: list[tuple[int, int, int]] = []
+        source, sink, count = 0, 1, 2
+        for node in self.nodes:
+            if node not in self.backward and node in self.needed and _is_tensor(node):
+                numbers[node] = count
+                count += 2
+        for node, inward in numbers.items():
+            outward = inward + 1
+            price = recompute.price(node)
+            edges.append((inward, outward, self._keep_cost(node)))
+            formula = recompute.formula(node)
+            sources: Iterable[torch.fx.Node] = node.all_input_nodes
+            if formula is not None and all(item in numbers for item in formula.sources):
+                self.formulas[node] = formula
+                sources, price = formula.sources, recompute.FORMULA
+            if price is None or ("recompute" in node.meta and not self._stays_in_region(node)):
+                edges.append((source, inward, INFINITE))
+            else:
+                edges += [(numbers[item] + 1, inward, INFINITE) for item in sources if item in numbers]
+                cost = int(price * self.budget * _bytes(node))
+                if price >= recompute.REDUCTION and self.budget >= 0.5:
+                    edges.append((source, inward, INFINITE))
+                elif cost:
+                    edges.append((source, inward, cost))
+            if any(user in self.backward and user in self.needed for user in node.users):
+                edges.append((outward, sink, INFINITE))
+        for node in self.wanted:
+            if node in numbers:
+                edges.append((numbers[node] + 1, sink, INFINITE))
+        side = sink_side(count, edges, source, sink)
+        kept = []
+        for node, inward in numbers.items():
+            if side[inward]:
+                self.again.add(node)
+            elif side[inward + 1]:
+                narrow = recompute.narrow(node)
+                kept.append(Kept(node, narrow is None and (self.must_copy(node) or _is_view(node)), narrow))
+        return kept
+
+    def set_kept(self, kept: list[Kept]) -> None:
+        """Everything else that is needed is computed again."""
+        given = {item.node for item in kept}
+        for node in self.nodes:
+            if node not in self.backward and node in self.needed and _is_tensor(node) and node not in given:
+                self.again.add(node)
+                formula = recompute.formula(node)
+                if formula is not None:
+                    self.formulas[node] = formula
+
+    def _stays_in_region(self, node: torch.fx.Node) -> bool:
+        """Whether a value of a checkpointed region is used there only."""
+        region = node.meta["recompute"]
+        return all(user in self.joint.backward_nodes or user.meta.get("recompute") == region for user in node.users)
+
+    def _keep_cost(self, node: torch.fx.Node) -> int:
+        value = node.meta["val"]
+        if not isinstance(value, FakeTensor):
+            return INFINITE  # several results: kept one by one
+        if node.op == "get_attr":
+            return INFINITE
+        if node.op == "placeholder" and not self.must_copy(node):
+            return 0
+        if "recompute" in node.meta and recompute.price(node) is not None and self._stays_in_region(node):
+            return INFINITE >> 4
+        narrow = recompute.narrow(node)
+        if narrow is not None:
+            return Kept(node, False, narrow).nbytes + int(_bytes(node) * recompute.COPY) + _EACH
+        cost = _bytes(node) + _EACH
+        return 2 * cost if _is_view(node) or self.must_copy(node) else cost
+
+
+def build(joint: JointGraph, kept: list[Kept], choice: _Choice) -> Partition:
+    """The two graphs, for what was chosen to be kept."""
+    backward = _Backward(joint, kept, choice)
+    backward.emit_all()
+    forward, results = _forward(joint, kept, backward.numbers)
+    saved = sum(item.nbytes for item in kept)
+    memories = dict.fromkeys(output.memory for output in joint.outputs if isinstance(output, FreshTensor))
+    places = {memory: at for at, memory in enumerate(memories)}
+    count = len(joint.differentiable) - sum(item.memory is None for item in joint.differentiable)
+    tangents_at = [len(places) + at - count if item.memory is None else places[item.memory]
+                   for at, item in enumerate(joint.differentiable)]
+    return Partition(joint, forward, backward.finish(), results, kept, backward.numbers, tangents_at, saved,
+                     gradients=[isinstance(output, FreshTensor) for output in joint.gradients])
+
+
+def _forward(joint: JointGraph, kept: list[Kept],
+             numbers: list[Symbol]) -> tuple[FunctionalGraph, list[torch.fx.Node]]:
+    with_history = {item.mutation: item.node for item in joint.differentiable if item.mutation is not None}
+    outputs: list[Output] = []
+    memories: set[int] = set()
+    for output in joint.outputs:
+        if isinstance(output, FreshTensor) and output.memory not in memories:
+            memories.add(output.memory)
+            outputs.append(FreshTensor(output.node, None, output.memory))
+    last = max(memories, default=-1)
+    outputs += [FreshTensor(node, None, last + 1 + at) for at, node in enumerate(with_history.values())]
+    outputs += [Number(output.node) for output in joint.outputs if isinstance(output, Number)]
+    results = [output.node for output in outputs if isinstance(output, (FreshTensor, Number))]
+    mutated = [change for change in joint.mutated if change.index not in with_history]
+    values = [item for item in kept if item.node.op != "placeholder" or item.copied]
+    names = [joint.symbols[symbol] for symbol in numbers]
+    roots = [*results, *(item.node for item in values), *names, *(change.node for change in mutated)]
+    graph, new = _copy(joint, roots)
+
+    def renamed(output: Output) -> Output:
+        if isinstance(output, FreshTensor):
+            return FreshTensor(new[output.node], None, output.memory)
+        assert isinstance(output, Number)
+        return Number(new[output.node])
+
+    inputs = [Input(entry.name, new[entry.node], entry.example) for entry in joint.inputs]
+    constants = {str(node.target): joint.constants[str(node.target)] for node in graph.nodes if node.op == "get_attr"}
+    made = FunctionalGraph(graph, inputs, [renamed(output) for output in outputs],
+                           [Mutation(change.index, new[change.node]) for change in mutated], constants)
+    graph.output(tuple([*(output.node for output in made.outputs), *(change.node for change in made.mutated)]))  # type: ignore[union-attr]
+    separate_results(made)
+    for item in values:
+        node = new[item.node]
+        if item.copied or item.narrow is not None:
+            with graph.inserting_before(graph.output_node()):
+                if item.narrow is None:
+                    copy = graph.call_function(_ATEN.clone.default, (node,))
+                else:
+                    copy = graph.call_function(_ATEN._to_copy.default, (node,), {"dtype": item.narrow})
+            copy.meta.update(node.meta)
+            copy.meta["val"] = _kept_value(item)
+            node = copy
+        made.outputs.append(FreshTensor(node, None, last + 1000 + len(made.outputs)))
+    made.outputs += [Number(new[node]) for node in names]
+    graph.output_node().args = (tuple(
+        [*(output.node for output in made.outputs if isinstance(output, (FreshTensor, Number))),
+         *(change.node for change in made.mutated)]),)
+    return made, results
+
+
+def _copy(joint: JointGraph, roots: list[torch.fx.Node]) -> tuple[torch.fx.Graph, dict[torch.fx.Node, torch.fx.Node]]:
+    """A graph of all that the roots need, and of all forward nodes with effects."""
+    needed: set[torch.fx.Node] = {entry.node for entry in joint.inputs}
+    open_nodes = [*roots, *(node for node in joint.graph.nodes
+                            if node not in joint.backward_nodes and _has_effect(node))]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node not in needed:
+            needed.add(node)
+            open_nodes.extend(node.all_input_nodes)
+    graph = torch.fx.Graph()
+    new: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in joint.graph.nodes:
+        if node in needed:
+            new[node] = graph.node_copy(node, new.__getitem__)
+            new[node].meta = dict(node.meta)
+    return graph, new
+
+
+class _Backward:
+    """The backward graph under construction: nodes are added when something needs them."""
+
+    def __init__(self, joint: JointGraph, kept: list[Kept], choice: _Choice) -> None:
+        self.joint = joint
+        self.kept = kept
+        self.choice = choice
+        self.graph = torch.fx.Graph()
+        self.new: dict[torch.fx.Node, Any] = {}
+        self.inputs: list[Input] = []
+        self.constants: dict[str, torch.Tensor] = {}
+        self.mode = FakeMode()
+        self.numbers: list[Symbol] = []
+        self.narrowed: dict[torch.fx.Node, torch.fx.Node] = {}
+        """Inputs that are kept in a smaller dtype, by the nodes that are made of them when they are needed."""
+
+    def emit_all(self) -> None:
+        choice, joint = self.choice, self.joint
+        symbols: set[Symbol] = set()
+        for node in choice.nodes:
+            if node in choice.needed:
+                collect_symbols(node.meta.get("val"), symbols)
+        self.numbers = [symbol for symbol in joint.symbols if symbol in symbols]
+        for symbol in self.numbers:
+            self.add_input(str(symbol), joint.symbols[symbol])
+        for item in self.kept:
+            made = self.add_input(f"kept_{item.node.name}", item.node, _kept_value(item))
+            if item.narrow is not None:
+                self.narrowed[item.node] = made
+                del self.new[item.node]
+        for result in joint.differentiable:
+            if result.tangent is not None:
+                self.add_input(result.tangent.name, result.tangent)
+        for node in choice.nodes:
+            if node in choice.backward and node in choice.needed:
+                self.emit(node)
+
+    def add_input(self, name: str, node: torch.fx.Node, value: Any = None) -> torch.fx.Node:
+        made = self.graph.placeholder(name)
+        made.meta.update(node.meta)
+        if value is not None:
+            made.meta["val"] = value
+        self.new[node] = made
+        self.inputs.append(Input(made.name, made, made.meta["val"]))
+        return made
+
+    def emit(self, wanted: torch.fx.Node) -> torch.fx.Node:
+        """The node's counterpart, made now with all that it needs."""
+        open_nodes = [wanted]
+        while open_nodes:
+            node = open_nodes[-1]
+            if node in self.new:
+                open_nodes.pop()
+                continue
+            number = self.number(node)
+            if number is not None:
+                self.new[node] = number
+                continue
+            if node in self.narrowed:
+                wide = self.graph.call_function(
+                    _ATEN._to_copy.default, (self.narrowed[node],), {"dtype": node.meta["val"].dtype})
+                wide.meta["val"] = node.meta["val"]
+                self.new[node] = wide
+                continue
+            formula = self.choice.formulas.get(node) if node in self.choice.again else None
+            sources = node.all_input_nodes if formula is None else formula.sources
+            missing = [source for source in sources if source not in self.new]
+            if missing:
+                open_nodes.extend(reversed(missing))
+            elif formula is not None:
+                self.new[node] = formula.emit(self.call, self.new)
+            else:
+                self.copy(node)
+        made: torch.fx.Node = self.new[wanted]
+        return made
+
+    def number(self, node: torch.fx.Node) -> Any:
+        """For a number that is a symbol: the input that has it."""
+        value = node.meta.get("val")
+        if isinstance(value, _SYMBOLIC):
+            expr = expr_of(value)
+            if isinstance(expr, Symbol) and expr in self.joint.symbols:
+                return self.new[self.joint.symbols[expr]]
+        return None
+
+    def copy(self, node: torch.fx.Node) -> None:
+        if node.op == "placeholder" or (node not in self.choice.backward and _is_tensor(node)
+                                        and node not in self.choice.again):
+            raise KeyError(node.name)
+        if node.op == "get_attr":
+            self.constants[str(node.target)] = self.joint.constants[str(node.target)]
+        made = self.new[node] = self.graph.node_copy(node, self.new.__getitem__)
+        made.meta = dict(node.meta)
+
+    def call(self, operator: Any, *args: Any) -> torch.fx.Node:
+        """A call of an operator that is not in the joint graph."""
+        made = self.graph.call_function(operator, args)
+        values = torch.fx.map_arg(args, lambda node: node.meta["val"])
+        made.meta["val"] = self.mode.run(operator, values)
+        return made
+
+    def finish(self) -> FunctionalGraph:
+        outputs: list[Output] = []
+        kept = {self.new[item.node] for item in self.kept if item.node in self.new}
+        for output in self.joint.gradients:
+            if not isinstance(output, FreshTensor):
+                continue
+            node = self.emit(output.node)
+            if base_of(node) in kept or base_of(node).op == "get_attr":
+                with_meta = dict(node.meta)
+                node = self.graph.call_function(_ATEN.clone.default, (node,))
+                node.meta = with_meta
+            outputs.append(FreshTensor(node, None, len(outputs)))
+        self.graph.output(tuple([output.node for output in outputs if isinstance(output, FreshTensor)]))
+        return FunctionalGraph(self.graph, self.inputs, outputs, [], self.constants)
+
+
+def _kept_value(item: Kept) -> FakeTensor:
+    """The fake of what is kept."""
+    value: FakeTensor = item.node.meta["val"]
+    if item.narrow is None:
+        return value
+    return new_fake(value.shape, value.stride(), item.narrow, value.device)
+
+
+def base_of(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory a value lies in."""
+    while _is_view(node):
+        source = node.args[0]
+        assert isinstance(source, torch.fx.Node)
+        node = source
+    return node
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and isinstance(node.target, torch_compat.OpOverload) \
+        and operator_of(node.target).kind is Kind.VIEW
+
+
+def _has_effect(node: torch.fx.Node) -> bool:
+    if node.op != "call_function" or not isinstance(node.target, torch_compat.OpOverload):
+        return False
+    operator = operator_of(node.target)
+    return operator.random or operator.has_effect
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta["val"], (torch.Tensor, tuple, list))
+
+
+def _bytes(node: torch.fx.Node) -> int:
+    """The size of a value, for the sizes at hand where they are symbols."""
+    value = node.meta["val"]
+    if isinstance(value, (tuple, list)):
+        return sum(_tensor_bytes(item) for item in value if isinstance(item, torch.Tensor))
+    return _tensor_bytes(value)
+
+
+def _tensor_bytes(value: torch.Tensor) -> int:
+    elements = 1
+    for size in value.shape:
+        if isinstance(size, torch.SymInt):
+            hint = size.node.hint
+            size = 1024 if hint is None else int(hint)
+        elements *= size
+    return elements * value.dtype.itemsize
+
+
+__all__ = ["Kept", "Partition", "base_of", "part_again", "partition"]

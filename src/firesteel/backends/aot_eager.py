@@ -1,0 +1,46 @@
+"""The backend between `eager` and `native`: graphs are made functional, differentiated and parted, then run by ATen.
+
+When a program is right with ``backend="eager"`` and wrong with this one, the fault is in these stages; when it is right
+with both and wrong with ``"native"``, it is in the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from firesteel.backends.registry import register_backend
+from firesteel.debug import log
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from firesteel.autodiff import FunctionalGraph
+
+
+@register_backend
+def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Run forward and backward of a graph as functional ATen graphs, operator by operator."""
+    from firesteel.autodiff import FunctionalGraph, Unsupported, trace_training
+    from firesteel.runtime.training import TrainingUnit
+
+    try:
+        traced = trace_training(gm, example_inputs)
+        if isinstance(traced, FunctionalGraph):
+            return _interpreter(traced)
+        return TrainingUnit(gm, example_inputs, traced, _compile_half)
+    except Unsupported as error:
+        log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)
+        return gm.forward
+
+
+def _compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
+    run = _interpreter(half)
+    return (lambda inputs: run(*inputs)) if takes_list else run
+
+
+def _interpreter(functional: FunctionalGraph) -> Callable[..., Any]:
+    from firesteel.autodiff import run
+    from firesteel.runtime.training import without_autocast
+
+    return lambda *inputs: without_autocast(lambda *given: run(functional, given), inputs)

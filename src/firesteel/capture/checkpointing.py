@@ -1,0 +1,114 @@
+"""``torch.utils.checkpoint.checkpoint`` in captured code: its function is inlined, and its part of the graph is marked.
+
+Nodes of a region have the same number under ``node.meta["recompute"]``: what they compute should be computed again in
+the backward pass, not kept. ``node.meta["checkpoint"]`` says how the program asked for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.checkpoint
+
+from .call_handlers import PYTHON_HANDLERS
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue
+from .values.mappings import DictValue
+from .values.sequences import ListValue, TupleValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+REGION, SETTINGS = "recompute", "checkpoint"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How a region is to be recomputed."""
+
+    use_reentrant: bool
+    preserve_rng_state: bool = True
+    determinism_check: str = "default"
+    early_stop: bool = True
+
+
+def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``checkpoint(function, *args, use_reentrant=..., **kwargs)``."""
+    if not args:
+        raise GraphBreak("checkpoint() without a positional function")
+    function, inputs, named = args[0], args[1:], dict(kwargs)
+    settings = _settings(tx, named)
+    if not torch.is_grad_enabled() or tx.in_checkpoint:
+        # nothing is kept for a backward pass, or the region around this one is recomputed as a whole
+        return tx.call(function, inputs, named)
+    if settings.use_reentrant:
+        _check_reentrant(inputs, named)
+    last = next(iter(reversed(tx.graph.graph.nodes)), None)
+    known = {id(value): (value, value.fake._version) for value in tx.tensor_of_fake.values()
+             if not value.fake.is_inference()}
+    outer, tx.effects.changes = tx.effects.changes, []
+    tx.in_checkpoint = True
+    try:
+        result = tx.call(function, inputs, named)
+    finally:
+        tx.in_checkpoint = False
+        changes, tx.effects.changes = tx.effects.changes, outer
+    given = {id(value) for value in inputs}
+    if any(value is None or value.source is not None or id(value) in given for value in changes or ()):
+        raise GraphBreak("a checkpointed function changes something besides its result: it runs twice")
+    found_inside = [entry for entry in tx.graph.inputs if id(tx.tensor_of_fake.get(id(entry.example))) not in known]
+    if any(value.fake._version != version for value, version in known.values()) or \
+            any(entry.mutated for entry in found_inside):
+        raise GraphBreak("a checkpointed function writes to a tensor from outside: it runs twice")
+    if settings.use_reentrant:
+        _check_results(result)
+    tx.checkpoints += 1
+    for node in reversed(tx.graph.graph.nodes):
+        if node is last or node.op == "placeholder":
+            break
+        node.meta[REGION], node.meta[SETTINGS] = tx.checkpoints, settings
+    return result
+
+
+def _settings(tx: Tracer, named: dict[str, Value]) -> Checkpoint:
+    """Take the settings out of the arguments."""
+    found: dict[str, Any] = {}
+    for name in ("use_reentrant", "preserve_rng_state", "determinism_check", "early_stop"):
+        if name in named:
+            found[name] = tx.constant_of(named.pop(name))
+    if found.get("use_reentrant") is None:
+        raise GraphBreak("checkpoint() without use_reentrant warns", "pass use_reentrant=False")
+    if "context_fn" in named or ("debug" in named and tx.truth(named["debug"])):
+        raise GraphBreak("checkpoint() with context_fn or debug")
+    named.pop("debug", None)
+    return Checkpoint(**found)
+
+
+def _check_reentrant(inputs: list[Value], named: dict[str, Value]) -> None:
+    """Only gradients of direct arguments are looked at, which must be there."""
+    if named:
+        raise GraphBreak("a reentrant checkpoint() with keyword arguments")
+    values = [value.realize() for value in inputs]
+    if any(isinstance(value, (TupleValue, ListValue, DictValue)) for value in values):
+        raise GraphBreak("a reentrant checkpoint() of containers")
+    if not any(isinstance(value, TensorValue) and value.fake.requires_grad for value in values):
+        raise GraphBreak("a reentrant checkpoint() without an argument that needs a gradient",
+                         "pass use_reentrant=False")
+
+
+def _check_results(result: Value) -> None:
+    """All results of a reentrant checkpoint need gradients."""
+    result = result.realize()
+    for value in result.items if isinstance(result, TupleValue) else [result]:
+        value = value.realize()
+        if not isinstance(value, (TensorValue, ConstantValue)) or isinstance(value, TensorValue) and \
+                not value.fake.requires_grad:
+            raise GraphBreak("a reentrant checkpoint() with a result that needs no gradient",
+                             "pass use_reentrant=False")
+
+
+PYTHON_HANDLERS[torch.utils.checkpoint.checkpoint] = call_checkpoint

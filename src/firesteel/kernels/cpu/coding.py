@@ -1,0 +1,125 @@
+"""LLVM IR to object files, by several threads at once.
+
+Each thread has a coder of its own: a context, a target machine and passes of LLVM. The binding lets one call at a time
+into LLVM; only the making of machine code, which takes most of the time and touches nothing that coders share, is let
+in beside others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from .target import Target, llvm_binding, new_machine
+
+MOST_THREADS = 8
+
+
+class Coder:
+    """Makes object files, one after the other."""
+
+    def __init__(self, cpu: str, features: str) -> None:
+        self.llvm = llvm = llvm_binding()
+        self.context = llvm.create_context()
+        self.machine = new_machine(cpu, features)
+        self.builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        self.manager = manager = llvm.create_new_function_pass_manager()
+        manager.add_sroa_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
+
+    def object_code(self, text: str) -> bytes:
+        """LLVM IR as an object file. Raises RuntimeError for what is not valid IR."""
+        return self._emit(self._optimised(text))
+
+    def assembly(self, text: str) -> str:
+        """LLVM IR as assembly, for people."""
+        made: str = self.machine.emit_assembly(self._optimised(text))
+        return made
+
+    def _optimised(self, text: str) -> Any:
+        """The few passes that code with explicit vectors needs; LLVM's standard pipeline takes ten times as long."""
+        module = self.llvm.parse_assembly(text, self.context)
+        module.verify()
+        for function in module.functions:
+            if not function.is_declaration:
+                self.manager.run(function, self.builder)
+        return module
+
+    def _emit(self, module: Any) -> bytes:
+        library = self.llvm.ffi.lib
+        emit = getattr(library.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
+        if emit is None:  # another release of the binding
+            data: bytes = self.machine.emit_object(module)
+            return data
+        with self.llvm.ffi.OutputString() as message:
+            buffer = emit(self.machine, module, 1, message)
+            if not buffer:
+                raise RuntimeError(str(message))
+        try:
+            start, size = library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer)
+            return ctypes.string_at(start, size)
+        finally:
+            library.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+_lock = threading.Lock()
+_idle: dict[tuple[str, str], list[Coder]] = {}
+
+
+def _renew_lock() -> None:
+    """In a forked child the threads that held the lock or a coder do not exist."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+@contextmanager
+def coder(target: Target) -> Iterator[Coder]:
+    """A coder that nobody else uses meanwhile."""
+    kind = target.cpu, target.features
+    with _lock:
+        free = _idle.setdefault(kind, [])
+        mine = free.pop() if free else None
+    if mine is None:
+        mine = Coder(*kind)
+    yield mine
+    # After an error it is dropped: what state LLVM left it in is not known.
+    with _lock:
+        free.append(mine)
+
+
+def object_code(text: str, target: Target) -> bytes:
+    """LLVM IR as an object file."""
+    with coder(target) as mine:
+        return mine.object_code(text)
+
+
+def object_codes(texts: Iterable[str], count: int, target: Target) -> Iterator[bytes]:
+    """LLVM IR as object files, in the same order. Texts are taken while earlier ones are worked on."""
+    threads = min(count, _processors(), MOST_THREADS)
+    if threads < 2:
+        yield from (object_code(text, target) for text in texts)
+        return
+    with ThreadPoolExecutor(threads, "firesteel_coder") as pool:
+        pending: list[Future[bytes]] = []
+        try:
+            pending.extend(pool.submit(object_code, text, target) for text in texts)
+            yield from (made.result() for made in pending)
+        finally:
+            for made in pending:
+                made.cancel()
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,214 @@
+"""Gradients of pooling.
+
+The gradient of a mean is gathered: every element adds up what the windows around it give. That of a largest element is
+scattered to the position that was found for it, window after window, so that equal positions add up in eager's order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from ... import shapes
+from ...shapes import Expr
+from .. import ir
+from ..ir import Value
+from .adaptive_pooling import parts_of
+from .context import Lowering
+from .pooling import WRITTEN_OUT, Windows, window_sum
+from .registry import lowering
+from .scalars import add, both, cast, div, opmath
+from .scattering import copied, store
+from .tensors import ONE, ZERO, Indices, Spec, Stored, Tensor
+
+EMPTY = "a size that may be 0"
+
+# ---------------------------------------------------------------------------------------------------------------------
+# largest elements
+
+
+def _flattened(ctx: Lowering, target: Stored, count: int) -> Stored | None:
+    """A buffer with its last dimensions as one; None where they are not one run of equal steps."""
+    sizes, strides = target.shape[-count:], target.strides[-count:]
+    total: Expr = ONE
+    step = strides[-1]
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if size is not ONE and not ctx.same(stride, step * total):
+            return None
+        total = total * size
+    return target.restrided((*target.shape[:-count], total), (*target.strides[:-count], step))
+
+
+def scattered_gradient(ctx: Lowering, grad: Tensor, indices: Tensor, count: int) -> Tensor:
+    """Zeros, with every element of the gradient added at its position in the last ``count`` dimensions."""
+    out = ctx.out
+    if any(ctx.known(size > 0) is not True for size in out.shape):
+        return ctx.unsupported(EMPTY)
+    wide = opmath(out.dtype)
+    zeros = ctx.computed(lambda i: ir.const(0.0, wide), Spec(out.shape, out.strides, wide, out.device))
+    target = copied(ctx, zeros, wide, out)
+    flat = _flattened(ctx, target, count)
+    if flat is None:
+        return ctx.unsupported("a result with gaps")
+    grad, indices = ctx.share(grad), ctx.share(indices)
+    last = ctx.index(flat.shape[-1] - 1)
+
+    def place(at: Indices) -> Indices:
+        # The positions come from the forward operator; they are kept inside all the same.
+        inside = ir.op("max", ir.op("min", indices.at(at), last), ctx.index(ZERO))
+        return (*at[:-count], ctx.indirect(inside, flat.shape[-1]))
+
+    store(ctx, flat, grad.shape, place, lambda i: cast(grad.at(i), wide), "add")
+    return target if wide is out.dtype else ctx.computed(lambda i: cast(target.at(i), out.dtype))
+
+
+@lowering("aten.max_pool2d_with_indices_backward.default")
+def max_pool2d_backward(
+    ctx: Lowering,
+    grad: Tensor,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    return scattered_gradient(ctx, grad, indices, 2)
+
+
+@lowering("aten.max_pool3d_with_indices_backward.default")
+def max_pool3d_backward(
+    ctx: Lowering,
+    grad: Tensor,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    return scattered_gradient(ctx, grad, indices, 3)
+
+
+@lowering("aten.adaptive_max_pool2d_backward.default")
+def adaptive_max_pool2d_backward(ctx: Lowering, grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
+    return scattered_gradient(ctx, grad, indices, 2)
+
+
+@lowering("aten.adaptive_max_pool3d_backward.default")
+def adaptive_max_pool3d_backward(ctx: Lowering, grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
+    return scattered_gradient(ctx, grad, indices, 3)
+
+
+@lowering("aten.fractional_max_pool2d_backward.default")
+def fractional_max_pool2d_backward(
+    ctx: Lowering, grad: Tensor, x: Tensor, kernel_size: Any, output_size: Any, indices: Tensor
+) -> Tensor:
+    return scattered_gradient(ctx, grad, indices, 2)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# means
+
+
+def _avg_pool_backward(count: int) -> Any:
+    def lower(
+        ctx: Lowering,
+        grad: Tensor,
+        x: Tensor,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: Any,
+    ) -> Tensor:
+        out = ctx.out
+        wide = opmath(out.dtype)
+        grad = ctx.share(grad)
+        result = Spec(grad.shape, grad.shape, grad.dtype, grad.device)
+        windows = Windows.of(ctx, x, result, kernel_size, stride, padding, 1, count)
+        if windows is None or isinstance(divisor_override, Expr):
+            return ctx.unsupported("a window whose size is not constant")
+        if not all(step.is_constant for step in windows.stride):
+            return ctx.unsupported("a step that is not constant")
+        steps = [int(step) for step in windows.stride]  # type: ignore[call-overload]
+        covering = [-(-k // s) for k, s in zip(windows.kernel, steps, strict=True)]
+        if math.prod(covering) > WRITTEN_OUT:
+            return ctx.unsupported("windows that overlap much")
+
+        def divisor(window: tuple[Expr, ...]) -> Value:
+            if divisor_override is not None:
+                return ctx.scalar(divisor_override, wide)
+            number: Expr = ONE
+            for k, start in enumerate(windows.starts(window)):
+                size, pad = windows.sizes[k], windows.padding[k]
+                end = start + windows.kernel[k]
+                if windows.ends[k]:
+                    end = shapes.minimum(end, size + pad)
+                if not count_include_pad:
+                    start, end = shapes.maximum(start, 0), shapes.minimum(end, size)
+                number = number * ctx.simplify(end - start)
+            return ctx.scalar(number, wide)
+
+        def share(indices: Indices, back: tuple[int, ...]) -> Value:
+            """What the window gives that starts ``back`` windows before the last one that reaches an element."""
+            mask, window = ctx.condition(ZERO >= 0), []
+            for k, i in enumerate(indices[-count:]):
+                at = ctx.simplify((i + windows.padding[k]) // steps[k]) - back[k]
+                covered = at * steps[k] - windows.padding[k] + windows.kernel[k] > i
+                for condition in (at >= 0, at < grad.shape[k - count], covered):
+                    if ctx.known(condition) is not True:
+                        mask = both(mask, ctx.condition(condition))
+                window.append(at)
+            place = (*indices[:-count], *window)
+
+            def value() -> Value:
+                return div(cast(grad.at(place), wide), divisor(tuple(window)))
+
+            return ctx.masked(mask, value, ir.const(0.0, wide))
+
+        def body(indices: Indices) -> Value:
+            total: Value | None = None
+            for back in itertools.product(*[range(number - 1, -1, -1) for number in covering]):
+                value = share(indices, back)
+                total = value if total is None else add(total, value)
+            assert total is not None
+            return cast(total, out.dtype)
+
+        return ctx.computed(body)
+
+    return lower
+
+
+lowering("aten.avg_pool2d_backward.default")(_avg_pool_backward(2))
+lowering("aten.avg_pool3d_backward.default")(_avg_pool_backward(3))
+
+
+def _adaptive_avg_pool_backward(count: int) -> Any:
+    def lower(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
+        out = ctx.out
+        wide = opmath(out.dtype)
+        # The windows around an element are to the gradient what a window's elements are to the argument.
+        around, windows = parts_of(ctx, grad, out, count), parts_of(ctx, x, Spec(
+            grad.shape, grad.shape, grad.dtype, grad.device), count)  # fmt: skip
+        if around is None or windows is None:
+            return ctx.unsupported(EMPTY)
+
+        def share(indices: Indices, offsets: Any) -> Value:
+            element, position = around.element(indices, offsets, wide, 0.0)
+            for start, end in windows.bounds(tuple(position)):
+                element = div(element, ctx.scalar(ctx.simplify(end - start), wide))
+            return element
+
+        summed = window_sum(ctx, out, around.kernel, wide, share)
+        return ctx.computed(lambda i: cast(summed(i), out.dtype))
+
+    return lower
+
+
+lowering("aten._adaptive_avg_pool2d_backward.default")(_adaptive_avg_pool_backward(2))
+lowering("aten._adaptive_avg_pool3d_backward.default")(_adaptive_avg_pool_backward(3))

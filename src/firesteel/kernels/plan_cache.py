@@ -1,0 +1,145 @@
+"""Finished plans on disk: a graph that an earlier process compiled is not lowered and scheduled again.
+
+The key of a plan says everything that lowering and scheduling look at: the functional graph behind its passes, with the
+layouts of all values, what is known about symbols, the default dtype, the machine, torch, and the sources of this
+package. A plan is of use only together with the code of all its kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..autodiff.graph import FunctionalGraph
+from ..debug import enabled, log
+from ..runtime import disk_cache
+from ..shapes.symnode import SymNode
+from .cpu.engine import CompiledKernel, load_kernels, machine_text
+from .ir import Kernel
+from .plan import KernelPlan
+from .plan_text import NotStorable, plan_text, read_plan
+
+KIND = "plan"
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_OWN_OPERATORS = ("aten.", "prims.", "prim.", "mkldnn.", "mkl.")
+
+
+def plan_key(functional: FunctionalGraph) -> str | None:
+    """The key of a graph's plan; None where plans are not kept.
+
+    People who want to see what happens in a compilation see it whether or not it has happened before.
+    """
+    if disk_cache.directory() is None or enabled("kernels") or enabled("fallbacks"):
+        return None
+    described = _Description()
+    lines = [described.node(node) for node in functional.graph.nodes]
+    if described.unknown:
+        return None
+    return disk_cache.digest(
+        _sources(), torch.__version__, machine_text(), str(torch.get_default_dtype()), "\n".join(lines),
+        repr([entry.name for entry in functional.inputs]), repr(functional.outputs), repr(functional.mutated),
+        described.facts())
+
+
+def load_plan(key: str, functional: FunctionalGraph) -> tuple[KernelPlan, list[Kernel], list[CompiledKernel]] | None:
+    """The plan of that key with the code of its kernels; None unless all of it is there and in order."""
+    text = disk_cache.get(KIND, key)
+    if text is None:
+        return None
+    try:
+        plan, kernels, keys = read_plan(text, functional.constants)
+    except Exception as error:
+        log("cache", "the plan %s cannot be read: %s: %s", key, type(error).__name__, error)
+        return None
+    compiled = load_kernels(keys)
+    return None if compiled is None else (plan, kernels, compiled)
+
+
+def store_plan(key: str, plan: KernelPlan, kernels: Sequence[Kernel], compiled: Sequence[CompiledKernel],
+               functional: FunctionalGraph) -> bool:
+    """Keep a plan; returns whether it could be kept."""
+    try:
+        text = plan_text(plan, kernels, [made.key for made in compiled], functional.constants)
+    except NotStorable as reason:
+        log("cache", "a plan is not kept: it has %s", reason)
+        return False
+    return disk_cache.put(KIND, key, text)
+
+
+class _Description:
+    """Nodes as text, the same in every process."""
+
+    def __init__(self) -> None:
+        self.unknown = False
+        self.symbolic: SymNode | None = None
+        self.targets: dict[Any, str] = {}
+
+    def node(self, node: torch.fx.Node) -> str:
+        target = node.target if isinstance(node.target, str) else self.target(node.target)
+        return f"{node.name} {node.op} {target} {node.args} {node.kwargs} {self.value(node.meta.get('val'))}"
+
+    def target(self, target: Any) -> str:
+        found = self.targets.get(target)
+        if found is None:
+            if isinstance(target, torch_compat.OpOverload):
+                found = torch_compat.operator_name(target)
+                if not found.startswith(_OWN_OPERATORS):  # the program's own, which may be another one next time
+                    found = f"{torch_compat.schema_of(target)} {sorted(map(str, target.tags))}"
+            else:
+                found = f"{getattr(target, '__module__', None)}.{getattr(target, '__qualname__', None)}"
+                self.unknown |= "None" in found
+            self.targets[target] = found
+        return found
+
+    def value(self, value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            if value.layout is not torch.strided:
+                return f"{value.layout} {value.dtype} {tuple(value.shape)}"
+            shape, stride = tuple(value.shape), value.stride()
+            offset = value.storage_offset()
+            if self.symbolic is None:
+                for number in (*shape, *stride, offset):
+                    self.note(number)
+            return f"{value.dtype} {shape} {stride} {offset} {value.device}"
+        if isinstance(value, (tuple, list)):
+            return f"({', '.join(map(self.value, value))})"
+        self.note(value)
+        if value is None or isinstance(value, (bool, int, float, str, *_SYMBOLIC)):
+            return repr(value)
+        self.unknown = True
+        return ""
+
+    def note(self, number: Any) -> None:
+        if isinstance(number, _SYMBOLIC):
+            if isinstance(number.node, SymNode):
+                self.symbolic = number.node
+            else:
+                self.unknown = True
+
+    def facts(self) -> str:
+        """What is known about the symbols, and the values that they have now."""
+        if self.symbolic is None:
+            return ""
+        env = self.symbolic.shape_env.env
+        hints = sorted(f"{info.symbol} {info.symbol.kind} {info.hint}" for info in env.symbols.values())
+        return "\n".join([env.facts.text(), *hints])
+
+
+@functools.cache
+def _sources() -> str:
+    """What makes plans: the files of these folders, by their sizes and times. Reading them all takes too long."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    found = []
+    for part in ("kernels", "shapes", "torch_compat"):
+        for folder, _, names in os.walk(os.path.join(root, part)):
+            for name in names:
+                if name.endswith(".py"):
+                    status = os.stat(os.path.join(folder, name))
+                    found.append((folder[len(root):], name, status.st_size, status.st_mtime_ns))
+    return repr(sorted(found))

@@ -1,0 +1,318 @@
+"""Compiled forward and backward as one function that autograd knows.
+
+    results = CompiledFunction.apply(unit, *inputs)     the compiled forward; what backward needs is saved with autograd
+    ...                                          changed inputs, views of inputs and of results: made by torch itself
+
+Tensors are saved as autograd saves them, so that hooks on saved tensors, ``retain_graph``, anomaly mode and the check
+for changes in place all work. Views that the program returns are made from their base after the function has run: for
+autograd they are views as in eager. So are changes of inputs that gradients flow through: they are copies, which
+autograd records.
+
+Backward is compiled when it first runs, for those results that get a gradient: a model that returns a loss and logits
+gets one for the loss only, and no zeros are computed for the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import torch_compat
+from ..autodiff.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
+from ..autodiff.joint import History, JointGraph, trace_training
+from ..autodiff.partition import Partition, part_again, partition
+from ..autodiff.running import known_number, symbols, view_of_base
+from ..autodiff.state import GlobalState
+from ..debug import log
+from ..errors import UserCodeError
+from ..shapes import Symbol
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from ..autodiff.graph import FunctionalGraph
+
+Compile = Callable[["FunctionalGraph", str, bool], Callable[..., Any]]
+"""Makes a function of a functional graph; the text is its name. With True it takes its inputs in one list that it may
+empty, so that they are freed as soon as they are not needed."""
+
+
+class TrainingUnit:
+    """A captured graph whose results need gradients, compiled."""
+
+    def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, compile_half: Compile,
+                 memory_budget: float = 1.0) -> None:
+        self.module = module
+        self.examples = list(examples)
+        self.name = type(module).__name__
+        self.compile_half = compile_half
+        self.lock = threading.Lock()
+        self.state = GlobalState.current()
+        made = self.parted = partition(joint, memory_budget)
+        log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, made.saved_bytes,
+            1000 * made.seconds)
+        self.forward = compile_half(made.forward, f"{self.name}_forward", False)
+        self.backwards: dict[tuple[bool, ...], _Backward] = {}
+        self.result_count = len(made.results)
+        self.numbers_at = len(made.forward.outputs) - len(made.numbers)
+        taken = self.result_count
+        self.saved_from: list[int] = []
+        """Where saved tensors come from: an input's index, or behind all inputs a value of forward."""
+        positions = {entry.node: index for index, entry in enumerate(joint.inputs)}
+        for item in made.kept:
+            if item.node in positions and not item.copied and item.narrow is None:
+                self.saved_from.append(positions[item.node])
+            else:
+                self.saved_from.append(len(positions) + taken)
+                taken += 1
+        self.tangents_at = made.tangents_at
+        self.others_at = [index for index, node in enumerate(made.results) if index not in set(self.tangents_at)
+                          and isinstance(node.meta["val"], torch.Tensor)]
+        self.assembly = _Assembly(joint, made)
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self.tangents_at:
+            results = CompiledFunction.apply(self, *inputs)  # type: ignore[no-untyped-call]
+        else:
+            with torch.no_grad():
+                results = without_autocast(self.forward, inputs)
+        return self.assembly(inputs, results)
+
+    def backward_for(self, defined: tuple[bool, ...]) -> _Backward:
+        """The backward for those tangents that are there."""
+        found = self.backwards.get(defined)
+        if found is None:
+            with self.lock:
+                found = self.backwards.get(defined)
+                if found is None:
+                    found = self.backwards[defined] = self._make_backward(defined)
+        return found
+
+    def _make_backward(self, defined: tuple[bool, ...]) -> _Backward:
+        number = len(self.backwards)
+        name = f"{self.name}_backward{number or ''}"
+        made: Partition | None = self.parted
+        if not all(defined):
+            made = self._part_for(defined)
+        # Otherwise zeros for what is missing: slower, and None becomes zero where only that could be reached.
+        fill = made is None
+        made = made or self.parted
+        return _Backward(made, self.compile_half(made.backward, name, True), fill, self.parted.numbers)
+
+    def _part_for(self, defined: tuple[bool, ...]) -> Partition | None:
+        now = GlobalState.current()
+        self.state.restore()
+        try:
+            joint = trace_training(self.module, self.examples, defined=defined)
+        except Unsupported as error:
+            log("fallbacks", "%s: backward with undefined gradients is not traced: %s", self.name, error)
+            return None
+        finally:
+            now.restore()
+        if not isinstance(joint, JointGraph) or joint.guards:
+            return None
+        return part_again(joint, self.parted)
+
+
+class _Backward:
+    """One compiled backward."""
+
+    def __init__(self, parted: Partition, run: Callable[..., Any], fill: bool, numbers: list[Symbol]) -> None:
+        self.run = run
+        self.fill = fill
+        self.gradients = parted.gradients
+        self.kept_at = parted.kept_at
+        self.numbers_at = [numbers.index(symbol) for symbol in parted.numbers]
+        self.examples = [item.tangent.meta["val"] for item in parted.joint.differentiable if item.tangent is not None]
+        self.layouts = [_Layout.of(example) for example in self.examples]
+
+    def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
+                 shapes: Sequence[Any]) -> list[Any]:
+        """The gradients of all inputs. The list of saved tensors is emptied."""
+        if self.fill:
+            tangents = [torch.zeros(shape, dtype=example.dtype, device=example.device) if tangent is None else tangent
+                        for tangent, example, shape in zip(tangents, self.examples, shapes, strict=True)]
+        else:
+            tangents = [tangent for tangent in tangents if tangent is not None]
+        laid_out = [layout.lay_out(tangent) for layout, tangent in zip(self.layouts, tangents, strict=True)]
+        wanted = saved if self.kept_at is None else [saved[at] for at in self.kept_at]
+        given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
+        saved.clear()
+        del wanted, laid_out
+        found = iter(self.run(given))
+        return [next(found) if there else None for there in self.gradients]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The strides that a tangent must have: numbers, or where they depend on symbols the order of the dimensions."""
+
+    stride: tuple[int, ...] | None
+    order: tuple[int, ...]
+
+    @staticmethod
+    def of(example: torch.Tensor) -> _Layout:
+        stride: tuple[Any, ...] = example.stride()
+        if all(type(step) is int for step in stride):
+            return _Layout(tuple(stride), ())
+        hints = [step if type(step) is int else step.node.hint or 1 for step in stride]
+        return _Layout(None, tuple(sorted(range(len(hints)), key=lambda dim: (-hints[dim], dim))))
+
+    def lay_out(self, tangent: torch.Tensor) -> torch.Tensor:
+        """The tangent, copied if it lies in memory otherwise."""
+        stride = self.stride
+        if stride is None:
+            back = sorted(range(len(self.order)), key=self.order.__getitem__)
+            return tangent.permute(self.order).contiguous().permute(back)
+        if tangent.stride() == stride:
+            return tangent
+        if all(size == 1 or a == b for size, a, b in zip(tangent.shape, tangent.stride(), stride, strict=True)):
+            return tangent.as_strided(tangent.shape, stride)
+        return torch.empty_strided(tangent.shape, stride, dtype=tangent.dtype, device=tangent.device).copy_(tangent)
+
+
+class CompiledFunction(torch.autograd.Function):
+    """The function that autograd knows."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: TrainingUnit, *inputs: Any) -> Any:
+        """Run the compiled forward and save what backward needs."""
+        ctx.set_materialize_grads(False)
+        values = without_autocast(unit.forward, inputs)
+        count = unit.result_count
+        results = [value.detach() if isinstance(value, torch.Tensor) and torch_compat.view_base(value) is not None
+                   else value for value in values[:count]]
+        everything = (*inputs, *results, *values[count:])
+        ctx.unit = unit
+        ctx.numbers = values[unit.numbers_at:]
+        ctx.shapes = [results[at].shape for at in unit.tangents_at]
+        ctx.save_for_backward(*[everything[at] for at in unit.saved_from])
+        if unit.others_at:
+            ctx.mark_non_differentiable(*[results[at] for at in unit.others_at])
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        """Run the compiled backward."""
+        unit: TrainingUnit = ctx.unit
+        given = [tangents[at] for at in unit.tangents_at]
+        defined = tuple([tangent is not None for tangent in given])
+        if not any(defined):
+            return (None,) * (1 + len(unit.examples))
+        run = unit.backward_for(defined)
+        saved = list(ctx.saved_tensors)
+        if not torch_compat.keeps_graph():
+            ctx.maybe_clear_saved_tensors()
+        if torch.is_grad_enabled():
+            return (None, *_Gradients.apply(run, ctx.numbers, ctx.shapes, len(saved), *saved, *given))  # type: ignore[no-untyped-call]
+        return (None, *without_autocast(run, (ctx.numbers, saved, given, ctx.shapes)))
+
+
+class _Gradients(torch.autograd.Function):
+    """Gradients that were asked for with ``create_graph=True``: right, but not to be differentiated again."""
+
+    @staticmethod
+    def forward(ctx: Any, run: _Backward, numbers: Any, shapes: Any, count: int, *tensors: Any) -> Any:
+        """Run the compiled backward."""
+        return tuple(without_autocast(run, (numbers, list(tensors[:count]), tensors[count:], shapes)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """A compiled backward has no derivative."""
+        raise UserCodeError(
+            "a gradient of compiled code is differentiated a second time",
+            "compile this function with backend=\"eager\", whose backward can be differentiated as often as you like, "
+            "or leave it out of what is compiled")
+
+
+def without_autocast(run: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Call a function without autocast. Casts are part of the graph already."""
+    if not torch_compat.any_autocast_enabled():
+        return run(*args)
+    with ExitStack() as stack:
+        for device in torch_compat.AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        return run(*args)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# results
+
+
+class _Assembly:
+    """What is left to do when the function has run: changed inputs, views, the order of results."""
+
+    def __init__(self, joint: JointGraph, made: Partition) -> None:
+        self.joint = joint
+        memories: dict[int, int] = {}
+        numbers = 0
+        fresh = [output for output in joint.outputs if isinstance(output, FreshTensor)]
+        for each in fresh:
+            memories.setdefault(each.memory, len(memories))
+        changed = [item.mutation for item in joint.differentiable if item.mutation is not None]
+        self.changed = [(index, len(memories) + at) for at, index in enumerate(changed)]
+        self.steps: list[tuple[Output, int, History | None]] = []
+        """For each output: where its base is among the results, and its history if that is not simply the base's."""
+        self.plain = not self.changed and not joint.state_changes and joint.returns_tuple
+        for position, (output, history) in enumerate(zip(joint.outputs, joint.histories, strict=True)):
+            at: int = 0
+            other: History | None = None
+            if isinstance(output, FreshTensor):
+                at = memories[output.memory]
+                if at in made.tangents_at and history is not History.KNOWN:
+                    other = history
+                self.plain = self.plain and output.view is None and other is None and at == position
+            elif isinstance(output, Number):
+                at = len(memories) + len(self.changed) + numbers
+                numbers += 1
+                self.plain = self.plain and at == position
+            else:
+                self.plain = False
+                if isinstance(output, InputAlias) and output.view is not None and history is not History.KNOWN:
+                    other = history
+            self.steps.append((output, at, other))
+
+    def __call__(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> Any:
+        if self.plain:
+            return results
+        for index, at in self.changed:
+            inputs[index].copy_(results[at])
+        found: list[Any] = []
+        for output, at, history in self.steps:
+            found.append(self.result(output, at, history, inputs, results, found))
+        for change in self.joint.state_changes:
+            change.function(*change.args)
+        return tuple(found) if self.joint.returns_tuple else found[0]
+
+    def result(self, output: Output, at: int, history: History | None, inputs: Sequence[Any], results: tuple[Any, ...],
+               earlier: list[Any]) -> Any:
+        match output:
+            case Constant(value):
+                return value
+            case SameAs(index):
+                return earlier[index]
+            case Number():
+                return results[at]
+            case FreshTensor():
+                base = results[at]
+            case InputAlias(index):
+                base = inputs[index]
+        if history is History.NONE:
+            base = base.detach()
+        if output.view is None:
+            return base
+        with torch.set_grad_enabled(torch.is_grad_enabled() and history is not History.UNKNOWN_VIEW):
+            return view_of_base(base, output.view, self.numbers(output.view, inputs))
+
+    def numbers(self, view: ViewLayout, inputs: Sequence[Any]) -> Callable[[Any], int]:
+        """What the numbers of a layout are in this call."""
+        if all(type(number) is int for number in (*view.shape, *view.stride, view.offset)):
+            return int
+        return functools.partial(known_number, symbols(self.joint.inputs, inputs, {}))

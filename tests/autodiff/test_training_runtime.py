@@ -1,0 +1,195 @@
+"""Compiled functions in autograd: hooks, saved tensors, retained graphs, anomaly mode, second derivatives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import firesteel as fs
+from firesteel import config
+from firesteel.errors import UserCodeError
+
+BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "native"])
+
+
+@pytest.fixture(autouse=True)
+def strict():
+    with config.patch(raise_on_internal_error=True):
+        yield
+
+
+def leaf(*shape):
+    torch.manual_seed(0)
+    return torch.randn(*shape, requires_grad=True)
+
+
+def mlp(x, w, v):
+    return torch.tanh(F.gelu(x @ w) @ v)
+
+
+def arguments():
+    return leaf(3, 4), leaf(4, 5), leaf(5, 2)
+
+
+@BACKENDS
+def test_gradients_add_up_and_hooks_run(backend):
+    compiled = fs.compile(mlp, backend=backend)
+    found = []
+    for function in (mlp, compiled):
+        args, seen = arguments(), ([], [], [])
+        args[1].register_hook(lambda g, seen=seen: (seen[0].append(g.clone()), g * 2)[1])
+        args[2].register_post_accumulate_grad_hook(lambda p, seen=seen: seen[1].append(p.grad.clone()))
+        for _ in range(2):
+            result = function(*args)
+            result.register_hook(lambda g, seen=seen: seen[2].append(g.clone()))
+            result.sum().backward()
+        found.append((seen, [t.grad for t in args]))
+    torch.testing.assert_close(found[1], found[0])
+
+
+@BACKENDS
+def test_a_subset_of_gradients(backend):
+    args = arguments()
+    result = fs.compile(mlp, backend=backend)(*args)
+    found = torch.autograd.grad(result.sum(), [args[1]], retain_graph=True)
+    again = torch.autograd.grad(result.sum(), [args[1], args[0]])
+    expected = torch.autograd.grad(mlp(*args).sum(), [args[1], args[0]])
+    torch.testing.assert_close((found[0], *again), (expected[0], *expected))
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(result.sum(), args[0])
+
+
+@BACKENDS
+def test_tensors_are_saved_with_autograd(backend):
+    args = arguments()
+    compiled = fs.compile(mlp, backend=backend)
+    compiled(*args)
+    packed, unpacked = [], []
+
+    def pack(t):
+        packed.append(t.nbytes)
+        return t.detach().clone()
+
+    def unpack(t):
+        unpacked.append(t.nbytes)
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        result = compiled(*args)
+    assert packed and not unpacked
+    result.sum().backward()
+    assert sorted(unpacked) == sorted(packed)
+    expected = torch.autograd.grad(mlp(*args).sum(), args)
+    torch.testing.assert_close([t.grad for t in args], list(expected))
+
+
+@BACKENDS
+def test_changes_before_backward_are_noticed_as_in_eager(backend):
+    for function in (mlp, fs.compile(mlp, backend=backend)):
+        x, w, v = arguments()
+        result = function(x, w, v)
+        with torch.no_grad():
+            w.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+
+
+@BACKENDS
+def test_changes_that_eager_allows_are_allowed(backend):
+    def program(x, w):
+        h = x + w
+        y = h + 1
+        return y, y.sin() * 2
+
+    for function in (program, fs.compile(program, backend=backend)):
+        x, w = leaf(3), torch.ones(3)
+        first, second = function(x, w)
+        w.add_(5)  # eager keeps h + 1, neither x nor w
+        second.add_(1)
+        second.sum().backward()
+        expected = torch.cos(x.detach() + 2) * 2
+        torch.testing.assert_close(x.grad, expected)
+
+
+@BACKENDS
+def test_anomaly_mode(backend):
+    compiled = fs.compile(lambda x: torch.sqrt(x * 0), backend=backend)
+    with torch.autograd.set_detect_anomaly(True), pytest.warns(UserWarning), \
+            pytest.raises(RuntimeError, match="returned nan"):
+        compiled(leaf(3)).sum().backward()
+
+
+@BACKENDS
+def test_second_derivatives_say_what_to_do(backend):
+    args = arguments()
+    compiled = fs.compile(mlp, backend=backend)
+    gradients = torch.autograd.grad(compiled(*args).sum(), args, create_graph=True)
+    expected = torch.autograd.grad(mlp(*args).sum(), args)
+    torch.testing.assert_close(list(gradients), list(expected))
+    with pytest.raises(UserCodeError, match='backend="eager"'):
+        gradients[0].sum().backward()
+
+
+def test_no_zeros_for_results_that_get_no_gradient():
+    def program(x, w):
+        logits = x @ w
+        return logits, F.cross_entropy(logits, torch.arange(3)), w.sum()
+
+    compiled = fs.compile(program, backend="aot_eager")
+    x, w = leaf(3, 4), leaf(4, 5)
+    compiled(x, w)[1].backward()
+    expected = torch.autograd.grad(program(x, w)[1], [x, w])
+    torch.testing.assert_close([x.grad, w.grad], list(expected))
+
+
+def test_views_of_inputs_are_views_for_autograd():
+    compiled = fs.compile(lambda x, w: (x[0], x * w), backend="aot_eager")
+    x = leaf(3, 4) * 1
+    row, _ = compiled(x, leaf(3, 4))
+    assert row._base is x
+    row.mul_(2)
+    assert type(x.grad_fn).__name__ == "AsStridedBackward0" or type(x.grad_fn).__name__ == "CopySlices"
+
+
+def test_dropout_draws_the_numbers_of_eager():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Dropout(0.5), torch.nn.ReLU(), torch.nn.Dropout(0.1))
+    compiled = fs.compile(model, backend="native")
+    x = torch.randn(4, 6)
+    for seed in range(3):
+        found = []
+        for function in (model, compiled):
+            model.zero_grad()
+            torch.manual_seed(seed)
+            function(x).sum().backward()
+            found.append([p.grad.clone() for p in model.parameters()] + [torch.rand(2)])
+        torch.testing.assert_close(found[1], found[0])
+
+
+def test_grad_scaler_and_autocast():
+    model = torch.nn.Linear(4, 4)
+    compiled = fs.compile(model, backend="native")
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    x, found = torch.randn(3, 4), []
+    for function in (model, compiled):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = function(x).float().square().mean()
+        scaler.scale(loss).backward()
+        found.append([p.grad.clone() for p in model.parameters()])
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_saved_tensors_are_freed_while_backward_runs():
+    """The list of inputs that a compiled backward takes is empty when it returns, and autograd holds them no longer."""
+    compiled = fs.compile(lambda x, w: torch.cos(torch.cos(x @ w) @ w) @ w, backend="native")
+    x, w = leaf(8, 8), leaf(8, 8)
+    result = compiled(x, w)
+    node = result.grad_fn
+    result.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        _ = node.saved_tensors
+    (run,) = node.unit.backwards.values()
+    given = [torch.randn(8, 8) for _ in range(len(node.unit.parted.backward.inputs))]
+    run.run(given)
+    assert given == []
