@@ -6,7 +6,7 @@
 
 Every figure comes from a process of its own, with one thread.
 - `tensors` is the most memory that tensors made during the call take at once, as torch's profiler counts it. Plain
-  memory between two of our kernels is no tensor: for firesteel the figure is that of its memory plan, if that is larger.
+  memory between two kernels of ours is no tensor: for firesteel the figure is that of its plan, if that is larger.
 - `resident` is how far the process grows during a call, as the kernel counts it: free memory is given back before the
   call (`malloc_trim`), the high-water mark is reset (`/proc/self/clear_refs`) and read after it. That has everything
   in it: what libraries allocate for themselves, and holes between allocations, which differ from run to run.

@@ -64,8 +64,8 @@ verbose: bool = False
 """Show firesteel's own frames and the full internal traceback in warnings and errors."""
 
 default_backend: str = "native"
-"""The backend that compile uses when none is named: "native" compiles graphs to machine code, "eager" runs them operator
-by operator."""
+"""The backend that compile uses when none is named: "native" compiles graphs to machine code, "eager" runs them
+operator by operator."""
 
 # Names that torch users know. They have no value of their own and read and write the setting behind them.
 

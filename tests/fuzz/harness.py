@@ -142,7 +142,7 @@ def _record(
     snapshot.add("result", result)
     snapshot.add("exception", error)
     if error is None:
-        snapshot.add("backward", _backward(result))
+        snapshot.add("backward", _backward(result, snapshot))
         snapshot.add("args after backward", args)
     trace = traceback.extract_tb(error.__traceback__) if error else []
     return CallRecord(
@@ -159,16 +159,25 @@ def _is_state(name: str, value: Any) -> bool:
     return not name.startswith("__") and not isinstance(value, (types.ModuleType, types.FunctionType))
 
 
-def _backward(result: Any) -> Any:
-    """Differentiate the result's first differentiable tensor: the gradients, or the error's type."""
+def _backward(result: Any, snapshot: Snapshot) -> Any:
+    """Differentiate the result's first differentiable tensor: the gradients of the leaves that the program holds, by
+    where they are found, or the error's type.
+
+    A leaf that nothing but autograd's graph refers to is out of reach, and how many of those there are is the affair of
+    whoever makes the graph. So is whether a leaf without gradient is part of it.
+    """
     found = [value for value in _tensors(result) if value.requires_grad and value.is_floating_point()]
     if not found:
         return None
+    leaves = {path: leaf for leaf in _leaves(found[0]) if (path := snapshot.path_of(leaf)) is not None}
+    if not leaves:
+        return None
     try:
-        leaves = sorted(_leaves(found[0]), key=lambda leaf: leaf.shape)
-        return torch.autograd.grad(found[0].sum(), leaves, allow_unused=True, retain_graph=True) if leaves else None
+        gradients = torch.autograd.grad(found[0].sum(), list(leaves.values()), allow_unused=True, retain_graph=True)
     except RuntimeError as error:
         return type(error).__name__
+    by_path = dict(zip(leaves, gradients, strict=True))
+    return {path: by_path[path] for path in sorted(by_path) if by_path[path] is not None} or None
 
 
 def _leaves(value: torch.Tensor) -> list[torch.Tensor]:

@@ -102,6 +102,10 @@ class Snapshot:
             self._alive.append(value)
             self._children(path, value)
 
+    def path_of(self, value: Any) -> str | None:
+        """Where an object was first found, if it was."""
+        return self._seen.get(id(value))
+
     def _children(self, path: str, value: Any) -> None:
         if isinstance(value, torch.Tensor):
             self._tensor(path, value)

@@ -57,11 +57,11 @@ def test_lowered_graphs():
         "buf2[6*i0 + i1]: f32 = add(sin(load(x0, 6*i0 + i1)), load(x1, i1))    for i0 < 4, i1 < 6\n"
         "return view(buf2, (6, 4), strides=(1, 6), offset=0)"
     )
-    assert text(lambda x, y: torch.mv(x, y * 2), x, y) == (
+    assert text(lambda x, y: torch.mm(x, y * 2), x, torch.randn(6, 5)) == (
         "input x0: f32(4, 6) strides (6, 1)\n"
-        "input x1: f32(6) strides (1)\n"
-        "buf2[i0]: f32 = mul(load(x1, i0), 2.0)    for i0 < 6\n"
-        "buf3 = aten.mv.default(x0, buf2)\n"
+        "input x1: f32(6, 5) strides (5, 1)\n"
+        "buf2[5*i0 + i1]: f32 = mul(load(x1, 5*i0 + i1), 2.0)    for i0 < 6, i1 < 5\n"
+        "buf3 = aten.mm.default(x0, buf2)\n"
         "return buf3"
     )
 
@@ -135,7 +135,7 @@ def test_broken_kernels_are_refused():
 
 
 def test_broken_graphs_are_refused():
-    graph = lower(record(lambda x: torch.mv(x.sin(), x[0]), torch.randn(3, 3))[0])
+    graph = lower(record(lambda x: torch.mm(x.sin(), x), torch.randn(3, 3))[0])
     verify_lowered(graph)
     graph.operations.reverse()
     with pytest.raises(MalformedError, match="has not been filled"):

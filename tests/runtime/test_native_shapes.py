@@ -184,7 +184,7 @@ def test_only_exact_ints_are_numbers():
 
 
 def test_a_wrong_row_is_noticed(monkeypatch):
-    original = arithmetic.blocks
+    original, kind = arithmetic.blocks, type(machine())
 
     def rounding_like_c(*args):
         made = original(*args)
@@ -192,8 +192,8 @@ def test_a_wrong_row_is_noticed(monkeypatch):
         return made
 
     monkeypatch.setattr(arithmetic, "blocks", rounding_like_c)
-    with pytest.raises(NativeUnavailable, match="a check that holds was refused"):
-        self_test(type(machine())(None))
+    with pytest.raises(NativeUnavailable, match="sample [0-9]+ refused"):
+        self_test(kind(None))
 
 
 # Tensors

@@ -18,6 +18,7 @@ class Kind(Enum):
     WRITES = "writes to arguments"
     RESHAPES = "changes sizes and strides of its first argument"
     COMPOSITE = "made of other operators, in eager as well"
+    QUERY = "C++ code asks for the sizes or strides of a tensor"
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ _VIEWS = frozenset({
     "aten._unsafe_view.default", "aten.unsafe_split.Tensor", "aten.unsafe_split_with_sizes.default",
     "aten._reshape_alias.default",
 })
+_QUERIES = frozenset({"aten.size.default", "aten.stride.default"})
 _RESHAPES = frozenset({"t_", "transpose_", "squeeze_", "unsqueeze_", "swapdims_", "swapaxes_", "as_strided_"})
 _REFUSED = frozenset({"set_", "resize_", "resize_as_", "_resize_output_", "set_data", "resize"})
 
@@ -84,6 +86,8 @@ def _look_at(func: Any) -> Operator:
     if not isinstance(func, torch_compat.OpOverload):
         raise Unsupported(f"the higher-order operator {func}")
     name = torch_compat.operator_name(func)
+    if name in _QUERIES:
+        return Operator(func, name, Kind.QUERY, False, False)
     schema = torch_compat.schema_of(func)
     space, _, base = schema.name.partition("::")
     random = torch.Tag.nondeterministic_seeded in func.tags

@@ -243,6 +243,8 @@ class Recorder(FakeMode):
             return self._write(operator, args, kwargs)
         if kind is Kind.COMPOSITE:
             return self.run(torch_compat.run_composition, (func, args, kwargs))
+        if kind is Kind.QUERY:
+            return dispatch(self, func, args, kwargs)
         return self._reshape(operator, args, kwargs)
 
     def _compute(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

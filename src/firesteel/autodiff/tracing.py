@@ -323,9 +323,12 @@ class Tracing:
         for index, entry in enumerate(self.inputs):
             if not isinstance(entry.example, FakeTensor):
                 continue
-            tracked = self.recorder.tracked(entry.example)
+            given, fake = self.examples[index], entry.example
+            if fake.grad_fn is None and (fake.requires_grad, fake.is_leaf) != (given.requires_grad, given.is_leaf):
+                raise Unsupported(f"autograd is told something else of the input {entry.name}")
+            tracked = self.recorder.tracked(fake)
             if tracked.memory.root is tracked and tracked.node is not entry.node:
-                self.check_mutation(index, entry.example)
+                self.check_mutation(index, fake)
                 assert tracked.node is not None
                 mutated.append(Mutation(index, tracked.node))
         return mutated

@@ -10,6 +10,8 @@ import torch
 import torch.fx
 
 from ..errors import UserFrame
+from ..fake.dims import layout_of, offset_of
+from ..fake.tensor import view_of
 from ..torch_compat.graph_modules import LazyGraphModule
 from .source import ModuleTableSource, Source, graph_input_name
 
@@ -26,6 +28,21 @@ class GraphInput:
     at_risk: bool = False
     # to be put back whatever its size, because the program goes on when the operation raises
     must_restore: bool = False
+    # (requires_grad, is_leaf) when the graph begins, of tensors
+    autograd: tuple[bool, bool] | None = None
+
+    def example_as_given(self) -> Any:
+        """The example as it is when the graph begins: what autograd knows of a tensor may change while it runs."""
+        example = self.example
+        if self.autograd is None or self.autograd == (example.requires_grad, example.is_leaf):
+            return example
+        copy = view_of(example, *layout_of(example), offset_of(example))
+        needs_gradient, is_leaf = self.autograd
+        copy.requires_grad_(needs_gradient)
+        if is_leaf:
+            return copy
+        with torch.enable_grad():
+            return copy.view_as(copy)
 
     @property
     def mutated(self) -> bool:
@@ -65,7 +82,10 @@ class GraphBuilder:
         node.meta["source"] = source.name
         node.meta["module_state"] = isinstance(source.base, ModuleTableSource)
         counted = isinstance(example, torch.Tensor) and not example.is_inference()
-        self.inputs.append(GraphInput(node, source, example, example._version if counted else None))
+        entry = GraphInput(node, source, example, example._version if counted else None)
+        if isinstance(example, torch.Tensor):
+            entry.autograd = example.requires_grad, example.is_leaf
+        self.inputs.append(entry)
         return node
 
     def call_on_input(self, source: Source, method: str, *args: Any) -> torch.fx.Node:
@@ -112,5 +132,5 @@ class GraphBuilder:
             else:
                 self.graph.erase_node(entry.node)
         module = LazyGraphModule(torch.nn.Module(), self.graph, class_name=name)
-        return CapturedGraph(module, kept, [entry.example for entry in kept])
+        return CapturedGraph(module, kept, [entry.example_as_given() for entry in kept])
 

@@ -15,7 +15,7 @@ import torch
 
 @functools.cache
 def bernoulli_strided() -> Any:
-    """``(size, stride, p, *, dtype, device)``: a new tensor of zeros and ones, filled as ``bernoulli_`` would fill it."""
+    """``(size, stride, p, *, dtype, device)``: a new tensor of zeros and ones, as ``bernoulli_`` would fill it."""
     library = torch.library.Library("firesteel", "FRAGMENT")
     library.define(
         "bernoulli_strided(SymInt[] size, SymInt[] stride, float p, *, ScalarType dtype, Device device) -> Tensor",

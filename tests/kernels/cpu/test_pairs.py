@@ -32,7 +32,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isnan(x), torch.full_like(x, float("nan")), x).view(torch.int16)
 
 
-@pytest.mark.parametrize("size", [1 << 16, 65519, 31])
+@pytest.mark.parametrize("size", [1 << 16, 65519, 31, 3, 2])
 def test_every_number(size, machine):
     """Each operation is rounded, numbers below the normal ones and NaNs with any bits among them."""
     x, y, out = ALL[-size:], OTHER[:size].contiguous(), torch.empty(size, dtype=B)

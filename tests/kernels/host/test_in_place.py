@@ -9,7 +9,7 @@ import torch
 import firesteel as fs
 from firesteel import config
 from firesteel.kernels import compile as compiling
-from firesteel.kernels.host.in_place import finish_write, written_memory
+from firesteel.kernels.host.in_place import finish_write, finish_writes, written_memories, written_memory
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.plan import WriteBack
 
@@ -53,7 +53,8 @@ def agree(f, make, dynamic=None):
 def is_direct(plan):
     targets = [step.target for step in plan.steps if isinstance(step, ExternCall)]
     copies = any(isinstance(step, WriteBack) for step in plan.steps)
-    assert copies or (written_memory in targets and finish_write in targets)
+    assert copies or (written_memory in targets and finish_write in targets) or (
+        written_memories in targets and finish_writes in targets)
     return not copies
 
 
@@ -254,3 +255,17 @@ def test_overlap():
     assert written_memory(base[:50], base[49:]).data_ptr() != base.data_ptr()
     assert written_memory(base[10:], base[:20:9]).data_ptr() != base[10:].data_ptr()
     assert written_memory(base[10:], base[:10:9], base[:0]).data_ptr() == base[10:].data_ptr()
+
+
+def test_many_inputs_are_looked_at_together():
+    base = torch.zeros(100)
+    parts = [base[k : k + 10] for k in range(0, 100, 10)]
+    assert all(a is b for a, b in zip(written_memories(3, *parts), parts, strict=False))
+    # the second is also the last
+    made = written_memories(3, *parts, parts[1])
+    assert made[0] is parts[0] and made[1] is not parts[1] and made[2] is parts[2]
+    made = written_memories(2, parts[0], parts[1], base[5:8])
+    assert made[0] is not parts[0] and made[1] is parts[1]
+    version = parts[1]._version
+    finish_writes(2, *parts[:2], torch.ones(10), parts[1])
+    assert parts[0].eq(1).all() and parts[1].eq(0).all() and parts[1]._version > version

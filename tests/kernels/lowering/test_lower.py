@@ -57,6 +57,14 @@ def test_what_is_used_twice_and_not_cheap_goes_to_memory():
     assert len(lowered(f, X, Y).operations) == 3
 
 
+def test_of_several_results_too():
+    def f(x):
+        pooled = F.max_pool2d(x, 2)
+        return torch.tanh(pooled).sum(), pooled.exp().sum()
+
+    assert kinds(lowered(f, torch.randn(1, 2, 4, 4))) == ["point", "sum", "sum"]
+
+
 def test_what_is_used_twice_and_cheap_is_computed_twice():
     def f(x):
         a = x * 2

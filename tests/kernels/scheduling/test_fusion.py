@@ -148,3 +148,14 @@ def test_scatter_keeps_order():
         return x.index_add(0, i, y), x.scatter(1, i[:3, None].expand(3, 2) % 4, y[:3, :2])
 
     planned(program, rand(3, 4), torch.tensor([0, 2, 0, 1]), rand(4, 4))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_numbers_for_each_channel_are_computed_ahead(layout):
+    """Then the large loops run in the order of memory, and in parallel."""
+    x = rand(2, 16, 12, 12).contiguous(memory_format=layout)
+    norm = torch.nn.BatchNorm2d(16).eval()
+    small, large = kernels(planned(lambda x: norm(x).relu(), x))
+    assert [int(loop.axis.size) for loop in small.body] == [16]
+    outer = large.body[0]
+    assert isinstance(outer, ir.Loop) and outer.parallel and int(outer.axis.size) != 16

@@ -53,3 +53,15 @@ def test_dynamic_sizes():
 
     plan = planned(program, torch.randn(5, 4), torch.randn(4, 4), dynamic=True)
     assert None not in allocations(plan).values()
+
+
+def test_large_memory_does_not_wait_while_a_library_is_called():
+    def program(x, w):
+        first = torch.tanh(x) @ w  # nobody needs the tangent from here on
+        second = first @ w
+        turned = second.flip(0)
+        return torch.sin(turned) @ w, torch.cos(turned) @ w
+
+    for size, reused in ((8, 2), (256, 1)):
+        plan = planned(program, torch.randn(size, size), torch.eye(size))
+        assert sum(name is not None for name in allocations(plan).values()) == reused

@@ -17,7 +17,7 @@ from ..ir import Scan, Statement
 from . import vectorising
 from .indices import split
 from .scopes import Emitter
-from .text import Operand
+from .text import Operand, type_of
 
 UPPER = -0x10000
 
@@ -52,7 +52,7 @@ def order(lanes: int) -> list[int]:
 def widened(e: Emitter, loaded: Operand) -> Operand:
     """Elements in the order of memory, in pairs."""
     lanes = loaded.lanes
-    words = Operand(e.raw(f"bitcast {loaded.typed} to <{lanes // 2} x i32>"), torch.int32, lanes // 2, e.place)
+    words = e.instruction(f"bitcast {loaded.typed} to {type_of(torch.int32, lanes // 2)}", torch.int32, lanes // 2)
     even = e.binary("shl", words, e.constant(16, torch.int32, words.lanes))
     odd = e.binary("and", words, e.constant(UPPER, torch.int32, words.lanes))
     result = e.shuffle(loaded, None, order(lanes))

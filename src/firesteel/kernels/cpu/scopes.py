@@ -151,11 +151,15 @@ class Emitter:
                                 vector.lanes)
 
     def pieces(self, vector: Operand, lanes: int) -> list[Operand]:
-        """A vector cut into vectors of `lanes`."""
+        """A vector cut into vectors of `lanes`, or into single numbers."""
         if vector.lanes <= lanes:
             return [vector]
-        parts = [self.shuffle(vector, None, list(range(start, start + lanes)))
-                 for start in range(0, vector.lanes, lanes)]
+        if lanes == 1:
+            parts = [self.instruction(f"extractelement {vector.typed}, i64 {lane}", vector.dtype, 1)
+                     for lane in range(vector.lanes)]
+        else:
+            parts = [self.shuffle(vector, None, list(range(start, start + lanes)))
+                     for start in range(0, vector.lanes, lanes)]
         for part in parts:
             part.rounded, part.short_nan = vector.rounded, vector.short_nan
         return parts

@@ -26,6 +26,8 @@ from ..plan import Allocate, KernelPlan, Launch, Step, WriteBack
 
 WORTHWHILE = 1 << 16
 """Copying fewer bytes costs no more than finding out whether a copy is needed."""
+MANY = 8
+"""With so many inputs, finding that out for all at once costs less than copying any."""
 
 
 def written_memory(target: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
@@ -56,7 +58,7 @@ def written_memories(count: int, *tensors: torch.Tensor) -> list[torch.Tensor]:
     apart = all(start >= end for (start, _), end in zip(spans[1:], ends, strict=False))
     if apart and not any(target.is_inference() for target in targets):
         return list(targets)
-    return [written_memory(target, *[other for other in tensors if other is not target]) for target in targets]
+    return [written_memory(target, *tensors[:at], *tensors[at + 1 :]) for at, target in enumerate(targets)]
 
 
 def finish_writes(count: int, *tensors: torch.Tensor) -> None:
@@ -87,10 +89,13 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
         if found is not None:
             assert isinstance(step, WriteBack)
             chances.append((step, found))
+    together = [(write, found) for write, found in chances if found.at_once]
+    if len(together) < MANY:
+        chances = [(write, found) for write, found in chances if not _is_small(plan.buffers[write.target])]
+        together = [(write, found) for write, found in chances if found.at_once]
     if not chances:
         return plan
     replaced: dict[int, Step | None] = {}
-    together = [(write, found) for write, found in chances if found.at_once]
     early: list[Step] = []
     late: list[Step] = []
     if len(together) > 1:
@@ -132,7 +137,7 @@ class _Chance:
 
 def _chance(plan: KernelPlan, write: WriteBack) -> _Chance | None:
     source, target = write.source.buffer, write.target
-    if not _same_layout(plan, write) or _is_small(plan.buffers[target]):
+    if not _same_layout(plan, write):
         return None
     if any(isinstance(output, BufferRef) and output.buffer == source for output in plan.outputs):
         return None

@@ -477,17 +477,17 @@ def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same:
 
 def self_test(made: Machine) -> None:
     """Run every operation on objects that hold and objects that do not."""
-    for op, holds, fails in (*_samples(), *arithmetic.samples()):
+    for number, (op, holds, fails) in enumerate((*_samples(), *arithmetic.samples())):
         program = Program(1)
         op(program)
         run = made.function(program, [program.registers - 1], [0])
         for value in holds:
             found = run(value)
             if found is None or found[1] is not value or len(found) != 2 or len(found[0]) != 1:
-                raise NativeUnavailable("the self-test failed: a check that holds was refused")
+                raise NativeUnavailable(f"the self-test failed: sample {number} refused {value!r:.40}")
         for value in fails:
             if run(value) is not None or run() is not None:
-                raise NativeUnavailable("the self-test failed: a check that fails was passed")
+                raise NativeUnavailable(f"the self-test failed: sample {number} accepted {value!r:.40}")
 
 
 def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
