@@ -20,7 +20,8 @@ import torch.utils._pytree as pytree
 
 import firesteel as fs
 from benchmarks import models
-from firesteel.autodiff import JointGraph, partition, trace_training
+from firesteel.autodiff.joint import JointGraph, trace_training
+from firesteel.autodiff.partition import partition
 
 MODELS = ("transformers/gpt2", "timm/resnet18")
 

@@ -9,7 +9,8 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
-from firesteel.autodiff import partition, trace_training
+from firesteel.autodiff.joint import trace_training
+from firesteel.autodiff.partition import partition
 from firesteel.autodiff.min_cut import INFINITE, sink_side
 
 

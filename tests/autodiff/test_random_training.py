@@ -10,7 +10,8 @@ import torch.fx
 
 from autodiff.test_random_programs import apply, random_program
 from autodiff.training_programs import World, assert_equal
-from firesteel.autodiff import FunctionalGraph, Unsupported, run, trace_training
+from firesteel.autodiff import FunctionalGraph, Unsupported, run
+from firesteel.autodiff.joint import trace_training
 from firesteel.runtime.training import TrainingUnit
 
 

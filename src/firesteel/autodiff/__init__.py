@@ -8,6 +8,8 @@ relu: f32[2] = aten.relu.default(x)
 mul: f32[2] = aten.mul.Tensor(relu, relu)
 x becomes relu
 return mul
+
+What training needs besides is loaded when it is first used: `joint`, `partition`.
 """
 
 from .graph import (
@@ -24,8 +26,6 @@ from .graph import (
     Unsupported,
     ViewLayout,
 )
-from .joint import JointGraph, trace_training
-from .partition import Partition, part_again, partition
 from .running import run
 from .tracing import trace
 
@@ -35,18 +35,13 @@ __all__ = [
     "FunctionalGraph",
     "Input",
     "InputAlias",
-    "JointGraph",
     "Mutation",
     "Number",
     "Output",
-    "Partition",
     "SameAs",
     "StateChange",
     "Unsupported",
     "ViewLayout",
-    "part_again",
-    "partition",
     "run",
     "trace",
-    "trace_training",
 ]

@@ -34,6 +34,7 @@ from .graph import FreshTensor, FunctionalGraph, Input, Mutation, Number, Output
 from .joint import JointGraph, collect_symbols
 from .min_cut import INFINITE, sink_side
 from .operators import Kind, operator_of
+from .passed import Passed
 
 _ATEN = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -62,7 +63,7 @@ class Partition:
 
     ``forward`` takes the inputs and returns first what `results` lists, then the kept tensors that are not inputs, then
     the kept numbers. ``backward`` takes the kept numbers, the kept tensors and the tangents that are not None, and
-    returns the gradients that are not None.
+    returns the gradients that are neither None nor passed on.
     """
 
     joint: JointGraph
@@ -77,8 +78,8 @@ class Partition:
     saved_bytes: int
     """For the sizes at hand, inputs included."""
     seconds: float = 0.0
-    gradients: list[bool] = field(default_factory=list)
-    """For each input whether it gets a gradient."""
+    gradients: list[bool | Passed] = field(default_factory=list)
+    """For each input whether it gets a gradient from ``backward``, or which tangent is passed on to it."""
     kept_at: list[int] | None = None
     """Which of the tensors that are kept backward takes; None for all."""
 
@@ -151,7 +152,9 @@ class _Choice:
         self.nodes = [node for node in joint.graph.nodes if node.op != "output"]
         self.tangents = {item.tangent for item in joint.differentiable if item.tangent is not None}
         self.backward = self._backward_nodes()
-        self.wanted = [output.node for output in joint.gradients if isinstance(output, FreshTensor)]
+        tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
+        self.wanted = [output.node for output in joint.gradients
+                       if isinstance(output, FreshTensor) and Passed.of(output.node, tangents) is None]
         self.needed = self._needed()
         self.formulas: dict[torch.fx.Node, recompute.Formula] = {}
         self.again: set[torch.fx.Node] = set()
@@ -282,7 +285,7 @@ def build(joint: JointGraph, kept: list[Kept], choice: _Choice) -> Partition:
     tangents_at = [len(places) + at - count if item.memory is None else places[item.memory]
                    for at, item in enumerate(joint.differentiable)]
     return Partition(joint, forward, backward.finish(), results, kept, backward.numbers, tangents_at, saved,
-                     gradients=[isinstance(output, FreshTensor) for output in joint.gradients])
+                     gradients=backward.gradients)
 
 
 def _forward(joint: JointGraph, kept: list[Kept],
@@ -369,6 +372,10 @@ class _Backward:
         self.numbers: list[Symbol] = []
         self.narrowed: dict[torch.fx.Node, torch.fx.Node] = {}
         """Inputs that are kept in a smaller dtype, by the nodes that are made of them when they are needed."""
+        tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
+        self.gradients: list[bool | Passed] = [
+            isinstance(output, FreshTensor) and (Passed.of(output.node, tangents) or True)
+            for output in joint.gradients]
 
     def emit_all(self) -> None:
         choice, joint = self.choice, self.joint
@@ -458,8 +465,8 @@ class _Backward:
     def finish(self) -> FunctionalGraph:
         outputs: list[Output] = []
         kept = {self.new[item.node] for item in self.kept if item.node in self.new}
-        for output in self.joint.gradients:
-            if not isinstance(output, FreshTensor):
+        for output, how in zip(self.joint.gradients, self.gradients, strict=True):
+            if not isinstance(output, FreshTensor) or isinstance(how, Passed):
                 continue
             node = self.emit(output.node)
             if base_of(node) in kept or base_of(node).op == "get_attr":

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @register_backend
 def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Run forward and backward of a graph as functional ATen graphs, operator by operator."""
-    from firesteel.autodiff import FunctionalGraph, Unsupported, trace_training
+    from firesteel.autodiff import FunctionalGraph, Unsupported
+    from firesteel.autodiff.joint import trace_training
     from firesteel.runtime.training import TrainingUnit
 
     try:

@@ -68,7 +68,8 @@ def needs_gradients(example_inputs: Sequence[Any]) -> bool:
 
 def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
-    from firesteel.autodiff import FunctionalGraph, trace_training
+    from firesteel.autodiff import FunctionalGraph
+    from firesteel.autodiff.joint import trace_training
     from firesteel.kernels.compile import compile_functional, frozen_inputs
     from firesteel.kernels.debug_folder import DebugFolder
     from firesteel.runtime.training import TrainingUnit

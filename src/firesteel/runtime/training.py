@@ -27,6 +27,7 @@ from .. import torch_compat
 from ..autodiff.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
 from ..autodiff.joint import History, JointGraph, trace_training
 from ..autodiff.partition import Partition, part_again, partition
+from ..autodiff.passed import Passed
 from ..autodiff.running import known_number, symbols, view_of_base
 from ..autodiff.state import GlobalState
 from ..debug import log
@@ -130,7 +131,8 @@ class _Backward:
         self.kept_at = parted.kept_at
         self.numbers_at = [numbers.index(symbol) for symbol in parted.numbers]
         self.examples = [item.tangent.meta["val"] for item in parted.joint.differentiable if item.tangent is not None]
-        self.layouts = [_Layout.of(example) for example in self.examples]
+        inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.examples):]
+        self.layouts = [_Layout.of(entry.example) if entry.node.users else None for entry in inputs]
 
     def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
                  shapes: Sequence[Any]) -> list[Any]:
@@ -140,13 +142,14 @@ class _Backward:
                         for tangent, example, shape in zip(tangents, self.examples, shapes, strict=True)]
         else:
             tangents = [tangent for tangent in tangents if tangent is not None]
-        laid_out = [layout.lay_out(tangent) for layout, tangent in zip(self.layouts, tangents, strict=True)]
+        laid_out = [tangent if layout is None else layout.lay_out(tangent)
+                    for layout, tangent in zip(self.layouts, tangents, strict=True)]
         wanted = saved if self.kept_at is None else [saved[at] for at in self.kept_at]
         given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
         saved.clear()
         del wanted, laid_out
         found = iter(self.run(given))
-        return [next(found) if there else None for there in self.gradients]
+        return [how(tangents) if isinstance(how, Passed) else next(found) if how else None for how in self.gradients]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,50 @@
+"""Gradients that backward only passes on: the gradient of both ``x`` and ``y`` in ``x + y`` is that of the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+
+_ATEN = torch.ops.aten
+_PASSING = frozenset({
+    "aten.alias.default", "aten.detach.default", "aten.expand.default", "aten.permute.default", "aten.select.int",
+    "aten.slice.Tensor", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.t.default",
+    "aten.transpose.int", "aten.unsqueeze.default", "aten.view.default"})
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A gradient that is a tangent, or a view of one: backward computes nothing for it.
+
+    It is made of what autograd brings, whatever the strides of that are, as eager does.
+    """
+
+    tangent: int
+    """Which of the tangents that are not None."""
+    views: tuple[tuple[Callable[..., torch.Tensor], tuple[Any, ...], dict[str, Any]], ...]
+
+    @staticmethod
+    def of(node: torch.fx.Node, tangents: list[torch.fx.Node]) -> Passed | None:
+        """How the gradient is passed on, if it is."""
+        steps = []
+        while isinstance(node.target, torch_compat.OpOverload) and torch_compat.operator_name(node.target) in _PASSING:
+            source, *args = node.args
+            if not isinstance(source, torch.fx.Node) or len(node.all_input_nodes) != 1:
+                return None
+            # what is a view of a dense tensor may need a copy of another
+            function: Any = torch.reshape if node.target is _ATEN.view.default else node.target
+            steps.append((function, tuple(args), dict(node.kwargs)))
+            node = source
+        return Passed(tangents.index(node), tuple(reversed(steps))) if node in tangents else None
+
+    def __call__(self, tangents: Sequence[torch.Tensor]) -> torch.Tensor:
+        value = tangents[self.tangent]
+        for function, args, kwargs in self.views:
+            value = function(value, *args, **kwargs)
+        return value
