@@ -2,6 +2,7 @@
 
 The CPU kernels of these operators are replaced by functions that look at a clock, run the kernel, and look again.
 Eager, torch.compile and firesteel all reach them through torch's dispatcher, so that the same clock counts for all.
+Firesteel's own matrix product is none of torch's operators and is counted in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from types import TracebackType
 from typing import Any
 
 import torch
+
+from firesteel.kernels.cpu import product
 
 OPERATORS = (
     "aten::mm", "aten::mm.out", "aten::addmm", "aten::addmm.out", "aten::bmm", "aten::bmm.out", "aten::baddbmm",
@@ -41,12 +44,15 @@ class LibraryTime:
         self.calls = 0
         self._inside = False
         self._libraries: dict[str, torch.library.Library] = {}
+        self._own: Callable[..., Any] = product.compute
 
     def __enter__(self) -> LibraryTime:
         # Torch warns of kernels that are replaced, which is what this is for.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._replace_kernels()
+        self._own = product.compute
+        product.compute = self._counted(self._own)
         return self
 
     def _replace_kernels(self) -> None:
@@ -58,9 +64,10 @@ class LibraryTime:
                 library = self._libraries.get(namespace)
                 if library is None:
                     library = self._libraries[namespace] = torch.library.Library(namespace, "IMPL")
-                library.impl(operator, self._timed(kernel), "CPU", with_keyset=True, allow_override=True)
+                library.impl(operator, self._counted(kernel.call_boxed), "CPU", with_keyset=True, allow_override=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        product.compute = self._own
         for library in self._libraries.values():
             library._destroy()
         self._libraries.clear()
@@ -82,20 +89,20 @@ class LibraryTime:
         self.reset()
         return min(found)
 
-    def _timed(self, kernel: Any) -> Callable[..., Any]:
-        def timed(keys: Any, *args: Any, **kwargs: Any) -> Any:
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
             if self._inside:  # an operator inside another one counts once
-                return kernel.call_boxed(keys, *args, **kwargs)
+                return function(*args, **kwargs)
             self._inside = True
             started = self.clock()
             try:
-                return kernel.call_boxed(keys, *args, **kwargs)
+                return function(*args, **kwargs)
             finally:
                 self.seconds += self.clock() - started
                 self.calls += 1
                 self._inside = False
 
-        return timed
+        return counted
 
 
 def outside_seconds(

@@ -304,8 +304,8 @@ def write_failures(backend: str, found: Sequence[Pair]) -> None:
     FAILURES.write_text("".join(f"{line}\n" for line in sorted(kept)))
 
 
-def summary(pairs: Sequence[Pair]) -> str:
-    """The lines that count."""
+def summary(pairs: Sequence[Pair], native: bool = True) -> str:
+    """The lines that count; with ``native`` those about calls of ATen too."""
     tried = [pair for pair in pairs if pair.samples]
     lines = []
     for dtype in sorted({pair.dtype for pair in tried}):
@@ -316,7 +316,7 @@ def summary(pairs: Sequence[Pair]) -> str:
     crashed = [pair for pair in tried if any("crash" in line for line in pair.failures)]
     worse = sum(bool(pair.less_accurate) for pair in tried)
     lines.append(f"{len(crashed)} crash, {worse} with more than twice eager's error against float64")
-    single = {pair.name: pair for pair in tried if pair.dtype == "float32"}
+    single = {pair.name: pair for pair in tried if pair.dtype == "float32" and native}
     own = {name for name, pair in single.items() if not (pair.calls or pair.uncompiled)}
     if single:
         share = len(own) / len(single)
@@ -369,7 +369,7 @@ def main() -> int:
         options.json.write_text(json.dumps([asdict(pair) for pair in found], indent=1))
     if options.write_failures:
         write_failures(options.backend, found)
-    print(summary(found))
+    print(summary(found, native))
     print(f"{time.perf_counter() - started:.0f} s")
     known = known_failures(options.backend)
     return 1 if any(pair.failures and (pair.name, pair.dtype) not in known for pair in found) else 0

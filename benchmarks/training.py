@@ -38,6 +38,8 @@ OUTSIDE_RATIO = 1.2
 FIRST_STEP_RATIO = 8.0
 MEMORY_RATIO = 1.02
 STEPS = 50
+RATES = {"resnet18": 1e-5}
+"""Learning rates other than 1e-3: at larger ones a rounding of this model's weights changes its loss by per mille."""
 
 
 def compiled_variants(module: nn.Module, with_torch: bool) -> dict[str, Callable[..., torch.Tensor]]:
@@ -154,20 +156,33 @@ def curve(function: Callable[..., torch.Tensor], module: nn.Module, batch: Any, 
     return losses
 
 
-def compare_curves(name: str, threads: int, steps: int = STEPS, rate: float = 1e-3) -> dict[str, Any]:
-    """The loss of every step, plain and compiled, from equal weights and with equal random numbers."""
+def compare_curves(name: str, threads: int, steps: int = STEPS, rate: float | None = None) -> dict[str, Any]:
+    """The loss of every step, plain and compiled, from equal weights and with equal random numbers.
+
+    Training amplifies roundings: how much shows a third run, plain again, from weights that differ by one rounding.
+    """
     import firesteel as fs
 
     torch.set_num_threads(threads)
+    rate = RATES.get(name, 1e-3) if rate is None else rate
     module, batch = build(name)
-    other = copy.deepcopy(module)
+    compiled, moved = copy.deepcopy(module), copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.mul_(1 + torch.finfo(torch.float32).eps)
     want = curve(module, module, batch, steps, rate)
-    got = curve(fs.compile(other, backend="native", dynamic=False), other, batch, steps, rate)
-    off = [abs(a - b) / (1e-5 + 1.3e-6 * abs(a)) for a, b in zip(want, got, strict=True)]
-    worst = max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(want, got, strict=True))
+    got = curve(fs.compile(compiled, backend="native", dynamic=False), compiled, batch, steps, rate)
+    control = curve(moved, moved, batch, steps, rate)
+    allowed = [1e-5 + 1.3e-6 * abs(a) for a in want]
+    off, control_off = ([abs(a - b) for a, b in zip(want, other, strict=True)] for other in (got, control))
+    spread_so_far = [max(control_off[: k + 1]) for k in range(steps)]
     return {
-        "model": name, "first": want[0], "last": want[-1], "last_compiled": got[-1], "worst_relative": worst,
-        "tolerances": max(off), "within": sum(part <= 1 for part in off), "steps": steps,
+        "model": name, "first": want[0], "last": want[-1], "last_compiled": got[-1], "steps": steps,
+        "worst_relative": max(part / abs(a) for part, a in zip(off, want, strict=True)),
+        "control_relative": max(part / abs(a) for part, a in zip(control_off, want, strict=True)),
+        "within": sum(part <= most for part, most in zip(off, allowed, strict=True)),
+        "explained": sum(part <= max(most, 2 * noise)
+                         for part, most, noise in zip(off, allowed, spread_so_far, strict=True)),
     }  # fmt: skip
 
 
@@ -267,13 +282,15 @@ def in_fresh_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def print_curves(rows: list[dict[str, Any]]) -> bool:
+    """The table; whether every step is within the tolerance, or no further off than a rounding of the weights leads."""
     report.print_table(
         "losses of 50 steps, plain and compiled",
-        ["model", "first", "last", "compiled", "greatest relative difference", "steps within float32's tolerance"],
-        [(row["model"], row["first"], row["last"], row["last_compiled"], f"{row['worst_relative']:.1e}", row["within"])
-         for row in rows],
-    )
-    return all(row["within"] == row["steps"] for row in rows)
+        ["model", "first", "last", "compiled", "greatest relative difference", "one rounding in the weights",
+         "steps within float32's tolerance", "or twice what a rounding makes"],
+        [(row["model"], row["first"], row["last"], row["last_compiled"], f"{row['worst_relative']:.1e}",
+          f"{row['control_relative']:.1e}", row["within"], row["explained"]) for row in rows],
+    )  # fmt: skip
+    return all(row["explained"] == row["steps"] for row in rows)
 
 
 def print_speed(rows: list[dict[str, Any]], threads: int) -> bool:

@@ -47,8 +47,11 @@ from .graph import (
 from .recorder import Memory, Recorder
 from .state import GlobalState
 from .tracing import Tracing, run_tracing
+from .views import View
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+_SEVERAL_VIEWS = frozenset({"UnbindBackward0", "SplitBackward0", "SplitWithSizesBackward0"})
 
 
 class History(Enum):
@@ -57,6 +60,7 @@ class History(Enum):
     NONE = "it does not require grad"
     KNOWN = "it requires grad"
     UNKNOWN_VIEW = "a view made without grad mode: it requires grad and has no history"
+    ONE_OF_SEVERAL = "a view out of several that one function returned: it must not be changed in place"
 
     @staticmethod
     def of(value: Any) -> History:
@@ -66,7 +70,29 @@ class History(Enum):
             made_without = value.grad_fn is None and torch_compat.view_base(value) is not None
         except RuntimeError as error:  # autograd cannot say what became of it
             raise Unsupported("a view from before its base was changed in place") from error
-        return History.UNKNOWN_VIEW if made_without else History.KNOWN
+        if made_without:
+            return History.UNKNOWN_VIEW
+        one_of_several = value.grad_fn is not None and type(value.grad_fn).__name__ in _SEVERAL_VIEWS
+        return History.ONE_OF_SEVERAL if one_of_several and torch_compat.view_base(value) is not None else History.KNOWN
+
+
+class Tangent(Enum):
+    """The gradient that comes back to a result."""
+
+    NONE = "none comes"
+    LIKE_RESULT = "in the layout of the result, by rows if that has gaps"
+    BY_ROWS = "by rows"
+
+
+@dataclass(frozen=True)
+class Remade:
+    """How a result is made again for autograd from the base that it is a view of."""
+
+    history: History
+    views: tuple[View, ...] | None = None
+    """The operators that the program called; None where only the layout is known."""
+    number: int = 0
+    """Which of several views it is."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +121,7 @@ class JointGraph:
     graph: torch.fx.Graph
     inputs: list[Input]
     outputs: list[Output]
-    histories: list[History]
+    remade: list[Remade]
     """One for each output."""
     mutated: list[Mutation]
     differentiable: list[Differentiable]
@@ -124,10 +150,10 @@ class JointGraph:
 
 def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
                    is_core: Callable[[str], bool] | None = None,
-                   defined: Sequence[bool] | None = None) -> FunctionalGraph | JointGraph:
+                   tangents: Sequence[Tangent] | None = None) -> FunctionalGraph | JointGraph:
     """Forward and backward of a captured graph; a `FunctionalGraph` where autograd has nothing to do with its results.
 
-    ``defined`` tells which of the differentiable results get a gradient, by default all.
+    ``tangents`` tells what gradients the differentiable results get, by default all of them in their own layout.
 
     >>> x = torch.ones(3, requires_grad=True)
     >>> print(trace_training(torch.fx.symbolic_trace(lambda x: x.exp()), [x]))
@@ -138,7 +164,7 @@ def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], 
     return exp
     gradients mul
     """
-    tracing = _JointTracing(module, example_inputs, Recorder(is_core), defined)
+    tracing = _JointTracing(module, example_inputs, Recorder(is_core), tangents)
     saving = _Saving(tracing)
     with torch.autograd.set_detect_anomaly(False), \
             torch.autograd.graph.saved_tensors_hooks(saving.pack, saving.unpack):
@@ -170,12 +196,12 @@ class _JointTracing(Tracing):
     """One run of `trace_training`."""
 
     def __init__(self, module: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder,
-                 defined: Sequence[bool] | None) -> None:
+                 expected: Sequence[Tangent] | None) -> None:
         super().__init__(module, example_inputs, recorder)
-        self.defined = defined
+        self.expected = expected
         self.joint: JointGraph | None = None
         self.saved: list[torch.Tensor] = []
-        self.histories: list[History] = []
+        self.remade: list[Remade] = []
         # the tensors to differentiate, by the number of their memory
         self.carriers: dict[int, FakeTensor] = {}
         self.changed_with_history: list[int] = []
@@ -206,13 +232,31 @@ class _JointTracing(Tracing):
     def describe(self, results: list[Any], state: GlobalState) -> list[Output]:
         """How results are made, with what their gradients need."""
         outputs = super().describe(results, state)
-        self.histories = [History.of(value) for value in results]
+        self.remade = [self.remake(value) for value in results]
         for value, output in zip(results, outputs, strict=True):
             if isinstance(output, FreshTensor):
                 self.find_carrier(value, output)
             elif isinstance(output, InputAlias) and output.view is not None and value.requires_grad:
                 _check_view(value, self.inputs[output.index].example)
         return outputs
+
+    def remake(self, value: Any) -> Remade:
+        """What is known of how a result came about."""
+        history = History.of(value)
+        if history is History.NONE:
+            return Remade(history)
+        tracked = self.recorder.tracked(value)
+        views: list[View] = []
+        while tracked.parent is not None:
+            if tracked.view is not None:
+                views.append(tracked.view)
+            tracked = tracked.parent
+        if not views:  # the same elements, another object
+            views.append(View(torch.ops.aten.alias.default))
+        # A place in the storage is another one when the base begins elsewhere; symbols are known to the layout only.
+        known = all(view.func is not torch.ops.aten.as_strided.default and _is_static(view.args)
+                    and _is_static(tuple(view.kwargs.values())) for view in views)
+        return Remade(history, tuple(reversed(views)) if known else None, value.output_nr)
 
     def find_carrier(self, value: FakeTensor, output: FreshTensor) -> None:
         """The tensor of an output's memory that autograd starts from."""
@@ -262,11 +306,12 @@ class _JointTracing(Tracing):
         self.tangents: list[FakeTensor] = []
         last = next((node for node in reversed(graph.nodes) if node.op == "placeholder"), None)
         for number, (carrier, result) in enumerate(carried):
-            if self.defined is not None and not self.defined[number]:
+            expected = Tangent.LIKE_RESULT if self.expected is None else self.expected[number]
+            if expected is Tangent.NONE:
                 found.append(result)
                 continue
             shape, stride = layout_of(carrier)
-            dense = known_equal(storage_size(shape, stride), numel_of(carrier))
+            dense = expected is Tangent.LIKE_RESULT and known_equal(storage_size(shape, stride), numel_of(carrier))
             fake = new_fake(carrier.shape, carrier.stride() if dense else None, carrier.dtype, carrier.device)
             with graph.inserting_after(last):  # type: ignore[arg-type]
                 last = self.recorder.add_input(f"tangent_{number}", fake, fake, Memory())
@@ -338,7 +383,7 @@ class _JointTracing(Tracing):
         results = [replace(result, node=node)
                    for result, node in zip(differentiable, names[len(symbols):], strict=True)]
         self.joint = JointGraph(
-            whole.graph, self.inputs, whole.outputs[:count], self.histories, whole.mutated, results, made,
+            whole.graph, self.inputs, whole.outputs[:count], self.remade, whole.mutated, results, made,
             set(whole.graph.nodes) - before, eager_saves, whole.constants, dict(zip(symbols, names, strict=False)),
             whole.state_changes, [], whole.returns_tuple)
 
@@ -354,6 +399,12 @@ def collect_symbols(value: Any, found: set[Symbol]) -> None:
     elif isinstance(value, (tuple, list)):
         for item in value:
             collect_symbols(item, found)
+
+
+def _is_static(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_static, value))
+    return not isinstance(value, _SYMBOLIC)
 
 
 def _check_view(value: FakeTensor, base: FakeTensor) -> None:

@@ -26,14 +26,14 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeMode, FakeTensor
 from ..fake.tensor import new_fake
-from ..shapes import Symbol
+from ..shapes import Const, Symbol
 from ..shapes.symnode import expr_of
 from . import recompute
 from .cleanup import separate_results
 from .graph import FreshTensor, FunctionalGraph, Input, Mutation, Number, Output
 from .joint import JointGraph, collect_symbols
 from .min_cut import INFINITE, sink_side
-from .operators import Kind, operator_of
+from .operators import Kind, operator_of, raises_on_data
 from .passed import Passed
 
 _ATEN = torch.ops.aten
@@ -252,8 +252,10 @@ class _Choice:
                     self.formulas[node] = formula
 
     def _stays_in_region(self, node: torch.fx.Node) -> bool:
-        """Whether a value of a checkpointed region is used there only."""
+        """Whether a value of a checkpointed region is used there only. A view of an input belongs to no region."""
         region = node.meta["recompute"]
+        if _is_view(node) and base_of(node).op == "placeholder":
+            return True
         return all(user in self.joint.backward_nodes or user.meta.get("recompute") == region for user in node.users)
 
     def _keep_cost(self, node: torch.fx.Node) -> int:
@@ -339,10 +341,10 @@ def _forward(joint: JointGraph, kept: list[Kept],
 
 
 def _copy(joint: JointGraph, roots: list[torch.fx.Node]) -> tuple[torch.fx.Graph, dict[torch.fx.Node, torch.fx.Node]]:
-    """A graph of all that the roots need, and of all forward nodes with effects."""
+    """A graph of all that the roots need, and of all forward nodes with effects or that may raise."""
     needed: set[torch.fx.Node] = {entry.node for entry in joint.inputs}
     open_nodes = [*roots, *(node for node in joint.graph.nodes
-                            if node not in joint.backward_nodes and _has_effect(node))]
+                            if node not in joint.backward_nodes and (_has_effect(node) or raises_on_data(node)))]
     while open_nodes:
         node = open_nodes.pop()
         if node not in needed:
@@ -438,10 +440,12 @@ class _Backward:
         return made
 
     def number(self, node: torch.fx.Node) -> Any:
-        """For a number that is a symbol: the input that has it."""
+        """For a number that is a symbol: the input that has it. Itself for one that has turned out to be constant."""
         value = node.meta.get("val")
         if isinstance(value, _SYMBOLIC):
             expr = expr_of(value)
+            if isinstance(expr, Const):
+                return expr.value
             if isinstance(expr, Symbol) and expr in self.joint.symbols:
                 return self.new[self.joint.symbols[expr]]
         return None

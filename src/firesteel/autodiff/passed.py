@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from .views import same_layout
 
 _ATEN = torch.ops.aten
 _PASSING = frozenset({
@@ -33,18 +34,31 @@ class Passed:
     def of(node: torch.fx.Node, tangents: list[torch.fx.Node]) -> Passed | None:
         """How the gradient is passed on, if it is."""
         steps = []
+        gradient = node
         while isinstance(node.target, torch_compat.OpOverload) and torch_compat.operator_name(node.target) in _PASSING:
             source, *args = node.args
-            if not isinstance(source, torch.fx.Node) or len(node.all_input_nodes) != 1:
+            if not isinstance(source, torch.fx.Node):
                 return None
             # what is a view of a dense tensor may need a copy of another
             function: Any = torch.reshape if node.target is _ATEN.view.default else node.target
             steps.append((function, tuple(args), dict(node.kwargs)))
             node = source
-        return Passed(tangents.index(node), tuple(reversed(steps))) if node in tangents else None
+        if node not in tangents:
+            return None
+        if not any(isinstance(part, torch.fx.Node) for _, args, _ in steps for part in _flat(args)):
+            return Passed(tangents.index(node), tuple(reversed(steps)))
+        # Sizes are not known when the gradient is passed on, but there and back again is nowhere.
+        if all(function is torch.reshape for function, _, _ in steps) \
+                and same_layout(gradient.meta["val"], node.meta["val"]):
+            return Passed(tangents.index(node), ())
+        return None
 
     def __call__(self, tangents: Sequence[torch.Tensor]) -> torch.Tensor:
         value = tangents[self.tangent]
         for function, args, kwargs in self.views:
             value = function(value, *args, **kwargs)
         return value
+
+
+def _flat(value: Any) -> list[Any]:
+    return [part for item in value for part in _flat(item)] if isinstance(value, (tuple, list)) else [value]

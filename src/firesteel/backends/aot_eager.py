@@ -23,6 +23,7 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
     """Run forward and backward of a graph as functional ATen graphs, operator by operator."""
     from firesteel.autodiff import FunctionalGraph, Unsupported
     from firesteel.autodiff.joint import trace_training
+    from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.runtime.training import TrainingUnit
 
     try:
@@ -32,7 +33,7 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
         return TrainingUnit(gm, example_inputs, traced, _compile_half)
     except Unsupported as error:
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)
-        return gm.forward
+        return outline_regions(gm).forward
 
 
 def _compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:

@@ -32,6 +32,7 @@ def native(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[s
 def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """What runs in place of a graph: compiled code, or the graph itself where it cannot be compiled."""
     from firesteel.autodiff import Unsupported
+    from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.kernels import cpu
     from firesteel.kernels.compile import compile_graph
 
@@ -44,7 +45,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
         return runner(compile_graph(gm, example_inputs, options))
     except (Unsupported, cpu.Unsupported) as error:
         log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
-        return gm.forward
+        return outline_regions(gm).forward
     except Exception as error:
         if config.raise_on_internal_error:
             raise
@@ -55,7 +56,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
             f"{type(error).__name__}: {error}",
             "please report this; config.raise_on_internal_error = True shows the full traceback",
         ), FiresteelWarning, stacklevel=4)
-        return gm.forward
+        return outline_regions(gm).forward
 
 
 def needs_gradients(example_inputs: Sequence[Any]) -> bool:

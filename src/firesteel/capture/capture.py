@@ -15,7 +15,7 @@ from ..debug import enabled, log
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
-from ..shapes import ShapeGuard
+from ..shapes import Provenance, ShapeGuard
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals
@@ -440,6 +440,7 @@ class Capture:
             frame.stack.clear()
             frame.locals.clear()
             frame.cells.clear()
+        self.tx.shape_env.current_provenance = Provenance  # backends go on using the environment
         vars(self.tx).clear()
 
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
@@ -511,7 +512,7 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     started = time.perf_counter()
     known_break: Restart | None = None
     static: frozenset[tuple[str, int]] = frozenset()
-    with InterpreterSettings():
+    with InterpreterSettings(), torch_compat.without_user_packing():
         for _ in range(10_000):
             state = GlobalState.current()
             attempt = Capture(unit, args, known_break, static)

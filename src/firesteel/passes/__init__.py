@@ -19,6 +19,7 @@ from .fuse_activations import fuse_activations
 from .identities import identities
 from .linear_library import linear_library
 from .narrow_convolutions import narrow_convolutions
+from .own_products import own_products
 from .settings import STRICT, Settings
 from .small_products import small_products
 
@@ -31,6 +32,7 @@ PASSES: tuple[Pass, ...] = (
     channels_last,
     narrow_convolutions,
     small_products,
+    own_products,
     linear_library,
     fuse_activations,
 )  # fmt: skip

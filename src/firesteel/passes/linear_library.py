@@ -82,7 +82,7 @@ def _is_faster(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | No
     if settings.tuner is not None:
         return _measures_faster(settings.tuner, left, right, bias, weight in settings.frozen)
     work = left.shape[0] * left.shape[1] * right.shape[0]
-    return _mkl_is_slower() and work >= (LEAST_WORK_PACKED if weight in settings.frozen else LEAST_WORK)
+    return mkl_is_slower() and work >= (LEAST_WORK_PACKED if weight in settings.frozen else LEAST_WORK)
 
 
 def _measures_faster(tuner: Tuner, left: Any, right: Any, bias: torch.fx.Node | None, packed: bool) -> bool:
@@ -107,7 +107,7 @@ def _measures_faster(tuner: Tuner, left: Any, right: Any, bias: torch.fx.Node | 
 
 
 @functools.cache
-def _mkl_is_slower() -> bool:
+def mkl_is_slower() -> bool:
     """Whether this is one of the CPUs that MKL does not use fully: those with AVX-512 from AMD."""
     from ..kernels.cpu.target import host
 

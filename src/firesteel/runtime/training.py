@@ -25,7 +25,7 @@ import torch
 
 from .. import torch_compat
 from ..autodiff.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
-from ..autodiff.joint import History, JointGraph, trace_training
+from ..autodiff.joint import History, JointGraph, Remade, Tangent, trace_training
 from ..autodiff.partition import Partition, part_again, partition
 from ..autodiff.passed import Passed
 from ..autodiff.running import known_number, symbols, view_of_base
@@ -59,7 +59,7 @@ class TrainingUnit:
         log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, made.saved_bytes,
             1000 * made.seconds)
         self.forward = compile_half(made.forward, f"{self.name}_forward", False)
-        self.backwards: dict[tuple[bool, ...], _Backward] = {}
+        self.backwards: dict[tuple[Tangent, ...], _Backward] = {}
         self.result_count = len(made.results)
         self.numbers_at = len(made.forward.outputs) - len(made.numbers)
         taken = self.result_count
@@ -75,6 +75,9 @@ class TrainingUnit:
         self.tangents_at = made.tangents_at
         self.others_at = [index for index, node in enumerate(made.results) if index not in set(self.tangents_at)
                           and isinstance(node.meta["val"], torch.Tensor)]
+        self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
+                           for result in joint.differentiable]
+        """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.assembly = _Assembly(joint, made)
 
     def __call__(self, *inputs: Any) -> Any:
@@ -85,34 +88,36 @@ class TrainingUnit:
                 results = without_autocast(self.forward, inputs)
         return self.assembly(inputs, results)
 
-    def backward_for(self, defined: tuple[bool, ...]) -> _Backward:
+    def backward_for(self, tangents: Sequence[torch.Tensor | None]) -> _Backward:
         """The backward for those tangents that are there."""
-        found = self.backwards.get(defined)
+        kinds = tuple([Tangent.NONE if tangent is None else Tangent.BY_ROWS if columns and _is_by_rows(tangent)
+                       else Tangent.LIKE_RESULT for tangent, columns in zip(tangents, self.by_columns, strict=True)])
+        found = self.backwards.get(kinds)
         if found is None:
             with self.lock:
-                found = self.backwards.get(defined)
+                found = self.backwards.get(kinds)
                 if found is None:
-                    found = self.backwards[defined] = self._make_backward(defined)
+                    found = self.backwards[kinds] = self._make_backward(kinds)
         return found
 
-    def _make_backward(self, defined: tuple[bool, ...]) -> _Backward:
+    def _make_backward(self, kinds: tuple[Tangent, ...]) -> _Backward:
         number = len(self.backwards)
         name = f"{self.name}_backward{number or ''}"
         made: Partition | None = self.parted
-        if not all(defined):
-            made = self._part_for(defined)
+        if any(kind is not Tangent.LIKE_RESULT for kind in kinds):
+            made = self._part_for(kinds)
         # Otherwise zeros for what is missing: slower, and None becomes zero where only that could be reached.
-        fill = made is None
+        fill = made is None and Tangent.NONE in kinds
         made = made or self.parted
         return _Backward(made, self.compile_half(made.backward, name, True), fill, self.parted.numbers)
 
-    def _part_for(self, defined: tuple[bool, ...]) -> Partition | None:
+    def _part_for(self, kinds: tuple[Tangent, ...]) -> Partition | None:
         now = GlobalState.current()
         self.state.restore()
         try:
-            joint = trace_training(self.module, self.examples, defined=defined)
+            joint = trace_training(self.module, self.examples, tangents=kinds)
         except Unsupported as error:
-            log("fallbacks", "%s: backward with undefined gradients is not traced: %s", self.name, error)
+            log("fallbacks", "%s: backward is not traced for the gradients that came: %s", self.name, error)
             return None
         finally:
             now.restore()
@@ -150,6 +155,14 @@ class _Backward:
         del wanted, laid_out
         found = iter(self.run(given))
         return [how(tangents) if isinstance(how, Passed) else next(found) if how else None for how in self.gradients]
+
+
+def _is_by_rows(tensor: torch.Tensor) -> bool:
+    """Whether eager lays out what it computes from a tensor by rows: those of expanded numbers have no order either."""
+    stride = tensor.stride()
+    if any(type(step) is not int for step in stride):
+        return True
+    return tensor.is_contiguous() or not any(stride)
 
 
 @dataclass(frozen=True)
@@ -205,10 +218,9 @@ class CompiledFunction(torch.autograd.Function):
         """Run the compiled backward."""
         unit: TrainingUnit = ctx.unit
         given = [tangents[at] for at in unit.tangents_at]
-        defined = tuple([tangent is not None for tangent in given])
-        if not any(defined):
+        if all(tangent is None for tangent in given):
             return (None,) * (1 + len(unit.examples))
-        run = unit.backward_for(defined)
+        run = unit.backward_for(given)
         saved = list(ctx.saved_tensors)
         if not torch_compat.keeps_graph():
             ctx.maybe_clear_saved_tensors()
@@ -261,26 +273,26 @@ class _Assembly:
             memories.setdefault(each.memory, len(memories))
         changed = [item.mutation for item in joint.differentiable if item.mutation is not None]
         self.changed = [(index, len(memories) + at) for at, index in enumerate(changed)]
-        self.steps: list[tuple[Output, int, History | None]] = []
-        """For each output: where its base is among the results, and its history if that is not simply the base's."""
+        self.steps: list[tuple[Output, int, Remade | None]] = []
+        """For each output: where its base is among the results, and what autograd has to do with it, if anything."""
         self.plain = not self.changed and not joint.state_changes and joint.returns_tuple
-        for position, (output, history) in enumerate(zip(joint.outputs, joint.histories, strict=True)):
+        for position, (output, remade) in enumerate(zip(joint.outputs, joint.remade, strict=True)):
             at: int = 0
-            other: History | None = None
+            how: Remade | None = None
             if isinstance(output, FreshTensor):
                 at = memories[output.memory]
-                if at in made.tangents_at and history is not History.KNOWN:
-                    other = history
-                self.plain = self.plain and output.view is None and other is None and at == position
+                if at in made.tangents_at and (output.view is not None or remade.history is not History.KNOWN):
+                    how = remade
+                self.plain = self.plain and output.view is None and how is None and at == position
             elif isinstance(output, Number):
                 at = len(memories) + len(self.changed) + numbers
                 numbers += 1
                 self.plain = self.plain and at == position
             else:
                 self.plain = False
-                if isinstance(output, InputAlias) and output.view is not None and history is not History.KNOWN:
-                    other = history
-            self.steps.append((output, at, other))
+                if isinstance(output, InputAlias) and output.view is not None:
+                    how = remade
+            self.steps.append((output, at, how))
 
     def __call__(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> Any:
         if self.plain:
@@ -288,13 +300,13 @@ class _Assembly:
         for index, at in self.changed:
             inputs[index].copy_(results[at])
         found: list[Any] = []
-        for output, at, history in self.steps:
-            found.append(self.result(output, at, history, inputs, results, found))
+        for output, at, how in self.steps:
+            found.append(self.result(output, at, how, inputs, results, found))
         for change in self.joint.state_changes:
             change.function(*change.args)
         return tuple(found) if self.joint.returns_tuple else found[0]
 
-    def result(self, output: Output, at: int, history: History | None, inputs: Sequence[Any], results: tuple[Any, ...],
+    def result(self, output: Output, at: int, how: Remade | None, inputs: Sequence[Any], results: tuple[Any, ...],
                earlier: list[Any]) -> Any:
         match output:
             case Constant(value):
@@ -307,12 +319,23 @@ class _Assembly:
                 base = results[at]
             case InputAlias(index):
                 base = inputs[index]
-        if history is History.NONE:
+        if how is not None and how.history is History.NONE:
             base = base.detach()
-        if output.view is None:
+        view = output.view
+        if view is None:
             return base
-        with torch.set_grad_enabled(torch.is_grad_enabled() and history is not History.UNKNOWN_VIEW):
-            return view_of_base(base, output.view, self.numbers(output.view, inputs))
+        if how is None or how.history is History.NONE:
+            return view_of_base(base, view, self.numbers(view, inputs))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and how.history is not History.UNKNOWN_VIEW):
+            if how.views is None:
+                value = view_of_base(base, view, self.numbers(view, inputs))
+            else:
+                value = base
+                for step in how.views:
+                    value = step.func(value, *step.args, **step.kwargs)
+            if how.history is History.ONE_OF_SEVERAL:
+                value = value.expand(how.number + 1, *value.shape).unbind()[how.number]
+            return value
 
     def numbers(self, view: ViewLayout, inputs: Sequence[Any]) -> Callable[[Any], int]:
         """What the numbers of a layout are in this call."""

@@ -51,6 +51,7 @@ from .global_state import (
     set_autocast_state,
     set_grad_enabled,
     without_mkldnn,
+    without_user_packing,
 )
 from .recognised import (
     OPERATOR_TYPES,
@@ -171,4 +172,5 @@ __all__ = [
     "torch_function_stack_length",
     "view_base",
     "without_mkldnn",
+    "without_user_packing",
 ]

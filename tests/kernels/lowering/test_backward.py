@@ -130,7 +130,7 @@ def test_elementwise_losses(loss, reduction):
 
 @pytest.mark.parametrize("function", [
     F.logsigmoid, F.mish, F.hardshrink, F.softshrink, F.glu, lambda x: F.prelu(x, x.mean(0).mean().reshape(1)),
-    lambda x: F.rrelu(x, training=False), F.selu, F.hardswish,
+    lambda x: F.rrelu(x, training=False), F.selu, F.hardswish, lambda x: x.sigmoid().logit(0.3),
 ])  # fmt: skip
 def test_activations(function):
     torch.manual_seed(0)

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...debug import log
@@ -71,6 +71,24 @@ def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> 
         if missing:
             _make(missing, target)
         return [_compiled[key] for key in keys]
+
+
+def compile_text(subject: str, text: Callable[[str], str], target: Target | None = None) -> CompiledKernel:
+    """Machine code of a function that is no kernel: ``text`` writes the LLVM IR of one with the name it is given.
+
+    ``subject`` is what tells it from others of the same sources.
+    """
+    target = target or host()
+    key = disk_cache.digest(maker(), target.description, subject)
+    with _lock:
+        found = _compiled.get(key) or _load(key)
+        if found is None:
+            data = coding.object_code(text(_name(key)), target)
+            found = _install(key, data)
+            disk_cache.put(KIND, key, data)
+            log("kernels", "%s: %d bytes of machine code", subject, len(data))
+        _compiled[key] = found
+        return found
 
 
 def load_kernels(keys: Sequence[str]) -> list[CompiledKernel] | None:

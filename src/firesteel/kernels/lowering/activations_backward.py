@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import ir
@@ -33,6 +34,19 @@ def log_sigmoid_backward(ctx: Lowering, grad: Tensor, x: Tensor, buffer: Tensor)
         return mul(g, where(compare("lt", a, 0), sub(1.0, share), share))
 
     return pointwise(ctx, function, grad, x, buffer)
+
+
+@lowering("aten.logit_backward.default")
+def logit_backward(ctx: Lowering, grad: Tensor, x: Tensor, eps: Any = None) -> Tensor:
+    if not (eps is None or isinstance(eps, float | int)):
+        return ctx.unsupported("a bound that is not constant")
+
+    def function(g: Value, a: Value) -> Value:
+        low = 0.0 if eps is None else float(eps)
+        inside = both(compare("ge", a, low), compare("le", a, 1.0 - low))
+        return where(inside, div(g, mul(a, sub(1.0, a))), math.nan if eps is None else 0.0)
+
+    return pointwise(ctx, function, grad, x)
 
 
 @lowering("aten.mish_backward.default")

@@ -14,6 +14,7 @@ from ... import torch_compat
 from ...shapes import Const, Expr, Symbol
 from ...shapes.symnode import expr_of
 from .. import ir
+from ..cpu.product import product, product_into
 from .context import Lowering
 from .tensors import Spec, Tensor
 
@@ -69,7 +70,7 @@ def call_aten(
     origins = (node,)
     given = tuple([_argument(ctx, arg) for arg in args])
     named = {name: _argument(ctx, arg) for name, arg in kwargs.items()}
-    into = PRODUCTS.get(str(target))
+    into = product_into if target is product else PRODUCTS.get(str(target))
     if into is not None and names[0] is not None and _is_large(ctx.graph.buffers[names[0]]):
         target, named["out"] = into, ir.BufferRef(names[0])
     ctx.emit(ir.ExternCall(target, given, named, tuple(names), target is into, origins=origins))

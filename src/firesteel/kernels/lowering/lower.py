@@ -131,7 +131,8 @@ class _Lowerer:
             # What a lowering put into memory on its way stays useful; computations that nobody reads are dropped later.
             assert made[1] == len(ctx.graph.fallbacks)
             reason = reason or ctx.reason or "these arguments"
-        ctx.fall_back(name, reason)
+        if isinstance(node.target, torch_compat.OpOverload):
+            ctx.fall_back(name, reason)
         return call_aten(ctx, node, args, kwargs, self._find_symbols)
 
     def _argument(self, arg: Any) -> Any:
