@@ -18,28 +18,30 @@ import torch
 
 from firesteel.kernels.cpu.product import product
 
-SIZES: list[tuple[str, int, int, int, bool, bool]] = [
-    ("BERT attention", 1024, 768, 768, True, True),
-    ("BERT up", 1024, 768, 3072, True, True),
-    ("BERT down", 1024, 3072, 768, True, True),
-    ("GPT-2 attention", 512, 768, 2304, False, True),
-    ("GPT-2 up", 512, 768, 3072, False, True),
-    ("GPT-2 down", 512, 3072, 768, False, True),
-    ("GPT-2 vocabulary", 512, 768, 50257, True, False),
-    ("Llama attention", 256, 512, 512, True, False),
-    ("Llama up", 256, 512, 1408, True, False),
-    ("Llama down", 256, 1408, 512, True, False),
-    ("T5 up", 256, 512, 2048, True, False),
-    ("T5 down", 256, 2048, 512, True, False),
-    ("ViT attention", 1576, 384, 1152, True, True),
-    ("ViT up", 1576, 384, 1536, True, True),
-    ("ViT down", 1576, 1536, 384, True, True),
-    ("ConvNeXt first up", 12544, 96, 384, True, True),
-    ("ConvNeXt first down", 12544, 384, 96, True, True),
-    ("ConvNeXt third up", 784, 384, 1536, True, True),
-    ("ConvNeXt last up", 196, 768, 3072, True, True),
+SIZES: list[tuple[str, int, int, int, str, bool]] = [
+    ("BERT attention", 1024, 768, 768, "NT", True),
+    ("BERT up", 1024, 768, 3072, "NT", True),
+    ("BERT down", 1024, 3072, 768, "NT", True),
+    ("GPT-2 attention", 512, 768, 2304, "NN", True),
+    ("GPT-2 up", 512, 768, 3072, "NN", True),
+    ("GPT-2 down", 512, 3072, 768, "NN", True),
+    ("GPT-2 vocabulary", 512, 768, 50257, "NT", False),
+    ("Llama attention", 256, 512, 512, "NT", False),
+    ("Llama up", 256, 512, 1408, "NT", False),
+    ("Llama down", 256, 1408, 512, "NT", False),
+    ("T5 up", 256, 512, 2048, "NT", False),
+    ("T5 down", 256, 2048, 512, "NT", False),
+    ("ViT attention", 1576, 384, 1152, "NT", True),
+    ("ViT up", 1576, 384, 1536, "NT", True),
+    ("ViT down", 1576, 1536, 384, "NT", True),
+    ("ConvNeXt first up", 12544, 96, 384, "NT", True),
+    ("ConvNeXt first down", 12544, 384, 96, "NT", True),
+    ("ConvNeXt third up", 784, 384, 1536, "NT", True),
+    ("ConvNeXt last up", 196, 768, 3072, "NT", True),
+    ("BERT gradient up", 3072, 1024, 768, "TN", False),
+    ("Llama gradient", 512, 256, 512, "TN", False),
 ]
-"""Name, rows, depth, columns, whether the right matrix is a transposed weight, whether there is a bias."""
+"""Name, rows, depth, columns, whether the left and the right matrix are transposed, whether there is a bias."""
 
 
 def best_times(ways: list[Callable[[], object]], clock: Callable[[], float], seconds: float) -> list[float]:
@@ -62,9 +64,9 @@ def measure(threads: int, clock: Callable[[], float], seconds: float) -> float:
     print(f"\n{threads} thread{'s' * (threads > 1)}")
     print(f"{'':22}{'rows':>6}{'depth':>6}{'columns':>8}{'eager':>8}{'own':>8}{'ratio':>7}{'error':>7}  bits")
     logs = []
-    for name, rows, depth, columns, transposed, has_bias in SIZES:
-        left = torch.randn(rows, depth)
-        right = torch.randn(columns, depth).t() if transposed else torch.randn(depth, columns)
+    for name, rows, depth, columns, layout, has_bias in SIZES:
+        left = torch.randn(depth, rows).t() if layout[0] == "T" else torch.randn(rows, depth)
+        right = torch.randn(columns, depth).t() if layout[1] == "T" else torch.randn(depth, columns)
         bias = torch.randn(columns) if has_bias else None
 
         def eager(left=left, right=right, bias=bias) -> torch.Tensor:

@@ -10,8 +10,8 @@ import torch.fx
 import torch.nn.functional as F
 
 from firesteel.autodiff.joint import trace_training
-from firesteel.autodiff.partition import partition
 from firesteel.autodiff.min_cut import INFINITE, sink_side
+from firesteel.autodiff.partition import partition
 
 
 def joint_of(program, *examples):

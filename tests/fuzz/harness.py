@@ -183,8 +183,9 @@ def _backward(result: Any, snapshot: Snapshot) -> Any:
         expanded = _gradients(found[0], leaves, row.expand(found[0].shape) if found[0].dim() else row.squeeze())
     except RuntimeError as error:
         return CHANGED_IN_PLACE if CHANGED_IN_PLACE in str(error) else type(error).__name__
-    return dense and (dense, {path: gradient.clone(memory_format=torch.contiguous_format)
-                              for path, gradient in expanded.items()})
+    if not dense:
+        return None
+    return dense, {path: gradient.clone(memory_format=torch.contiguous_format) for path, gradient in expanded.items()}
 
 
 def _gradients(value: torch.Tensor, leaves: dict[str, torch.Tensor], start: torch.Tensor) -> dict[str, torch.Tensor]:

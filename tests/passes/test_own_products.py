@@ -52,7 +52,8 @@ def test_graph_before_and_after():
 
 
 @pytest.mark.parametrize("f", [
-    lambda x0, x1, x2: x0 @ x1, lambda x0, x1, x2: x0 @ x1.t(), lambda x0, x1, x2: x0[:, :200] @ x1[:200] + x2,
+    lambda x0, x1, x2: x0 @ x1, lambda x0, x1, x2: x0 @ x1.t(), lambda x0, x1, x2: x0.t() @ x1,
+    lambda x0, x1, x2: x0[:, :200] @ x1[:200] + x2,
 ])  # fmt: skip
 def test_taken(f):
     assert is_own(f, *arguments())
@@ -60,7 +61,7 @@ def test_taken(f):
 
 
 @pytest.mark.parametrize("f", [
-    lambda x0, x1, x2: x0.t() @ x1, lambda x0, x1, x2: torch.addmm(x2, x0, x1, beta=2),
+    lambda x0, x1, x2: x0[:, ::2] @ x1[:128], lambda x0, x1, x2: torch.addmm(x2, x0, x1, beta=2),
     lambda x0, x1, x2: torch.addmm(x2[:1], x0, x1), lambda x0, x1, x2: torch.addmm(x0, x0, x1),
     lambda x0, x1, x2: x0[:8] @ x1, lambda x0, x1, x2: x0 @ x1[:, ::2],
 ])  # fmt: skip
@@ -96,6 +97,21 @@ def test_one_compilation_for_many_sizes():
         x = torch.randn(rows, 256)
         got, expected = compiled(x, weight, bias), linear(x, weight, bias)
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+        assert got.stride() == expected.stride()
+
+
+def test_gradients():
+    weight = (torch.randn(320, 256) / 16).requires_grad_()
+    bias = torch.randn(320).requires_grad_()
+    x = torch.randn(288, 256).requires_grad_()
+    found = []
+    for f in (linear, fs.compile(linear, backend="native")):
+        with torch.enable_grad():
+            f(x, weight, bias).square().mean().backward()
+        found.append([one.grad for one in (x, weight, bias)])
+        x.grad = weight.grad = bias.grad = None
+    for got, expected in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected)
         assert got.stride() == expected.stride()
 
 

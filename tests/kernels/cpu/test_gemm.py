@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -28,8 +30,8 @@ def threads():
     torch.set_num_threads(before)
 
 
-def matrices(rows, depth, columns, transposed, bias):
-    left = torch.randn(rows, depth)
+def matrices(rows, depth, columns, transposed, bias, left_transposed=False):
+    left = torch.randn(depth, rows).t() if left_transposed else torch.randn(rows, depth)
     right = torch.randn(columns, depth).t() if transposed else torch.randn(depth, columns)
     return left, right, torch.randn(columns) if bias else None
 
@@ -60,15 +62,17 @@ def check(got, left, right, bias):
 def test_sizes(target, transposed, bias):
     for number, size in enumerate(SIZES):
         torch.set_num_threads(1 + number % 3)
-        given = matrices(*size, transposed, bias)
-        check(computed(target, *given), *given)
+        for left_transposed in (False, True):
+            given = matrices(*size, transposed, bias, left_transposed)
+            check(computed(target, *given), *given)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_height_of_tiles(target):
     for rows in range(1, 2 * gemm_text.shape_of(target).rows + 1):
-        given = matrices(rows, 20, 40, True, True)
-        check(computed(target, *given), *given)
+        for left_transposed in (False, True):
+            given = matrices(rows, 21, 40, True, True, left_transposed)
+            check(computed(target, *given), *given)
 
 
 @pytest.mark.parametrize("depth", [gemm_text.LONGEST + 1, gemm_text.DEEPEST + 1, 2 * gemm_text.DEEPEST, 3000])
@@ -84,8 +88,8 @@ def test_numbers_around_the_matrices_are_not_used(target):
     right = torch.full((90, 90), float("nan"))
     right[2:72, 4:57] = torch.randn(70, 53)
     for w in (right[2:72, 4:57], right[2:72, 4:57].t().contiguous().t()):
-        given = left[3:43, 5:75], w, None
-        check(computed(target, *given), *given)
+        for x in (left[3:43, 5:75], left.t().contiguous().t()[3:43, 5:75]):
+            check(computed(target, x, w, None), x, w, None)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -108,6 +112,26 @@ def test_results_do_not_depend_on_threads():
         assert torch.equal(computed(host(), *given), alone)
 
 
+def test_nothing_is_read_behind_the_matrices():
+    """The last numbers lie right in front of memory that may not be read."""
+    page = mmap.PAGESIZE
+    for rows, depth, columns in ((30, 25, 41), (14, 16, 32)):
+        for turned in (False, True):
+            left, right, _ = matrices(rows, depth, columns, turned, False, turned)
+            at_end = [_before_forbidden_memory(one, page) for one in (left, right)]
+            assert torch.equal(computed(host(), *at_end, None), computed(host(), left, right, None))
+
+
+def _before_forbidden_memory(matrix, page):
+    size = -(-matrix.numel() * 4 // page) * page
+    memory = mmap.mmap(-1, size + page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(address + size), ctypes.c_size_t(page), 0) == 0
+    flat = torch.frombuffer(memory, dtype=torch.float32, count=matrix.numel(), offset=size - matrix.numel() * 4)
+    return flat.as_strided(matrix.shape, matrix.stride()).copy_(matrix)
+
+
 def test_several_callers_at_once():
     given = [matrices(64, 256, 300, bool(number % 2), True) for number in range(4)]
     expected = [product.product(*one) for one in given]
@@ -118,7 +142,7 @@ def test_several_callers_at_once():
 
 @pytest.mark.parametrize("given", [
     (torch.randn(8, 16), torch.randn(16, 8)),
-    (torch.randn(300, 300).t(), torch.randn(300, 300)),
+    (torch.randn(300, 600)[:, ::2], torch.randn(300, 300)),
     (torch.randn(300, 300), torch.randn(300, 600)[:, ::2]),
     (torch.randn(300, 300), torch.randn(300, 300), torch.randn(1).expand(300)),
     (torch.randn(0, 300), torch.randn(300, 300)),

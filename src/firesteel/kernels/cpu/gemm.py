@@ -16,6 +16,7 @@ from .gemm_text import (
     Code,
     Shape,
     column_of_tiles,
+    copy_columns,
     declarations,
     pack_columns,
     pack_rows,
@@ -28,23 +29,25 @@ WIDEST = 384
 """Columns of a block."""
 THREADS = "_ZN2at15get_num_threadsEv"
 
-FIELDS = ("left", "right", "bias", "result", "rows", "columns", "depth", "left_row", "right_row", "transposed",
-          "stretch", "row_parts", "column_parts")
+FIELDS = ("left", "right", "bias", "result", "rows", "columns", "depth", "left_row", "right_row", "left_turned",
+          "right_turned", "stretch", "row_parts", "column_parts")
 POINTERS = FIELDS[:4]
 
 
 def module_text(target: Target, name: str) -> str:
-    """``void name(left, right, bias, result, rows, columns, depth, left_row, right_row, transposed)``.
+    """``void name(left, right, bias, result, rows, columns, depth, left_row, right_row, left_turned, right_turned)``.
 
-    Distances of rows are in floats. ``right`` is ``[depth, columns]``, or ``[columns, depth]`` if ``transposed``;
-    ``bias`` may be null; ``result`` is contiguous. All sizes are positive.
+    ``left`` is ``[rows, depth]``, or ``[depth, rows]`` if ``left_turned``; ``right`` is ``[depth, columns]``, or
+    ``[columns, depth]`` if ``right_turned``. The distances of rows are those in memory, in floats. ``bias`` may be
+    null; ``result`` is contiguous. All sizes are positive.
     """
     shape, attributes = shape_of(target), target.attributes
     # What only calls the others is left as it is written: the time to improve it is never won back.
     plain = f"{attributes} noinline optnone"
     heights = [shape.rows, *shape.fewer_rows]
     parts = [_declarations(shape), *(tile(shape, rows, attributes) for rows in heights),
-             pack_rows(shape, attributes), pack_columns(shape, attributes), column_of_tiles(shape, plain),
+             pack_rows(shape, attributes), pack_columns(shape, attributes),
+             copy_columns(shape, attributes), column_of_tiles(shape, plain),
              _block(shape, plain), _task(shape, plain), _entry(shape, plain)]
     return "\n".join(parts).replace("PREFIX", name) + "\n"
 
@@ -62,7 +65,7 @@ def _task(shape: Shape, attributes: str) -> str:
     code = Code("PREFIX.task", ["i64 %begin", "i64 %end", "ptr %context"], attributes)
     f = _load_fields(code)
     packed_bytes = DEEPEST * WIDEST * 4 + AHEAD
-    sizes = [packed_bytes, shape.rows * ROW_BYTES, WIDEST * 4, shape.rows * shape.columns * 4]
+    sizes = [packed_bytes, shape.copied_rows * ROW_BYTES, WIDEST * 4, shape.rows * shape.columns * 4]
     memory = code.value(f"call ptr @aligned_alloc(i64 64, i64 {(sum(sizes) + 63) // 64 * 64})")
     packed, copied, bias, corner = (code.offset(memory, sum(sizes[:k])) for k in range(4))
     tiles, panels = code.parts(f["rows"], shape.rows), code.parts(f["columns"], shape.columns)
@@ -106,7 +109,7 @@ def _block(shape: Shape, attributes: str) -> str:
                                  "i64 %deep", "ptr %packed", "ptr %copied", "ptr %bias", "ptr %corner"], attributes)
     f = _load_fields(code)
     panel_bytes = code.math("mul", "%deep", shape.columns * 4)
-    turned = code.value(f"icmp ne i64 {f['transposed']}, 0")
+    turned = code.value(f"icmp ne i64 {f['right_turned']}, 0")
     with code.loop("%column", "%end", shape.columns, [("ptr", "%packed")]) as panel:
         count = code.smaller(code.math("sub", "%end", panel.index), shape.columns)
         arguments = "ptr {}, i64 {}, i64 %deep, i64 {}, ptr {}"
@@ -119,17 +122,21 @@ def _block(shape: Shape, attributes: str) -> str:
             code.line("call void @PREFIX.pack_rows("
                       + arguments.format(source, f["right_row"], count, panel.values[0]) + ")")
         panel.following = [code.offset(panel.values[0], panel_bytes)]
+    left_turned = code.value(f"icmp ne i64 {f['left_turned']}, 0")
     result_row = code.math("mul", f["columns"], 4)
     is_first = code.value("icmp eq i64 %depth, 0")
     copied_bytes = code.math("mul", "%deep", 4)
     corner_row = shape.columns * 4
     with code.loop("%first", "%last", shape.rows) as rows:
         height = code.smaller(code.math("sub", "%last", rows.index), shape.rows)
-        left = code.at(code.offset(f["left"], code.math("mul", rows.index, f["left_row"])), "%depth")
-        with code.loop(0, height, 1, [("ptr", left), ("ptr", "%copied")]) as row:
-            code.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {row.values[1]}, ptr {row.values[0]}, "
-                      f"i64 {copied_bytes}, i1 false)")
-            row.following = [code.offset(row.values[0], f["left_row"]), code.offset(row.values[1], ROW_BYTES)]
+        with code.when(left_turned):
+            left = code.at(code.offset(f["left"], code.math("mul", "%depth", f["left_row"])), rows.index)
+            beside = code.math("sub", f["rows"], rows.index)
+            code.line(f"call void @PREFIX.copy_columns(ptr {left}, i64 {f['left_row']}, i64 %deep, i64 {height}, "
+                      f"i64 {beside}, ptr %copied)")
+        with code.when(code.value(f"xor i1 {left_turned}, true")):
+            left = code.at(code.offset(f["left"], code.math("mul", rows.index, f["left_row"])), "%depth")
+            _copy_rows(code, left, f["left_row"], "%copied", ROW_BYTES, height, copied_bytes)
         result = code.offset(f["result"], code.math("mul", rows.index, result_row))
         with code.loop("%column", "%end", shape.columns, [("ptr", "%packed"), ("ptr", "%bias")]) as panel:
             right, bias = panel.values
@@ -167,7 +174,7 @@ def _copy_rows(code: Code, source: str, source_row: str | int, target: str, targ
 def _entry(shape: Shape, attributes: str) -> str:
     """Choose how the result is shared out, and run that on torch's threads."""
     given = [*(f"ptr %{name}" for name in POINTERS),
-             *(f"i64 %{name}" for name in ("rows", "columns", "depth", "left_row", "right_row", "transposed"))]
+             *(f"i64 %{name}" for name in FIELDS[4:11])]
     code = Code("PREFIX", given, attributes, internal=False)
     context = code.value(f"alloca [{len(FIELDS)} x i64], align 8")
     tiles, panels = code.parts("%rows", shape.rows), code.parts("%columns", shape.columns)

@@ -43,6 +43,11 @@ class Shape:
         return VECTORS * self.lanes
 
     @property
+    def copied_rows(self) -> int:
+        """Rows of the left matrix that there is room for: whole vectors are turned."""
+        return -(-self.rows // self.lanes) * self.lanes
+
+    @property
     def fewer_rows(self) -> list[int]:
         """Heights of tiles for what is left over: powers of two."""
         return [1 << bit for bit in reversed(range(4)) if 1 << bit < self.rows]
@@ -301,15 +306,47 @@ def pack_columns(shape: Shape, attributes: str) -> str:
             there = target(depth.index, column.index)
             for number, turned in enumerate(_turned_fours(code, rows, lanes)):
                 for lane in range(0, lanes, 4):
-                    mask = ", ".join(f"i32 {lane + k}" for k in range(4))
-                    four = code.value(f"shufflevector {shape.vector} {turned}, {shape.vector} poison, "
-                                      f"<4 x i32> <{mask}>")
-                    place = code.offset(there, (lane + number) * row_bytes)
-                    code.line(f"store <4 x float> {four}, ptr {place}, align 16")
+                    _store_four(code, shape, turned, lane, code.offset(there, (lane + number) * row_bytes))
         with code.loop(straight, "%depth") as depth, code.loop(first.index, end) as column:
             one = code.value(f"load float, ptr {source(column.index, depth.index)}, align 4")
             code.line(f"store float {one}, ptr {target(depth.index, column.index)}, align 4")
     return code.finish()
+
+
+def copy_columns(shape: Shape, attributes: str) -> str:
+    """Rows of a left matrix that lies column by column: ``copied[i, k] = matrix[k, i]``, turned in registers.
+
+    ``width`` is how many numbers may be read from each ``matrix[k]``. Where it is less than a vector, numbers are
+    copied one by one.
+    """
+    code = Code("PREFIX.copy_columns", ["ptr %matrix", "i64 %row", "i64 %depth", "i64 %rows", "i64 %width",
+                                        "ptr %copied"], attributes)
+    lanes = shape.lanes
+    wide = code.value(f"icmp sge i64 %width, {lanes}")
+    straight = code.value(f"select i1 {wide}, i64 {code.math('and', '%depth', -4)}, i64 0")
+    with code.loop(0, straight, 4) as depth:
+        loaded = []
+        for number in range(4):
+            there = code.offset("%matrix", code.math("mul", code.math("add", depth.index, number), "%row"))
+            loaded.append(code.value(f"load {shape.vector}, ptr {there}, align 4"))
+            code.prefetch(code.offset(there, shape.rows * 4 + 64))
+        target = code.at("%copied", depth.index)
+        for number, turned in enumerate(_turned_fours(code, loaded, lanes)):
+            for lane in range(0, lanes, 4):
+                _store_four(code, shape, turned, lane, code.offset(target, (lane + number) * ROW_BYTES))
+    with code.loop(straight, "%depth") as depth, code.loop(0, "%rows") as row:
+        there = code.at(code.offset("%matrix", code.math("mul", depth.index, "%row")), row.index)
+        one = code.value(f"load float, ptr {there}, align 4")
+        target = code.at(code.offset("%copied", code.math("mul", row.index, ROW_BYTES)), depth.index)
+        code.line(f"store float {one}, ptr {target}, align 4")
+    return code.finish()
+
+
+def _store_four(code: Code, shape: Shape, vector: str, lane: int, place: str) -> None:
+    """Four lanes of a vector."""
+    mask = ", ".join(f"i32 {lane + k}" for k in range(4))
+    four = code.value(f"shufflevector {shape.vector} {vector}, {shape.vector} poison, <4 x i32> <{mask}>")
+    code.line(f"store <4 x float> {four}, ptr {place}, align 16")
 
 
 def _turned_fours(code: Code, rows: Sequence[str], lanes: int) -> list[str]:

@@ -35,10 +35,10 @@ def is_available() -> bool:
 
 @functools.cache
 def machine_code(target: Target | None = None) -> Callable[..., None]:
-    """``(left, right, bias, result, rows, columns, depth, left_row, right_row, transposed)`` of `gemm.module_text`."""
+    """The function that `gemm.module_text` describes."""
     target = target or host()
     made = compile_text("matrix product", functools.partial(gemm.module_text, target), target)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 6)(made.address)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 7)(made.address)
 
 
 def is_large(rows: int, columns: int, depth: int) -> bool:
@@ -67,15 +67,18 @@ def product_into(left: Any, right: Any, bias: Any = None, *, out: Any) -> None:
 
 
 def _is_taken(left: Any, right: Any, bias: Any) -> bool:
-    return left.stride(1) == 1 and 1 in right.stride() and (bias is None or bias.stride(0) == 1) \
+    return 1 in left.stride() and 1 in right.stride() and (bias is None or bias.stride(0) == 1) \
         and is_large(left.shape[0], right.shape[1], left.shape[1])
 
 
 def compute(code: Callable[..., None], left: Any, right: Any, bias: Any, out: Any) -> None:
     """Run the machine code on matrices that it takes."""
     rows, depth = left.shape
-    along, across = right.stride()
-    # A right matrix whose columns are contiguous is the transposed weight of a linear layer.
-    transposed = along == 1
+    left_row, left_step = left.stride()
+    right_row, right_step = right.stride()
+    # A right matrix whose columns are contiguous is the transposed weight of a linear layer; such a left one is the
+    # gradient that a weight's is computed from. The other distance is the one that counts.
+    left_turned, right_turned = left_step != 1, right_step != 1
     code(left.data_ptr(), right.data_ptr(), 0 if bias is None else bias.data_ptr(), out.data_ptr(),
-         rows, right.shape[1], depth, left.stride(0), across if transposed else along, transposed)
+         rows, right.shape[1], depth, left_step if left_turned else left_row, right_step if right_turned else right_row,
+         left_turned, right_turned)
