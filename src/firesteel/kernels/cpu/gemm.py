@@ -2,8 +2,8 @@
 
 Blocks of columns and of depth are packed so that they fit into a core's second cache, and every few rows of the left
 matrix go past all panels of such a block. Depth is added up in blocks of at most `DEEPEST` products, so rounding errors
-stay as small as those of the libraries that eager calls. Threads share out columns, then rows; each packs what it
-reads, none waits for another.
+stay as small as those of the libraries that eager calls. Threads share out columns and rows; each packs what it reads,
+none waits for another.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from .gemm_text import (
     DEEPEST,
     LONGEST,
     ROW_BYTES,
+    VECTORS,
     Code,
     Shape,
     column_of_tiles,
@@ -181,13 +182,16 @@ def _entry(shape: Shape, attributes: str) -> str:
     threads = "1"
     if _is_parallel():
         threads = code.value(f"sext i32 {code.value(f'call i32 @{THREADS}()')} to i64")
-    # The most work that a thread gets, for each way to divide the number of threads; columns first, since then no
-    # panel is packed twice.
+    # About how many cycles the busiest thread needs for a step of depth, for each way to divide the number of threads.
+    # Those that share columns copy the same rows; those that share rows pack the same panels.
     with code.loop(0, threads, 1, [("i64", "9223372036854775807"), ("i64", "1")]) as loop:
         least, best = loop.values
         column_parts = code.math("sub", threads, loop.index)
         row_parts = code.math("udiv", threads, column_parts)
-        work = code.math("mul", code.parts(panels, column_parts), code.parts(tiles, row_parts))
+        across, down = code.parts(panels, column_parts), code.parts(tiles, row_parts)
+        work = code.math("mul", code.math("mul", across, down), shape.rows * VECTORS)
+        work = code.math("add", work, code.math("mul", across, shape.columns))
+        work = code.math("add", work, code.math("mul", down, shape.rows // 3))
         divides = code.value(f"icmp eq i64 {code.math('mul', row_parts, column_parts)}, {threads}")
         better = code.value(f"and i1 {divides}, {code.value(f'icmp slt i64 {work}, {least}')}")
         loop.following = [code.value(f"select i1 {better}, i64 {work}, i64 {least}"),
