@@ -47,6 +47,11 @@ disk_cache: bool = True
 cache_dir: str = ""
 """The directory of that cache. The default is a directory "firesteel" in the user's cache directory."""
 
+keep_freed_memory: int = 256 << 20
+"""Bytes of freed memory that the process keeps, once something was compiled to machine code, instead of returning them
+to the system after every call; 0 leaves the C library alone. Linux with glibc only, and not where its environment
+variables say otherwise. What is set when compile is first called counts."""
+
 debug_dir: str = ""
 """A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
 

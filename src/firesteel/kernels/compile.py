@@ -176,9 +176,11 @@ def load_stages() -> None:
     from ..runtime.native.objects import NativeUnavailable
     from .cpu import compile_kernels
     from .host import machine, printer, results
+    from .host.freed_memory import keep_freed_memory
     from .lowering import is_lowered, lower
     from .scheduling import schedule
 
+    keep_freed_memory()
     is_lowered("")
     del trace, compile_kernels, printer, results, lower, schedule
     try:

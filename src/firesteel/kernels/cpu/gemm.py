@@ -43,8 +43,8 @@ def module_text(target: Target, name: str) -> str:
     null; ``result`` is contiguous. All sizes are positive.
     """
     shape, attributes = shape_of(target), target.attributes
-    # What only calls the others is left as it is written: the time to improve it is never won back.
-    plain = f"{attributes} noinline optnone"
+    # What only calls the others is not worth making larger.
+    plain = f"{attributes} noinline"
     heights = [shape.rows, *shape.fewer_rows]
     parts = [_declarations(shape), *(tile(shape, rows, attributes) for rows in heights),
              pack_rows(shape, attributes), pack_columns(shape, attributes),
