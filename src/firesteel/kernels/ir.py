@@ -279,6 +279,12 @@ class BufferRef:
     offset: Expr | None = None
     dtype: torch.dtype | None = None
 
+    def is_whole(self, buffer: Buffer) -> bool:
+        """Whether this is all of the buffer, in the buffer's own layout."""
+        begins = self.offset is None or self.offset is shapes.as_expr(0)
+        return self.shape is None or (begins and self.shape == buffer.shape and self.strides == buffer.strides
+                                      and self.dtype in (None, buffer.dtype))
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # kernels

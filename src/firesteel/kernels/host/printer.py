@@ -376,11 +376,7 @@ class _HostPrinter:
     def is_view(self, reference: BufferRef) -> bool:
         """Whether a reference is more than the buffer itself."""
         buffer = self.plan.buffers.get(reference.buffer)
-        if reference.shape is None or buffer is None:
-            return False
-        zero = reference.offset is None or (reference.offset.is_constant and not int(reference.offset))  # type: ignore[call-overload]
-        return not (zero and reference.shape == buffer.shape and reference.strides == buffer.strides
-                    and reference.dtype in (None, buffer.dtype))
+        return buffer is not None and not reference.is_whole(buffer)
 
     def views_of(self, step: Any) -> list[BufferRef]:
         """The views among the arguments of a call that native code can make."""

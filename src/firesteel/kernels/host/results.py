@@ -68,12 +68,9 @@ def _returned_nodes(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 def _whole(value: Any, buffers: Mapping[str, Buffer]) -> Any:
     """A buffer without a layout of its own, where that is the buffer's."""
-    if not isinstance(value, BufferRef) or value.shape is None:
-        return value
-    buffer = buffers[value.buffer]
-    same = value.shape == buffer.shape and value.strides == buffer.strides and value.dtype in (None, buffer.dtype) \
-        and (value.offset is None or value.offset is as_expr(0))
-    return BufferRef(value.buffer) if same else value
+    if isinstance(value, BufferRef) and value.is_whole(buffers[value.buffer]):
+        return BufferRef(value.buffer)
+    return value
 
 
 def _view(whole: Any, layout: ViewLayout) -> BufferRef:

@@ -7,14 +7,12 @@ after:  buf0 = ...; return buf0
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ... import torch_compat
 from ...autodiff.operators import raises_on_data
-from .. import ir
 from ..ir import BufferRef, Computation, ExternCall, Value
 from .graph import LoweredGraph
 
@@ -29,8 +27,6 @@ def remove_unread(graph: LoweredGraph) -> None:
         if isinstance(operation, Computation):
             if operation.buffer not in wanted:
                 continue
-            if _has_no_points(operation):
-                operation = replace(operation, value=ir.const(0, operation.value.dtype))
             for value in operation.values():
                 wanted.update(_read(value, seen))
         else:
@@ -46,11 +42,6 @@ def remove_unread(graph: LoweredGraph) -> None:
         name: buffer for name, buffer in graph.buffers.items() if buffer.kind == "input" or name in wanted
     }
     graph.constants = {name: tensor for name, tensor in graph.constants.items() if name in wanted}
-
-
-def _has_no_points(computation: Computation) -> bool:
-    """Whether nothing is stored, so that nothing has to be computed or read for it."""
-    return not computation.args and any(axis.size.is_constant and int(axis.size) == 0 for axis in computation.axes)  # type: ignore[call-overload]
 
 
 def references(args: Any) -> Iterator[str]:
