@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import warnings
 from typing import Any
@@ -164,6 +165,42 @@ def test_logging_is_replayed(caplog: pytest.LogCaptureFixture) -> None:
         compiled(x())
         compiled(x())
     assert [r.getMessage() for r in caplog.records if r.name == logger.name] == ["one 1", "two b"] * 2
+
+
+class OnceLogger(logging.Logger):
+    """A logger with a method that remembers what it said, as libraries have it."""
+
+    @functools.lru_cache(None)  # noqa: B019
+    def warning_once(self, *args):
+        self.warning(*args)
+
+
+def test_logging_through_a_cached_method(caplog: pytest.LogCaptureFixture) -> None:
+    logger = OnceLogger("firesteel.test.once")
+    logger.addHandler(caplog.handler)
+
+    def f(x, number):
+        logger.warning_once(f"once {number}")
+        return x + number
+
+    compiled = fs.compile(f, backend="eager", fullgraph=True, dynamic=False)
+    for number in (1, 1, 2, 1):
+        compiled(x(), number)
+    assert [r.getMessage() for r in caplog.records if r.name == logger.name] == ["once 1", "once 2"]
+
+
+def test_cached_methods() -> None:
+    class Table:
+        @functools.lru_cache(None)  # noqa: B019
+        def factor(self, number):
+            return number * 2
+
+    table = Table()
+
+    def f(x):
+        return x * table.factor(3)
+
+    check(f)
 
 
 def test_warnings_are_issued() -> None:

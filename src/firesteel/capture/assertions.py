@@ -91,7 +91,11 @@ def _where(tx: Tracer) -> shapes.Provenance:
 
 def in_words(tx: Tracer, expr: shapes.Expr) -> str:
     """A condition in the words of the program."""
-    env = tx.shape_env
+    return words_of(tx.shape_env, expr)
+
+
+def words_of(env: shapes.ShapeEnv, expr: shapes.Expr) -> str:
+    """The same for those who trace in another way."""
     names = env.source_names()
     names.update(readable_names(env.symbols[symbol] for symbol in expr.free_symbols if symbol in env.symbols))
     return in_names(expr, names)
@@ -106,6 +110,8 @@ def assumptions_of(graph: CapturedGraph | None) -> dict[str, str]:
 def _add(tx: Tracer, check: shapes.ShapeGuard, message: str) -> torch.fx.Node:
     node = tx.number_nodes.expression(check.expr)
     made = tx.graph.call(torch_compat.assert_number, (node, message), {}, tx.user_frames())
+    # Whoever traces the graph again knows that it holds, and would see a constant in the place of the condition.
+    made.meta["condition"] = check.expr
     made.meta["example_value"] = None
     tx.effects.version += 1
     return made
@@ -121,12 +127,12 @@ def _keep_changed_inputs(tx: Tracer, words: str) -> None:
         entry.at_risk = entry.must_restore = True
 
 
-def plausible(tx: Tracer, error: shapes.UndecidableError) -> shapes.Expr | None:
+def plausible(env: shapes.ShapeEnv, error: shapes.UndecidableError) -> shapes.Expr | None:
     """The answer to an operator's question that fits most programs, as a condition; None when there is no such.
 
     Numbers in the place of sizes are not negative, sizes that an operator compares fit, and indices are inside.
     """
-    env, expr = tx.shape_env, error.expr
+    expr = error.expr
     if expr.kind != "bool":
         return None
     for info in error.symbols:

@@ -120,16 +120,27 @@ def _logged(tx: Tracer, value: Value) -> Value:
     return value if isinstance(value, (NumberValue, TextValue)) else tx.python_object(tx.constant_of(value))
 
 
+def is_logger(value: Value) -> bool:
+    """Whether a value is a logger."""
+    value = value.realize()
+    return isinstance(value, ObjectValue) and issubclass(value.python_type(), logging.Logger)
+
+
+def replay_logging(tx: Tracer, method: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Have a method of a logger called when the compiled code runs."""
+    logger = args[0].realize()
+    if not isinstance(logger, ObjectValue) or logger.real is None:
+        raise GraphBreak("logging through a logger made inside")
+    plain = [_logged(tx, arg) for arg in args[1:]]
+    if kwargs:
+        raise GraphBreak("logging with keyword arguments")
+    tx.effects.replay(method, [logger, *plain], {})
+    return ConstantValue(None)
+
+
 def _logging_handler(name: str) -> Handler:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        logger = args[0].realize()
-        if not isinstance(logger, ObjectValue) or logger.real is None:
-            raise GraphBreak("logging through a logger made inside")
-        plain = [_logged(tx, arg) for arg in args[1:]]
-        if kwargs:
-            raise GraphBreak("logging with keyword arguments")
-        tx.effects.replay(getattr(logging.Logger, name), [logger, *plain], {})
-        return ConstantValue(None)
+        return replay_logging(tx, getattr(logging.Logger, name), args, kwargs)
 
     return call
 

@@ -9,6 +9,7 @@ from .. import config
 from ..runtime.skipping import opaque_module
 from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
 from .builtin_calls import is_foldable
+from .builtin_text import is_logger, replay_logging
 from .call_handlers import HANDLERS, PYTHON_HANDLERS
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
 from .equivalents import REGISTRY
@@ -178,6 +179,8 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         return result
     wrapped = getattr(obj, "__wrapped__", None)
     if type(obj).__name__ == "_lru_cache_wrapper" and wrapped is not None:
+        if args and is_logger(args[0]):  # it logs what it has not logged before
+            return replay_logging(tx, obj, args, kwargs)
         return tx.call(tx.python_object(wrapped), args, kwargs)
     if isinstance(obj, (staticmethod, classmethod)):
         return tx.call(tx.python_object(obj.__func__), args, kwargs)

@@ -16,10 +16,11 @@ from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
 from ..shapes import Provenance, ShapeGuard
+from ..torch_compat.graph_modules import code_of
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals
-from .dynamism import Dynamism, TensorSeen, check_demands, layout_guards, name_symbols
+from .dynamism import DECLARED, Dynamism, TensorSeen, check_demands, layout_guards, name_symbols
 from .entry_code import EntryCode, parameter_name
 from .failing_graphs import FailingGraph
 from .frame import Frame, HandledMark
@@ -107,6 +108,8 @@ class Capture:
                          unit.options)
         self.tx.refused = () if unit.options.fullgraph else unit.refused
         self.fake.before_late_error = self.before_late_error
+        if unit.options.keeps_modules:
+            self.tx.graph.module_stack = self.tx.module_stack
         self.parameters = parameters_of(unit.code, unit.start)
         self.frame = self.root_frame()
         self.reason: BreakReason | None = None
@@ -237,13 +240,15 @@ class Capture:
         guard_reliance(self.tx)
         tx = self.tx
         check_demands(tx)
-        self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
+        if DECLARED.get() is None:  # whoever declared the sizes checks them
+            self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
         code = EntryCode(tx, "entry", self.parameters)
         code.guards(tx.guards.guards)
         code.shape_guards(self.shape_guards)
         return code
 
     def finish_with_return(self, value: Value) -> Callable[[], Entry]:
+        self.unit.options.before_effects(self.tx)
         code = self.new_code()
         self.tx.effects.emit(code)
         code.line(f"return {code.value(value)}")
@@ -445,6 +450,10 @@ class Capture:
 
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
         self.close_abandoned_generators(code)
+        if self.tx.copies:
+            from .branches import check_copies
+
+            check_copies(self.tx, code.outputs)
 
         def finish() -> Entry:
             return self.assemble(code)
@@ -551,6 +560,6 @@ def report(unit: Unit, entry: Entry) -> None:
     if enabled("guards"):
         log("guards", "%s\n%s", unit.name, "\n".join("  " + str(g) for g in (*entry.guards, *entry.shape_guards)))
     if enabled("graphs") and entry.graph is not None:
-        log("graphs", "%s\n%s", unit.name, entry.graph.module.code)
+        log("graphs", "%s\n%s", unit.name, code_of(entry.graph.module))
 
 

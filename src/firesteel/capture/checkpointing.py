@@ -6,12 +6,12 @@ the backward pass, not kept. ``node.meta["checkpoint"]`` says how the program as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.checkpoint
 
+from ..records import dataclass
 from .call_handlers import PYTHON_HANDLERS
 from .signals import GraphBreak
 from .values.base import Value

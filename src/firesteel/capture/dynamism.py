@@ -10,9 +10,10 @@ their own. So do the shapes of a module's parameters and buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -28,6 +29,27 @@ if TYPE_CHECKING:
 
 SMALLEST = 2
 """The smallest size that a symbol stands for."""
+
+
+class DeclaredSizes(Protocol):
+    """Sizes of inputs that someone else decides on, with symbols shared between inputs: the contract of an export."""
+
+    def captured(self, env: shapes.ShapeEnv, tensor: torch.Tensor, source: Source,
+                 static: frozenset[tuple[str, int]]) -> CapturedSizes | None:
+        """The sizes of an input; None when all of them are constants. `static`: sizes that cannot be symbols."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedSizes:
+    """The declared sizes of one input, where their symbols are read, and those that must stay symbols."""
+
+    sizes: list[Any]
+    sources: dict[shapes.Symbol, Source]
+    demanded: dict[shapes.Symbol, SizeSource]
+
+
+DECLARED: ContextVar[DeclaredSizes | None] = ContextVar("declared sizes of inputs", default=None)
+"""While set, captures take the sizes of inputs from it, and all other sizes and numbers are constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +91,7 @@ class Dynamism:
 
     def number(self, source: Source) -> bool:
         """Whether a number from outside is a symbol."""
-        if self.nothing or not config.dynamic_numbers:
+        if self.nothing or not config.dynamic_numbers or DECLARED.get() is not None:
             return False
         return source.name in self.learned.numbers or (self.everything and is_argument(source))
 
@@ -118,6 +140,8 @@ def is_argument(source: Source) -> bool:
 
 def name_symbols(tx: Tracer, arguments: Iterable[tuple[Source, Any]]) -> None:
     """Give the sizes of tensors their names in the order of the arguments, whatever is used first."""
+    if DECLARED.get() is not None:
+        return
     for source, value in arguments:
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
             for dim in tx.dynamism.dims(source, value):
@@ -126,10 +150,21 @@ def name_symbols(tx: Tracer, arguments: Iterable[tuple[Source, Any]]) -> None:
 
 def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[list[Any], list[Any]] | None:
     """Sizes and strides of an input with symbols in them; None when all of it is constant."""
+    env = tx.shape_env
+    declared = DECLARED.get()
+    if declared is not None:
+        found = declared.captured(env, real, source, tx.dynamism.static)
+        if found is None:
+            return None
+        for symbol, place in found.sources.items():
+            if symbol not in tx.symbol_sources or isinstance(place, SizeSource):
+                tx.add_symbol(symbol, place)
+        tx.demanded.update(found.demanded)
+        strides = tx.layouts[source] = strides_as_products(real, found.sizes)
+        return [make_symint(env, size) for size in found.sizes], [make_symint(env, stride) for stride in strides]
     plan = tx.dynamism.dims(source, real)
     if not plan:
         return None
-    env = tx.shape_env
     sizes: list[Any] = list(real.shape)
     for dim, (lower, upper, demanded) in plan.items():
         where = SizeSource(source, dim)
@@ -147,7 +182,24 @@ def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[lis
 
 
 def _strides(tx: Tracer, real: torch.Tensor, source: Source, sizes: list[Any]) -> list[Any]:
-    """Strides as products of the sizes further inside where they are that in the tensor at hand."""
+    """Strides as products, or symbols of their own where they are known to vary."""
+    def free(dim: int) -> Any:
+        if (source.name, dim) not in tx.dynamism.learned.strides:
+            return None
+        where = StrideSource(source, dim)
+        symbol = tx.shape_env.new_symbol(real.stride(dim), where.name, lower=SMALLEST)
+        tx.add_symbol(symbol, where)
+        return symbol
+
+    return strides_as_products(real, sizes, free)
+
+
+def strides_as_products(real: torch.Tensor, sizes: Sequence[Any],
+                        otherwise: Callable[[int], Any] = lambda dim: None) -> list[Any]:
+    """Strides as products of the sizes further inside where they are that in the tensor at hand.
+
+    `otherwise` says what stands for a stride that is no such product, None for the number that it is.
+    """
     plain = real.stride()
     strides: list[Any] = list(plain)
     inner_first = sorted(range(real.dim()), key=lambda dim: (plain[dim], real.shape[dim] > 1, -dim))
@@ -159,10 +211,8 @@ def _strides(tx: Tracer, real: torch.Tensor, source: Source, sizes: list[Any]) -
                     strides[dim] = shapes.as_expr(strides[inside]) * shapes.as_expr(sizes[inside])
                     break
             else:
-                if (source.name, dim) in tx.dynamism.learned.strides:
-                    where = StrideSource(source, dim)
-                    strides[dim] = tx.shape_env.new_symbol(plain[dim], where.name, lower=SMALLEST)
-                    tx.add_symbol(strides[dim], where)
+                found = otherwise(dim)
+                strides[dim] = plain[dim] if found is None else found
         placed.append(dim)
     return strides
 
@@ -199,7 +249,7 @@ def layout_guards(tx: Tracer) -> list[shapes.ShapeGuard]:
 
 def check_demands(tx: Tracer) -> None:
     """Raise when the program does not work for all values of a size that the user marked dynamic."""
-    if not tx.demanded:
+    if not tx.demanded or DECLARED.get() is not None:  # the contract lists all that it finds wrong
         return
     for info, constant, guard in tx.shape_env.specialised():
         if info.symbol in tx.demanded:

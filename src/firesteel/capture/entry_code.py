@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.native.upgrade import Prologue, Upgrade, upgrade_after
 from ..shapes import ShapeGuard
+from ..shapes.symnode import make_symbolic
 from .bytecode.line_table import with_lines
 from .guards import Guard
 from .signals import GraphBreak, Restart
@@ -179,6 +180,8 @@ class EntryCode:
         """A number computed from inputs: recomputed in Python. One that depends on data comes out of the graph."""
         if any(symbol not in self.tx.symbol_sources for symbol in value.expr.free_symbols):
             return self.node_output(self.tx.number_node(value))
+        if self.tx.options.keeps_symbols:
+            return self.constant(make_symbolic(self.tx.shape_env, value.expr))
         if isinstance(value.node, tuple):
             function, operands = value.node
             parts = ", ".join(self.value(operand) for operand in operands)

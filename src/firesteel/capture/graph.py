@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,10 @@ class GraphBuilder:
     graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
     inputs: list[GraphInput] = field(default_factory=list)
     operations: int = 0
+    # graphs of operations that own graphs, by the names of their get_attr nodes
+    submodules: dict[str, torch.fx.GraphModule] = field(default_factory=dict)
+    # the modules whose code runs, outermost first, for those who want every operation to remember them
+    module_stack: Callable[[], tuple[Any, ...]] | None = None
     _last_input: torch.fx.Node | None = None
     _last_on_input: torch.fx.Node | None = None
 
@@ -116,6 +121,8 @@ class GraphBuilder:
         self.operations += 1
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, args, kwargs)
+        if self.module_stack is not None:
+            node.meta["module_stack"] = self.module_stack()
         if frames:
             node.meta["user_frames"] = frames
             node.meta["stack_trace"] = "".join(
@@ -131,6 +138,9 @@ class GraphBuilder:
                 kept.append(entry)
             else:
                 self.graph.erase_node(entry.node)
-        module = LazyGraphModule(torch.nn.Module(), self.graph, class_name=name)
+        root = torch.nn.Module()
+        for attribute, submodule in self.submodules.items():
+            root.add_module(attribute, submodule)
+        module = LazyGraphModule(root, self.graph, class_name=name)
         return CapturedGraph(module, kept, [entry.example_as_given() for entry in kept])
 

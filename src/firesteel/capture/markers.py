@@ -164,8 +164,41 @@ def _check_is_size(tx: Tracer, function: Value, args: list[Value], kwargs: dict[
     return tx.constant(None)
 
 
+def _control_flow(name: str) -> Marker:
+    def apply(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .control_flow import MARKERS
+
+        return MARKERS[name].apply(tx, function, args, kwargs)
+
+    return Marker("control flow", apply)
+
+
+# Control flow operators: ours, those of captured graphs, and torch's.
+_CONTROL_FLOW = {
+    **{(f"firesteel.control_flow.{module}", name): _control_flow(name)
+       for module, name in (("conditional", "cond"), ("looping", "while_loop"), ("scanning", "scan"),
+                            ("mapping", "map"), ("associative", "associative_scan"))},
+    **{(f"torch._higher_order_ops.{name}", name): _control_flow(name)
+       for name in ("cond", "while_loop", "scan", "map", "associative_scan")},
+    **{("torch", name): _control_flow(name) for name in ("cond", "while_loop")},
+    **{("firesteel.control_flow.operators", name): _control_flow(handler)
+       for name, handler in (("cond", "cond"), ("while_loop", "while_loop"), ("scan", "operators.scan"),
+                             ("map", "operators.map"))},
+}
+
+def own_control_flow(function: Any) -> Any:
+    """Our function for one of torch's control flow operators, which would import what stands behind it; or None."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or module.partition(".")[0] != "torch" or (module, name) not in _CONTROL_FLOW:
+        return None
+    from .. import control_flow
+
+    return getattr(control_flow, str(name))
+
+
 # Markers that are plain functions, by where they are defined: they need not be imported yet.
 _TORCH_MARKERS = {
+    **_CONTROL_FLOW,
     ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
     ("torch", "_check_with"): Marker("check", _check_with),
     ("torch", "_check_is_size"): Marker("check", _check_is_size),

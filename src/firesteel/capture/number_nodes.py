@@ -11,7 +11,7 @@ from .. import shapes
 from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import make_symbolic
 from .signals import GraphBreak
-from .source import SizeSource, StrideSource
+from .source import DerivedSizeSource, SizeSource, StrideSource
 from .values.constants import NumberValue
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class NumberNodes(ExpressionNodes):
         if source is None:
             name = self.tx.shape_env.symbols[symbol].source_name
             raise GraphBreak(f"a number is needed that only an operation inside sees: {name}")
+        if isinstance(source, DerivedSizeSource):
+            size = self.tx.graph.call_on_input(source.parent, "size", source.dim)
+            size.meta["example_value"] = make_symbolic(self.tx.shape_env, symbol * source.scale + source.offset)
+            return self._call(operator.floordiv, [self._call(operator.sub, [size, source.offset]), source.scale])
         assert isinstance(source, (SizeSource, StrideSource))
         method = "size" if isinstance(source, SizeSource) else "stride"
         node = self.tx.graph.call_on_input(source.parent, method, source.dim)

@@ -13,6 +13,7 @@ from .values.base import Value
 from .values.constants import NativeMethod, PythonObject
 from .values.functions import FunctionValue, MethodValue, SuperValue
 from .values.objects import ClassValue, ObjectValue
+from .wrapping import CACHED_FUNCTION
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -192,6 +193,8 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
                            [descriptor, obj, tx.python_object(cls)], {})
         if name in getattr(cls, "_fields", ()):  # a named tuple's field
             raise GraphBreak(f"field {name!r} of {cls.__name__}")
+        if kind is CACHED_FUNCTION:
+            return MethodValue(obj, class_member(tx, cls, name, raw, owner))
         raise GraphBreak(f"descriptor {kind.__name__} of attribute {name!r}")
     return class_member(tx, cls, name, raw, owner)
 

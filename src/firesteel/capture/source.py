@@ -278,6 +278,22 @@ class SizeSource(_Derived):
 
 
 @_source
+class DerivedSizeSource(_Derived):
+    """The number that a size is made of, where the size is declared to be ``scale*number + offset``."""
+
+    dim: int
+    scale: int
+    offset: int
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"(({base}.size({self.dim}) - {self.offset}) // {self.scale})"
+
+    @property
+    def name(self) -> str:
+        return self.code(self.parent.name, None)
+
+
+@_source
 class StrideSource(_Derived):
     """The stride of a tensor in one dimension."""
 

@@ -220,7 +220,7 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
         try:
             return run_fake(tx, target, name, args, kwargs)
         except Undecidable as undecided:
-            answer = plausible(tx, undecided.error)
+            answer = plausible(tx.shape_env, undecided.error)
             if answer is None:
                 assert_assumptions(tx, ready=True)
                 raise

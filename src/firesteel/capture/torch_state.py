@@ -77,6 +77,14 @@ for _function in torch_compat.always_false_while_compiling():
     _register([_function], lambda f: _constant(False))
 
 
+def _is_exporting(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(tx.options.exports)
+
+
+for _function in torch_compat.true_while_exporting():
+    _register([_function], lambda f: _is_exporting)
+
+
 def _overloaded(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``has_torch_function``: only tensor subclasses and objects with __torch_function__ count."""
     from .values.sequences import SequenceValue

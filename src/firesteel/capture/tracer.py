@@ -90,6 +90,9 @@ class Tracer:
         # checkpointed regions so far, and whether one is being captured
         self.checkpoints = 0
         self.in_checkpoint = False
+        # branches on data that are being captured, by code and instruction, and copies that captured ones have made
+        self.branching: list[tuple[types.CodeType, int]] = []
+        self.copies: list[Any] = []
         self.looked_up: list[LazyValue] = []
         self.hashed_by_identity: list[Value] = []
         self.inlined: set[types.CodeType] = set()
@@ -98,6 +101,19 @@ class Tracer:
 
     def user_frames(self) -> tuple[UserFrame, ...]:
         return tuple(frame.user_frame() for frame in self.frames if not frame.hidden)
+
+    def module_stack(self) -> tuple[Any, ...]:
+        """The modules whose methods are running, outermost first."""
+        found: list[Any] = []
+        for frame in self.frames:
+            names = frame.code.co_varnames
+            owner = frame.locals.get(names[0]) if names and frame.code.co_argcount else None
+            if owner is None and names and frame.code.co_argcount and names[0] in frame.cells:
+                owner = frame.cells[names[0]].content
+            module = getattr(owner, "real", None)
+            if isinstance(module, torch.nn.Module) and (not found or found[-1] is not module):
+                found.append(module)
+        return tuple(found)
 
     def provenance(self) -> shapes.Provenance:
         """Who asks about sizes at this moment."""

@@ -52,9 +52,11 @@ def _nothing() -> None:
     """Something to wrap, for the type of the wrapper."""
 
 
+CACHED_FUNCTION = type(functools.lru_cache(_nothing))
+
 # Callable objects that are one thing for the whole process: operators of torch.ops, functions behind
 # functools.lru_cache.
-KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, type(functools.lru_cache(_nothing)), numpy.ufunc, type(numpy.prod),
+KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, CACHED_FUNCTION, numpy.ufunc, type(numpy.prod),
                      operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 _SOME_ITERATORS: tuple[Any, ...] = (

@@ -67,7 +67,11 @@ class _Liveness:
         self.names = own_variables(code)
         self.bits = {name: 1 << position for position, name in enumerate(self.names)}
         self.always = 0
-        if _FRAME_READERS.intersection(code.co_names):
+        readers = _FRAME_READERS.intersection(code.co_names)
+        if readers == {"stack"} and "inspect" not in code.co_names and not any(
+                inst.op in ("LOAD_GLOBAL", "LOAD_NAME") and inst.argval == "stack" for inst in decoded.instructions):
+            readers = frozenset()  # torch.stack
+        if readers:
             self.always = (1 << len(self.names)) - 1
         elif code.co_argcount and "super" in code.co_names and "__class__" in code.co_freevars:
             self.always = 1

@@ -20,20 +20,39 @@ def jump(frame: Frame, inst: Instruction) -> None:
 
 
 @opcode("POP_JUMP_IF_TRUE")
-def pop_jump_if_true(frame: Frame, inst: Instruction) -> None:
-    if _truth(frame, inst, jumps_when=True):
-        frame.index = inst.argval
+def pop_jump_if_true(frame: Frame, inst: Instruction) -> Value | None:
+    return _jump(frame, inst, jumps_when=True)
 
 
 @opcode("POP_JUMP_IF_FALSE")
-def pop_jump_if_false(frame: Frame, inst: Instruction) -> None:
-    if not _truth(frame, inst, jumps_when=False):
-        frame.index = inst.argval
+def pop_jump_if_false(frame: Frame, inst: Instruction) -> Value | None:
+    return _jump(frame, inst, jumps_when=False)
 
 
-def _truth(frame: Frame, inst: Instruction, jumps_when: bool) -> bool:
-    """The truth of a branch's condition. Where data decides and one way only raises, the graph asserts the other."""
+def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
+    """Take one way, or both at once where data decides: then the result is what the frame returns, if it does."""
     tx, value = frame.tx, frame.pop().realize()
+    truth = _truth(frame, inst, value, jumps_when)
+    if truth is None:
+        if _captures_branches(frame):
+            from ..branches import capture_branch
+
+            return capture_branch(frame, inst, value, jumps_when)
+        truth = tx.truth(value)
+    if truth is jumps_when:
+        frame.index = inst.argval
+    return None
+
+
+def _captures_branches(frame: Frame) -> bool:
+    options = frame.tx.options
+    return options is not None and options.capture_branches
+
+
+def _truth(frame: Frame, inst: Instruction, value: Value, jumps_when: bool) -> bool | None:
+    """The truth of a branch's condition; None where data decides. If one way only raises, the graph asserts the other.
+    """
+    tx = frame.tx
     on_data = isinstance(value, TensorValue) or (isinstance(value, NumberValue) and value.hint is None)
     if on_data and not any(active.current.handler for active in tx.frames):
         for raising, answer in ((frame.index, jumps_when), (inst.argval, not jumps_when)):
@@ -42,6 +61,9 @@ def _truth(frame: Frame, inst: Instruction, jumps_when: bool) -> bool:
                 if isinstance(number, NumberValue) and tx.states(number, answer):
                     return answer
                 return tx.truth(number)
+    known = isinstance(value, NumberValue) and tx.shape_env.decide(value.expr) is not None
+    if isinstance(value, TensorValue) or (on_data and not known and _captures_branches(frame)):
+        return None
     return tx.truth(value)
 
 

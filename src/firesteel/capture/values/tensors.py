@@ -86,8 +86,8 @@ class TensorValue(Value):
 
     def truth(self, tx: Tracer) -> bool:
         raise GraphBreak("a branch depends on the value of a tensor",
-                         "use torch.where, or move the decision out of the compiled function; the two branches are "
-                         "compiled separately otherwise")
+                         "use torch.where or fs.cond, or let branches without side effects become one with "
+                         "options={'capture_branches': True}; the two branches are compiled separately otherwise")
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name in self.attrs:
