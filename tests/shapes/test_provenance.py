@@ -34,7 +34,7 @@ def test_an_undecidable_question_says_what_would_decide_it(program: Path) -> Non
     with pytest.raises(shapes.UndecidableError) as caught:
         env.evaluate(u0 // 2 >= 5, at(program, 3))
     first, _, rest = str(caught.value).partition(": ")
-    assert first == "the answer to `u0 >= 10` (`a >= 10`) depends on data"
+    assert first == "could not decide `u0 >= 10` (`a >= 10`), which depends on data"
     assert rest == textwrap.dedent(f"""\
         it is known when the program runs, not while it is captured
           u0 is y.item() (`a`), from {program}:2 in forward: a = y.item()

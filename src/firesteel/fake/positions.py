@@ -7,6 +7,7 @@ to nobody, and that it is inside the tensor is checked when the program runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,14 +27,21 @@ def has_positions(key: Any) -> bool:
 
 def get_item(mode: FakeMode, x: torch.Tensor, key: Any) -> Any:
     """``x[key]``"""
-    view, rest = _selected(mode, x, key)
+    view, rest = selected(_selecting(mode), x, key)
     return view[rest] if rest else view
 
 
 def set_item(mode: FakeMode, x: torch.Tensor, key: Any, value: Any) -> None:
     """``x[key] = value``"""
-    view, rest = _selected(mode, x, key)
+    view, rest = selected(_selecting(mode), x, key)
     view[rest or ...] = value
+
+
+Select = Callable[[torch.Tensor, int, Any], torch.Tensor]
+
+
+def _selecting(mode: FakeMode) -> Select:
+    return lambda x, dim, part: x.select(dim, any_place(mode, part, shape_of(x)[dim]))
 
 
 def _is_position(part: Any) -> bool:
@@ -57,7 +65,7 @@ def _dims_taken(part: Any) -> int:
     return 1
 
 
-def _selected(mode: FakeMode, x: torch.Tensor, key: Any) -> tuple[torch.Tensor, tuple[Any, ...]]:
+def selected(select: Select, x: torch.Tensor, key: Any) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """What integers in the subscript select, and the rest of the subscript."""
     parts = key if isinstance(key, tuple) else (key,)
     dim, rest = 0, []
@@ -68,14 +76,15 @@ def _selected(mode: FakeMode, x: torch.Tensor, key: Any) -> tuple[torch.Tensor, 
         elif _is_position(part):
             if dim >= x.ndim:
                 raise IndexError("too many indices for tensor")
-            x = x.select(dim, _place(mode, part, shape_of(x)[dim]))
+            x = select(x, dim, part)
         else:
             dim += _dims_taken(part)
             rest.append(part)
     return x, tuple(rest)
 
 
-def _place(mode: FakeMode, part: Any, size: Any) -> Any:
+def any_place(mode: FakeMode, part: Any, size: Any) -> Any:
+    """An index that data decides on, as some number that is inside."""
     env = mode.shape_env
     assert env is not None
     if isinstance(part, torch.SymInt) and env.hint(expr_of(part)) is not None:

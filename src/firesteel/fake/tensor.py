@@ -75,8 +75,11 @@ class FakeTensor(torch.Tensor):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise DataDependentError("Tensor.__dlpack__", "a fake tensor has no memory")
 
-    def tolist(self) -> NoReturn:
-        raise DataDependentError("Tensor.tolist")
+    def tolist(self) -> Any:
+        read = getattr(torch_compat.top_dispatch_mode(), "to_list", None)
+        if read is None:
+            raise DataDependentError("Tensor.tolist")
+        return read(self)
 
     def numpy(self, *, force: bool = False) -> NoReturn:
         raise DataDependentError("Tensor.numpy")

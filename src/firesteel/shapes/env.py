@@ -35,6 +35,14 @@ class ShapeEnv:
     facts: Facts = field(default_factory=Facts)
     checks: list[ShapeGuard] = field(default_factory=list)
     """Conditions on data that were stated (`torch._check`): to be asserted when the program runs, not before."""
+    yielding: frozenset[Symbol] = frozenset()
+    """Backed symbols that are replaced before others when an equality ties them together."""
+    reserved: set[str] = field(default_factory=set)
+    """Names that `reserve_name` does not give away."""
+    settle: Callable[[UndecidableError], Scalar | None] | None = field(default=None, repr=False)
+    """Where this is set, it may answer what depends on data; the answer becomes a check."""
+    answers: list[ShapeGuard] | None = None
+    """Where this is a list: what was answered without a guard, because it followed from what was known."""
     torch_adapter: object = field(default=None, repr=False)
     """Kept here for `symnode`, so that an environment has one and both die together."""
     _recorded: list[ShapeGuard] = field(default_factory=list)
@@ -92,9 +100,11 @@ class ShapeEnv:
 
     def reserve_name(self, prefix: str = "s") -> str:
         """The next name of its kind, for a symbol that is made later or never."""
-        number = self._counts.get(prefix, 0)
-        self._counts[prefix] = number + 1
-        return f"{prefix}{number}"
+        while True:
+            number = self._counts.get(prefix, 0)
+            self._counts[prefix] = number + 1
+            if f"{prefix}{number}" not in self.reserved:
+                return f"{prefix}{number}"
 
     def is_backed(self, expr: Expr) -> bool:
         """All symbols of the expression have hints."""
@@ -153,12 +163,17 @@ class ShapeEnv:
 
         Raises `UndecidableError` when the value depends on unbacked symbols.
         """
-        expr = self.facts.replace(as_expr(expr))
+        asked = as_expr(expr)
+        expr = self.facts.replace(asked)
         if isinstance(expr, Const):
+            if self.answers is not None and asked.kind == "bool" and asked is not expr:
+                self._answered(asked, bool(expr.value), provenance)
             return expr.value
         if expr.kind == "bool":
             decided = self.decide(expr)
             if decided is not None:
+                if self.answers is not None:
+                    self._answered(asked, decided, provenance)
                 return decided
         elif expr.kind == "int":
             interval = self.facts.interval(expr)
@@ -166,7 +181,13 @@ class ShapeEnv:
                 return int(interval.lower)
         value = self.hint(expr)
         if value is None:
-            raise self._undecidable(expr, provenance)
+            error = self._undecidable(expr, provenance)
+            settled = None if self.settle is None else self.settle(error)
+            if settled is None:
+                raise error
+            self.check(relations.eq(expr, settled) if expr.kind != "bool" else expr if settled else
+                       relations.not_(expr), provenance)
+            return settled
         if expr.kind == "bool":
             self._guard(expr if value else relations.not_(expr), provenance)
         elif value != value:
@@ -174,6 +195,11 @@ class ShapeEnv:
         else:
             self._guard(relations.eq(expr, value), provenance)
         return value
+
+    def _answered(self, asked: Expr, answer: bool, provenance: Provenance | None) -> None:
+        assert self.answers is not None
+        condition = asked if answer else relations.not_(asked)
+        self.answers.append(ShapeGuard(condition, provenance or self.current_provenance()))
 
     def evaluate_or(self, condition: ExprLike, default: bool, provenance: Provenance | None = None) -> bool:
         """Like `evaluate`, but `default` where the answer depends on unbacked symbols."""
@@ -229,7 +255,8 @@ class ShapeEnv:
             self._stacks[guard] = shape_log().internal_stack()
             self._explain(guard)
         before = {free: self.facts.bounds.get(free) for free in guard.expr.free_symbols}
-        self.facts.add(guard.expr, self._unbacked())
+        unbacked = self._unbacked()
+        self.facts.add(guard.expr, unbacked if unbacked & guard.expr.free_symbols else self.yielding)
         for info in self.symbols.values():
             if info.symbol in self._replaced_by:
                 continue

@@ -55,6 +55,8 @@ class Facts:
         self.replacements: dict[Expr, Expr] = {}
         self.congruences = Congruences()
         self.ranges = RangeAnalysis(self.bounds)
+        self._age: dict[Expr, int] = {}
+        """The order in which symbols were introduced here; that of all environments in a process tells nothing."""
         self.inequalities: list[Expr] = []
         """Polynomials of at least two terms known to be >= 0."""
         self._true: set[Expr] = set()
@@ -68,6 +70,7 @@ class Facts:
         new.bounds.update(self.bounds)
         new.replacements = dict(self.replacements)
         new.congruences = self.congruences.copy()
+        new._age = dict(self._age)
         new.inequalities = list(self.inequalities)
         new._true = set(self._true)
         new._replaced = dict(self.replacements)
@@ -124,6 +127,7 @@ class Facts:
     def set_bounds(self, expr: Expr, interval: Interval) -> None:
         """State an interval for a symbol; only for symbols that no fact mentions yet."""
         self.bounds[expr] = interval
+        self._age.setdefault(expr, len(self._age))
         if expr in self._replaced or self.ranges.knows(expr):  # it was asked about before
             self._changed()
 
@@ -221,18 +225,26 @@ class Facts:
             if others > 1:
                 self._learn(polynomials.scale(monomial, coefficient), Congruence(others, -constant % others))
 
-    @staticmethod
-    def _replaceable(polynomial: Expr, prefer: frozenset[Symbol]) -> Symbol | None:
+    def _replaceable(self, polynomial: Expr, prefer: frozenset[Symbol]) -> Symbol | None:
         """A symbol that the equation can be solved for: it stands alone, with coefficient 1 or -1."""
-        terms = polynomials.parts(polynomial)[1]
+        constant, terms = polynomials.parts(polynomial)
         candidates = []
         for monomial, coefficient in terms:
             if isinstance(monomial, Symbol) and abs(coefficient) == 1:
                 others = [other for other, _ in terms if other is not monomial]
                 if not any(monomial in other.free_symbols for other in others):
-                    candidates.append(monomial)
+                    # Among those preferred, `s0 = s1 + 2` rather than `s1 = s0 - 2`.
+                    signs = [-coefficient * factor for other, factor in terms if other is not monomial]
+                    plain = monomial in prefer and min(*signs, -coefficient * constant, 0) == 0
+                    candidates.append((monomial in prefer, plain, *self._rank(monomial), monomial))
         # Newer symbols give way to older ones.
-        return max(candidates, key=lambda symbol: (symbol in prefer, symbol.serial), default=None)
+        return max(candidates)[-1] if candidates else None
+
+    def _rank(self, symbol: Symbol) -> tuple[int, bool, int, int]:
+        """Symbols with greater ranks give way: numbered ones in the order of their names, all after named ones."""
+        number = symbol.name.lstrip("abcdefghijklmnopqrstuvwxyz")
+        age = self._age.get(symbol)
+        return int(number) if number.isdecimal() else -1, age is None, age or 0, symbol.serial
 
     def _replace_by(self, target: Expr, value: Expr) -> None:
         known = self.bounds.get(target)

@@ -40,9 +40,9 @@ class UndecidableError(Exception):
 
     def _message(self, names: dict[Symbol, str]) -> str:
         symbols, words = f"`{self.expr}`", f"`{in_names(self.expr, names)}`"
-        what = "the answer to" if self.expr.kind == "bool" else "the value of"
+        what = "could not decide" if self.expr.kind == "bool" else "could not find the value of"
         lines = [
-            f"{what} {symbols}{'' if words == symbols else f' ({words})'} depends on data: "
+            f"{what} {symbols}{'' if words == symbols else f' ({words})'}, which depends on data: "
             "it is known when the program runs, not while it is captured"
         ]
         lines += [f"  {origin}" for origin in self.origins]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 #: The type of ``torch.ops.aten.add.Tensor`` and its like.
 OpOverload = torch._ops.OpOverload
+
+#: The type of operators that take functions: ``torch.ops.higher_order.cond`` and its like.
+HigherOrderOperator = torch._ops.HigherOrderOperator
 
 #: Raises, with a message, when a number is false: what assertions in graphs call.
 assert_number: OpOverload = torch.ops.aten._assert_scalar.default
@@ -57,6 +61,21 @@ def library_function(name: str) -> Any:
     return getattr(_library(), name, None)
 
 
+def attention_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
+                     dropout: float, is_causal: bool, scale: float | None, enable_gqa: bool) -> int:
+    """The number of the kernel that attention takes for these tensors."""
+    return torch._fused_sdp_choice(query, key, value, mask, dropout, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def cuda_library_function(name: str) -> Any:
+    """The same for the part of torch that is for CUDA, where there is one."""
+    found = library_function(name)
+    if found is not None:
+        return found
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cuda.so")
+    return getattr(ctypes.PyDLL(path), name, None) if os.path.exists(path) else None
+
+
 #: ``push_dispatch_mode(mode)`` and ``pop_dispatch_mode()`` are entering and leaving a dispatch mode without the Python
 #: bookkeeping of ``with mode:`` (0.8 us instead of 2.2). They must be paired by the caller.
 push_dispatch_mode = torch._C._push_on_torch_dispatch_stack
@@ -65,6 +84,16 @@ push_dispatch_mode = torch._C._push_on_torch_dispatch_stack
 def pop_dispatch_mode() -> None:
     """Undo the last :func:`push_dispatch_mode`."""
     torch._C._pop_torch_dispatch_stack(None)
+
+
+def top_dispatch_mode() -> Any:
+    """The dispatch mode that sees operators first; None when none is entered.
+
+    >>> top_dispatch_mode() is None
+    True
+    """
+    depth = torch._C._len_torch_dispatch_stack()
+    return torch._C._get_dispatch_stack_at(depth - 1) if depth else None
 
 
 def torch_dispatch_stack_length() -> int:
@@ -130,6 +159,19 @@ def operator_name(op: Any) -> str:
     'aten.add.Tensor'
     """
     return str(op)
+
+
+def find_operator(space: str, name: str, overload: str) -> OpOverload | None:
+    """The operator of a name, if one is registered.
+
+    >>> find_operator("aten", "add", "Tensor")
+    <OpOverload(op='aten.add', overload='Tensor')>
+    """
+    try:
+        found = getattr(getattr(getattr(torch.ops, space), name), overload)
+    except AttributeError:
+        return None
+    return found if isinstance(found, OpOverload) else None
 
 
 def schema_of(op: OpOverload) -> torch._C.FunctionSchema:

@@ -133,7 +133,8 @@ def _is_ours(value: Any) -> bool:
     if isinstance(value, _SYMBOLIC):
         return getattr(value.node, "answers_for_itself", False)
     if isinstance(value, torch.Tensor):
-        return value._has_symbolic_sizes_strides and _is_ours((*value.shape, *value.stride()))
+        return value._has_symbolic_sizes_strides and _is_ours(
+            (*value.shape, *value.stride(), value.storage_offset()))
     return isinstance(value, (bool, int, float))
 
 

@@ -67,17 +67,6 @@ keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_kee
 
 
 @contextmanager
-def without_mkldnn() -> Iterator[None]:
-    """Composite operators do not choose oneDNN's kernels. Torch's own context also sets flags that it warns of."""
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
-
-
-@contextmanager
 def without_user_packing() -> Iterator[None]:
     """Keep the user's hooks on saved tensors from being called: of nested hooks torch calls the innermost only."""
     if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:

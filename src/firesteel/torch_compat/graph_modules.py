@@ -19,6 +19,15 @@ import torch.fx
 _WRITTEN = ("_code", "_lineno_map", "_prologue_start")
 
 
+def code_of(module: torch.fx.GraphModule) -> str:
+    """The code of a graph and of the graphs that its operations own, as text."""
+    parts = [module.code]
+    for name, part in module.named_modules():
+        if name and isinstance(part, torch.fx.GraphModule):
+            parts.append(f"# {name}\n{part.code.strip()}\n")
+    return "\n".join(parts)
+
+
 class LazyGraphModule(torch.fx.GraphModule):
     """A graph module whose code is written on first use. Everything else is as in its base class."""
 

@@ -8,15 +8,9 @@ from typing import Any
 
 import torch
 
-from .dispatch import OpOverload
+from .dispatch import OpOverload, find_operator
 
-
-@functools.cache
-def _find(space: str, name: str, overload: str) -> OpOverload | None:
-    try:
-        return getattr(getattr(getattr(torch.ops, space), name), overload)
-    except AttributeError:
-        return None
+_find = functools.cache(find_operator)
 
 
 def onednn_enabled() -> bool:

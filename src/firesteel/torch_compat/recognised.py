@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -111,14 +112,31 @@ def always_true_while_compiling() -> list[Callable[..., Any]]:
     return found
 
 
+@contextlib.contextmanager
+def answering_as_exporting() -> Iterator[None]:
+    """While this is entered, ``torch.compiler.is_compiling()`` and ``is_exporting()`` say yes."""
+    compiler = sys.modules.get("torch.compiler")
+    flags = [name for name in ("_is_compiling_flag", "_is_exporting_flag") if hasattr(compiler, name)]
+    before = [getattr(compiler, name) for name in flags]
+    for name in flags:
+        setattr(compiler, name, True)
+    try:
+        yield
+    finally:
+        for name, value in zip(flags, before, strict=True):
+            setattr(compiler, name, value)
+
+
 def always_false_while_compiling() -> list[Callable[..., Any]]:
     """Questions about other ways of tracing."""
     scripting = sys.modules["torch._jit_internal"].is_scripting
-    found = [scripting, sys.modules["torch.jit._trace"].is_tracing]
+    return [scripting, sys.modules["torch.jit._trace"].is_tracing]
+
+
+def true_while_exporting() -> list[Callable[..., Any]]:
+    """Questions that captured code must see answered with yes when it is exported."""
     compiler = sys.modules.get("torch.compiler")
-    if compiler is not None and hasattr(compiler, "is_exporting"):
-        found.append(compiler.is_exporting)
-    return found
+    return [compiler.is_exporting] if compiler is not None and hasattr(compiler, "is_exporting") else []
 
 
 def torch_function_checks() -> list[Callable[..., Any]]:

@@ -61,6 +61,11 @@ def storage_address(t: torch.Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
+def storage_users(t: torch.Tensor) -> int:
+    """How many tensors and other C++ owners the storage of a tensor has."""
+    return torch._C._storage_Use_Count(t.untyped_storage()._cdata)
+
+
 def mark_as_parameter(t: torch.Tensor) -> None:
     """Make ``isinstance(t, torch.nn.Parameter)`` true for a tensor of another class."""
     t._is_param = True

@@ -75,3 +75,19 @@ def check_when_run(condition: torch.Tensor, message: str) -> None:
     RuntimeError: no such place
     """
     torch._assert_async(condition, message)
+
+
+def core_decompositions() -> dict[OpOverload, Callable[..., Any]]:
+    """How torch writes operators in those that it calls the core."""
+    from torch._decomp import _core_aten_decompositions_post_autograd
+
+    return _core_aten_decompositions_post_autograd()  # type: ignore[return-value]
+
+
+def composite_operators() -> Iterator[OpOverload]:
+    """The ATen operators that are compositions of others in eager as well."""
+    for name in torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"):
+        space, _, rest = name.partition("::")
+        base, _, overload = rest.partition(".")
+        if space == "aten":
+            yield getattr(getattr(torch.ops.aten, base), overload or "default")

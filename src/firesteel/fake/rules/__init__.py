@@ -38,6 +38,7 @@ def _load() -> None:
         convolution,
         creation,
         data_dependent,
+        gpu_attention,
         images,
         in_place,
         indexing,
@@ -47,6 +48,7 @@ def _load() -> None:
         nn,
         optimizers,
         pointwise,
+        recurrent,
         reduction,
         views,
     )
@@ -54,11 +56,18 @@ def _load() -> None:
 
 def find_rule(name: str) -> Rule | None:
     """The rule of an operator, or None."""
-    _load()
-    return _rules.get(name)
+    found = _rules.get(name)
+    if found is None:
+        from . import pointwise  # noqa: F401  (the commonest operators)
+
+        found = _rules.get(name)
+        if found is None:
+            _load()
+            found = _rules.get(name)
+    return found
 
 
 def rule_names() -> list[str]:
     """The names of all operators that have a rule."""
-    find_rule("")
+    _load()
     return sorted(_rules)

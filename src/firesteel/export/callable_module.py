@@ -1,0 +1,251 @@
+"""The module of an exported program: its graph as Python code around the original's parameters and buffers.
+
+    def forward(self, x, d):
+        if not self._fits(x, d_u): ...
+        weight = self.lin.weight
+        linear = torch.ops.aten.linear.default(x, weight)
+        return {'y': linear}
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..errors import UserCodeError
+from ..torch_compat.below_autograd import set_grad_mode
+from ..torch_compat.pytrees import TreeSpec, children_of, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from .errors import InputMismatchError
+from .input_checks import InputChecks, input_checks
+from .lifting import identifier
+from .program import ExportedProgram
+from .signature import InputKind, OutputKind
+
+_ATEN = torch.ops.aten
+_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+
+
+@dataclass
+class CallStructure:
+    """How arguments and results of a program are nested, and what its inputs must be."""
+
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    checks: InputChecks
+
+
+class ExportedModule(torch.fx.GraphModule):
+    """Runs an exported program. Its parameters and buffers have the names that they have in the original."""
+
+    call_structure: CallStructure
+
+    def flat_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves of a call's arguments, which must be nested as in the example call."""
+        leaves, spec = tree_flatten((args, kwargs))
+        wanted = self.call_structure.in_spec
+        if spec != wanted:
+            raise InputMismatchError(f"the arguments are nested as {spec}, the program was exported for {wanted}")
+        return leaves
+
+    def nested_results(self, results: Sequence[Any]) -> Any:
+        """The results as the original nests them."""
+        return tree_unflatten(results, self.call_structure.out_spec)
+
+    def mismatch(self, *values: Any) -> None:
+        """Say what is wrong with inputs."""
+        self.call_structure.checks.complain(values)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        kind = next(cls for cls in type(self).__mro__ if cls in (GradModeModule, ExportedModule))
+        root = torch.nn.Module()
+        tables = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+        vars(root).update({name: copy.deepcopy(vars(self)[name], memo) for name in tables})
+        made = kind(root, copy.deepcopy(self.graph), class_name="GraphModule")  # type: ignore[call-arg]
+        vars(made).update({name: vars(root)[name] for name in tables})
+        made.call_structure = self.call_structure
+        vars(made)["_fits"] = vars(self)["_fits"]
+        return made
+
+    def train(self, mode: bool = True) -> Any:
+        raise UserCodeError("train() and eval() have no effect on an exported program",
+                            "Its operators were fixed when it was exported: call model.train() or model.eval() before.")
+
+    def eval(self) -> Any:
+        return self.train(False)
+
+
+class GradModeModule(ExportedModule):
+    """A program that switches gradients on or off inside: they are put back when it raises there."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        enabled = torch.is_grad_enabled()
+        try:
+            return super().__call__(*args, **kwargs)
+        except BaseException:
+            torch.set_grad_enabled(enabled)
+            raise
+
+
+class CallCode(torch.fx.graph.CodeGen):
+    """Writes forward with the original's arguments and results."""
+
+    def __init__(self, names: list[str], positional: int, in_spec: TreeSpec, out_spec: TreeSpec) -> None:
+        super().__init__()
+        self.names = [identifier(name) for name in names]
+        self.keys = names
+        self.positional = positional
+        self.flat = all(child.is_leaf() for part in children_of(in_spec) for child in children_of(part))
+        self.out_spec = out_spec
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
+        """The signature, and what becomes of the arguments."""
+        given = [name for name in free_vars if name != "self"]
+        inputs = [name.split(":")[0].split("=")[0].strip() for name in given]
+        lines = [f"def forward({', '.join(['self', *(given if self.flat else self.names)])}){maybe_return_annotation}:"]
+        if self.flat:
+            lines[0] = f"def forward({', '.join(['self', *self.names])}){maybe_return_annotation}:"
+            if inputs != self.names:
+                lines.append(f"    {', '.join(inputs)}, = {', '.join(self.names)},")
+        elif inputs:
+            args = "".join(f"{name}, " for name in self.names[:self.positional])
+            keywords = ", ".join(f"{key!r}: {name}" for key, name in
+                                 zip(self.keys[self.positional:], self.names[self.positional:], strict=True))
+            lines.append(f"    {', '.join(inputs)}, = self.flat_inputs(({args}), {{{keywords}}})")
+        values = ", ".join(inputs)
+        lines.append(f"    if not self._fits({values}): self.mismatch({values})")
+        return "\n".join(lines)
+
+    def generate_output(self, output_args: Any, **options: Any) -> str:
+        """The return statement."""
+        shown = options.get("repr_fn") or repr
+        items = [shown(item) for item in output_args]
+        text = _nested(self.out_spec, iter(items))
+        return f"return self.nested_results(({''.join(item + ', ' for item in items)}))" if text is None \
+            else f"return {text}"
+
+
+def _nested(spec: TreeSpec, items: Any) -> str | None:
+    """Results as a literal, if their containers are Python's own."""
+    if spec.is_leaf():
+        return str(next(items))
+    children = [_nested(child, items) for child in children_of(spec)]
+    if any(child is None for child in children):
+        return None
+    texts = [str(child) for child in children]
+    if spec.type is tuple:
+        return f"({''.join(text + ', ' for text in texts)})"
+    if spec.type is list:
+        return f"[{', '.join(texts)}]"
+    if spec.type is dict and all(isinstance(key, (str, int)) for key in spec.context):
+        return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(spec.context, texts, strict=True))}}}"
+    return None
+
+
+def make_module(program: ExportedProgram) -> torch.fx.GraphModule:
+    """The module of a program."""
+    signature = program.graph_signature
+    call = program.module_call_graph[0].signature
+    assert call is not None
+    root = torch.nn.Module()
+    for name, part in program.graph_module.named_children():
+        root.add_module(name, part)
+    values = dict(zip([spec.arg.name for spec in signature.input_specs if spec.kind is not InputKind.USER_INPUT],
+                      program.lifted_values(), strict=True))
+    for name, tensor in program.state_dict.items():
+        _register(root, name, tensor, True)
+    for spec in signature.input_specs:
+        if spec.kind is not InputKind.USER_INPUT and spec.target not in program.state_dict:
+            assert spec.target is not None
+            _register(root, spec.target, values[spec.arg.name], False)
+    graph = torch.fx.Graph()
+    copied: dict[torch.fx.Node, torch.fx.Node] = {}
+    targets = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is not InputKind.USER_INPUT}
+    _add_inputs(program, graph, copied, targets)
+    for node in program.graph.nodes:
+        if node.op == "output":
+            _add_output(program, graph, copied, node)
+        elif node.op != "placeholder":
+            copied[node] = graph.node_copy(node, copied.__getitem__)
+    subgraphs = dict(program.graph_module.named_children())
+    positional = len(children_of(children_of(call.in_spec)[0]))
+    graph.set_codegen(CallCode(list(call.forward_arg_names or []), positional, call.in_spec, call.out_spec))
+    kind = GradModeModule if any(node.target is set_grad_mode for node in graph.nodes) else ExportedModule
+    module = kind(root, graph, class_name="GraphModule")
+    for name, tensor in program.state_dict.items():
+        _register(module, name, tensor, True)  # torch.fx leaves out what the graph does not use
+    _restore_state(module, program, values, subgraphs)
+    paths = user_paths(call.in_spec)
+    checks = input_checks(program, paths)
+    module.call_structure = CallStructure(call.in_spec, call.out_spec, checks)
+    module.__dict__["_fits"] = checks.function()
+    return module
+
+
+def _restore_state(module: torch.nn.Module, program: ExportedProgram, values: dict[str, torch.Tensor],
+                   subgraphs: dict[str, Any]) -> None:
+    """Tensors under their names in the order of the state_dict; a graph module keeps neither that nor persistence."""
+    for table in ("_parameters", "_buffers", "_modules"):
+        vars(module)[table].clear()
+    for name, tensor in program.state_dict.items():
+        _register(module, name, tensor, True)
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is not InputKind.USER_INPUT and spec.target not in program.state_dict:
+            assert spec.target is not None
+            _register(module, spec.target, values[spec.arg.name], False)
+    for name, part in subgraphs.items():
+        module.add_module(name, part)
+
+
+def user_paths(in_spec: TreeSpec) -> list[str]:
+    """Where each leaf of a call is: ``*args[0]``, ``**kwargs['d']['u']``."""
+    leaves = tree_flatten_with_path(tree_unflatten([0] * in_spec.num_leaves, in_spec))[0]
+    return [("*args" if path[0].idx == 0 else "**kwargs") + keystr(path[1:])  # type: ignore[attr-defined]
+            for path, _ in leaves]
+
+
+def _add_inputs(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[torch.fx.Node, torch.fx.Node],
+                targets: dict[str, str | None]) -> None:
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    for node in placeholders:
+        if node.name not in targets:
+            copied[node] = graph.node_copy(node)
+    for node in placeholders:
+        if node.name in targets and node.users:
+            target = targets[node.name]
+            assert target is not None
+            copied[node] = graph.create_node("get_attr", target, name=identifier(target.replace(".", "_")))
+            copied[node].meta.update(node.meta)
+
+
+def _add_output(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[torch.fx.Node, torch.fx.Node],
+                node: torch.fx.Node) -> None:
+    """Values that functional programs return for what they change are copied there."""
+    inputs = {spec.target if spec.target is not None else spec.arg.name: spec.arg.name
+              for spec in program.graph_signature.input_specs}
+    by_name = {other.name: copied[other] for other in program.graph.nodes if other in copied}
+    results = []
+    for spec, value in zip(program.graph_signature.output_specs, node.args[0], strict=True):  # type: ignore[arg-type]
+        result = copied[value] if isinstance(value, torch.fx.Node) else value
+        if spec.kind in _MUTATIONS:
+            assert spec.target is not None
+            graph.call_function(_ATEN.copy_.default, (by_name[inputs[spec.target]], result))
+        else:
+            results.append(result)
+    graph.output(tuple(results))
+
+
+def _register(root: torch.nn.Module, name: str, tensor: torch.Tensor, persistent: bool) -> None:
+    *path, last = name.split(".")
+    for part in path:
+        if part not in dict(root.named_children()):
+            root.add_module(part, torch.nn.Module())
+        root = getattr(root, part)
+    if isinstance(tensor, torch.nn.Parameter):
+        root.register_parameter(last, tensor)
+    else:
+        root.register_buffer(last, tensor, persistent=persistent)

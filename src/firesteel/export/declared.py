@@ -1,0 +1,172 @@
+"""A shape contract put to work: the symbols that stand for declared sizes while a program is traced.
+
+Each named dim is one symbol, called after it, and a derived dim is an expression of its root, so that everything
+declared holds by construction. A dimension under AUTO or DYNAMIC is a symbol of its own, ``s0`` and so on in the
+order of the inputs. When tracing ties such a symbol to others, it gives way to the named ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import shapes
+from ..capture import dynamism
+from ..capture.source import DerivedSizeSource, SizeSource, Source
+from ..shapes.symnode import make_symint
+from .dims import Dim, DimHint, HintKind
+from .dynamic_shapes import SMALLEST, Declaration, InputSizes, ShapeContract, varies
+
+if TYPE_CHECKING:
+    from .constraints import Solved
+
+Size = shapes.Expr | int
+
+
+class DeclaredSymbols:
+    """The symbols of one contract in one environment, and the sizes of the inputs in them."""
+
+    def __init__(self, contract: ShapeContract, env: shapes.ShapeEnv) -> None:
+        self.contract = contract
+        self.env = env
+        self.roots: dict[str, shapes.Symbol] = {}
+        self.hints: dict[shapes.Symbol, tuple[int, int, DimHint]] = {}
+        """The symbols of AUTO and DYNAMIC dimensions: input, dimension, declaration."""
+        self.fixed: list[tuple[int, int, Declaration, int]] = []
+        """Dimensions that are declared to vary and whose example is a size of 0 or 1."""
+        for name, root in contract.roots.items():
+            self._make_root(name, root)
+        self.sizes = [self._sizes(position, sizes) for position, sizes in enumerate(contract.inputs)]
+        env.yielding = frozenset(self.hints)
+        if any(env.symbols[symbol].interval.lower > contract.roots[name].min for name, symbol in self.roots.items()):
+            env.answers = []
+        self.relied: dict[str, shapes.Provenance] = {}
+        """Roots for which the program answers a question by their being at least 2, and where it does."""
+
+    def _make_root(self, name: str, root: Dim) -> None:
+        uses = self.contract.uses[name]
+        example = self.contract.examples[name]
+        if any(how.size_for(example) < SMALLEST for _, _, how in uses):
+            return
+        lower = max([root.min, *(-((how.offset - SMALLEST) // how.scale) for _, _, how in uses)])
+        upper = shapes.Interval().upper if root.max is None else root.max
+        position, dim, how = uses[0]
+        where = f"{self.contract.inputs[position].name}.size({dim})"
+        source = where if not how.is_derived else name
+        self.env.reserved.add(name)
+        self.roots[name] = self.env.new_symbol(example, source, lower=min(lower, example), upper=upper, name=name)
+
+    def _sizes(self, position: int, sizes: InputSizes) -> list[Size]:
+        result: list[Size] = []
+        if sizes.tensor is None:
+            return result
+        for dim, declared in enumerate(sizes.dims):
+            size: Size = sizes.tensor.shape[dim]
+            assert isinstance(size, int)
+            if isinstance(declared, Dim):
+                symbol = self.roots.get(declared.root.name)
+                if symbol is None:
+                    self.fixed.append((position, dim, declared, size))
+                else:
+                    size = symbol * declared.scale + declared.offset
+            elif isinstance(declared, DimHint) and varies(declared):
+                if size < SMALLEST:
+                    if declared.kind is HintKind.DYNAMIC:
+                        self.fixed.append((position, dim, declared, size))
+                else:
+                    size = self._hinted(position, dim, declared, size, sizes.name)
+            result.append(size)
+        return result
+
+    def _hinted(self, position: int, dim: int, hint: DimHint, size: int, name: str) -> shapes.Symbol:
+        lower = max(hint.min or SMALLEST, SMALLEST)
+        upper = shapes.Interval().upper if hint.max is None else hint.max
+        symbol = self.env.new_symbol(size, f"{name}.size({dim})", lower=lower, upper=upper)
+        self.hints[symbol] = (position, dim, hint)
+        return symbol
+
+
+class Declared:
+    """A contract while programs are traced for it."""
+
+    def __init__(self, contract: ShapeContract) -> None:
+        self.contract = contract
+        self._symbols: DeclaredSymbols | None = None
+
+    def symbols(self, env: shapes.ShapeEnv) -> DeclaredSymbols:
+        """The symbols in an environment; they are made when first asked for."""
+        if self._symbols is None or self._symbols.env is not env:
+            self._symbols = DeclaredSymbols(self.contract, env)
+        return self._symbols
+
+    @property
+    def env(self) -> shapes.ShapeEnv | None:
+        """The environment of the last tracing, None before that."""
+        return None if self._symbols is None else self._symbols.env
+
+    # Tracing bytecode
+
+    @contextlib.contextmanager
+    def marking(self) -> Iterator[None]:
+        """Captures inside take their sizes from the contract, and every other size and number is a constant."""
+        token = dynamism.DECLARED.set(self)
+        try:
+            yield
+        finally:
+            dynamism.DECLARED.reset(token)
+
+    def captured(self, env: shapes.ShapeEnv, tensor: torch.Tensor, source: Source,
+                 static: frozenset[tuple[str, int]]) -> dynamism.CapturedSizes | None:
+        """The sizes of a tensor that a capture meets; None when all of them are constants."""
+        found = self.contract.of_tensor(tensor)
+        if found is None:
+            return None
+        position, sizes = found
+        values = self.symbols(env).sizes[position]
+        if not any(isinstance(size, shapes.Expr) for size in values):
+            return None
+        sources: dict[shapes.Symbol, Source] = {}
+        demanded: dict[shapes.Symbol, SizeSource] = {}
+        for dim, declared in enumerate(sizes.dims):
+            if (source.name, dim) in static and isinstance(declared, DimHint):
+                values[dim] = tensor.shape[dim]  # the others were demanded, which is an error before it comes here
+            size = values[dim]
+            if not isinstance(size, shapes.Expr):
+                continue
+            where = SizeSource(source, dim)
+            if isinstance(declared, Dim):
+                symbol = self.symbols(env).roots[declared.root.name]
+                if declared.is_derived:
+                    sources.setdefault(symbol, DerivedSizeSource(source, dim, declared.scale, declared.offset))
+                else:
+                    sources[symbol] = demanded[symbol] = where
+            else:
+                assert isinstance(size, shapes.Symbol) and isinstance(declared, DimHint)
+                sources[size] = where
+                if declared.kind is HintKind.DYNAMIC:
+                    demanded[size] = where
+        return dynamism.CapturedSizes(list(values), sources, demanded)
+
+    # Tracing by running Python
+
+    def layout(self, tensor: torch.Tensor, env: shapes.ShapeEnv) -> tuple[list[Any], list[Any]] | None:
+        """Sizes and strides of an input with symbols in them; None when all of it is constant."""
+        found = self.contract.of_tensor(tensor)
+        if found is None:
+            return None
+        values = self.symbols(env).sizes[found[0]]
+        if not any(isinstance(size, shapes.Expr) for size in values):
+            return None
+        strides = dynamism.strides_as_products(tensor, values)
+        return [make_symint(env, size) for size in values], [make_symint(env, stride) for stride in strides]
+
+    # After tracing
+
+    def solve(self, env: shapes.ShapeEnv, inputs: Sequence[Any] = ()) -> Solved:
+        """The contract of the program that was traced in this environment; raises `ConstraintViolationError`."""
+        from .constraints import solve
+
+        return solve(self, env, inputs)

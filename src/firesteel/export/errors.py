@@ -1,0 +1,41 @@
+"""Errors of exporting and of calling exported programs."""
+
+from __future__ import annotations
+
+from ..errors import FiresteelError
+
+BRANCH_HINT = (
+    "Use fs.cond(pred, true_fn, false_fn, operands) to keep both branches. With strict=True, which reads the bytecode, "
+    "the option capture_branches does that by itself where the branches have no side effects. A condition on sizes or "
+    "item() can be settled with torch._check."
+)
+
+
+GRADIENTS = "gradients are computed inside of forward, by backward or torch.autograd.grad"
+GRADIENTS_HINT = (
+    "Programs are recorded before autograd. Compute gradients of program.module() outside, or write them out.")
+
+
+class ExportError(FiresteelError):
+    """A program cannot be exported: it would need a graph break, or does something that a graph cannot hold."""
+
+    headline = "This program cannot be exported as one graph."
+    default_hint = (
+        "Exported programs run without Python, so this step cannot be left to it. Write it with tensor operations, "
+        "move it out of forward, or try strict=False, which runs the Python code once and keeps what it computes as "
+        "constants."
+    )
+
+
+class InputMismatchError(FiresteelError):
+    """An exported program is called with inputs that it was not exported for."""
+
+    headline = "These inputs are outside of what the program was exported for."
+    default_hint = "Pass inputs that fit, or export again with dynamic_shapes that allow these."
+
+
+class VerificationError(FiresteelError):
+    """An exported program is not well formed, for instance after a pass has changed its graph."""
+
+    headline = "This exported program is not well formed."
+    default_hint = "Look at the pass that changed the graph last."

@@ -1,0 +1,40 @@
+"""The documentation page that is made of the examples."""
+
+from __future__ import annotations
+
+from .registry import Example, every, tags
+
+_HEAD = """# What can be exported
+
+This page is made of the programs in `firesteel.export.examples`, which the tests run; to find some in Python:
+
+```python
+from firesteel.export import examples
+examples.search("torch.cond")       # by tag, or by a word
+print(examples.get("if_on_a_tensor").source)
+```
+
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = [_HEAD, "Tags: " + ", ".join(f"`{tag}`" for tag in tags()) + "\n\n"]
+    for title, supported in (("What works", True), ("What does not, and what to write instead", False)):
+        parts.append(f"## {title}\n\n")
+        parts += [_section(found) for found in every() if found.supported is supported]
+    return "".join(parts)
+
+
+def _section(found: Example) -> str:
+    text = f"### {found.name}\n\n{found.description}\n\nTags: {', '.join(f'`{tag}`' for tag in found.tags)}."
+    if found.rewrite:
+        text += f" Instead: [{found.rewrite}](#{found.rewrite})."
+    if found.strict_only and found.supported:
+        text += " Only with `strict=True`."
+    if found.dynamic_shapes:
+        text += f"\n\n`dynamic_shapes={found.dynamic_shapes}`"
+    source = "\n".join(line for line in found.source.splitlines() if not line.startswith(("@example", "         ")) or
+                       line.startswith("    "))
+    source = source[source.index("class "):]
+    return f"{text}\n\n```python\n{source.rstrip()}\n```\n\n"

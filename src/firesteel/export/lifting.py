@@ -1,0 +1,226 @@
+"""Everything a program computes with as inputs of its graph: parameters, buffers, constants, arguments; their names."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..fake import FakeTensor
+from ..torch_compat.pytrees import TreeSpec, keystr, tree_flatten_with_path, tree_map
+from .errors import ExportError
+from .pre_dispatch import PreDispatchRecorder
+from .signature import (
+    ArgumentSpec,
+    ConstantArgument,
+    InputKind,
+    InputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+
+PREFIXES = {InputKind.PARAMETER: "p_", InputKind.BUFFER: "b_", InputKind.CONSTANT_TENSOR: "c_"}
+PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+@dataclass(frozen=True)
+class StateEntry:
+    """A parameter or buffer of the module."""
+
+    kind: InputKind
+    name: str
+    tensor: torch.Tensor
+    persistent: bool | None
+
+
+@dataclass
+class UserInput:
+    """One leaf of the arguments: its name in the graph, where it is in the call, its value, its fake."""
+
+    name: str
+    path: str
+    value: Any
+    fake: Any = None
+
+
+@dataclass
+class Arguments:
+    """The arguments of the example call, flat."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: list[UserInput]
+    spec: TreeSpec
+    forward_names: list[str]
+    """Names of the positional arguments, then of the keyword arguments."""
+
+
+def state_of(module: torch.nn.Module) -> list[StateEntry]:
+    """All parameters and buffers under all their names, parameters first."""
+    entries = [StateEntry(InputKind.PARAMETER, name, tensor, None)
+               for name, tensor in module.named_parameters(remove_duplicate=False)]
+    temporary = {prefix + ("." if prefix else "") + name
+                 for prefix, part in module.named_modules(remove_duplicate=False) for name in non_persistent(part)}
+    entries += [StateEntry(InputKind.BUFFER, name, tensor, name not in temporary)
+                for name, tensor in module.named_buffers(remove_duplicate=False)]
+    return entries
+
+
+def non_persistent(module: torch.nn.Module) -> set[str]:
+    """Names of a module's buffers that are not in its state_dict."""
+    return set(module.__dict__.get("_non_persistent_buffers_set", ()))
+
+
+def flat_arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """The leaves of a call's arguments, named after forward's parameters."""
+    paths, spec = tree_flatten_with_path((args, kwargs))
+    names = positional_names(module, args)
+    inputs = []
+    for path, value in paths:
+        root = names[path[1].idx] if path[0].idx == 0 else path[1].key  # type: ignore[attr-defined]
+        parts = [str(root)]
+        for key in path[2:]:
+            parts.append(re.sub(r"[^0-9a-zA-Z]+", "_", keystr((key,))).strip("_"))
+        where = ("*args" if path[0].idx == 0 else "**kwargs") + keystr(path[1:])  # type: ignore[attr-defined]
+        if not isinstance(value, (torch.Tensor, *PLAIN)):
+            raise ExportError(
+                f"the input {where} is an object of type {type(value).__qualname__}",
+                "Inputs are tensors, numbers, strings, None, and containers of these. Register the class as a "
+                "container of them (torch.utils._pytree.register_pytree_node, register_dataclass).")
+        inputs.append(UserInput(identifier("_".join(parts)), where, value))
+    return Arguments(args, kwargs, inputs, spec, [*names, *kwargs])
+
+
+def distinct_tensors(module: torch.nn.Module, args: tuple[Any, ...],
+                     kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with copies where a tensor is passed twice or belongs to the module: inputs are independent."""
+    seen = {id(entry.tensor) for entry in state_of(module)}
+
+    def copied(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) in seen:
+            return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+        seen.add(id(leaf))
+        return leaf
+
+    made: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(copied, (args, kwargs))
+    return made
+
+
+def positional_names(module: torch.nn.Module, args: tuple[Any, ...]) -> list[str]:
+    """What forward calls its positional arguments; those of ``*args`` are numbered."""
+    names: list[str] = []
+    try:
+        parameters = list(inspect.signature(module.forward).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    for parameter in parameters:
+        if len(names) >= len(args) or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            break
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}_{number}" for number in range(len(args) - len(names))]
+            break
+        names.append(parameter.name)
+    return names + [f"arg_{number}" for number in range(len(names), len(args))]
+
+
+def identifier(text: str) -> str:
+    """A name as Python allows it."""
+    text = re.sub(r"[^0-9a-zA-Z_]", "_", text)
+    return f"_{text}" if not text or text[0].isdigit() else text
+
+
+@dataclass
+class Lifting:
+    """The inputs of one graph under construction."""
+
+    module: torch.nn.Module
+    arguments: Arguments
+    recorder: PreDispatchRecorder
+    state: list[StateEntry] = field(default_factory=list)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    specs: list[InputSpec] = field(default_factory=list)
+    _constant_specs: list[InputSpec] = field(default_factory=list)
+    _first_user_input: torch.fx.Node | None = None
+
+    def add_inputs(self, fake_of: Callable[[torch.Tensor, UserInput | None], FakeTensor]) -> None:
+        """Make all placeholders that are known before the program runs."""
+        recorder = self.recorder
+        recorder.lift = self.lift
+        self.state = state_of(self.module)
+        for entry in self.state:
+            fake = fake_of(entry.tensor, None)
+            known = recorder.knows_tensor(fake)
+            node = recorder.graph.placeholder(PREFIXES[entry.kind] + identifier(entry.name.replace(".", "_")))
+            node.meta["val"] = fake
+            if not known:  # a tensor with several names goes by the first
+                recorder.bind(fake, node)
+            self.specs.append(InputSpec(entry.kind, TensorArgument(node.name), entry.name, entry.persistent))
+        for item in self.arguments.inputs:
+            if isinstance(item.value, torch.Tensor):
+                item.fake = fake_of(item.value, item)
+            else:
+                item.fake = item.value
+            node = recorder.add_placeholder(item.name, item.fake)
+            item.name = node.name
+            self._first_user_input = self._first_user_input or node
+            self.specs.append(InputSpec(InputKind.USER_INPUT, argument_of(node, item.fake), None))
+
+    def lift(self, tensor: torch.Tensor, fake: FakeTensor) -> torch.fx.Node:
+        """A tensor of the program that is no input becomes one: a constant."""
+        target = self._name_of_constant(tensor)
+        self.constants[target] = tensor
+        graph = self.recorder.graph
+        before = self._first_user_input or next((node for node in graph.nodes if node.op != "placeholder"), None)
+        with graph.inserting_before(before) if before is not None else graph.inserting_after():
+            node = graph.placeholder(PREFIXES[InputKind.CONSTANT_TENSOR] + identifier(target.replace(".", "_")))
+        node.meta["val"] = fake
+        self._constant_specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), target))
+        return node
+
+    def _name_of_constant(self, tensor: torch.Tensor) -> str:
+        for prefix, part in self.module.named_modules():
+            for name, value in vars(part).items():
+                if value is tensor:
+                    return f"{prefix}.{name}" if prefix else name
+        number = sum(name.startswith("lifted_tensor_") for name in self.constants)
+        return f"lifted_tensor_{number}"
+
+    def input_specs(self) -> list[InputSpec]:
+        """In the order of the placeholders: parameters, buffers, constants, arguments."""
+        at = next((at for at, spec in enumerate(self.specs) if spec.kind is InputKind.USER_INPUT), len(self.specs))
+        return [*self.specs[:at], *self._constant_specs, *self.specs[at:]]
+
+    def all_constants(self) -> dict[str, torch.Tensor]:
+        """What the program holds besides its state_dict: constants and buffers that are not saved."""
+        rest = {entry.name: entry.tensor for entry in self.state if entry.persistent is False}
+        return {**self.constants, **rest}
+
+
+def argument_of(node: torch.fx.Node, value: Any) -> ArgumentSpec:
+    """How a signature names an input or output."""
+    if isinstance(value, torch.Tensor):
+        return TensorArgument(node.name)
+    if isinstance(value, torch.SymInt):
+        return SymIntArgument(node.name)
+    if isinstance(value, torch.SymFloat):
+        return SymFloatArgument(node.name)
+    if isinstance(value, torch.SymBool):
+        return SymBoolArgument(node.name)
+    return ConstantArgument(node.name, value)
+
+
+def modules_by_id(module: torch.nn.Module) -> Mapping[int, str]:
+    """The first name of every submodule."""
+    found: dict[int, str] = {}
+    for name, part in module.named_modules():
+        found.setdefault(id(part), name)
+    return found

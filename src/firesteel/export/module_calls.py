@@ -1,0 +1,27 @@
+"""The calls of a program's modules: how arguments and results of each are nested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..torch_compat.pytrees import TreeSpec
+from .signature import ArgumentSpec
+
+
+@dataclass
+class ModuleCallSignature:
+    """How one module is called: its inputs and outputs as nodes, and the structures that hold them."""
+
+    inputs: list[ArgumentSpec]
+    outputs: list[ArgumentSpec]
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    forward_arg_names: list[str] | None = None
+
+
+@dataclass
+class ModuleCallEntry:
+    """A module of the program; the signature is known for the whole program and for modules that were asked for."""
+
+    fqn: str
+    signature: ModuleCallSignature | None = field(default=None)

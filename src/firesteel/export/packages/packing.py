@@ -1,0 +1,272 @@
+"""`package`: exported programs, compiled ahead of time, in one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+
+from ... import __version__
+from ...autodiff.graph import FunctionalGraph, Unsupported
+from ...errors import UserCodeError
+from ...kernels.cpu.target import Target, avx2, host
+from ...kernels.ir import Buffer, BufferRef
+from ...kernels.options import make_options
+from ...kernels.shared_object.build import NotPackageable, Planned, build, plan_graph
+from ...kernels.shared_object.interface import Weight, needed_features
+from ...kernels.shared_object.program import Contract
+from ...shapes import Expr, ShapeGuard, Symbol
+from ..program import ExportedProgram
+from ..saving.trees import write_tree
+from ..signature import ConstantArgument, InputKind, OutputKind
+from .archive import HEADER, PAGE, WEIGHTS, ArchiveWriter
+from .errors import PackageError
+from .weights import Layout, Store
+
+_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_CPUS: dict[str, Callable[[], Target]] = {"native": host, "avx2": avx2}
+
+
+@dataclass
+class _Model:
+    """A model on its way into a package."""
+
+    program: ExportedProgram
+    planned: Planned
+    inputs: list[str]
+    outputs: list[str]
+    guards: list[ShapeGuard]
+    keys: dict[str, str]
+    """Names of the weights in this model to their names in the file."""
+    tensors: dict[str, torch.Tensor]
+    buffers: dict[str, str]
+    """The plan's buffers that are weights, to the names of those."""
+
+
+def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str | os.PathLike[str], *,
+            cpu: str = "native", **options: Any) -> str:
+    """Compile programs into a file that runs without Python; the path of that file.
+
+    Args:
+        program: an exported program, or several under names.
+        path: where the file goes.
+        cpu: ``"native"`` for CPUs like this one, ``"avx2"`` for all x86-64 CPUs with AVX2.
+        options: those of the native backend, such as ``relaxed_libraries``.
+
+    The weights go along and can be changed later. `load_package` runs a package in Python; the file
+    ``firesteel_model.h`` inside shows how C and C++ programs do.
+    """
+    programs: dict[str, Any] = {"model": program} if not isinstance(program, Mapping) else dict(program)
+    if not programs or not all(isinstance(item, ExportedProgram) for item in programs.values()):
+        raise UserCodeError("package takes an ExportedProgram, or a dict of them under names",
+                            "Export first: fs.export.package(fs.export.export(model, args), path).")
+    for name in programs:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise UserCodeError(f"{name!r} cannot be the name of a model",
+                                "Use letters, digits, points, hyphens and underscores.")
+    if cpu not in _CPUS:
+        raise UserCodeError(f"cpu is {cpu!r}", f"it is one of {', '.join(_CPUS)}")
+    chosen = make_options(options)
+    if chosen.max_autotune:
+        raise UserCodeError("packages do not have the option 'max_autotune'", "leave it out")
+    target = _CPUS[cpu]()
+    store = Store()
+    models = {name: _plan(item, store, name if len(programs) > 1 else "", chosen) for name, item in programs.items()}
+    layout = store.lay_out()
+    writer = ArchiveWriter(os.fspath(path))
+    try:
+        described = {}
+        for name, model in models.items():
+            described[name] = _add_model(writer, name, model, layout, target)
+        if store.tensors:
+            writer.add(WEIGHTS, store.write(layout), layout.file.length, PAGE)
+        header = _header()
+        writer.add(HEADER, [header], len(header))
+        writer.finish({"firesteel": __version__, "torch": torch.__version__,
+                       "cpu": {"name": target.cpu, "features": needed_features(target)}, "models": described})
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer.path
+
+
+def _header() -> bytes:
+    with open(os.path.join(os.path.dirname(__file__), HEADER), "rb") as file:
+        return file.read()
+
+
+# From a program to a plan
+
+
+def _plan(program: ExportedProgram, store: Store, prefix: str, options: Any) -> _Model:
+    from ...autodiff import trace
+
+    graph, examples = _flat_graph(program)
+    with torch.no_grad():
+        try:
+            functional: FunctionalGraph = trace(graph, examples)
+        except Unsupported as error:
+            raise NotPackageable(error.reason) from error
+        weights = len(program.graph_signature.input_specs) - len(program.graph_signature.user_inputs)
+        planned = plan_graph(functional, options, weights)
+    lifted = [spec for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT]
+    tensors: dict[str, torch.Tensor] = {}
+    buffers: dict[str, str] = {}
+    for spec, entry, value in zip(lifted, planned.functional.inputs, program.lifted_values(), strict=False):
+        assert spec.target is not None
+        tensors[spec.target] = value
+        buffers[entry.name] = spec.target
+    constants = {**planned.plan.constants, **(planned.kept.plan.constants if planned.kept is not None else {})}
+    for number, (buffer, value) in enumerate(constants.items()):
+        name = f"constant.{number}"
+        while name in tensors:
+            name = f"_{name}"
+        tensors[name], buffers[buffer] = value, name
+    keys = {}
+    for name, tensor in tensors.items():
+        wanted = name if name not in store.tensors else f"{prefix}.{name}" if prefix else name
+        keys[name] = store.add(wanted, tensor)
+    return _Model(program, planned, _input_names(program), _output_names(program), list(functional.guards), keys,
+                  tensors, buffers)
+
+
+def _flat_graph(program: ExportedProgram) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The program with everything that it changes changed in place, and without inputs that are always the same."""
+    signature = program.graph_signature
+    constant = {spec.arg.name for spec in signature.input_specs if isinstance(spec.arg, ConstantArgument)}
+    inputs = {spec.target if spec.target is not None else spec.arg.name: spec.arg.name
+              for spec in signature.input_specs}
+    graph = torch.fx.Graph()
+    copied: dict[torch.fx.Node, torch.fx.Node] = {}
+    by_name: dict[str, torch.fx.Node] = {}
+    examples = []
+    for node in program.graph.nodes:
+        if node.op == "output":
+            results = []
+            for spec, value in zip(signature.output_specs, node.args[0], strict=True):
+                result = copied[value] if isinstance(value, torch.fx.Node) else value
+                if spec.kind in _MUTATIONS:
+                    assert spec.target is not None
+                    graph.call_function(torch.ops.aten.copy_.default, (by_name[inputs[spec.target]], result))
+                else:
+                    results.append(result)
+            graph.output(tuple(results))
+        elif node.op != "placeholder" or node.name not in constant:
+            copied[node] = by_name[node.name] = graph.node_copy(node, copied.__getitem__)
+            # Numbers that data decides on keep what the program knows of them.
+            copied[node].meta["example_value"] = node.meta.get("val")
+            if node.op == "placeholder":
+                examples.append(node.meta["val"])
+        elif node.users:
+            raise NotPackageable(f"the input {node.name} is no tensor and is used by an operator")
+    return torch.fx.GraphModule(program.graph_module, graph), examples
+
+
+def _kept_inputs(planned: Planned) -> list[str]:
+    """The last inputs of the plan, which the other plan computes."""
+    count = len(planned.kept.plan.outputs) if planned.kept is not None else 0
+    return [item.name for item in planned.plan.inputs[len(planned.plan.inputs) - count :] if isinstance(item, Buffer)]
+
+
+def _input_names(program: ExportedProgram) -> list[str]:
+    return [spec.arg.name for spec in program.graph_signature.input_specs
+            if spec.kind is InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)]
+
+
+def _output_names(program: ExportedProgram) -> list[str]:
+    names: list[str] = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind not in _MUTATIONS:
+            names.append(getattr(spec.arg, "name", "") or f"output_{len(names)}")
+    return names
+
+
+# From a plan to the file
+
+
+def _add_model(writer: ArchiveWriter, name: str, model: _Model, layout: Layout, target: Target) -> dict[str, Any]:
+    ordered = list(model.tensors)
+    weights = [Weight(key, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()),
+                      layout.offsets[model.keys[key]]) for key, tensor in model.tensors.items()]
+    places = {buffer: ordered.index(key) for buffer, key in model.buffers.items()}
+    for number, buffer in enumerate(_kept_inputs(model.planned)):
+        places[buffer] = len(weights) + number
+    contract = _contract(model)
+    described = _describe(model, contract)
+    code = build(model.planned, model.inputs, model.outputs, weights, places, layout.file, contract,
+                 json.dumps(described), target)
+    part = f"models/{name}/model.so"
+    writer.add(part, [code], len(code), PAGE)
+    return {"object": part, "weights": model.keys, **described}
+
+
+def _contract(model: _Model) -> Contract:
+    program = model.program
+    ranges: dict[Symbol, tuple[int | None, int | None]] = {}
+    conditions: list[tuple[Expr, str]] = []
+    for expr, bounds in program.range_constraints.items():
+        if isinstance(expr, Symbol):
+            ranges[expr] = bounds.lower, bounds.upper
+    for guard in (*program.guards, *model.guards):
+        if guard.expr.free_symbols:
+            conditions.append((guard.expr, str(guard.expr)))
+    return Contract(model.inputs, ranges, conditions)
+
+
+def _describe(model: _Model, contract: Contract) -> dict[str, Any]:
+    """What the manifest and the shared object say about a model."""
+    program, plan = model.program, model.planned.plan
+    own = {*model.buffers, *_kept_inputs(model.planned)}
+    users = [item for item in plan.inputs if not (isinstance(item, Buffer) and item.name in own)]
+    described = iter([_input(name, item) for name, item in zip(model.inputs, users, strict=True)])
+    inputs = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(spec.arg, ConstantArgument):
+                inputs.append({"name": spec.arg.name, "kind": "constant", "value": _plain(spec.arg.value)})
+            else:
+                inputs.append(next(described))
+    outputs = [_output(model, name, output) for name, output in zip(model.outputs, plan.outputs, strict=True)]
+    return {
+        "inputs": inputs, "outputs": outputs, "in_spec": write_tree(program.in_spec),
+        "out_spec": write_tree(program.out_spec),
+        "sizes": {str(symbol): list(bounds) for symbol, bounds in contract.ranges.items()},
+        "conditions": [text for _, text in contract.conditions],
+    }
+
+
+def _input(name: str, item: Buffer | Symbol) -> dict[str, Any]:
+    if isinstance(item, Buffer):
+        return {"name": name, "kind": "tensor", "dtype": str(item.dtype)[6:],
+                "shape": [_size(size) for size in item.shape]}
+    return {"name": name, "kind": item.kind}
+
+
+def _output(model: _Model, name: str, output: Any) -> dict[str, Any]:
+    if isinstance(output, BufferRef):
+        buffer = model.planned.plan.buffers[output.buffer]
+        shape = buffer.shape if output.shape is None else output.shape
+        return {"name": name, "kind": "tensor", "dtype": str(output.dtype or buffer.dtype)[6:],
+                "shape": [_size(size) for size in shape]}
+    if isinstance(output, Expr):
+        return {"name": name, "kind": output.kind}
+    return {"name": name, "kind": "constant", "value": _plain(output)}
+
+
+def _size(size: Expr) -> int | str:
+    return int(size) if size.is_constant else str(size)  # type: ignore[call-overload]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    raise PackageError(f"an input or output is the constant {value!r}", "packages keep numbers, strings and None")

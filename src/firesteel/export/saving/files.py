@@ -1,0 +1,83 @@
+"""`save` and `load`: exported programs as files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..errors import VerificationError
+from ..packages.archive import ArchiveReader, ArchiveWriter
+from ..packages.errors import PackageError
+from ..program import ExportedProgram
+from .errors import SavedProgramError
+from .programs import read_program, write_program
+from .schema import SavedProgram, read
+from .tensors import TensorReader, TensorWriter
+
+FORMAT = "firesteel program"
+VERSION = 1
+_PROGRAM, _WEIGHTS, _EXAMPLES, _TEXT, _EXTRA = (
+    "program.json", "weights.safetensors", "examples.safetensors", "program.txt", "extra/")  # fmt: skip
+
+
+def save(program: ExportedProgram, path: str | os.PathLike[str], *,
+         extra_files: Mapping[str, str | bytes] | None = None) -> None:
+    """Write a program to a file, which `load` reads. ``extra_files`` are kept beside it under their names.
+
+    The file is a zip archive of JSON, safetensors and text. It appears under its name when it is complete.
+    """
+    import firesteel
+
+    if not isinstance(program, ExportedProgram):
+        raise SavedProgramError(f"save takes an ExportedProgram, not an object of type {type(program).__qualname__}",
+                                "Export it first: fs.export.save(fs.export.export(module, args), path).")
+    weights, examples = TensorWriter(), TensorWriter()
+    saved = write_program(program, (getattr(firesteel, "__version__", ""), str(torch.__version__)), weights, examples)
+    archive = ArchiveWriter(os.fspath(path))
+    try:
+        _add(archive, _PROGRAM, json.dumps(dataclasses.asdict(saved), indent=1).encode())
+        _add(archive, _TEXT, str(program).encode())
+        for name, data in (extra_files or {}).items():
+            _add(archive, _EXTRA + name, data.encode() if isinstance(data, str) else data)
+        for part, tensors in ((_WEIGHTS, weights), (_EXAMPLES, examples)):
+            layout = tensors.store.lay_out()
+            archive.add(part, tensors.store.write(layout), layout.file.length)
+        archive.finish({"format": FORMAT, "version": VERSION})
+    except BaseException:
+        archive.abandon()
+        raise
+
+
+def _add(archive: ArchiveWriter, name: str, data: bytes) -> None:
+    archive.add(name, [data], len(data))
+
+
+def load(path: str | os.PathLike[str], *, device: str | torch.device | None = None,
+         extra_files: dict[str, Any] | None = None) -> ExportedProgram:
+    """Read a program that `save` wrote.
+
+    Nothing in the file is executed: it names operators, which must be registered, and everything else is data. Weights
+    go to the device that they were saved from unless ``device`` says another. Keys of ``extra_files`` are filled in.
+    """
+    try:
+        archive = ArchiveReader(os.fspath(path), kind=(FORMAT, VERSION))
+        text = archive.read(_PROGRAM)
+        saved: SavedProgram = read(SavedProgram, json.loads(text))
+        place = None if device is None else torch.device(device)
+        weights, examples = (TensorReader(bytearray(archive.read(part)), place) for part in (_WEIGHTS, _EXAMPLES))
+        program = read_program(saved, weights, examples)
+        for name in extra_files if extra_files is not None else ():
+            extra_files[name] = archive.read(_EXTRA + name)  # type: ignore[index]
+        program.validate()
+    except PackageError as error:
+        raise SavedProgramError(error.reason) from error
+    except (ValueError, VerificationError, RecursionError, UnicodeDecodeError) as error:
+        if isinstance(error, SavedProgramError):
+            raise
+        raise SavedProgramError(f"{os.fspath(path)} does not hold a program that can be read: {error}") from error
+    return program

@@ -1,0 +1,82 @@
+"""How inputs and outputs are nested, as JSON and back.
+
+Classes that users have registered as containers stand in it by name. They are looked up among those registered when a
+program is loaded; nothing is imported because a file names it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Any
+
+from ...torch_compat.pytrees import (
+    TreeSpec,
+    children_of,
+    is_namedtuple_spec,
+    leaf_spec,
+    make_spec,
+    registered_types,
+    stored_context,
+)
+from .values import DEEPEST, read_value, write_value
+
+_PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered_dict": OrderedDict, "deque": deque}
+_NAMES = {kind: name for name, kind in _PLAIN.items()}
+
+
+def write_tree(spec: TreeSpec) -> Any:
+    """JSON of a structure; a leaf is None."""
+    if spec.is_leaf():
+        return None
+    items = [write_tree(child) for child in children_of(spec)]
+    if spec.type in _NAMES:
+        kind = _NAMES[spec.type]
+        return {kind: items} if kind in ("tuple", "list") else {kind: items, "context": write_value(spec.context)}
+    if is_namedtuple_spec(spec):
+        return {"namedtuple": items, "type": _name(spec.context)}
+    return {"registered": items, "type": _name(spec.type), "context": write_value(stored_context(spec))}
+
+
+def read_tree(data: Any, depth: int = 0) -> TreeSpec:
+    """A structure from JSON. Raises ValueError."""
+    if data is None:
+        return leaf_spec()
+    if depth > DEEPEST or not isinstance(data, dict) or not data:
+        raise ValueError(f"{str(data)[:80]} is no structure")
+    kind, given = next(iter(data.items()))
+    if not isinstance(given, list):
+        raise ValueError(f"{str(data)[:80]} is no structure")
+    items = [read_tree(item, depth + 1) for item in given]
+    if kind in _PLAIN:
+        context = read_value(data.get("context"))
+        if kind in ("dict", "ordered_dict") and not (isinstance(context, list) and len(context) == len(items)):
+            raise ValueError(f"{kind} without keys")
+        return make_spec(_PLAIN[kind], context, items)
+    name = str(data.get("type"))
+    if kind == "namedtuple":
+        return make_spec(None, _named_tuple(name), items)
+    found = next((known for known in registered_types() if _name(known) == name), None)
+    if kind != "registered" or found is None:
+        raise ValueError(f"the class {name[:200]} is not registered as a container: import the module that does so "
+                         "first (torch.utils._pytree.register_pytree_node, register_dataclass)")
+    return make_spec(found, read_value(data.get("context")), items, stored=True)
+
+
+def _named_tuple(name: str) -> type:
+    """A class that the program has defined already."""
+    for known in _subclasses(tuple):
+        if hasattr(known, "_fields") and _name(known) == name:
+            return known
+    raise ValueError(f"there is no named tuple {name[:200]}: import the module that defines it first")
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    known: type
+    for known in kind.__subclasses__():
+        yield known
+        yield from _subclasses(known)
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,197 @@
+"""Shape expressions as code: integers of 64 bits, doubles and truth values, each computed once."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from ...shapes import Call, Const, Expr, Product, Sum, Symbol
+from ...shapes.operations import MATH_FUNCTIONS
+from .code import FunctionText, ModuleText
+
+HELPERS = """
+define internal i64 @fs.floordiv(i64 %a, i64 %b) {
+  %none = icmp eq i64 %b, 0
+  %by = select i1 %none, i64 1, i64 %b
+  %q = sdiv i64 %a, %by
+  %r = srem i64 %a, %by
+  %exact = icmp eq i64 %r, 0
+  %signs = xor i64 %r, %by
+  %same = icmp sge i64 %signs, 0
+  %keep = or i1 %exact, %same
+  %less = sub i64 %q, 1
+  %result = select i1 %keep, i64 %q, i64 %less
+  ret i64 %result
+}
+define internal i64 @fs.mod(i64 %a, i64 %b) {
+  %q = call i64 @fs.floordiv(i64 %a, i64 %b)
+  %p = mul i64 %q, %b
+  %r = sub i64 %a, %p
+  ret i64 %r
+}
+define internal i64 @fs.pow(i64 %base, i64 %exponent) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %power = phi i64 [ 1, %entry ], [ %more, %body ]
+  %going = icmp slt i64 %i, %exponent
+  br i1 %going, label %body, label %done
+body:
+  %more = mul i64 %power, %base
+  %next = add i64 %i, 1
+  br label %loop
+done:
+  ret i64 %power
+}
+"""
+_INTEGERS = {"floordiv": "fs.floordiv", "mod": "fs.mod", "pow": "fs.pow"}
+_BITS = {"mul": "mul", "lshift": "shl", "rshift": "ashr", "bitand": "and", "bitor": "or", "bitxor": "xor"}
+_FLOATS = {"fadd": "fadd", "fsub": "fsub", "fmul": "fmul", "truediv": "fdiv"}
+_COMPARISONS = {"eq": ("eq", "oeq"), "ne": ("ne", "une"), "lt": ("slt", "olt"), "le": ("sle", "ole")}
+_ZERO = {"eq0": "eq", "ne0": "ne", "ge0": "sge"}
+_ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
+
+
+class NotPrintable(Exception):
+    """An expression that has no code here."""
+
+
+def add_helpers(module: ModuleText) -> None:
+    """The functions that expressions call."""
+    module.functions.append(HELPERS)
+
+
+class Numbers:
+    """Computes expressions in a function; ``symbol`` finds the value of a symbol, of the symbol's own kind."""
+
+    def __init__(self, code: FunctionText, symbol: Callable[[Symbol], str]) -> None:
+        self.code = code
+        self.symbol = symbol
+        self.known: dict[Expr, str] = {}
+
+    def integer(self, expr: Expr) -> str:
+        """The value as i64."""
+        if isinstance(expr, Const):
+            return str(int(expr.value))
+        value = self.value(expr)
+        if expr.kind == "float":
+            raise NotPrintable(f"the number {expr} where an integer is needed")
+        return self.code.value(f"zext i1 {value} to i64") if expr.kind == "bool" else value
+
+    def double(self, expr: Expr) -> str:
+        """The value as double."""
+        if isinstance(expr, Const):
+            return f"0x{struct.unpack('<Q', struct.pack('<d', float(expr.value)))[0]:016X}"
+        if expr.kind == "float":
+            return self.value(expr)
+        return self.code.value(f"sitofp i64 {self.integer(expr)} to double")
+
+    def truth(self, expr: Expr) -> str:
+        """The value as i1."""
+        if isinstance(expr, Const):
+            return "true" if expr.value else "false"
+        if expr.kind == "bool":
+            return self.value(expr)
+        if expr.kind == "float":
+            return self.code.value(f"fcmp une double {self.value(expr)}, 0.0")
+        return self.code.value(f"icmp ne i64 {self.integer(expr)}, 0")
+
+    def value(self, expr: Expr) -> str:
+        """The value of an expression that is no constant, of its own kind."""
+        found = self.known.get(expr)
+        if found is None:
+            found = self.known[expr] = self._compute(expr)
+        return found
+
+    def _compute(self, expr: Expr) -> str:
+        code = self.code
+        match expr:
+            case Symbol():
+                return self.symbol(expr)
+            case Sum():
+                total = str(expr.const) if expr.const else ""
+                for part, count in expr.terms:
+                    term = self.integer(part)
+                    if count != 1:
+                        term = code.value(f"mul i64 {term}, {count}")
+                    total = term if not total else code.value(f"add i64 {total}, {term}")
+                return total
+            case Product():
+                result = ""
+                for base, power in expr.factors:
+                    factor = self.integer(base)
+                    for _ in range(power):
+                        result = code.value(f"mul i64 {result}, {factor}") if result else factor
+                return result
+            case Call():
+                return self._call(expr.op, expr.operands)
+        raise NotPrintable(str(expr))
+
+    def _call(self, op: str, operands: tuple[Expr, ...]) -> str:
+        code = self.code
+        floating = any(operand.kind == "float" for operand in operands)
+        if op in _INTEGERS:
+            left, right = map(self.integer, operands)
+            return code.value(f"call i64 @{_INTEGERS[op]}(i64 {left}, i64 {right})")
+        if op in _BITS:
+            left, right = map(self.integer, operands)
+            return code.value(f"{_BITS[op]} i64 {left}, {right}")
+        if op in _FLOATS:
+            left, right = map(self.double, operands)
+            return code.value(f"{_FLOATS[op]} double {left}, {right}")
+        if op in ("min", "max"):
+            return self._extremum(f"s{op}", [self.integer(operand) for operand in operands])
+        if op == "abs":
+            self.code.module.declare("llvm.abs.i64", "i64", ["i64", "i1"])
+            return code.value(f"call i64 @llvm.abs.i64(i64 {self.integer(operands[0])}, i1 false)")
+        if op == "fneg":
+            return code.value(f"fneg double {self.double(operands[0])}")
+        if op == "fabs":
+            return self._function("llvm.fabs.f64", [self.double(operands[0])])
+        if op == "float":
+            return self.double(operands[0])
+        if op in _ROUNDING and len(operands) == 1:
+            rounded = self._function(f"llvm.{_ROUNDING[op]}.f64", [self.double(operands[0])])
+            return code.value(f"fptosi double {rounded} to i64")
+        if op in MATH_FUNCTIONS:
+            return self._function(op, [self.double(operands[0])])
+        if op == "fpow":
+            return self._function("pow", [self.double(operand) for operand in operands])
+        if op in _ZERO:
+            return code.value(f"icmp {_ZERO[op]} i64 {self.integer(operands[0])}, 0")
+        if op in _COMPARISONS:
+            whole, real = _COMPARISONS[op]
+            if floating:
+                return code.value(f"fcmp {real} double {self.double(operands[0])}, {self.double(operands[1])}")
+            return code.value(f"icmp {whole} i64 {self.integer(operands[0])}, {self.integer(operands[1])}")
+        if op == "not":
+            return code.value(f"xor i1 {self.truth(operands[0])}, true")
+        if op in ("and", "or"):
+            result = self.truth(operands[0])
+            for operand in operands[1:]:
+                result = code.value(f"{op} i1 {result}, {self.truth(operand)}")
+            return result
+        if op == "ifelse":
+            condition = self.truth(operands[0])
+            if floating:
+                then, otherwise = (self.double(operand) for operand in operands[1:])
+                return code.value(f"select i1 {condition}, double {then}, double {otherwise}")
+            if all(operand.kind == "bool" for operand in operands):
+                then, otherwise = (self.truth(operand) for operand in operands[1:])
+                return code.value(f"select i1 {condition}, i1 {then}, i1 {otherwise}")
+            then, otherwise = (self.integer(operand) for operand in operands[1:])
+            return code.value(f"select i1 {condition}, i64 {then}, i64 {otherwise}")
+        raise NotPrintable(f"the operation {op} on sizes")
+
+    def _extremum(self, name: str, values: list[str]) -> str:
+        self.code.module.declare(f"llvm.{name}.i64", "i64", ["i64", "i64"])
+        result = values[0]
+        for value in values[1:]:
+            result = self.code.value(f"call i64 @llvm.{name}.i64(i64 {result}, i64 {value})")
+        return result
+
+    def _function(self, name: str, arguments: list[str]) -> str:
+        self.code.module.declare(name, "double", ["double"] * len(arguments))
+        given = ", ".join(f"double {argument}" for argument in arguments)
+        return self.code.value(f"call double @{name}({given})")

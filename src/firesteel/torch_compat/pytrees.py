@@ -1,0 +1,83 @@
+"""Nested containers as flat lists of leaves and back, with the user's own registered classes."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+from torch.utils._pytree import (
+    SUPPORTED_NODES,
+    SUPPORTED_SERIALIZED_TYPES,
+    LeafSpec,
+    TreeSpec,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_map,
+    tree_map_only,
+    tree_structure,
+    tree_unflatten,
+    treespec_dumps,
+    treespec_loads,
+)
+
+__all__ = [
+    "LeafSpec",
+    "TreeSpec",
+    "children_of",
+    "is_namedtuple_spec",
+    "keystr",
+    "leaf_spec",
+    "make_spec",
+    "registered_types",
+    "stored_context",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_only",
+    "tree_structure",
+    "tree_unflatten",
+    "treespec_dumps",
+    "treespec_loads",
+]
+
+
+def children_of(spec: TreeSpec) -> list[TreeSpec]:
+    """The specs of a container's items; torch 2.12 made them a method."""
+    children = getattr(spec, "children", None)
+    return list(children() if callable(children) else spec.children_specs)
+
+
+def leaf_spec() -> TreeSpec:
+    """The structure of a single value."""
+    return tree_flatten(0)[1]
+
+
+def is_namedtuple_spec(spec: TreeSpec) -> bool:
+    """Whether a structure is an instance of a named tuple; its context is then the class."""
+    return spec.type is namedtuple
+
+
+def registered_types() -> list[Any]:
+    """The classes that are containers."""
+    return list(SUPPORTED_NODES)
+
+
+def stored_context(spec: TreeSpec) -> Any:
+    """What is kept of a container beside its items, as plain values where its class says how."""
+    to_plain = _serialization(spec.type, "to_dumpable_context")
+    return spec.context if to_plain is None else to_plain(spec.context)
+
+
+def make_spec(kind: Any, context: Any, items: list[TreeSpec], stored: bool = False) -> TreeSpec:
+    """The structure of a container; None as its class makes it a named tuple. ``stored``: a `stored_context`."""
+    if kind is None:
+        return TreeSpec(namedtuple, context, items)
+    from_plain = _serialization(kind, "from_dumpable_context") if stored else None
+    return TreeSpec(kind, context if from_plain is None else from_plain(context), items)
+
+
+def _serialization(kind: Any, what: str) -> Any:
+    return getattr(SUPPORTED_SERIALIZED_TYPES.get(kind), what, None)
