@@ -1,9 +1,8 @@
 """Runs Triton source on the CPU, program after program: `triton` and `triton.language` as far as kernels use them.
 
-Pointers are a tensor's elements and an offset; blocks are tensors.
+Pointers are a tensor's elements and an offset; blocks are tensors. Like Triton, it refuses what has the wrong shape.
 """
 
-import functools
 import types
 
 import torch
@@ -27,15 +26,15 @@ def load(pointer, mask=None, other=None):
     offset = tensor(pointer.offset)
     if mask is None:
         return pointer.elements[offset]
-    offset, mask = torch.broadcast_tensors(offset, tensor(mask))
+    mask = tensor(mask).expand(offset.shape)  # a mask has the shape of the pointers
     inside = pointer.elements[torch.where(mask, offset, 0)]
     return torch.where(mask, inside, torch.tensor(other, dtype=inside.dtype))
 
 
 def store(pointer, value, mask=None):
     offset = tensor(pointer.offset)
-    value = torch.as_tensor(value, dtype=pointer.elements.dtype)
-    offset, value, mask = torch.broadcast_tensors(offset, value, tensor(True if mask is None else mask))
+    value = torch.as_tensor(value, dtype=pointer.elements.dtype).expand(offset.shape)
+    mask = tensor(True if mask is None else mask).expand(offset.shape)
     pointer.elements[offset[mask]] = value[mask]
 
 
@@ -50,12 +49,22 @@ def where(condition, a, b):
     return torch.where(tensor(condition), *typed(a, b))
 
 
+def reduce(x, axis, function):
+    """Halves, until one is left; of a tuple, several at once. Blocks are powers of two."""
+    parts = x if isinstance(x, tuple) else (x,)
+    while parts[0].shape[axis] > 1:
+        halves = [part.chunk(2, axis) for part in parts]
+        made = function(*(half[0] for half in halves), *(half[1] for half in halves))
+        parts = made if isinstance(x, tuple) else (made,)
+    found = tuple(part.select(axis, 0) for part in parts)
+    return found if isinstance(x, tuple) else found[0]
+
+
 def language(program):
     tl = types.SimpleNamespace(
         program_id=lambda axis: torch.tensor(program), arange=torch.arange, load=load, store=store, where=where,
         full=lambda shape, value, dtype: torch.full(shape, value, dtype=dtype),
-        sum=lambda x, axis: x.sum(axis, dtype=x.dtype),
-        reduce=lambda x, axis, function: functools.reduce(function, x.unbind(axis)),
+        sum=lambda x, axis: x.sum(axis, dtype=x.dtype), reduce=reduce,
         maximum=lambda a, b, propagate_nan=None: torch.maximum(*typed(a, b)),
         minimum=lambda a, b, propagate_nan=None: torch.minimum(*typed(a, b)),
         div_rn=lambda a, b: torch.div(*typed(a, b)), sqrt_rn=torch.sqrt, sqrt=torch.sqrt, abs=torch.abs, erf=torch.erf,
@@ -66,17 +75,15 @@ def language(program):
     )  # fmt: skip
     libdevice = types.SimpleNamespace(
         exp=torch.exp, log=torch.log, tanh=torch.tanh, sin=torch.sin, cos=torch.cos, rint=torch.round, pow=torch.pow,
-        expm1=torch.expm1, log1p=torch.log1p,
+        expm1=torch.expm1, log1p=torch.log1p, sqrt=torch.sqrt,
     )  # fmt: skip
     return tl, libdevice
 
 
-def run(made, tensors, sizes=(), block=16):
+def run(made, tensors, sizes=()):
     """Run a printed kernel on tensors, in the order of its parameters."""
     lines = [line for line in made.source.splitlines() if not line.startswith(("import", "from"))]
     programs = made.programs.evaluate(dict(sizes)) if made.programs.free_symbols else made.programs.value
-    if made.flat:
-        programs = -(-programs // block)
     code = compile("\n".join(lines), made.name, "exec")
     for program in range(programs):
         tl, libdevice = language(program)
@@ -84,4 +91,4 @@ def run(made, tensors, sizes=(), block=16):
         exec(code, names)
         pointers = [Pointer(torch.as_strided(t, (t.untyped_storage().nbytes() // t.element_size(),), (1,), 0),
                             t.storage_offset()) for t in tensors]  # fmt: skip
-        names[made.name](*pointers, *[value for _, value in sizes], **({"BLOCK": block} if made.uses_block else {}))
+        names[made.name](*pointers, *[torch.tensor(value) for _, value in sizes])

@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.kernels.gpu import print_triton
-from firesteel.kernels.gpu.values import Unsupported
+from firesteel.kernels.gpu import Unsupported, print_triton
+from firesteel.kernels.gpu.blocks import Blocks
 from firesteel.kernels.plan import Allocate, Launch
+from firesteel.kernels.scheduling.machines import GPU
 from kernels.gpu.stand_in_triton import run
 from kernels.scheduling.programs import Planned
 
@@ -87,14 +88,44 @@ def cross_entropy(x, target):
     return F.cross_entropy(x, target)
 
 
+def total(x):
+    return (x * x).sum()
+
+
+def arg_max(x):
+    return x.argmax(-1), x.argmin()
+
+
+def any_all(x):
+    return (x > 2).any(-1), (x > -9).all()
+
+
+def middle_sum(x):
+    return x.sum((0, 2))
+
+
+def gradient_of_edges(x):
+    return torch.gradient(x, dim=0)[0]
+
+
+def doubles(x):
+    return torch.where(x > 0.1, 0.1, -0.3).to(torch.float64) + x * 0.7
+
+
 PROGRAMS = {
+    total: (torch.randn(3, 70),),
+    arg_max: (torch.tensor([[1.0, 3.0, 3.0], [float("nan"), 5.0, float("nan")], [-1.0, -1.0, -2.0]]),),
+    any_all: (torch.randn(9, 40),),
+    middle_sum: (torch.randn(5, 6, 7),),
+    gradient_of_edges: (torch.randn(6, 5),),
+    doubles: (torch.randn(20, dtype=torch.float64),),
     column_sum: (torch.randn(300, 70),),
     softmax_of_channels: (torch.randn(2, 10, 4, 16),),
     cross_entropy: (torch.randn(512, 40), torch.arange(512) % 40),
     sin_cos: (torch.randn(33, 5), torch.randn(33, 5)),
     bias_gelu: (torch.randn(6, 24), torch.randn(24)),
     softmax: (torch.randn(8, 60),),
-    long_softmax: (torch.randn(2, 5000),),
+    long_softmax: (torch.randn(2, 20000),),
     layer_norm: (torch.randn(7, 100), torch.randn(100), torch.randn(100)),
     residual_layer_norm: (torch.randn(2, 3, 64), torch.randn(2, 3, 64), torch.randn(64), torch.randn(64)),
     transposed_add: (torch.randn(12, 20), torch.randn(20, 12)),
@@ -107,10 +138,10 @@ PROGRAMS = {
 }
 
 
-def printed(program, dynamic):
+def printed(program, dynamic, blocks=None):
     """The plan of a program, its kernels in Triton and the arguments that it is called with."""
     fs.reset()
-    planned, given = Planned(runs=False), []
+    planned, given = Planned(runs=False, machine=GPU), []
 
     def backend(module, example_inputs):
         planned(module, example_inputs)
@@ -119,7 +150,7 @@ def printed(program, dynamic):
     with torch.no_grad():
         fs.compile(program, backend=backend, fullgraph=True, dynamic=dynamic)(*PROGRAMS[program])
     [plan] = planned.plans
-    return plan, [print_triton(step.kernel) for step in plan.steps if isinstance(step, Launch)], given
+    return plan, [print_triton(step.kernel, blocks) for step in plan.steps if isinstance(step, Launch)], given
 
 
 def run_plan(plan, made, args):
@@ -157,19 +188,33 @@ def test_golden(program):
     assert text == path.read_text()
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_results(program, dynamic):
-    if dynamic and program is softmax_of_channels:
-        pytest.skip("rows of a length that is not known, one of many")
-    plan, made, args = printed(program, dynamic)
+def check_results(program, dynamic, blocks=None):
+    plan, made, args = printed(program, dynamic, blocks)
     want = program(*PROGRAMS[program])
     for left, right in zip([want] if isinstance(want, torch.Tensor) else want, run_plan(plan, made, args), strict=True):
         torch.testing.assert_close(right.reshape(left.shape), left)
 
 
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_results(program, dynamic):
+    check_results(program, dynamic)
+
+
+BLOCKS = [Blocks(8, 16, 0, 1), Blocks(2, 16, 64, 1), Blocks(16, 8, 32, 1, 4)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("blocks", BLOCKS, ids=["looped", "some_looped", "tiles"])
+def test_results_do_not_depend_on_blocks(program, blocks):
+    try:
+        check_results(program, False, blocks)
+    except Unsupported as error:
+        assert "longer than a block" in str(error)
+
+
 def test_what_has_no_triton_here_says_so():
-    backend = Planned(runs=False)
+    backend = Planned(runs=False, machine=GPU)
     with torch.no_grad():
         fs.compile(lambda x: x.cumsum(-1), backend=backend, fullgraph=True)(torch.randn(4, 8))
     with pytest.raises(Unsupported, match="Scan"):

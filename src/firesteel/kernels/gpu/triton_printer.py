@@ -2,18 +2,20 @@
 
     kernel k0(in0: f32, out0: f32):            @triton.jit
         parallel for i0 < 128:                 def k0(in0, out0):
-            a0 = max(i1 < 64) load(...)            i0 = tl.program_id(0).to(tl.int64)
-            for i1 < 64:                           i1 = tl.arange(0, 64)
-                out0[...] = ...                    t0 = tl.load(in0 + (64*i0 + i1))
-                                                   a0 = tl.reduce(t0, 0, maximum)
+            a0 = max(i1 < 64) load(...)            x = tl.program_id(0) * 16 + tl.arange(0, 16)[:, None]
+            for i1 < 64:                           i0 = x
+                out0[...] = ...                    i1 = tl.arange(0, 64)[None, :]
+                                                   t0 = tl.load(in0 + (64*i0 + i1))
+                                                   a0 = tl.reduce(t0, 1, maximum)[:, None]
                                                    ...
                                                    tl.store(out0 + (64*i0 + i1), ...)
 
-There are two forms. A nest whose loops only store is *flat*: one long index, a block of it per program. Any other
-kernel runs its parallel loops as programs; a loop inside becomes a block of lanes: all at once where its length is
-known to be at most `PERSISTENT`, block after block where it is not. What one loop of a program keeps in memory for the
-next (a scratch row, an output that is read again) stays in registers when the loop is one block; a scratch row that is
-longer is computed again.
+The parallel loops are the rows: a program takes a block of them. Inside, what is done once for a row has the shape
+[rows, 1], and a loop or reduction has lanes, [rows, lanes]: all at once where its length is known and short enough,
+block after block where it is not. What one loop keeps in memory for the next (a scratch row, an output that is read
+again) stays in registers when the loop is one block; a scratch row that is longer is computed again.
+
+A kernel that does nothing but store at every point has one long row index, or, for transposed access, two.
 
 Not handled: scans, scatters that combine, scratch memory read at other places than where it was written.
 """
@@ -22,25 +24,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 
 from ... import shapes
-from ...shapes import Call, Const, Expr, Symbol
+from ...records import dataclass
+from ...shapes import Const, Expr, Symbol
 from .. import ir
-from ..ir import Axis, Kernel, Loop, Place, Reduce, Statement, Store, Value
-from .values import DTYPES, HELPERS, TritonIndexPrinter, Unsupported, constant, operation
-
-PERSISTENT = 4096
-BLOCK = 1024
-"""The usual value of a kernel's BLOCK."""
+from ..ir import Axis, Kernel, Loop, Place, Reduce, Store, Value
+from .blocks import Blocks, choose_blocks
+from .pairs import Pair, end_lines, find_pair, start_lines, step_lines
+from .statements import bound_of, flat_nest, is_wide, loaded, nest_of, renamed, rows_of, stored
+from .values import DTYPES, HELPERS, TritonIndexPrinter, Unsupported, constant, identity, operation, types_of
 
 _COMBINE = {
-    "sum": "{a} + {b}", "prod": "{a} * {b}", "max": "maximum({a}, {b})", "min": "minimum({a}, {b})", "any": "{a} | {b}",
-    "all": "{a} & {b}", "xor": "{a} ^ {b}", "add": "{a} + {b}", "mul": "{a} * {b}",
+    "sum": "{a} + {b}", "prod": "{a} * {b}", "max": "maximum({a}, {b})", "min": "minimum({a}, {b})",
+    "xor": "{a} ^ {b}", "any": "{a} | {b}", "all": "{a} & {b}",
 }  # fmt: skip
-_FUNCTION = {"prod": "product", "max": "maximum", "min": "minimum", "any": "either", "all": "both", "xor": "exclusive"}
+_FUNCTION = {"prod": "product", "max": "maximum", "min": "minimum", "xor": "exclusive", "any": "either", "all": "both"}
 _LANE = shapes.symbol("lane")
 
 
@@ -51,33 +52,21 @@ class TritonKernel:
     name: str
     source: str
     programs: Expr
-    """How many programs run; of flat kernels, how many elements, of which each program takes BLOCK."""
-    flat: bool
-    uses_block: bool
-    """Whether the kernel has the parameter BLOCK, a power of two."""
+    """How many programs run."""
+    types: tuple[str, ...]
+    """The parameters in Triton's notation: buffers, then sizes, then numbers."""
+    warps: int
 
 
-def print_triton(kernel: Kernel) -> TritonKernel:
+def print_triton(kernel: Kernel, blocks: Blocks | None = None) -> TritonKernel:
     """Print a kernel. Raises `Unsupported` for what has no Triton here."""
-    printer = _Printer(kernel)
-    nest = _flat_nest(kernel.body)
+    printer = _Printer(kernel, blocks or choose_blocks(kernel))
+    nest = flat_nest(kernel.body)
     if nest is not None:
         programs = printer.flat(*nest)
     else:
-        programs = printer.rows(kernel.body)
-    return TritonKernel(kernel.name, printer.source(), programs, nest is not None, printer.uses_block)
-
-
-def _flat_nest(body: Sequence[Statement]) -> tuple[list[Axis], Sequence[Statement]] | None:
-    """The loops of a kernel that does nothing but store at every point, and what it does there."""
-    axes: list[Axis] = []
-    while len(body) == 1 and isinstance(loop := body[0], Loop):
-        if loop.axis.size.free_symbols & {axis.symbol for axis in axes}:
-            return None
-        axes.append(loop.axis)
-        body = loop.body
-    plain = all(isinstance(s, ir.Assign) or (isinstance(s, Store) and s.mode == "set") for s in body)
-    return (axes, body) if axes and plain else None
+        programs = printer.rows()
+    return TritonKernel(kernel.name, printer.source(), programs, types_of(kernel), printer.blocks.warps)
 
 
 @dataclass(frozen=True)
@@ -92,28 +81,33 @@ class _Kept:
 
 
 class _Printer:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, blocks: Blocks) -> None:
         self.kernel = kernel
+        self.blocks = blocks
         self.lines: list[str] = []
         self.depth = 1
         self.used: dict[str, None] = {}
-        self.uses_block = False
         self.names: dict[Symbol, str] = {}
-        self.mask: str | None = None
+        self.row_axes: frozenset[Symbol] = frozenset()
+        self.row_mask: str | None = None
+        self.lane_mask: str | None = None
+        """That of the lanes alone, inside of a block of them."""
         self.lanes: str | None = None
         """The shape of a block of lanes, inside of one."""
+        self.whole = False
+        """Whether the block of lanes is the whole loop."""
         self.lane_axes: list[Symbol] = []
-        self.sequential: list[Symbol] = []
-        """The variables of the loops around, blocks of lanes not counted."""
+        self.lane_locals: set[str] = set()
         self.known: dict[Value, str] = {}
-        self.blocks: dict[tuple[Axis, ...], dict[Value, str]] = {}
+        self.spaces: dict[tuple[Axis, ...], dict[Value, str]] = {}
         """What is known in blocks of lanes that hold a whole loop: another loop over the same axes goes on with it."""
         self.counter = 0
         self.scratch = {part.name: part for part in kernel.scratch}
         self.kept: dict[str, _Kept] = {}
         self.indices = TritonIndexPrinter(self.names, self.helper)
-        writes = {place.buffer for place in _stored(kernel.body)}
-        self.read_again = {place.buffer for place in _loaded(kernel.body)} & writes
+        self.wide = is_wide(kernel)
+        writes = {place.buffer for place in stored(kernel.body)}
+        self.read_again = {place.buffer for place in loaded(kernel.body)} & writes
 
     # Text
 
@@ -133,55 +127,83 @@ class _Printer:
         """A loop of the program. What is computed inside is not known after it."""
         self.line(head)
         start = len(self.lines)
-        before, blocks = dict(self.known), {axes: dict(known) for axes, known in self.blocks.items()}
+        before, spaces = dict(self.known), {axes: dict(known) for axes, known in self.spaces.items()}
         self.depth += 1
         yield
         self.depth -= 1
-        self.known, self.blocks = before, blocks
+        self.known, self.spaces = before, spaces
         if len(self.lines) == start:
             self.lines.pop()  # all that it did is computed again where it is read
 
     def source(self) -> str:
         parameters = [buffer.name for buffer in self.kernel.buffers]
         parameters += [symbol.name for symbol in (*self.kernel.sizes, *self.kernel.numbers)]
-        if self.uses_block:
-            parameters.append("BLOCK: tl.constexpr")
         head = ["import triton", "import triton.language as tl", "from triton.language.extra import libdevice"]
         for name in self.used:
-            head += ["", "", "@triton.jit", f"def {name}(a, b):", f"    {HELPERS[name]}"]
+            parts, text = HELPERS[name]
+            head += ["", "", "@triton.jit", f"def {name}({parts}):", f"    {text}"]
         head += ["", "", "@triton.jit", f"def {self.kernel.name}({', '.join(parameters)}):"]
         return "\n".join([*head, *self.lines]) + "\n"
 
-    # The two forms
+    # The forms
 
-    def flat(self, axes: Sequence[Axis], body: Sequence[Statement]) -> Expr:
-        total: Expr = shapes.const(1)
-        for axis in axes:
-            total = total * axis.size
-        self.uses_block = True
-        self.line("x = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)")
-        self.line(f"mask = x < {self.indices.print(total)}")
-        self.mask, self.lanes = "mask", "[BLOCK]"
+    def flat(self, axes: Sequence[Axis], body: Sequence[ir.Statement], tiled: bool) -> Expr:
+        if tiled and self.blocks.second:
+            return self._tiles(axes, body)
+        total = _size(axes)
+        block = self.blocks.rows
+        self.line(f"x = {self._program()} * {block} + tl.arange(0, {block})")
+        self._rows_end(total, block)
+        self.lanes, self.lane_mask, self.row_mask = f"[{block}]", self.row_mask, None
+        self.lane_axes = [axis.symbol for axis in axes]
         self._digits("x", axes)
         self.statements(body)
-        return total
+        return (total + (block - 1)) // block
 
-    def rows(self, body: Sequence[Statement]) -> Expr:
-        axes: list[Axis] = []
-        while len(body) == 1 and isinstance(loop := body[0], Loop) and loop.parallel:
-            axes.append(loop.axis)
-            body = loop.body
-        # A size may depend on the loops around it (blocks); the number of programs is that of whole blocks.
-        total: Expr = shapes.const(1)
-        for axis in axes:
-            if axis.size.free_symbols & {outer.symbol for outer in axes}:
-                raise Unsupported("a number of programs that depends on the program")
-            total = total * axis.size
-        if axes:
-            self.line("p = tl.program_id(0).to(tl.int64)")
-            self._digits("p", axes)
+    def _tiles(self, axes: Sequence[Axis], body: Sequence[ir.Statement]) -> Expr:
+        """Blocks of two axes, both of which are near in some memory."""
+        *outer, second, near = axes
+        down, across = self.blocks.second, self.blocks.rows
+        columns, rows = (near.size + (across - 1)) // across, (second.size + (down - 1)) // down
+        self.line(f"p = {self._program()}")
+        self.line(f"q = p // {self.indices.wrap(columns, 13)}")
+        self.line(f"{near.symbol.name} = (p % {self.indices.wrap(columns, 13)}) * {across} + "
+                  f"tl.arange(0, {across})[None, :]")
+        part = "q" if not outer else f"(q % {self.indices.wrap(rows, 13)})"
+        self.line(f"{second.symbol.name} = {part} * {down} + tl.arange(0, {down})[:, None]")
+        if outer:
+            self.line(f"outer = q // {self.indices.wrap(rows, 13)}")
+            self._digits("outer", outer)
+        for axis, name, block in ((near, "lane_mask", across), (second, "row_mask", down)):
+            if not (isinstance(axis.size, Const) and int(axis.size) % block == 0):
+                self.line(f"{name} = {axis.symbol.name} < {self.indices.print(axis.size)}")
+                setattr(self, name, name)
+        self.lanes, self.lane_axes = f"[{down}, {across}]", [near.symbol]
+        self.row_axes = frozenset({second.symbol})
         self.statements(body)
-        return total
+        return columns * rows * _size(outer)
+
+    def rows(self) -> Expr:
+        axes, body = rows_of(self.kernel.body)
+        total = _size(axes)
+        if total.free_symbols & {axis.symbol for axis in axes}:
+            raise Unsupported("a number of programs that depends on the program")
+        block = self.blocks.rows
+        if axes:
+            self.line(f"x = {self._program()} * {block} + tl.arange(0, {block})[:, None]")
+            self._rows_end(total, block)
+            self._digits("x", axes)
+            self.row_axes = frozenset([axis.symbol for axis in axes])
+        self.statements(body)
+        return (total + (block - 1)) // block if axes else total
+
+    def _program(self) -> str:
+        return "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
+
+    def _rows_end(self, total: Expr, block: int) -> None:
+        if not (isinstance(total, Const) and int(total) % block == 0):
+            self.line(f"x_mask = x < {self.indices.print(total)}")
+            self.row_mask = "x_mask"
 
     def _digits(self, whole: str, axes: Sequence[Axis]) -> None:
         """The loop variables from one long index."""
@@ -200,12 +222,22 @@ class _Printer:
 
     # Statements
 
-    def statements(self, body: Sequence[Statement]) -> None:
-        for statement in body:
+    def statements(self, body: Sequence[ir.Statement]) -> None:
+        done: Reduce | None = None
+        for number, statement in enumerate(body):
+            if statement is done:
+                continue
+            pair = find_pair(body, number, self.scratch) if isinstance(statement, Reduce) else None
+            if pair is not None and self.lanes is None and not self._is_whole(pair.first.axes):
+                self._reduce_pair(pair)
+                done = pair.second
+                continue
             match statement:
                 case ir.Assign():
                     text = self.value(statement.value)
                     self.line(f"{statement.name} = {text}")
+                    if self.lanes is not None:
+                        self.lane_locals.add(statement.name)
                 case Store():
                     self.store(statement)
                 case Reduce():
@@ -216,35 +248,34 @@ class _Printer:
                     raise Unsupported(type(statement).__name__)
 
     def loop(self, loop: Loop) -> None:
-        name = loop.axis.symbol.name
-        if any(isinstance(inner, Loop | Reduce) for inner in loop.body) or self.lanes is not None:
-            if self.lanes is not None:
-                raise Unsupported("a loop inside a block of lanes")
-            with self.block(f"for {name} in range(0, {self.indices.print(loop.axis.size)}):"):
-                self.sequential.append(loop.axis.symbol)
-                self.statements(loop.body)
-                self.sequential.pop()
+        if self.lanes is not None:
+            raise Unsupported("a loop inside a block of lanes")
+        axes, body = nest_of(loop)
+        if any(isinstance(inner, Loop | Reduce | ir.Scan) for inner in body):
+            raise Unsupported("several loops inside a row's loop")
+        if self._computed_again(axes, body):
             return
-        if self._computed_again(loop):
-            return
-        with self._lanes_of([loop.axis]):
-            self.statements(loop.body)
-        if any(place.buffer in self.read_again and not self._in_registers(place) for place in _stored(loop.body)):
+        with self._lanes_of(axes):
+            self.statements(body)
+        if any(place.buffer in self.read_again and not self._in_registers(place) for place in stored(body)):
             self.line("tl.debug_barrier()")  # others of this program read what was written
 
-    def _computed_again(self, loop: Loop) -> bool:
+    def _computed_again(self, axes: Sequence[Axis], body: Sequence[ir.Statement]) -> bool:
         """Whether a loop only fills scratch rows that are longer than a block: those who read them compute them."""
-        bound = _bound(loop.axis.size)
-        if bound is not None and bound <= PERSISTENT:
+        if self._is_whole(axes):
             return False
-        stores = [s for s in loop.body if isinstance(s, Store) and s.place.buffer in self.scratch and s.mode == "set"]
-        if len(stores) < len(loop.body):
+        stores = [s for s in body if isinstance(s, Store) and s.place.buffer in self.scratch and s.mode == "set"]
+        if len(stores) < len(body) or len(axes) != 1:
             return False
-        axis = loop.axis.symbol
+        axis = axes[0].symbol
         for store in stores:
             index = store.place.index.substitute({axis: _LANE})
             self.kept[store.place.buffer] = _Kept(index, store.value, axis, None)
         return True
+
+    def _is_whole(self, axes: Sequence[Axis]) -> bool:
+        bound = bound_of(_size(axes))
+        return bound is not None and bound <= self.blocks.whole
 
     def _in_registers(self, place: Place) -> bool:
         kept = self.kept.get(place.buffer)
@@ -253,104 +284,207 @@ class _Printer:
     @contextmanager
     def _lanes_of(self, axes: Sequence[Axis]) -> Iterator[str]:
         """Inside, the axes are lanes; gives the shape of a block."""
-        size: Expr = shapes.const(1)
-        for axis in axes:
-            size = size * axis.size
-        bound = _bound(size)
+        size = _size(axes)
         first = axes[0].symbol.name
         whole = first if len(axes) == 1 else f"{first}_all"
         outside = dict(self.known)
         self.lane_axes = [axis.symbol for axis in axes]
-        if bound is not None and bound <= PERSISTENT:
-            block = 1 << (bound - 1).bit_length()
-            exact = isinstance(size, Const) and size.value == block
-            self.mask = None if exact else f"{whole}_mask"
-            before = self.blocks.get(tuple(axes))
+        rows = self.blocks.rows if self._has_rows() else 1
+        if self._is_whole(axes):
+            block = 1 << (max(bound_of(size) or 1, 1) - 1).bit_length()
+            exact = isinstance(size, Const) and int(size) == block
+            before = self.spaces.get(tuple(axes))
+            own = None if exact else f"{whole}_mask"
             if before is None:
-                self.line(f"{whole} = tl.arange(0, {block})")
-                self._enter(whole, size)
-                self._digits_of(whole, axes)
+                self._forget(axes)
+                self.line(f"{whole} = tl.arange(0, {block})[None, :]")
+                self._lane_mask(own, whole, size)
+                self._lane_digits(whole, axes)
             else:
                 self.known.update(before)
-            self.lanes = f"[{block}]"
+                self.lane_mask = own
+            self.lanes, self.whole = f"[{rows}, {block}]", True
             yield self.lanes
-            # a loop with the same variable and another length has taken its name
-            others = {axes: known for axes, known in self.blocks.items() if axes[0].symbol is not self.lane_axes[0]}
-            self.blocks = {**others, tuple(axes): self.known}
+            self.spaces = {**self.spaces, tuple(axes): self.known}
         else:
-            self.uses_block = True
-            with self.block(f"for {whole}_start in range(0, {self.indices.print(size)}, BLOCK):"):
-                self.line(f"{whole} = {whole}_start + tl.arange(0, BLOCK)")
-                self.blocks = {axes_: known for axes_, known in self.blocks.items() if axes_[0] is not axes[0]}
-                self.mask = f"{whole}_mask"
-                self._enter(whole, size)
-                self._digits_of(whole, axes)
-                self.lanes = "[BLOCK]"
+            block = self.blocks.lanes
+            self._forget(axes)
+            with self.block(f"for {whole}_start in range(0, {self._longest(size)}, {block}):"):
+                self.line(f"{whole} = {whole}_start + tl.arange(0, {block})[None, :]")
+                exact = isinstance(size, Const) and int(size) % block == 0
+                self._lane_mask(None if exact else f"{whole}_mask", whole, size)
+                self._lane_digits(whole, axes)
+                self.lanes, self.whole = f"[{rows}, {block}]", False
                 yield self.lanes
-        self.lanes = self.mask = None
+        self.lanes = self.lane_mask = None
         self.lane_axes = []
         self.known = outside
 
-    def _enter(self, whole: str, size: Expr) -> None:
-        if self.mask is not None:
-            self.line(f"{self.mask} = {whole} < {self.indices.print(size)}")
+    def _forget(self, axes: Sequence[Axis]) -> None:
+        """Other loops take the names of these variables, so what was known of them holds no more."""
+        taken = {axis.symbol for axis in axes}
+        self.spaces = {others: known for others, known in self.spaces.items()
+                       if not any(axis.symbol in taken for axis in others)}
 
-    def _digits_of(self, whole: str, axes: Sequence[Axis]) -> None:
+    def _has_rows(self) -> bool:
+        return bool(rows_of(self.kernel.body)[0])
+
+    def _longest(self, size: Expr) -> str:
+        """How far a loop of blocks runs: the same for all rows, so at most as far as the longest of them."""
+        own = {axis.symbol for axis in rows_of(self.kernel.body)[0]}
+        if size.free_symbols & own:
+            if not (isinstance(size, shapes.Call) and size.op == "min"):
+                raise Unsupported("rows of different lengths")
+            operands = [part for part in size.operands if not part.free_symbols & own]
+            if not operands:
+                raise Unsupported("rows of different lengths")
+            size = operands[0]
+        return self.indices.print(size)
+
+    def _lane_mask(self, name: str | None, whole: str, size: Expr) -> None:
+        if name is not None:
+            self.line(f"{name} = {whole} < {self.indices.print(size)}")
+        self.lane_mask = name
+
+    def _lane_digits(self, whole: str, axes: Sequence[Axis]) -> None:
         if len(axes) > 1:
             self._digits(whole, axes)
 
+    # Reductions
+
     def reduce(self, reduce: Reduce) -> None:
-        if self.lanes is not None or reduce.kind not in _COMBINE:
-            raise Unsupported(f"{reduce.kind} here")
-        identity = _identity(reduce.kind, reduce.dtype)
-        size: Expr = shapes.const(1)
-        for axis in reduce.axes:
-            size = size * axis.size
-        bound = _bound(size)
-        looped = bound is None or bound > PERSISTENT
+        if self.lanes is not None:
+            raise Unsupported(f"{reduce.kind} inside a block of lanes")
+        if reduce.kind in ("argmax", "argmin"):
+            return self._find(reduce)
+        if reduce.kind not in _COMBINE:
+            raise Unsupported(reduce.kind)
+        # Bools are reduced as numbers.
+        dtype = torch.int32 if reduce.dtype is torch.bool else reduce.dtype
+        nothing = identity(reduce.kind, reduce.dtype)
         total = f"{reduce.name}_lanes"
-        if looped:
-            self.uses_block = True
-            self.line(f"{total} = tl.full([BLOCK], {identity}, {DTYPES[reduce.dtype]})")
+        rows = self.blocks.rows if self._has_rows() else 1
+        if not self._is_whole(reduce.axes):
+            self.line(f"{total} = tl.full([{rows}, {self.blocks.lanes}], {nothing}, {DTYPES[dtype]})")
         with self._lanes_of(reduce.axes) as lanes:
             value = self.value(ir.cast(reduce.value, reduce.dtype))
+            if dtype is not reduce.dtype:
+                value = f"{value}.to({DTYPES[dtype]})"
             if not self._varies(reduce.value):
                 value = f"tl.broadcast_to({value}, {lanes})"
-            if self.mask is not None:
-                value = f"tl.where({self.mask}, {value}, {identity})"
-            combined = self._combined(reduce.kind, total, value) if looped else value
-            self.line(f"{total} = {combined}")
+            if self.lane_mask is not None:
+                value = f"tl.where({self.lane_mask}, {value}, {nothing})"
+            self.line(f"{total} = {value if self.whole else self._combined(reduce.kind, total, value)}")
         if reduce.kind == "sum":
-            self.line(f"{reduce.name} = tl.sum({total}, 0)")
+            result = f"tl.sum({total}, 1)"
         else:
-            self.line(f"{reduce.name} = tl.reduce({total}, 0, {self.helper(_FUNCTION[reduce.kind])})")
+            result = f"tl.reduce({total}, 1, {self.helper(_FUNCTION[reduce.kind])})"
+        ending = " != 0" if reduce.dtype is torch.bool else ""
+        self.line(f"{reduce.name} = {result}[:, None]{ending}")
+        return None
+
+    def _reduce_pair(self, pair: Pair) -> None:
+        """Two reductions in one pass."""
+        rows = self.blocks.rows if self._has_rows() else 1
+        if pair.centre is None:
+            self.helper("scaled")
+        for line in start_lines(pair, f"[{rows}, {self.blocks.lanes}]", DTYPES[pair.first.dtype]):
+            self.line(line)
+        with self._lanes_of(pair.first.axes) as lanes:
+            value = self.value(pair.first.value)
+            name = self.variable()
+            self.line(f"{name} = tl.broadcast_to({value}, {lanes})")
+            for line in step_lines(pair, name, self.lane_mask, self.helper):
+                self.line(line)
+        for line in end_lines(pair, self.value, self.helper):
+            self.line(line)
+
+    def _find(self, reduce: Reduce) -> None:
+        """The position of the largest or smallest: the first of equals, and of NaN."""
+        name, value_dtype = reduce.name, reduce.value.dtype
+        as_int = value_dtype is torch.bool
+        kind = DTYPES[torch.int32 if as_int else value_dtype]
+        nothing = identity(reduce.kind.removeprefix("arg"), torch.int32 if as_int else value_dtype)
+        rows = self.blocks.rows if self._has_rows() else 1
+        size = _size(reduce.axes)
+        self.helper("later_" + reduce.kind.removeprefix("arg"))
+        function = self.helper(reduce.kind)
+        last = "9223372036854775807"
+        if not self._is_whole(reduce.axes):
+            shape = f"[{rows}, {self.blocks.lanes}]"
+            self.line(f"{name}_best = tl.full({shape}, {nothing}, {kind})")
+            self.line(f"{name}_at = tl.full({shape}, {last}, tl.int64)")
+        with self._lanes_of(reduce.axes) as lanes:
+            value = self.value(reduce.value) + (f".to({kind})" if as_int else "")
+            if not self._varies(reduce.value):
+                value = f"tl.broadcast_to({value}, {lanes})"
+            position: Expr = shapes.const(0)
+            for axis in reduce.axes:
+                position = position * axis.size + axis.symbol
+            at = f"tl.broadcast_to({self.indices.wrap(position, 13)}, {lanes}).to(tl.int64)"
+            if mask := self.lane_mask:
+                value, at = f"tl.where({mask}, {value}, {nothing})", f"tl.where({mask}, {at}, {last})"
+            if self.whole:
+                self.line(f"{name}_best = {value}")
+                self.line(f"{name}_at = {at}")
+            else:
+                self.line(f"{name}_best, {name}_at = {function}({name}_best, {name}_at, {value}, {at})")
+        self.line(f"{name}_best, {name}_at = tl.reduce(({name}_best, {name}_at), 1, {function})")
+        self.line(f"{name} = tl.minimum({name}_at, {self.indices.print(size)} - 1)[:, None].to({DTYPES[reduce.dtype]})")
 
     def _combined(self, kind: str, a: str, b: str) -> str:
         if kind in ("max", "min"):
             self.helper(_FUNCTION[kind])
         return _COMBINE[kind].format(a=a, b=b)
 
+    def _depends(self, value: Value) -> tuple[bool, bool]:
+        """Whether a value differs from row to row, and from lane to lane."""
+        rows = lanes = False
+        for node in value.walk():
+            if node.op in ("load", "index"):
+                used = (node.data.index if node.op == "load" else node.data).free_symbols
+                rows = rows or not used.isdisjoint(self.row_axes)
+                lanes = lanes or not used.isdisjoint(self.lane_axes)
+            elif node.op == "local":
+                rows, lanes = True, lanes or node.data in self.lane_locals
+        return rows, lanes
+
+    def _place_depends(self, place: Place, args: Sequence[Value]) -> tuple[bool, bool]:
+        used = place.index.free_symbols
+        rows, lanes = not used.isdisjoint(self.row_axes), not used.isdisjoint(self.lane_axes)
+        for _, value in zip(place.indirect, args, strict=False):
+            more = self._depends(value)
+            rows, lanes = rows or more[0], lanes or more[1]
+        return rows, lanes
+
     def _varies(self, value: Value) -> bool:
-        """Whether a value has lanes: it depends on a loop variable, so it loads or is an index."""
-        return any(node.op in ("load", "index") for node in value.walk())
+        """Whether the text of a value has lanes for sure."""
+        return any(not (node.data.index if node.op == "load" else node.data).free_symbols.isdisjoint(self.lane_axes)
+                   for node in value.walk() if node.op == "index"
+                   or (node.op == "load" and node.data.buffer not in self.kept))
+
+    # Stores
 
     def store(self, store: Store) -> None:
         place = store.place
-        axis = self._lane_axis(place)
-        if place.buffer in self.scratch:
-            self._keep(store, axis)
-            return
-        value = self.value(store.value)
         if store.mode != "set":
             raise Unsupported(f"a store that combines: {store.mode}")
-        whole = self.lanes not in (None, "[BLOCK]") and not place.index.free_symbols & set(self.sequential)
-        if place.buffer in self.read_again and axis is not None and whole:
+        if place.buffer in self.scratch:
+            self._keep(store)
+            return
+        value = self.value(store.value)
+        axis = self._lane_axis(place)
+        if place.buffer in self.read_again and axis is not None and self.whole and not place.masked:
             name = f"{place.buffer}_row"
-            self.line(f"{name} = {value}")
+            self.line(f"{name} = tl.broadcast_to({value}, {self.lanes}).to({DTYPES[store.value.dtype]})")
             self.kept[place.buffer] = _Kept(place.index.substitute({axis: _LANE}), store.value, axis, name)
             value = name
-        mask = self._mask_of(place, store.args)
-        at = self._place(place, store.args)
+        rows, lanes = self._place_depends(place, store.args)
+        if (self.lanes is not None and not lanes) or (self.row_axes and not rows):
+            raise Unsupported(f"{place.buffer} is stored at one place by many")
+        at, mask = self._where(place, store.args)
+        if self.lanes is None and not self.row_axes:
+            at = f"tl.full([1, 1], 0, tl.int32) + {at}"  # what was reduced has this shape
         self.line(f"tl.store({place.buffer} + {at}, {value}{f', mask={mask}' if mask else ''})")
 
     def _lane_axis(self, place: Place) -> Symbol | None:
@@ -358,30 +492,17 @@ class _Printer:
         inner = [axis for axis in self.lane_axes if axis in place.index.free_symbols]
         return inner[0] if len(inner) == 1 else None
 
-    def _keep(self, store: Store, axis: Symbol | None) -> None:
-        """Scratch memory is registers, or nothing at all."""
+    def _keep(self, store: Store) -> None:
+        """Scratch memory is registers."""
         name, place = store.place.buffer, store.place
-        if axis is None or place.indirect:
+        axis = self._lane_axis(place)
+        if axis is None or place.indirect or len(self.lane_axes) != 1:
             raise Unsupported(f"scratch {name} written at {place.index}")
-        index = place.index.substitute({axis: _LANE})
-        if self.lanes == "[BLOCK]":
+        if not self.whole:
             raise Unsupported(f"scratch {name}, which is longer than a block, filled among other things")
-        if place.index.free_symbols & set(self.sequential):
-            # one of many rows: those who read it compute it, if all that it is made of is there then too
-            if store.mode != "set" or any(node.op == "local" for node in store.value.walk()):
-                raise Unsupported(f"scratch {name} written at {place.index}")
-            self.kept[name] = _Kept(index, store.value, axis, None)
-            return
         value = self.value(store.value)
-        kind = DTYPES[self.scratch[name].dtype]
-        if store.mode == "set":
-            shaped = value if self._varies(store.value) else f"tl.full({self.lanes}, {value}, {kind})"
-            self.line(f"{name} = {shaped}")
-        else:
-            if self.mask is not None and store.mode != "add":
-                value = f"tl.where({self.mask}, {value}, {name})"
-            self.line(f"{name} = {self._combined(store.mode, name, value)}")
-        self.kept[name] = _Kept(index, store.value, axis, name)
+        self.line(f"{name} = tl.broadcast_to({value}, {self.lanes})")
+        self.kept[name] = _Kept(place.index.substitute({axis: _LANE}), store.value, axis, name)
 
     # Values
 
@@ -412,7 +533,9 @@ class _Printer:
             case "const":
                 return constant(node)
             case "index":
-                return f"({self.indices.print(node.data)})"
+                if isinstance(node.data, Const):
+                    return f"tl.full([], {int(node.data)}, tl.int64)"
+                return f"({self.indices.print(node.data)}).to(tl.int64)"
             case "number" | "local":
                 return node.data.name if isinstance(node.data, Symbol) else str(node.data)
             case "load":
@@ -425,11 +548,10 @@ class _Printer:
         if kept is not None or place.buffer in self.scratch:
             found = self._again(place, kept)
             if found is not None:
-                return found
-        mask = self._mask_of(place, node.args)
-        other = ", other=0" if mask else ""
-        text = f"tl.load({place.buffer} + {self._place(place, node.args)}{f', mask={mask}' if mask else ''}{other})"
-        return f"{text}.to(tl.int1)" if node.dtype is torch.bool else text
+                mask = self.value(node.args[-1]) if place.masked else None
+                return f"tl.where({mask}, {found}, 0)" if mask else found
+        at, mask = self._where(place, node.args)
+        return f"tl.load({place.buffer} + {at}{f', mask={mask}, other=0' if mask else ''})"
 
     def _again(self, place: Place, kept: _Kept | None) -> str | None:
         """What an earlier loop of this program stored there."""
@@ -439,79 +561,34 @@ class _Printer:
             if place.buffer in self.scratch:
                 raise Unsupported(f"scratch {place.buffer} read at {place.index}")
             return None
-        if kept.register is not None:
+        if kept.register is not None and self.whole:
             return kept.register
         if place.buffer in self.scratch:
-            return self.value(_renamed(kept.value, {kept.axis: axis}))
+            return self.value(renamed(kept.value, {kept.axis: axis}))
         return None
 
     def _place(self, place: Place, args: Sequence[Value]) -> str:
         for symbol, value in zip(place.indirect, args, strict=False):
-            self.names[symbol] = self.value(value)
+            text = self.value(value)
+            self.names[symbol] = text if self.wide else f"{text}.to(tl.int32)"
         return self.indices.wrap(place.index, 13)
 
-    def _mask_of(self, place: Place, args: Sequence[Value]) -> str | None:
+    def _where(self, place: Place, args: Sequence[Value]) -> tuple[str, str | None]:
+        """The index and the mask of an access: of the lanes or rows that the index depends on."""
+        rows, lanes = self._place_depends(place, args)
+        at = self._place(place, args)
         own = self.value(args[-1]) if place.masked else None
-        lanes = self.mask if self.lanes is not None else None
-        return f"{lanes} & {own}" if lanes and own else lanes or own
+        if own is not None:
+            shape = self.lanes or (f"[{self.blocks.rows}, 1]" if self.row_axes else None)
+            if shape is not None:
+                at, own = f"tl.broadcast_to({at}, {shape})", f"tl.broadcast_to({own}, {shape})"
+            rows, lanes = bool(self.row_axes), self.lanes is not None
+        parts = [self.row_mask if rows else None, self.lane_mask if lanes else None, own]
+        return at, " & ".join(part for part in parts if part is not None) or None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# looking through statements
-
-
-def _values(body: Sequence[Statement]) -> Iterator[Value]:
-    for statement in body:
-        if isinstance(statement, Loop):
-            yield from _values(statement.body)
-        else:
-            yield statement.value
-            yield from getattr(statement, "args", ())
-
-
-def _loaded(body: Sequence[Statement]) -> Iterator[Place]:
-    for value in _values(body):
-        yield from (node.data for node in value.walk() if node.op == "load")
-
-
-def _stored(body: Sequence[Statement]) -> Iterator[Place]:
-    for statement in body:
-        if isinstance(statement, Loop):
-            yield from _stored(statement.body)
-        elif isinstance(statement, Store | ir.Scan):
-            yield statement.place
-
-
-def _bound(size: Expr) -> int | None:
-    """How long a loop is at most, as far as its text says."""
-    if isinstance(size, Const):
-        return int(size.value)
-    if isinstance(size, Call) and size.op == "min":
-        known = [bound for bound in map(_bound, size.operands) if bound is not None]
-        return min(known, default=None)
-    return None
-
-
-def _identity(kind: str, dtype: torch.dtype) -> str:
-    """What a reduction of nothing gives."""
-    if kind in ("sum", "xor", "any"):
-        return "0"
-    if kind in ("prod", "all"):
-        return "1"
-    if dtype.is_floating_point:
-        return "float('-inf')" if kind == "max" else "float('inf')"
-    limits = torch.iinfo(dtype)
-    return str(limits.min if kind == "max" else limits.max)
-
-
-def _renamed(value: Value, symbols: dict[Symbol, Expr]) -> Value:
-    """A value with other loop variables."""
-    made: dict[Value, Value] = {}
-    for node in value.walk():
-        data = node.data
-        if node.op == "load":
-            data = Place(data.buffer, data.index.substitute(symbols), data.indirect, data.masked)
-        elif node.op == "index":
-            data = data.substitute(symbols)
-        made[node] = Value(node.op, node.dtype, tuple(made[arg] for arg in node.args), data)
-    return made[value]
+def _size(axes: Sequence[Axis]) -> Expr:
+    total: Expr = shapes.const(1)
+    for axis in axes:
+        total = total * axis.size
+    return total

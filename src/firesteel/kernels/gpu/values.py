@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from ...autodiff import graph as autodiff
 from ...shapes import Expr, Symbol, polynomials
 from ...shapes.printing import ATOM, IndexPrinter, Text
-from ..ir import Value
+from ..ir import Kernel, Value
 
 
-class Unsupported(Exception):
+class Unsupported(autodiff.Unsupported):
     """Something that this printer has no Triton for."""
 
 
@@ -22,18 +23,30 @@ DTYPES = {
     torch.int8: "tl.int8", torch.uint8: "tl.uint8", torch.bool: "tl.int1",
 }  # fmt: skip
 
-HELPERS = {
-    "maximum": "return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
-    "minimum": "return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)",
-    "product": "return a * b",
-    "either": "return a | b",
-    "both": "return a & b",
-    "exclusive": "return a ^ b",
-    "floor_divide": "q = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)",
-    "floor_modulo": "r = a % b\n    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)",
-    "float_modulo": "r = libdevice.fmod(a, b)\n    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)",
+_AB = "a, b"
+_FOUND = "a, i, b, j"
+HELPERS: dict[str, tuple[str, str]] = {
+    "maximum": (_AB, "return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)"),
+    "minimum": (_AB, "return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)"),
+    "product": (_AB, "return a * b"),
+    "either": (_AB, "return a | b"),
+    "both": (_AB, "return a & b"),
+    "exclusive": (_AB, "return a ^ b"),
+    "floor_divide": (_AB, "q = a // b\n    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)"),
+    "floor_modulo": (_AB, "r = a % b\n    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)"),
+    "float_modulo": (
+        _AB, "r = libdevice.fmod(a, b)\n    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)"),
+    # exp(a - b), where b is the larger of a and something: 1 if they are equal, infinite ones too
+    "scaled": (_AB, "return tl.where(a == b, 1.0, libdevice.exp(a - b))"),
+    # Whether the second is what is looked for rather than the first: NaN before all, then the value, then the place.
+    "later_max": (_FOUND, "worse = (b > a) | ((b != b) & (a == a))\n"
+                  "    return worse | (((a == b) | ((a != a) & (b != b))) & (j < i))"),
+    "later_min": (_FOUND, "worse = (b < a) | ((b != b) & (a == a))\n"
+                  "    return worse | (((a == b) | ((a != a) & (b != b))) & (j < i))"),
+    "argmax": (_FOUND, "c = later_max(a, i, b, j)\n    return tl.where(c, b, a), tl.where(c, j, i)"),
+    "argmin": (_FOUND, "c = later_min(a, i, b, j)\n    return tl.where(c, b, a), tl.where(c, j, i)"),
 }
-"""Functions of a and b that kernels define when they use them."""
+"""Functions that kernels define when they use them: parameters and body."""
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
@@ -42,7 +55,7 @@ _INFIX = {
 _FLOAT_CALLS = {
     "abs": "tl.abs", "fma": "tl.fma", "floor": "tl.floor", "ceil": "tl.ceil",
     "min": "minimum", "max": "maximum", "remainder": "float_modulo", "erf": "tl.erf", "exp": "libdevice.exp",
-    "fmin": "libdevice.fmin", "fmax": "libdevice.fmax", "mod_trunc": "libdevice.fmod", "round": "libdevice.rint",
+    "fmin": "tl.minimum", "fmax": "tl.maximum", "mod_trunc": "libdevice.fmod", "round": "libdevice.rint",
     **{name: f"libdevice.{name}" for name in (
         "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
         "tanh", "asinh", "acosh", "atanh", "erfc", "erfinv", "lgamma", "trunc", "pow", "atan2", "fmod", "copysign",
@@ -91,22 +104,45 @@ def _may_be_negative(expr: Expr) -> bool:
 
 
 def constant(value: Value) -> str:
-    """A literal. Triton gives a Python number the dtype of what it meets."""
+    """A literal of its dtype; Triton would choose one by the number alone."""
+    return f"tl.full([], {_literal(value)}, {DTYPES[value.dtype]})"
+
+
+def _literal(value: Value) -> str:
     data = value.data
     if isinstance(data, float) and not math.isfinite(data):
         return f"float('{data}')"
+    if isinstance(data, bool):
+        return str(int(data))
     return repr(data)
 
 
+_NARROW = (torch.float16, torch.bfloat16)
+
+
 def operation(node: Value, args: Sequence[str], helper: Callable[[str], str]) -> str:
-    """An operation on operands that are names, literals or in parentheses."""
-    floats = node.args[0].dtype.is_floating_point if node.op != "where" else False
+    """An operation on operands that are names, calls or in parentheses."""
+    if node.op in _INFIX and node.args[0].op != node.args[1].op:
+        # A plain number takes the dtype of the other operand.
+        args = [_literal(arg) if arg.op == "const" and arg.dtype is not torch.bool else text
+                for arg, text in zip(node.args, args, strict=True)]
+    kind = node.args[0].dtype if node.op != "where" else node.dtype
+    if kind in _NARROW and node.op not in _INFIX and node.op not in ("where", "cast", "bitcast", "neg", "isnan"):
+        wide = _operation(node, [f"{text}.to(tl.float32)" for text in args], helper, torch.float32)
+        return f"{wide}.to({DTYPES[node.dtype]})" if node.dtype is not torch.bool else wide
+    return _operation(node, args, helper, kind)
+
+
+def _operation(node: Value, args: Sequence[str], helper: Callable[[str], str], dtype: torch.dtype) -> str:
+    floats = dtype.is_floating_point and node.op != "where"
     match node.op:
         case "where":
             return f"tl.where({', '.join(args)})"
         case "cast" if node.dtype is torch.bool:
             return f"({args[0]} != 0)"
         case "cast":
+            if dtype.is_floating_point and node.dtype is torch.uint8:
+                return f"{args[0]}.to(tl.int32).to(tl.uint8)"  # negative numbers wrap, as eager's do
             return f"{args[0]}.to({DTYPES[node.dtype]})"
         case "bitcast":
             return f"{args[0]}.to({DTYPES[node.dtype]}, bitcast=True)"
@@ -118,24 +154,32 @@ def operation(node: Value, args: Sequence[str], helper: Callable[[str], str]) ->
             return f"({args[0]} != {args[0]})"
         case "isinf":
             return f"(tl.abs({args[0]}) == float('inf'))"
+        case "signbit" if floats:
+            return f"(libdevice.signbit({args[0]}) != 0)"
+        case "signbit":
+            return f"({args[0]} < 0)"
         case "sign":
-            kind = DTYPES[node.dtype]
+            kind = DTYPES[dtype]
             return f"(({args[0]} > 0).to({kind}) - ({args[0]} < 0).to({kind}))"
         case "rsqrt" | "reciprocal" if floats:
-            return _divided("1.0", _root(args[0], node.dtype) if node.op == "rsqrt" else args[0], node.dtype)
+            return _divided("1.0", _root(args[0], dtype) if node.op == "rsqrt" else args[0], dtype)
         case "sigmoid" if floats:
-            return _divided("1.0", f"(libdevice.exp(-{args[0]}) + 1.0)", node.dtype)
-        case "div":
-            return _divided(args[0], args[1], node.dtype)
+            return _divided("1.0", f"(libdevice.exp(-{args[0]}) + 1.0)", dtype)
+        case "div" if floats:
+            return _divided(args[0], args[1], dtype)
         case "sqrt":
-            return _root(args[0], node.dtype)
+            return _root(args[0], dtype)
         case "div_trunc" | "mod_trunc" if not floats:
             return f"({args[0]} {'//' if node.op == 'div_trunc' else '%'} {args[1]})"
     if node.op in _INFIX:
+        if dtype is torch.bool and node.op in ("add", "sub", "mul", "shl", "shr"):
+            raise Unsupported(f"{node.op} of bools")
         return f"({args[0]} {_INFIX[node.op]} {args[1]})"
     name = (_FLOAT_CALLS if floats else _INTEGER_CALLS).get(node.op)
-    if name is None:
-        raise Unsupported(f"{node.op} of {node.args[0].dtype}")
+    if name is None or dtype is torch.bool:
+        if dtype is torch.bool and node.op in ("min", "max"):
+            return f"({args[0]} {'&' if node.op == 'min' else '|'} {args[1]})"
+        raise Unsupported(f"{node.op} of {dtype}")
     return f"{helper(name) if name in HELPERS else name}({', '.join(args)})"
 
 
@@ -145,4 +189,30 @@ def _divided(a: str, b: str, dtype: torch.dtype) -> str:
 
 
 def _root(a: str, dtype: torch.dtype) -> str:
-    return f"tl.sqrt_rn({a})" if dtype is torch.float32 else f"tl.sqrt({a})"
+    return f"tl.sqrt_rn({a})" if dtype is torch.float32 else f"libdevice.sqrt({a})"
+
+
+def identity(kind: str, dtype: torch.dtype) -> str:
+    """What a reduction of nothing gives."""
+    if kind in ("sum", "xor", "any"):
+        return "0"
+    if kind in ("prod", "all"):
+        return "1"
+    if dtype is torch.bool:
+        return "0" if kind == "max" else "1"
+    if dtype.is_floating_point:
+        return "float('-inf')" if kind == "max" else "float('inf')"
+    limits = torch.iinfo(dtype)
+    return str(limits.min if kind == "max" else limits.max)
+
+
+def types_of(kernel: Kernel) -> tuple[str, ...]:
+    """The parameters of a kernel in Triton's notation: buffers, then sizes, then numbers."""
+    def name(dtype: torch.dtype) -> str:
+        if dtype not in DTYPES:
+            raise Unsupported(f"dtype {dtype}")
+        return (DTYPES[dtype].removeprefix("tl.").replace("float", "fp").replace("bfp", "bf")
+                .replace("uint", "u").replace("int", "i"))
+
+    return (*[f"*{name(buffer.dtype)}" for buffer in kernel.buffers], *["i64"] * len(kernel.sizes),
+            *["fp64"] * len(kernel.numbers))

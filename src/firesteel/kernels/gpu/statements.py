@@ -1,0 +1,138 @@
+"""Questions about the statements of a kernel that printing it for a GPU asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...shapes import Call, Const, Expr, Symbol
+from .. import ir
+from ..ir import Axis, Kernel, Loop, Place, Statement, Store, Value
+
+
+def rows_of(body: Sequence[Statement]) -> tuple[list[Axis], Sequence[Statement]]:
+    """The parallel loops around everything, and what is in them."""
+    axes: list[Axis] = []
+    while len(body) == 1 and isinstance(loop := body[0], Loop) and loop.parallel:
+        axes.append(loop.axis)
+        body = loop.body
+    return axes, body
+
+
+def flat_nest(body: Sequence[Statement]) -> tuple[list[Axis], Sequence[Statement], bool] | None:
+    """The loops of a kernel that does nothing but store at every point, what it does there, and whether in tiles."""
+    axes: list[Axis] = []
+    tiled = False
+    while len(body) == 1 and isinstance(loop := body[0], Loop):
+        if loop.axis.size.free_symbols & {axis.symbol for axis in axes}:
+            return None
+        axes.append(loop.axis)
+        tiled = tiled or bool(loop.tile)
+        body = loop.body
+    plain = all(isinstance(s, ir.Assign) or (isinstance(s, Store) and s.mode == "set") for s in body)
+    return (axes, body, tiled) if axes and plain else None
+
+
+def nest_of(loop: Loop) -> tuple[list[Axis], Sequence[Statement]]:
+    """Loops that have nothing between them."""
+    axes, body = [loop.axis], loop.body
+    while len(body) == 1 and isinstance(inner := body[0], Loop):
+        axes.append(inner.axis)
+        body = inner.body
+    return axes, body
+
+
+def values_of(body: Sequence[Statement]) -> Iterator[Value]:
+    """All values."""
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield from values_of(statement.body)
+        else:
+            yield statement.value
+            yield from getattr(statement, "args", ())
+
+
+def loaded(body: Sequence[Statement]) -> Iterator[Place]:
+    """All places that are read."""
+    for value in values_of(body):
+        yield from (node.data for node in value.walk() if node.op == "load")
+
+
+def stored(body: Sequence[Statement]) -> Iterator[Place]:
+    """All places that are written."""
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield from stored(statement.body)
+        elif isinstance(statement, Store | ir.Scan):
+            yield statement.place
+
+
+def inner_spaces(body: Sequence[Statement]) -> Iterator[tuple[Axis, ...]]:
+    """The axes of each loop and reduction inside the rows."""
+    for statement in rows_of(body)[1]:
+        if isinstance(statement, Loop):
+            yield tuple(nest_of(statement)[0])
+        elif isinstance(statement, ir.Reduce):
+            yield statement.axes
+
+
+def bound_of(size: Expr) -> int | None:
+    """How long a loop is at most, as far as its text says."""
+    if isinstance(size, Const):
+        return int(size.value)
+    if isinstance(size, Call) and size.op == "min":
+        known = [bound for bound in map(bound_of, size.operands) if bound is not None]
+        return min(known, default=None)
+    factors = getattr(size, "factors", None)
+    if factors is not None:
+        total = 1
+        for base, exponent in factors:
+            bound = bound_of(base)
+            if bound is None:
+                return None
+            total *= bound**exponent
+        return total
+    terms = getattr(size, "terms", None)
+    if terms is not None and size.const == 0 and len(terms) == 1:  # type: ignore[attr-defined]
+        bound = bound_of(terms[0][0])
+        return None if bound is None else bound * int(terms[0][1])
+    return None
+
+
+def is_wide(kernel: Kernel) -> bool:
+    """Whether indices need 64 bits, or are not known not to."""
+    limit = 1 << 30
+    for buffer in kernel.buffers:
+        last = 0
+        for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+            if not isinstance(size, Const) or not isinstance(stride, Const):
+                return True
+            last += max(int(size) - 1, 0) * int(stride)
+        if last >= limit:
+            return True
+    if kernel.sizes:
+        return True
+    return _points(kernel.body) >= limit
+
+
+def _points(body: Sequence[Statement]) -> int:
+    most = 1
+    for statement in body:
+        axes = (statement.axis,) if isinstance(statement, Loop) else getattr(statement, "axes", ())
+        inside = _points(statement.body) if isinstance(statement, Loop) else 1
+        for axis in axes:
+            inside *= max(bound_of(axis.size) or 1 << 40, 1)
+        most = max(most, inside)
+    return most
+
+
+def renamed(value: Value, symbols: dict[Symbol, Expr]) -> Value:
+    """A value with other loop variables."""
+    made: dict[Value, Value] = {}
+    for node in value.walk():
+        data = node.data
+        if node.op == "load":
+            data = Place(data.buffer, data.index.substitute(symbols), data.indirect, data.masked)
+        elif node.op == "index":
+            data = data.substitute(symbols)
+        made[node] = Value(node.op, node.dtype, tuple(made[arg] for arg in node.args), data)
+    return made[value]
