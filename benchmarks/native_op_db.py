@@ -5,6 +5,7 @@
     python -m benchmarks.native_op_db --dtypes float32,bool
     python -m benchmarks.native_op_db --inductor               # which operators torch's own backend lowers itself
     python -m benchmarks.native_op_db --write-failures         # renew tests/conformance/native_op_db_failures.txt
+    FIRESTEEL_OP_DB_DEVICE=cuda python -m benchmarks.native_op_db   # on a GPU
 
 A pair of an operator and a dtype passes when on each sample the values are within the tolerance of the dtype (bit for
 bit for integers), and dtype, sizes, strides and the memory shared with arguments are eager's. Prints the share of pairs
@@ -45,6 +46,7 @@ UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 # Eager promises no repeatable values here: factors up to sign and order, or sums in the order of threads.
 AMBIGUOUS = ("svd", "linalg.svd", "svd_lowrank", "pca_lowrank", "linalg.eig", "linalg.eigh", "eig", "symeig")
 PAIR_LIMIT_S = 240.0
+DEVICE = os.environ.get("FIRESTEEL_OP_DB_DEVICE", "cpu")
 
 
 @dataclass
@@ -113,7 +115,7 @@ def spread(items: Sequence[Any], count: int) -> list[Any]:
 def samples_of(op: Any, dtype: torch.dtype, count: int) -> list[tuple[int, Any]]:
     """Numbered samples of an operator, spread over all of them."""
     try:
-        found = list(zip(range(200), op.sample_inputs("cpu", dtype, requires_grad=False), strict=False))
+        found = list(zip(range(200), op.sample_inputs(DEVICE, dtype, requires_grad=False), strict=False))
     except Exception:  # some sample functions need packages that are not here
         return []
     return spread(found, count)
@@ -295,7 +297,7 @@ def pairs_of(ops: Sequence[Any], dtypes: Sequence[str]) -> list[tuple[str, str]]
     """The names of pairs; one name may stand for several entries of op_db."""
     return list(dict.fromkeys(
         (op.formatted_name, dtype) for op in ops for dtype in dtypes
-        if getattr(torch, dtype) in op.supported_dtypes("cpu")
+        if getattr(torch, dtype) in op.supported_dtypes(DEVICE)
     ))  # fmt: skip
 
 
@@ -312,7 +314,7 @@ def work(count: int, compare: Callable[[Any, torch.dtype, int], Pair] = run_pair
         name, dtype = line.split()
         merged = Pair(name, dtype)
         for op in by_name[name]:
-            if getattr(torch, dtype) not in op.supported_dtypes("cpu"):
+            if getattr(torch, dtype) not in op.supported_dtypes(DEVICE):
                 continue
             try:
                 part = compare(op, getattr(torch, dtype), count)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from firesteel import config, errors
 
 if TYPE_CHECKING:
+    from firesteel import export
     from firesteel.backends import list_backends, register_backend
     from firesteel.compiling import compile
     from firesteel.control import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         reset,
         run,
     )
+    from firesteel.control_flow import associative_scan, cond, map, scan, while_loop
     from firesteel.debug.explain import CompileProfiler, capture_graph, compile_times, explain
     from firesteel.debug.logs import set_logs
     from firesteel.runtime.stance import set_stance
@@ -43,8 +45,10 @@ _LAZY = {
         "firesteel.backends": ["list_backends", "register_backend"],
         "firesteel.control": ["allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "graph_break",
                               "is_compiling", "reset", "run"],
+        "firesteel.control_flow": ["associative_scan", "cond", "map", "scan", "while_loop"],
         "firesteel.debug.explain": ["CompileProfiler", "capture_graph", "compile_times", "explain"],
         "firesteel.debug.logs": ["set_logs"],
+        "firesteel.export": ["export"],
         "firesteel.runtime.stance": ["set_stance"],
         "firesteel.shape_markers": ["mark_dynamic", "mark_static", "maybe_mark_dynamic"],
     }.items()
@@ -52,9 +56,10 @@ _LAZY = {
 }
 
 __all__ = [
-    "CompileProfiler", "allow_in_graph", "assume_constant_result", "capture_graph", "compile", "compile_times",
-    "config", "disable", "disallow_in_graph", "errors", "explain", "graph_break", "is_compiling", "list_backends",
-    "mark_dynamic", "mark_static", "maybe_mark_dynamic", "register_backend", "reset", "run", "set_logs", "set_stance",
+    "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "capture_graph", "compile",
+    "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain", "export", "graph_break",
+    "is_compiling", "list_backends", "map", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "register_backend",
+    "reset", "run", "scan", "set_logs", "set_stance", "while_loop",
 ]
 
 
@@ -62,6 +67,6 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
+    value = importlib.import_module(module) if name == "export" else getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value

@@ -52,6 +52,9 @@ keep_freed_memory: int = 256 << 20
 to the system after every call; 0 leaves the C library alone. Linux with glibc only, and not where its environment
 variables say otherwise. What is set when compile is first called counts."""
 
+cudagraphs: bool = True
+"""Record CUDA graphs where the mode asks for them (``mode="reduce-overhead"``)."""
+
 debug_dir: str = ""
 """A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
 
@@ -60,6 +63,10 @@ explain_guard: str = ""
 
 print_replay: bool = True
 """Printing and logging of plain values does not break the graph: the output is replayed after it, in order."""
+
+capture_branches: bool = False
+"""A Python ``if`` on the value of a tensor becomes a ``cond`` of the graph where neither branch has side effects. The
+option of the same name of compile goes before it."""
 
 native_guards: str = "auto"
 """Whether guards become native code: "auto" once an entry has been used a few times, "always" on its first use, "never"

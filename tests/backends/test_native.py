@@ -253,7 +253,8 @@ def test_it_is_listed():
 
 def test_options_are_checked():
     assert make_options().max_autotune is False
-    assert make_options({"max_autotune": True}) == make_options(mode="max-autotune")
+    assert make_options({"max_autotune": True}) == make_options(mode="max-autotune-no-cudagraphs")
+    assert make_options({"max_autotune": True, "cuda_graphs": True}) == make_options(mode="max-autotune")
     assert all(make_options(mode=mode) for mode in MODES)
     with pytest.raises(UserCodeError, match="did you mean 'max_autotune'"):
         make_options({"max_autotne": True})

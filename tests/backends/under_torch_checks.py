@@ -71,3 +71,22 @@ def test_inputs_without_symbols_are_taken_as_they_are():
     x = torch.randn(3, 4).t()
     inputs = convert([x, 5, None])
     assert inputs.examples[0].stride() == (1, 4) and inputs.examples[1:] == [5, None]
+
+
+def test_control_flow_operators(monkeypatch):
+    from firesteel.autodiff import control_flow
+
+    def f(x, w):
+        y = torch.cond(x.sum() > 0, lambda x: x @ w, lambda x: x.cos(), (x,))
+        return torch._higher_order_ops.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 0.5), (
+            torch.tensor(0), y))[1]
+
+    traced = []
+    trace_call = control_flow.trace_call
+    monkeypatch.setattr(control_flow, "trace_call", lambda tracing, target, args: (
+        traced.append(target.__name__), trace_call(tracing, target, args))[1])
+    compiled = torch.compile(f, backend=torch_backend, fullgraph=True)
+    for sign in (1, -1):
+        x, w = torch.rand(3, 3) * sign, torch.randn(3, 3)
+        torch.testing.assert_close(compiled(x, w), (x @ w if sign > 0 else x.cos()) * 0.125)
+    assert traced == ["cond", "while_loop"]

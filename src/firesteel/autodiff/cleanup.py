@@ -99,7 +99,7 @@ def _number(value: Any) -> Any:
 
 def _is_pure(node: torch.fx.Node) -> bool:
     if not isinstance(node.target, torch_compat.OpOverload):
-        return True
+        return not getattr(node.target, "bodies", None)
     operator = operator_of(node.target)
     return not (operator.random or operator.has_effect or operator.kind is Kind.WRITES)
 
@@ -148,6 +148,8 @@ def _drop_dead(graph: FunctionalGraph) -> None:
                 operator = operator_of(node.target)
                 if operator.random or operator.has_effect or raises_on_data(node):
                     continue
+            elif getattr(node.target, "has_effect", False):
+                continue  # a control flow operator
             graph.graph.erase_node(node)
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 import torch.fx
 
+from ..records import dataclass
 from ..shapes import ShapeGuard
 from ..torch_compat.graph_modules import LazyGraphModule
 
@@ -150,6 +151,8 @@ class FunctionalGraph:
             if node.op in ("placeholder", "output"):
                 continue
             lines.append(f"{node.name}: {describe(node.meta.get('val'))} = {_call(node)}")
+            if hasattr(node.target, "bodies"):
+                lines.extend(f"    {line}" for line in node.target.describe())
         lines += [f"{self.inputs[change.index].name} becomes {change.node.name}" for change in self.mutated]
         lines += [f"afterwards {change.function.__name__}{change.args}" for change in self.state_changes]
         lines.append(f"return {', '.join(self._result(output) for output in self.outputs)}")

@@ -17,7 +17,7 @@ The captured graph is run on fake tensors as for inference; then torch's autogra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
@@ -28,6 +28,7 @@ from .. import torch_compat
 from ..fake import FakeTensor
 from ..fake.dims import known_equal, layout_of, numel_of, storage_size
 from ..fake.tensor import new_fake
+from ..records import dataclass
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of
 from .cleanup import clean_up
@@ -205,13 +206,6 @@ class _JointTracing(Tracing):
         # the tensors to differentiate, by the number of their memory
         self.carriers: dict[int, FakeTensor] = {}
         self.changed_with_history: list[int] = []
-
-    def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Recurrent layers step by step: oneDNN's operator keeps what backward needs only when autograd calls it."""
-        if getattr(target, "__name__", "") == "lstm":
-            with torch_compat.without_mkldnn():
-                return super().call(target, args, kwargs)
-        return super().call(target, args, kwargs)
 
     def attribute(self, name: str) -> Any:
         """Tensors of the graph itself get no gradients."""

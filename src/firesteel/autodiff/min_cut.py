@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 
 Edge = tuple[int, int, int]
 INFINITE = 1 << 60
+LARGE = 1000
+"""Edges from which on the search is left to a library."""
 
 
 def sink_side(count: int, edges: Sequence[Edge], source: int, sink: int) -> list[bool]:
@@ -89,7 +91,58 @@ def _cut(edges: list[Edge], source: int, sink: int) -> Iterable[int]:
 
 
 def _search(edges: list[Edge], source: int, sink: int) -> set[int]:
-    import networkx  # it comes with torch; importing it takes longer than most searches
+    """The vertices from which the sink can still be reached when as much flows as can."""
+    if len(edges) > LARGE:
+        return _search_large(edges, source, sink)
+    left: dict[int, dict[int, int]] = {source: {}, sink: {}}
+    for a, b, capacity in edges:
+        left.setdefault(a, {})[b] = capacity
+        left.setdefault(b, {}).setdefault(a, 0)
+    while distances := _distances(left, source, sink):
+        _fill(left, distances, source, sink)
+    return {vertex for vertex in _distances(left, None, sink) if vertex not in (source, sink)}
+
+
+def _distances(left: dict[int, dict[int, int]], source: int | None, sink: int) -> dict[int, int]:
+    """How far it is to the sink along edges with something left; empty where the source cannot get there."""
+    found, layer = {sink: 0}, [sink]
+    while layer:
+        following = []
+        for b in layer:
+            for a in left[b]:
+                if a not in found and left[a][b]:
+                    found[a] = found[b] + 1
+                    following.append(a)
+        layer = following
+    return found if source is None or source in found else {}
+
+
+def _fill(left: dict[int, dict[int, int]], distances: dict[int, int], source: int, sink: int) -> None:
+    """Let flow what can along shortest ways, each step of which leads nearer to the sink."""
+    untried = {vertex: iter(list(left[vertex])) for vertex in distances}
+    way = [source]
+    while way:
+        a = way[-1]
+        if a == sink:
+            steps = list(zip(way, way[1:], strict=False))
+            most = min(left[x][y] for x, y in steps)
+            for x, y in steps:
+                left[x][y] -= most
+                left[y][x] += most
+            way = way[:next(k for k, (x, y) in enumerate(steps) if not left[x][y]) + 1]
+            untried[way[-1]] = iter(list(left[way[-1]]))
+            continue
+        for b in untried[a]:
+            if left[a][b] and distances.get(b, -1) == distances[a] - 1:
+                way.append(b)
+                break
+        else:
+            distances[a] = -2  # nothing more gets through here
+            way.pop()
+
+
+def _search_large(edges: list[Edge], source: int, sink: int) -> set[int]:
+    import networkx  # it comes with torch; importing it takes longer than searching a small graph
     from networkx.algorithms.flow import boykov_kolmogorov
 
     graph = networkx.DiGraph()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 import torch
 
 from .. import torch_compat
+from ..records import dataclass
 from .graph import Unsupported
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeMode, FakeTensor
 from ..fake.tensor import new_fake
+from ..records import dataclass
 from ..shapes import Const, Symbol
 from ..shapes.symnode import expr_of
 from . import recompute
@@ -506,7 +507,7 @@ def _is_view(node: torch.fx.Node) -> bool:
 
 def _has_effect(node: torch.fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, torch_compat.OpOverload):
-        return False
+        return bool(getattr(node.target, "has_effect", False))  # of a control flow operator
     operator = operator_of(node.target)
     return operator.random or operator.has_effect
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx
 
 from .. import torch_compat
+from ..records import dataclass
 from .views import same_layout
 
 _ATEN = torch.ops.aten

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
@@ -24,6 +23,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake.dims import layout_of
+from ..records import dataclass
 from .operators import Kind, operator_of
 from .views import same_numbers
 
@@ -65,7 +65,7 @@ def price(node: torch.fx.Node) -> float | None:
     if target is getitem:
         return 0.0
     if not isinstance(target, torch_compat.OpOverload):
-        return 0.0  # arithmetic on sizes
+        return None if hasattr(target, "bodies") else 0.0  # a control flow operator, or arithmetic on sizes
     operator = operator_of(target)
     if operator.random or operator.has_effect or operator.kind is Kind.WRITES:
         return None

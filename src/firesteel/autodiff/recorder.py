@@ -406,6 +406,8 @@ def _name(target: Any) -> str:
     found = _names.get(id(target))
     if found is None:
         plain = isinstance(target, torch_compat.OpOverload)
+        if not plain and hasattr(target, "bodies"):
+            return str(target.__name__)  # it belongs to one graph
         name = torch_compat.schema_of(target).name.partition("::")[2] if plain else target.__name__
         found = _names[id(target)] = (target, name)
     return found[1]

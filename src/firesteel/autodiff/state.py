@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .. import torch_compat
+from ..records import dataclass
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..fake.dims import known_equal, layout_of, numel_of, offset_of, storage_siz
 from ..fake.functions import find_function, is_described
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.tensor import view_of
-from ..shapes import ContradictionError, ShapeEnv, UndecidableError, eq
+from ..shapes import ContradictionError, Expr, ShapeEnv, Symbol, UndecidableError, eq
 from ..shapes.symnode import SymNode, choose, expr_of
 from .cleanup import clean_up, separate_results
 from .graph import (
@@ -39,7 +39,9 @@ from .state import EnteredModes, GlobalState, is_profiling, is_state_change
 from .views import same_layout
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_ORIGIN = ("user_frames", "stack_trace", "recompute")
+_CONTROL_FLOW = "firesteel.control_flow.operators"
+_TORCHS_OWN = frozenset({"cond", "while_loop", "scan", "map_impl"})
+_ORIGIN = ("user_frames", "stack_trace", "recompute", "nn_module_stack")
 
 
 def trace(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
@@ -91,6 +93,8 @@ class Tracing:
         self.conversion = FakeMode()
         self.inputs: list[Input] = []
         self.values: dict[torch.fx.Node, Any] = {}
+        # numbers that data decides on: their names while capturing, and those that they were given here
+        self.renamed: dict[Expr, Expr | int | float] = {}
         self.state_changes: list[StateChange] = []
         self.memories: dict[int, int] = {}
         self.modes = EnteredModes()
@@ -143,6 +147,11 @@ class Tracing:
                 # Only the caller knows whether another value could come, so nothing is built on this one.
                 raise Unsupported(f"the number {node.name} is no symbol")
             made = self.recorder.add_input(node.name, example, fake, memory)
+            if isinstance(example, FakeTensor) and torch_compat.has_symbolic_layout(example):
+                # The names that sizes had before the program stated them to be something else: that is to be checked.
+                self.recorder.sizes.read_from(example, made)
+                made.meta["size_names"] = [getattr(getattr(size, "node", None), "raw_expr", None)
+                                           for size in example.shape]
             self.values[node] = example if fake is None else fake
             self.inputs.append(Input(made.name, made, self.values[node]))
 
@@ -180,17 +189,21 @@ class Tracing:
                 continue
             kwargs = self.value_of(node.kwargs) if node.kwargs else {}
             if op == "call_method":
-                rule = find_function(node.target, args)
+                rule = self.rule_of(node.target, args)
                 values[node] = (getattr(args[0], node.target)(*args[1:], **kwargs) if rule is None
                                 else rule(*args, **kwargs))
             elif op == "call_function":
                 if is_profiling(node.target) and any(user.op == "output" for user in node.users):
                     raise Unsupported("a profiler region that ends outside of the graph")
+                if "condition" in meta:
+                    self.assert_condition(meta["condition"], args)
+                    values[node] = None
+                    continue
                 values[node] = self.call(node.target, args, kwargs)
             else:
                 raise Unsupported(f"a node of kind {op}")
             if recorder.data_results:
-                self.unify(meta.get("example_value"), values[node])
+                self.unify(meta.get("example_value", meta.get("val")), values[node])
         raise Unsupported("a graph without an output")
 
     def value_of(self, argument: Any) -> Any:
@@ -215,18 +228,27 @@ class Tracing:
             return set_item(self.recorder, *args)
         if target is torch.sym_ite:
             return choose(*args)
+        if getattr(target, "__module__", None) == _CONTROL_FLOW or \
+                isinstance(target, torch_compat.HigherOrderOperator) and target.__name__ in _TORCHS_OWN:
+            from .control_flow import trace_call
+
+            return trace_call(self, target, args)
         if self.modes.concerns(target):
             return self.modes.call(target, args)
         if is_profiling(target):
             return None  # regions mean nothing for the kernels that come out
         if is_state_change(target):
             self.state_changes.append(StateChange(target, args))
-        rule = find_function(getattr(target, "__name__", ""), args)
+        rule = self.rule_of(getattr(target, "__name__", ""), args)
         if rule is None:
             return target(*args, **kwargs)
         if is_described(target.__name__):
             return recurrent_call(self.recorder, target.__name__, rule, args)
         return rule(*args, **kwargs)
+
+    def rule_of(self, name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """What runs in the place of a function that C++ takes apart in ways that need plain sizes."""
+        return find_function(name, args)
 
     def attribute(self, name: str) -> Any:
         value: Any = self.module
@@ -239,12 +261,28 @@ class Tracing:
             self.recorder.add_constant(f"_constant{len(self.recorder.constants)}", value.detach(), fake)
         return fake
 
+    def assert_condition(self, condition: Expr, args: tuple[Any, ...]) -> None:
+        """Write down an assertion about numbers that data decides on, also where it is known to hold from here on."""
+        recorder = self.recorder
+        condition = condition.substitute(self.renamed)
+        if not all(recorder.sizes.knows(symbol) for symbol in condition.free_symbols):
+            self.call(torch_compat.assert_number, args, {})
+            return
+        node = recorder.sizes.expression(condition)
+        env = recorder.shape_env
+        if env is not None and env.decide(condition) is not True:
+            env.assume(condition)
+        recorder.new_node(torch_compat.assert_number, (node, args[1]), {}, None).meta["condition"] = condition
+
     def unify(self, example: Any, value: Any) -> None:
         """Numbers that data decides on get the names that they had while capturing, with all that is known of them."""
         recorder = self.recorder
         env = recorder.shape_env
         assert env is not None
         for old, new in _numbers(example, value):
+            was, now = old.node.raw_expr, new.node.raw_expr
+            if isinstance(was, Symbol) and isinstance(now, Symbol) and was is not now:
+                self.renamed[was] = now
             condition = eq(expr_of(new), expr_of(old))
             if env.decide(condition) is not True:
                 env.assume(condition)

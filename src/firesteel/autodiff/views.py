@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from .. import torch_compat
 from ..fake import FakeTensor
 from ..fake.dims import known_equal, layout_of, numel_of, offset_of, shape_of, storage_size
 from ..fake.rules.views import viewed_strides
+from ..records import dataclass
 from .graph import Unsupported
 
 if TYPE_CHECKING:
@@ -129,6 +130,11 @@ def _through(*names: str) -> Callable[[Through], Through]:
         return function
 
     return register
+
+
+@_through("detach.default")
+def _same(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
+    return value
 
 
 @_through("view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims")

@@ -51,7 +51,7 @@ def outline_regions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
         inside = set(nodes)
         inputs = list(dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside))
         results = [node for node in nodes if any(user not in inside for user in node.users)]
-        region = Region(number, _region_graph(nodes, inputs, results), nodes[0].meta["checkpoint"])
+        region = Region(number, _region_graph(gm, nodes, inputs, results), nodes[0].meta["checkpoint"])
         call = graph.call_function(region, tuple(made[node] for node in inputs))
         for position, node in enumerate(results):
             made[node] = graph.call_function(operator.getitem, (call, position))
@@ -59,11 +59,11 @@ def outline_regions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(gm, graph, type(gm).__name__)
 
 
-def _region_graph(nodes: list[torch.fx.Node], inputs: list[torch.fx.Node],
+def _region_graph(gm: torch.fx.GraphModule, nodes: list[torch.fx.Node], inputs: list[torch.fx.Node],
                   results: list[torch.fx.Node]) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
     made = {node: graph.placeholder(node.name) for node in inputs}
     for node in nodes:
         made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(made[node] for node in results))
-    return torch.fx.GraphModule(torch.nn.Module(), graph, "Region")
+    return torch.fx.GraphModule(gm, graph, "Region")

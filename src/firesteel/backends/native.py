@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from firesteel import config
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @register_backend
 def native(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
            mode: str | None = None) -> Callable[..., Any]:
-    """Compile a graph to machine code for this CPU. See `firesteel.kernels.options` for the options."""
+    """Compile a graph to machine code for the device it is on. See `firesteel.kernels.options` for the options."""
     from firesteel.kernels.options import make_options
 
     return compile_or_run_eagerly(gm, example_inputs, make_options(options, mode))
@@ -74,13 +75,14 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     from firesteel.kernels.compile import compile_functional, frozen_inputs
     from firesteel.kernels.debug_folder import DebugFolder
     from firesteel.runtime.training import TrainingUnit
+    from firesteel.torch_compat.graph_modules import code_of
 
     traced = trace_training(gm, example_inputs)
     if isinstance(traced, FunctionalGraph):
         return runner(compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options)))
     folder = DebugFolder(f"{type(gm).__name__}_joint")
     if folder:
-        folder.write("captured.py", gm.code)
+        folder.write("captured.py", code_of(gm))
         folder.write("joint.txt", traced)
 
     def compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
@@ -97,7 +99,7 @@ def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:
         if isinstance(example, torch.Tensor):
             if example.layout is not torch.strided:
                 return f"input {position} has the layout {example.layout}"
-            if example.device.type != "cpu":
+            if example.device.type not in ("cpu", "cuda"):
                 return f"input {position} is on the device {example.device}"
             if example.is_neg() or example.is_conj():
                 return f"input {position} is negated or conjugated lazily"
@@ -117,6 +119,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
     # Casts that autocast makes are part of the graph, so its operators must not be cast again.
     without_autocast = calls and torch_compat.any_autocast_enabled()
     changes = functional.state_changes
+    on_gpu = any(t.device.type == "cuda" for t in tensors)
     if not functional.returns_tuple:
         run = _only(run)
     if not (without_grad or without_autocast or changes):
@@ -124,7 +127,8 @@ def runner(executable: Executable) -> Callable[..., Any]:
 
     def guarded(*inputs: Any) -> Any:
         grad = torch.is_grad_enabled() and not without_grad
-        with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=False):
+        with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=False), \
+                torch.autocast("cuda", enabled=False) if on_gpu else nullcontext():
             results = run(*inputs)
         for change in changes:
             change.function(*change.args)

@@ -1,10 +1,10 @@
-"""The whole road from a captured graph to something that runs on the CPU, stage by stage, each timed.
+"""The whole road from a captured graph to something that runs, stage by stage, each timed.
 
     trace      torch functions          -> functional ATen graph   (autodiff)
     passes     functional ATen graph    -> a better one            (passes)
     lower      functional ATen graph    -> computations            (kernels.lowering)
     schedule   computations             -> kernels, a plan         (kernels.scheduling)
-    generate   kernels                  -> machine code            (kernels.cpu)
+    generate   kernels                  -> machine code            (kernels.cpu, kernels.gpu)
     host       plan and machine code    -> a function              (kernels.host)
 
 A graph that an earlier process compiled takes a short cut from its passes to the host (recall, see `plan_cache`).
@@ -15,24 +15,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
 from .. import debug
+from ..records import dataclass
 from .debug_folder import DebugFolder
 from .options import Options
 
 if TYPE_CHECKING:
     from ..autodiff.graph import FunctionalGraph
     from ..passes import Passed, PassRun
-    from .cpu import CompiledKernel
     from .cpu.target import Target
     from .host.printer import HostFunction
     from .ir import Kernel
     from .lowering import LoweredGraph
     from .plan import KernelPlan
+    from .targets import Target as DeviceTarget
     from .tuning import Tuner
 
 
@@ -65,16 +66,17 @@ class _Clock:
     def stage(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.seconds[name] = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Executable:
     """Compile a torch-level graph. Raises `autodiff.Unsupported` for one that only eager can run."""
     from ..autodiff import trace
+    from ..torch_compat.graph_modules import code_of
 
     clock, folder = _Clock(), DebugFolder(type(gm).__name__)
     if folder:
-        folder.write("captured.py", gm.code)
+        folder.write("captured.py", code_of(gm))
     with clock.stage("trace"):
         functional = trace(gm, example_inputs)
     return _compile(functional, options, frozen_inputs(gm, functional, options), clock, folder)
@@ -94,12 +96,15 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     from ..passes import Settings, run_passes
     from .cpu import compile_kernels
     from .cpu.engine import assembly, llvm_text
-    from .drawing import draw_plan
     from .host.results import with_results
     from .lowering import lower
     from .plan_cache import load_plan, plan_key, store_plan
     from .scheduling import schedule
+    from .targets import target_of
 
+    device = target_of(functional.graph)
+    if not device.is_cpu:
+        return _compile_for_gpu(functional, options, frozen, clock, folder, takes_list, device)
     tuner: Tuner | None = None
     if options.max_autotune:
         from .tuning import Tuner, hints_of, tuned_targets
@@ -110,6 +115,7 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
         passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, tuner))
         functional = passed.functional
     folder.write("functional.txt", functional)
+    compile_bodies(functional, options)
     key = stored = lowered = None
     if tuner is None and not folder:
         with clock.stage("recall"):
@@ -126,6 +132,8 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
         plan = with_results(schedule(lowered), functional)
     kernels = kernels_of(plan)
     if folder:
+        from .drawing import draw_plan
+
         folder.write("plan.txt", plan)
         folder.write("groups.svg", draw_plan(plan).to_svg())
         folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
@@ -149,15 +157,73 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     return made
 
 
+def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
+                     folder: DebugFolder, takes_list: bool, target: DeviceTarget) -> Executable:
+    """The road to a GPU. What its kernels cannot do is lowered again, as calls of ATen."""
+    from ..autodiff import Unsupported
+    from ..passes import Settings, run_passes
+    from .gpu.road import Refused, check_available, compile_for_gpu
+    from .gpu.triton_printer import print_triton
+    from .host.results import with_results
+    from .lowering import lower
+    from .scheduling import schedule
+
+    check_available()
+    folder.write("traced.txt", functional)
+    with clock.stage("passes"):
+        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, device=target.device))
+        functional = passed.functional
+    folder.write("functional.txt", functional)
+    without: set[Any] = set()
+    while True:
+        with clock.stage("lower"):
+            lowered = lower(functional.module, device=target.device, without=without)
+        with clock.stage("schedule"):
+            plan = with_results(schedule(lowered, target.machine), functional)
+        kernels = kernels_of(plan)
+        try:
+            with clock.stage("generate"):
+                compiled = compile_for_gpu(kernels, target.device)
+            break
+        except Refused as refused:
+            if refused.origins <= without:
+                raise Unsupported(str(refused)) from None
+            without |= refused.origins
+    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list)
+    if options.cuda_graphs:
+        from ..runtime.cuda_graphs import GraphedFunction
+
+        made.run = GraphedFunction(made.run, functional, target.device, folder.name, takes_list)
+    if debug.enabled("kernels"):
+        debug.log("kernels", "%s", made)
+    if folder:
+        folder.write("lowered.txt", lowered)
+        folder.write("plan.txt", plan)
+        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
+        folder.write("kernels.py", "\n\n".join(print_triton(kernel).source for kernel in kernels))
+        folder.write("host.py", made.host.source)
+        folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
+    return made
+
+
 def _executable(passed: Passed, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
-                compiled: Sequence[CompiledKernel], options: Options, clock: _Clock, takes_list: bool) -> Executable:
+                compiled: Sequence[Any], options: Options, clock: _Clock, takes_list: bool) -> Executable:
     from .host.printer import host_function
 
     with clock.stage("host"):
-        addresses = {id(kernel): made.address for kernel, made in zip(kernels, compiled, strict=True)}
+        addresses = {id(kernel): made if hasattr(made, "programs") else made.address
+                     for kernel, made in zip(kernels, compiled, strict=True)}
         host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list)
     run = host.run if passed.kept is None else passed.kept.around(host.run)
     return Executable(run, passed.functional, lowered, plan, host, compiled, clock.seconds, passed.runs)
+
+
+def compile_bodies(functional: FunctionalGraph, options: Options) -> None:
+    """Compile the graphs that control flow operators own; each is a program of its own, called by the operator."""
+    for node in functional.graph.nodes:
+        if node.op == "call_function" and hasattr(node.target, "with_bodies"):
+            node.target = node.target.with_bodies(
+                lambda body, name: compile_functional(body, options, name).run)
 
 
 def frozen_inputs(gm: torch.fx.GraphModule, functional: FunctionalGraph,
@@ -171,17 +237,18 @@ def frozen_inputs(gm: torch.fx.GraphModule, functional: FunctionalGraph,
 
 
 def load_stages() -> None:
-    """Import all stages and make the host machine, so that the first compilation does not have to."""
+    """Import the stages and make the host machine, so that the first compilation does not have to."""
     from ..autodiff import trace
     from ..runtime.native.objects import NativeUnavailable
     from .cpu import compile_kernels
     from .host import machine, printer, results
     from .host.freed_memory import keep_freed_memory
-    from .lowering import is_lowered, lower
+    from .lowering import lower
+    from .lowering.registry import load_common
     from .scheduling import schedule
 
     keep_freed_memory()
-    is_lowered("")
+    load_common()
     del trace, compile_kernels, printer, results, lower, schedule
     try:
         machine.machine()

@@ -18,6 +18,7 @@ class DebugFolder:
     """
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.path: Path | None = None
         if config.debug_dir:
             label = "".join(c if c.isalnum() or c == "_" else "_" for c in name)

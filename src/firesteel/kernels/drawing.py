@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch.fx
 
+from ..records import dataclass
 from ..shapes import Const, Expr, as_expr
 from .ir import Buffer, BufferRef, ExternCall
 from .plan import KernelPlan, Launch, WriteBack

@@ -23,12 +23,13 @@ import math
 import struct
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 
 from .. import shapes
+from ..records import dataclass
 from ..shapes import Expr, Symbol
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from ..errors import UserCodeError
+from ..records import dataclass
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Options:
     relaxed_libraries: bool = False
     """Use faster calls of libraries that round more than eager's do (still within the tolerance of the dtype) and may
     turn NaN into 0 in activations."""
+    cuda_graphs: bool = False
+    """On GPUs, record the launches of a compiled function as a CUDA graph and replay that: less work for the host, more
+    memory."""
     memory_budget: float = 1.0
     """How much of what could be kept between forward and backward is kept: with less than 1 more is computed again, and
     below 0.5 reductions and normalisations too. Matrix products, convolutions and random numbers never are."""
@@ -34,11 +38,11 @@ class Options:
 MODES: dict[str | None, dict[str, Any]] = {
     None: {},
     "default": {},
-    "reduce-overhead": {},
-    "max-autotune": {"max_autotune": True},
+    "reduce-overhead": {"cuda_graphs": True},
+    "max-autotune": {"max_autotune": True, "cuda_graphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
-"""On the CPU every mode has little overhead, so "reduce-overhead" changes nothing."""
+"""On the CPU every mode has little overhead, so "reduce-overhead" changes nothing there."""
 
 
 def make_options(given: Mapping[str, Any] | None = None, mode: str | None = None) -> Options:

@@ -93,7 +93,8 @@ class _Description:
                     found = f"{torch_compat.schema_of(target)} {sorted(map(str, target.tags))}"
             else:
                 found = f"{getattr(target, '__module__', None)}.{getattr(target, '__qualname__', None)}"
-                self.unknown |= "None" in found
+                # a control flow operator is known by its bodies only, which have plans of their own
+                self.unknown |= "None" in found or hasattr(target, "bodies")
             self.targets[target] = found
         return found
 

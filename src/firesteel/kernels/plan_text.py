@@ -255,13 +255,7 @@ def _find_function(given: Sequence[str]) -> Any:
     """The operator or function of that name; None when there is none that may stand in a plan."""
     if given[0] == "operator":
         parts = given[1].split(".")
-        if len(parts) != 3:
-            return None
-        try:
-            found = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2])
-        except AttributeError:
-            return None
-        return found if isinstance(found, torch_compat.OpOverload) else None
+        return torch_compat.find_operator(*parts) if len(parts) == 3 else None
     _, module, name = given
     if not any(module.startswith(known) if known.endswith(".") else module == known for known in _MODULES):
         return None

@@ -8,35 +8,53 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..autodiff.graph import FunctionalGraph
+from ..records import dataclass
 from .attention import attention
 from .channels_last import channels_last
+from .convolution_gradients import convolution_gradients
+from .convolution_parts import convolution_parts
+from .embedding_gradients import embedding_gradients
 from .fold_batch_norm import fold_batch_norm
 from .freezing import Kept, freeze
 from .fuse_activations import fuse_activations
 from .identities import identities
+from .joined_products import joined_products
 from .linear_library import linear_library
 from .narrow_convolutions import narrow_convolutions
 from .own_products import own_products
+from .pad_products import pad_products
+from .pointwise_gradients import pointwise_gradients
+from .row_products import row_products
 from .settings import STRICT, Settings
 from .small_products import small_products
+from .written_slices import written_slices
 
 Pass = Callable[[FunctionalGraph, Settings], FunctionalGraph]
 
 PASSES: tuple[Pass, ...] = (
     identities,
+    written_slices,
     attention,
     fold_batch_norm,
+    embedding_gradients,
+    convolution_parts,
     channels_last,
     narrow_convolutions,
+    joined_products,
     small_products,
+    row_products,
     own_products,
     linear_library,
     fuse_activations,
+    pointwise_gradients,
+    convolution_gradients,
 )  # fmt: skip
 """`freezing` runs behind them: it takes nodes out of the graph."""
+EVERYWHERE: tuple[Pass, ...] = (identities, written_slices, pad_products)
+"""Passes that know nothing of the CPU's libraries."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,7 @@ class Passed:
 def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> Passed:
     """Run all passes over a graph, which is changed."""
     passed = Passed(functional)
-    for each in PASSES:
+    for each in PASSES if settings.device.type == "cpu" else EVERYWHERE:
         started = time.perf_counter()
         passed.functional = each(passed.functional, settings)
         passed.runs.append(_run(each.__name__, started, passed.functional))

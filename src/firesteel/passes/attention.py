@@ -21,7 +21,6 @@ those with symbolic sizes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
@@ -29,6 +28,7 @@ import torch
 import torch.fx
 
 from ..autodiff.graph import FunctionalGraph
+from ..records import dataclass
 from .rewriting import ATEN, Rewriter, is_call, same_numbers
 from .settings import STRICT, Settings
 

@@ -78,13 +78,18 @@ def _gains(node: torch.fx.Node, settings: Settings) -> bool:
     if not node.meta["val"].is_contiguous() or number_hint(x.shape[1]) == 1:
         return False
     if x.dtype is torch.float32 and not (is_pointwise(node) or node.args[6] or settings.relaxed):
-        if _products(weight) > MOST_PRODUCTS:
+        if products(weight) > MOST_PRODUCTS:
             return False
-    images = size_hint(x) + size_hint(node.meta["val"])
-    return size_hint(weight) <= MOST_WEIGHTS * images
+    return few_weights(node)
 
 
-def _products(weight: Any) -> int:
+def few_weights(node: torch.fx.Node) -> bool:
+    """Whether a convolution's weight is not so large beside its images that reordering it decides."""
+    x, weight = node.args[0].meta["val"], node.args[1].meta["val"]  # type: ignore[union-attr]
+    return size_hint(weight) <= MOST_WEIGHTS * (size_hint(x) + size_hint(node.meta["val"]))
+
+
+def products(weight: Any) -> int:
     """How many products make up one element of the result."""
     return number_hint(weight.shape[1]) * number_hint(weight.shape[2]) * number_hint(weight.shape[3])
 
@@ -190,7 +195,8 @@ class _Plan:
 
     def follows(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> bool:
         """Whether a node can take its inputs in their new layout."""
-        if node.op != "call_function" or is_call(node, *_NEED_STRIDES, ATEN.convolution.default):
+        if node.op != "call_function" or hasattr(node.target, "bodies") or \
+                is_call(node, *_NEED_STRIDES, ATEN.convolution.default):
             return False
         if is_call(node, ATEN.cat.default) and all(self.needs_old(user) for user in node.users):
             return False  # its parts are copied in any case, so that they can change their order on the way

@@ -41,7 +41,7 @@ def linear_library(functional: FunctionalGraph, settings: Settings = STRICT) -> 
     operator, pack = library_operators.onednn_linear(), library_operators.pack_linear_weight()
     rewriter = Rewriter(functional)
     for node in functional.graph.nodes if operator is not None else ():
-        parts = _linear(node)
+        parts = linear_parts(node)
         if parts is not None and _is_faster(*parts, settings):
             x, weight, bias = parts
             with rewriter.before(node):
@@ -53,7 +53,7 @@ def linear_library(functional: FunctionalGraph, settings: Settings = STRICT) -> 
     return rewriter.finish()
 
 
-def _linear(node: torch.fx.Node) -> tuple[torch.fx.Node, torch.fx.Node, torch.fx.Node | None] | None:
+def linear_parts(node: torch.fx.Node) -> tuple[torch.fx.Node, torch.fx.Node, torch.fx.Node | None] | None:
     """Argument, weight and bias of a product with a transposed matrix; None for everything else."""
     args: Any = node.args
     if is_call(node, ATEN.mm.default):

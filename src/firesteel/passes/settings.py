@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 import torch.fx
+
+from ..records import dataclass
 
 if TYPE_CHECKING:
     from ..kernels.tuning import Tuner
@@ -21,6 +23,8 @@ class Settings:
     """Inputs that seldom change: what is computed from them alone is kept from call to call."""
     tuner: Tuner | None = None
     """Measures alternatives, where choices are to be made by measurement."""
+    device: torch.device = torch.device("cpu")
+    """What the graph is compiled for."""
 
 
 STRICT = Settings()

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import torch_compat
+from .. import config, torch_compat
 from ..backends.native import native
 from ..backends.registry import lookup_backend
 from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.capture import Entry
 from ..capture.graph import CapturedGraph
-from ..capture.markers import disabled_frame, is_disabled
+from ..capture.markers import disabled_frame, is_disabled, own_control_flow
 from ..capture.modules import has_hooks
 from ..capture.torch_calls import is_graph_function
-from ..errors import BackendError
+from ..errors import BackendError, UserCodeError
 from . import stance
 from .skipping import runs_plain
 from .units import MISS, Resume, Unit, drive, function_start
@@ -35,6 +35,13 @@ COMPILERS: weakref.WeakSet[Compiler] = weakref.WeakSet()
 class Compiler:
     """Options of one compile call and the registry of everything compiled under it."""
 
+    #: Whether programs are captured to be exported.
+    exports = False
+    #: Whether the operations of graphs remember the modules whose code they come from.
+    keeps_modules = False
+    #: Whether numbers that depend on sizes come out as symbols, for those who do not call what was captured again.
+    keeps_symbols = False
+
     def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None,
                  mode: str | None = None, options: dict[str, Any] | None = None, events: Events | None = None) -> None:
         name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
@@ -44,7 +51,9 @@ class Compiler:
         self.dynamic = dynamic
         self.mode = mode
         self.options = options or {}
-        self.backend_arguments = backend_arguments(self.backend, mode, options)
+        self._capture_branches = capture_options(self.options).get("capture_branches")
+        for_backend = {name: value for name, value in self.options.items() if name not in CAPTURE_OPTIONS}
+        self.backend_arguments = backend_arguments(self.backend, mode, for_backend)
         self.events = events
         self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
@@ -56,6 +65,11 @@ class Compiler:
         """A compiler with the same options that has compiled nothing."""
         return Compiler(self.backend, fullgraph=self.fullgraph, dynamic=self.dynamic, mode=self.mode,
                         options=self.options)
+
+    @property
+    def capture_branches(self) -> bool:
+        """Whether a Python ``if`` on the value of a tensor may become a ``cond`` of the graph."""
+        return config.capture_branches if self._capture_branches is None else self._capture_branches
 
     @property
     def frozen(self) -> bool:
@@ -92,6 +106,9 @@ class Compiler:
         """What a step between two graphs calls in place of `target`: the same, compiled for itself if possible."""
         kind = type(target)
         if kind is types.FunctionType:
+            own = own_control_flow(target)
+            if own is not None:
+                return own
             return NestedCall(self, target) if self.compiles(target) else self.uncompiled(target)
         if kind is types.MethodType:
             function = target.__func__
@@ -132,6 +149,9 @@ class Compiler:
 
     # Graphs and events
 
+    def before_effects(self, tx: Any) -> None:
+        """Told of a frame that was captured to its end, before its side effects are written down."""
+
     def compile_graph(self, captured: CapturedGraph, unit: Unit) -> Callable[..., Any]:
         """Hand a graph to the backend."""
         if self.events is not None:
@@ -162,6 +182,19 @@ class Compiler:
         record(self, "skipped", unit, reason)
 
 
+CAPTURE_OPTIONS = ("capture_branches",)
+"""Options of `compile` that are not the backend's."""
+
+
+def capture_options(options: dict[str, Any]) -> dict[str, bool]:
+    """The checked options of the capture."""
+    found = {name: options[name] for name in CAPTURE_OPTIONS if name in options}
+    for name, value in found.items():
+        if not isinstance(value, bool):
+            raise UserCodeError(f"option {name!r} is {value!r}", "it takes True or False")
+    return found
+
+
 def backend_arguments(backend: Any, mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
     """What a backend is told besides the graph: `mode` and `options`, if they are given and it takes them."""
     if backend is native:
@@ -190,7 +223,7 @@ def prepare() -> None:
 
     torch_compat.neutralise_dynamo_imports()
     operations()
-    find_rule("")
+    find_rule("aten.add.Tensor")
     del capture, classes, torch_state, torch_functions
 
 

@@ -33,6 +33,7 @@ from ..autodiff.state import GlobalState
 from ..debug import log
 from ..errors import UserCodeError
 from ..shapes import Symbol
+from .collecting import collection_paused
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -97,7 +98,8 @@ class TrainingUnit:
             with self.lock:
                 found = self.backwards.get(kinds)
                 if found is None:
-                    found = self.backwards[kinds] = self._make_backward(kinds)
+                    with collection_paused():
+                        found = self.backwards[kinds] = self._make_backward(kinds)
         return found
 
     def _make_backward(self, kinds: tuple[Tangent, ...]) -> _Backward:

@@ -358,3 +358,21 @@ def test_transposed_access(shape, tile, machine):
     body = [ir.Loop(i, [ir.Loop(j, [store("out", i.symbol * columns + j.symbol, value)])], parallel=True, tile=tile)]
     run(body, {"x": x, "y": y, "out": out}, ["out"], target=machine)
     assert torch.equal(out, x.t() + y)
+
+
+@pytest.mark.parametrize("mode", ["add", "max", "mul"])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("rows", [0, 1, 3, 4, 5, 11])
+def test_rows_accumulated(rows, dynamic, mode, machine):
+    """Several rows at a time, in the order that they have."""
+    width = 37
+    x, out = torch.randn(rows, width), torch.randn(width)
+    s0 = symbol("s0")
+    r, i = axis("r", s0 if dynamic else rows), axis("i", width)
+    value = ir.op("sub", ir.load("x", r.symbol * width + i.symbol, F), ir.cast(ir.index(r.symbol), F))
+    want = out.clone()
+    for row in range(rows):
+        want = {"add": torch.add, "max": torch.maximum, "mul": torch.mul}[mode](want, x[row] - row)
+    body = [ir.Loop(r, [ir.Loop(i, [store("out", i.symbol, value, mode=mode)])])]
+    run(body, {"x": x, "out": out}, ["out"], {s0: rows} if dynamic else None, target=machine)
+    assert torch.equal(out, want)

@@ -239,9 +239,21 @@ def test_choice_among_bfloat16(bound, machine):
         return ir.cast(ir.op("max", rounded, ir.const(bound, torch.float32)), torch.bfloat16)
 
     rounded = _bfloat_bits(x).view(torch.float32)
-    want = _bfloat_bits(torch.where((rounded > bound) | rounded.isnan(), rounded, torch.tensor(bound)))
+    want = _bfloat_bits(torch.where((rounded >= bound) | rounded.isnan(), rounded, torch.tensor(bound)))
     got = apply("", [x], torch.bfloat16, machine, build)
     assert torch.equal(got.view(torch.int16), (want >> 16).to(torch.int16))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(("op", "eager"), [("max", torch.clamp_min), ("min", torch.clamp_max)])
+def test_bounds_keep_zeros_and_nans(op, eager, dtype, machine):
+    """A zero beside a zero bound keeps its sign, and a NaN stays one."""
+    x = torch.tensor([-0.0, 0.0, math.nan, -math.nan, math.inf, -math.inf, 1.0, -1.0, 1e-40, -1e-40] * 7, dtype=dtype)
+    got = apply("", [x], dtype, machine, lambda v: ir.op(op, v, ir.const(0.0, dtype)))
+    want = eager(x, 0.0)
+    assert torch.equal(got.isnan(), want.isnan())
+    assert torch.equal(got.nan_to_num(), want.nan_to_num())
+    assert torch.equal(got.signbit()[~got.isnan()], want.signbit()[~want.isnan()])
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,20 @@ from firesteel.autodiff import trace
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import schedule
+from firesteel.kernels.scheduling.machines import CPU
 from kernels.scheduling.running import run
 
 
 class Planned:
     """A backend that interprets kernel plans, or with ``runs=False`` only makes them; it keeps them."""
 
-    def __init__(self, runs=True):
+    def __init__(self, runs=True, machine=CPU):
         self.plans = []
         self.runs = runs
+        self.machine = machine
 
     def __call__(self, module, example_inputs):
-        plan = schedule(lower(trace(module, example_inputs).module))
+        plan = schedule(lower(trace(module, example_inputs).module), self.machine)
         self.plans.append(plan)
         return (lambda *args: run(plan, args)) if self.runs else module
 

@@ -63,6 +63,7 @@ ONE_KERNEL = {
     "rotary": (rotary, rand(2, 3, 8), rand(3, 8), rand(3, 8)),
     "transposed": (lambda x, y: x + y.t(), rand(4, 5), rand(5, 4)),
     "cat": (lambda x, y: torch.cat([x, y * 2], 1) + 1, rand(4, 5), rand(4, 3)),
+    "parts of a row": (lambda x, y, z: torch.stack([x.exp(), y * 2, z], 1), *[rand(999, n) for n in (3, 3, 3)]),
     "tiny loss": (lambda x: (softmax(x, -1) * 2).mean(), x47),
     "argmax": (lambda x: x.argmax(-1), x47),
     "no elements": (lambda x: x * 2 + 1, torch.ones(0, 3)),

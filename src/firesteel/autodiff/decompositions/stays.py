@@ -12,7 +12,7 @@ LIBRARY: frozenset[str] = frozenset({
     "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten._scaled_dot_product_flash_attention.default",
     "aten._scaled_dot_product_efficient_attention.default", "aten._scaled_dot_product_cudnn_attention.default",
     # recurrent layers
-    "aten.mkldnn_rnn_layer.default", "aten._thnn_fused_lstm_cell.default", "aten._thnn_fused_gru_cell.default",
+    "aten._thnn_fused_lstm_cell.default", "aten._thnn_fused_gru_cell.default",
     # sorting and searching
     "aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.kthvalue.default", "aten.median.dim",
     "aten.searchsorted.Tensor", "aten.bucketize.Tensor", "aten.multinomial.default", "aten.nonzero.default",

@@ -11,9 +11,9 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...debug import log
+from ...records import dataclass
 from ...runtime import disk_cache
 from ...runtime.native.loader import LoadedObject, load_code
 from ..ir import Kernel

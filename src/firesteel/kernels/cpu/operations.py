@@ -129,7 +129,8 @@ def _extreme(predicate: str) -> Rule:
     def rule(e: Emitter, args: list[Operand]) -> Operand:
         a, b = args
         if _is_number(b):
-            return e.select(e.compare(f"u{predicate[1:]}", a, b), a, b)
+            # One instruction: a where it is NaN, and a where both are zeros, as in eager's clamp
+            return e.select(e.compare(predicate, b, a), b, a)
         chosen = e.select(e.compare(predicate, a, b), a, b)
         # b is chosen where a is not greater, and where either is NaN: then a may be the NaN
         return e.select(e.compare("uno", a, a), a, chosen)

@@ -9,10 +9,10 @@ A parallel loop is a function of a range of its iterations and a record of what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
+from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, as_expr
 from ..ir import Kernel, Loop, Statement
 from . import tiles, vectorising

@@ -93,11 +93,14 @@ class StatementEmitter(ValueEmitter):
         return self.index(expr)
 
     def emit_loop(self, loop: Loop) -> None:
-        from . import tiles
+        from . import jamming, tiles
 
         zero = self.integer(0)
         if self.axis is None and tiles.applies(loop, self.written):
             tiles.emit_tiles(self, loop, zero, self.size(loop.axis.size))
+            return
+        if self.axis is None and jamming.applies(loop):
+            jamming.emit_rows(self, loop)
             return
         if self.axis is None and vectorising.vectorise_here(loop):
             self.vector_loop(loop.axis.symbol, zero, self.size(loop.axis.size), loop.body)
@@ -151,7 +154,7 @@ class StatementEmitter(ValueEmitter):
             number = self.instruction(f"ptrtoint ptr {first} to i64", torch.int64, 1)
             low = self.binary("and", number, self.integer(self.target.vector_bytes - 1))
             condition = self.binary("and", condition, self.compare("eq", low, self.integer(0)))
-        whole = self._whole(start, end, lanes * unroll)
+        whole = self.whole(start, end, lanes * unroll)
         with self.guard(condition):
             self.axis, self.lanes, self.stream = symbol, lanes, True
             with self.loop(start, whole, lanes * unroll) as variable:
@@ -179,7 +182,7 @@ class StatementEmitter(ValueEmitter):
         condition = None if _runs(start, end) else self.compare("slt", start, end)
         before = self.axis, self.lanes, self.mask
         with self.guard(condition):
-            whole = self._whole(start, end, step)
+            whole = self.whole(start, end, step)
             self.axis, self.lanes, self.mask = symbol, lanes, None
             if known is None or known >= step:
                 self.paired = paired
@@ -193,7 +196,7 @@ class StatementEmitter(ValueEmitter):
                     self.copy(symbol, variable, 0, emit)
         self.axis, self.lanes, self.mask = before
 
-    def _whole(self, start: Operand, end: Operand, step: int) -> Operand:
+    def whole(self, start: Operand, end: Operand, step: int) -> Operand:
         """Where whole steps end."""
         if start.is_constant and end.is_constant:
             first = int(start.text)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import torch
+
+from ...records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,13 @@ not change in a loop is put in front of it.
 
 from __future__ import annotations
 
+import ctypes
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
+
+from ...records import dataclass
 
 TYPES: dict[torch.dtype, str] = {
     torch.float64: "double", torch.float32: "float", torch.float16: "half", torch.bfloat16: "i16",
@@ -60,11 +63,10 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
         number = float(value)
         if dtype is torch.float64:
             return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-        rounded = torch.tensor(number, dtype=torch.float64).to(dtype)
         if dtype is torch.float32:
             # LLVM writes a float as the double of the same value.
-            return f"0x{struct.unpack('<Q', struct.pack('<d', float(rounded)))[0]:016X}"
-        bits = int(rounded.view(torch.int16))
+            return f"0x{struct.unpack('<Q', struct.pack('<d', ctypes.c_float(number).value))[0]:016X}"
+        bits = int(torch.tensor(number, dtype=torch.float64).to(dtype).view(torch.int16))
         return f"0xH{bits & 0xFFFF:04X}" if dtype is torch.float16 else str(bits)
     return str(int(value))
 

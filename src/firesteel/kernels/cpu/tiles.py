@@ -24,6 +24,10 @@ from .text import Operand, memory_type
 ROWS = 256
 """Rows of a block: their pieces of x are neighbours in memory."""
 
+LONG = 1024
+"""Rows of a block whose results go past the cache. These take nothing from the cache by being far apart, so that lines
+that are read one after the other are all that counts."""
+
 UNIT = 64
 """Rows that are not split between threads, where those of one thread follow each other."""
 
@@ -118,16 +122,13 @@ class _Tiles:
         """Block by block."""
         e, width = self.e, self.width
         columns = e.size(self.inner.axis.size)
-        zero, block_rows, block_columns = e.integer(0), e.integer(ROWS), e.integer(COLUMNS)
+        rows = LONG if e.stream else ROWS
+        zero, block_rows, block_columns = e.integer(0), e.integer(rows), e.integer(COLUMNS)
         exact = columns.is_constant and int(columns.text) % width == 0 and _multiple(self.loop.axis.size, width)
-        with e.loop(start, end, ROWS) as block, e.loop(zero, columns, COLUMNS) as strip:
+        with e.loop(start, end, rows) as block, e.loop(zero, columns, COLUMNS) as strip:
             limit = e.intrinsic("smin", e.binary("add nsw", block, block_rows), end)
             side = e.intrinsic("smin", e.binary("add nsw", strip, block_columns), columns)
-            outer, inner = (block, limit), (strip, side)
-            # Stores that go to the cache need not be neighbours; those past it should.
-            first, second = (outer, inner) if e.stream else (inner, outer)
-            with e.loop(*first, width, True) as one, e.loop(*second, width, True) as other:
-                top, left = (one, other) if e.stream else (other, one)
+            with e.loop(strip, side, width, True) as left, e.loop(block, limit, width, True) as top:
                 self._tile(top, limit, left, side, exact)
         e.symbols.pop(self.rows, None)
 

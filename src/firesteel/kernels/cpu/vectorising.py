@@ -80,14 +80,20 @@ def accesses(body: Sequence[Statement]) -> Iterator[tuple[Place, tuple[Value, ..
             yield statement.place, statement.args, True
 
 
-def contiguous(body: Sequence[Statement], axis: Symbol) -> tuple[int, int]:
-    """How many accesses go along an axis element by element, and how many jump."""
+def contiguous(body: Sequence[Statement], axis: Symbol, inside: Sequence[Axis] = ()) -> tuple[int, int]:
+    """How many accesses go along an axis element by element, and how many jump.
+
+    With loops ``inside``, accesses that stay where they are in these do not count: they are done once, before them.
+    """
     good = bad = 0
+    inner = {each.symbol for each in inside}
     tainted: set[str] = set()
     for statement in statements(body):
         if isinstance(statement, (Assign, Reduce)) and _depends(statement.value, axis, tainted):
             tainted.add(statement.name)
     for place, args, written in accesses(body):
+        if inner and not place.indirect and inner.isdisjoint(place.index.free_symbols):
+            continue
         moving = [symbol for symbol, value in zip(place.indirect, args, strict=False) if _depends(value, axis, tainted)]
         parts = split(place.index, axis, moving)
         if parts is None:
@@ -132,7 +138,7 @@ def vectorise_here(loop: Loop) -> bool:
             inside: Sequence[Statement] = statement.body
         else:
             inside = [statement]
-        here = contiguous(inside, loop.axis.symbol)
+        here = contiguous(inside, loop.axis.symbol, axes)
         good, bad = good + here[0], bad + here[1]
         if isinstance(statement, Scan):
             inner_bad += 1  # it has no lanes along its own axis

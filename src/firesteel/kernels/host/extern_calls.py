@@ -43,7 +43,7 @@ def function_of(target: Any) -> tuple[str, Callable[..., Any]]:
 def returns_several(target: Any) -> bool:
     """Whether an operator returns a tuple or list, even of one."""
     if not isinstance(target, torch_compat.OpOverload):
-        return False
+        return bool(getattr(target, "returns_several", False))
     returns = torch_compat.schema_of(target).returns
     return len(returns) != 1 or str(returns[0].type).startswith("List")
 

@@ -15,10 +15,11 @@ that could raise may come after it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
+from ...records import dataclass
 from ...shapes import Const
 from ...shapes.expr import ZERO
 from ..ir import Buffer, BufferRef, ExternCall

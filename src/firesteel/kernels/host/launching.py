@@ -3,10 +3,49 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+
+from ...shapes import Expr
+
+
+class InBlocks(Protocol):
+    """A GPU kernel: the address of its descriptor, and how many programs it has."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def programs(self) -> Expr: ...
+
+
+Launchable = int | InBlocks
+"""The address of a kernel's code, or a kernel that runs in blocks."""
+
+
+def device_number(device: torch.device) -> tuple[int, int]:
+    """A device as torch's C interface numbers it."""
+    return {"cpu": 0, "cuda": 1}[device.type], device.index or 0
+
+
+def blocks_launcher(descriptor: int, buffers: int, sizes: int, numbers: int) -> Callable[..., None]:
+    """A function of the number of programs, then tensors, sizes and floats, that runs a GPU kernel."""
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    call = kind(ctypes.c_int64.from_address(descriptor).value)
+    room = ctypes.c_int64 * (buffers + sizes + numbers)
+
+    def launch(programs: int, *arguments: Any) -> None:
+        words = [t.data_ptr() for t in arguments[:buffers]]
+        words += arguments[buffers: buffers + sizes]
+        words += [struct.unpack("=q", struct.pack("=d", number))[0] for number in arguments[buffers + sizes:]]
+        status = call(descriptor, room(*words), programs)
+        if status:
+            raise RuntimeError(f"firesteel: CUDA refused to run a kernel: error {status}")
+
+    return launch
 
 
 def portable_launcher(address: int, buffers: int, sizes: int, numbers: int) -> Callable[..., None]:

@@ -13,9 +13,10 @@ Lifetimes are found from the uses, so a plan's `Free` steps need not be looked a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...records import dataclass
 from ..ir import BufferRef, ExternCall
 from ..plan import Allocate, Free, KernelPlan, Launch, Step, WriteBack
 

@@ -21,18 +21,19 @@ import builtins
 import keyword
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 
+from ...records import dataclass
 from ...runtime.native.objects import NativeUnavailable
 from ...shapes import Expr, Symbol, print_python
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
 from ..plan import Allocate, KernelPlan, Launch, WriteBack
 from . import machine, stretch
 from .extern_calls import function_of, literal, returns_several
-from .launching import portable_launcher, view
+from .launching import Launchable, blocks_launcher, portable_launcher, view
 from .lifetimes import Lifetimes, lifetimes
 
 Part = list[tuple[int, Any]] | tuple[int, Any]
@@ -69,7 +70,8 @@ def restride(t: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) 
 
 
 def host_function(
-    plan: KernelPlan, addresses: Mapping[int, int], native: bool = True, keep: Any = None, takes_list: bool = False
+    plan: KernelPlan, addresses: Mapping[int, Launchable], native: bool = True, keep: Any = None,
+    takes_list: bool = False,
 ) -> HostFunction:
     """The function that runs a plan. ``addresses``: of compiled kernels, by the identity of their description.
 
@@ -97,7 +99,7 @@ class _Check:
 class _HostPrinter:
     """Prints one plan."""
 
-    def __init__(self, plan: KernelPlan, addresses: Mapping[int, int], made: machine.HostMachine | None,
+    def __init__(self, plan: KernelPlan, addresses: Mapping[int, Launchable], made: machine.HostMachine | None,
                  keep: Any, takes_list: bool) -> None:
         self.plan = plan
         self.takes_list = takes_list
@@ -339,10 +341,15 @@ class _HostPrinter:
                 layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
                 root = self.found.group(buffer.name)
                 how = "empty_strided(" if root == buffer.name else f"reuse({self.variable(root)}, "
-                lines.append(f"{self.variable(buffer.name)} = {how}{layout}, dtype={buffer.dtype})")
+                where = f", device={str(buffer.device)!r}" if buffer.device.type != "cpu" else ""
+                lines.append(f"{self.variable(buffer.name)} = {how}{layout}, dtype={buffer.dtype}{where})")
             else:
                 assert isinstance(step, Launch)
                 arguments = [self.variable(name) for name in step.buffers]
+                kernel = self.addresses[id(step.kernel)]
+                if not isinstance(kernel, int):
+                    at: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
+                    arguments.insert(0, self.python(kernel.programs.substitute(at)))
                 arguments.extend(self.python(expr) for expr in (*step.sizes, *step.numbers))
                 lines.append(f"{self.kernel(step.kernel)}({', '.join(arguments)})")
         return lines
@@ -353,8 +360,10 @@ class _HostPrinter:
         known = self.bound.get(id(kernel))
         if known is None:
             known = self.bound[id(kernel)] = self.fresh(kernel.name)
-            self.namespace[known] = portable_launcher(
-                self.addresses[id(kernel)], len(kernel.buffers), len(kernel.sizes), len(kernel.numbers))
+            found = self.addresses[id(kernel)]
+            counts = len(kernel.buffers), len(kernel.sizes), len(kernel.numbers)
+            self.namespace[known] = (portable_launcher(found, *counts) if isinstance(found, int)
+                                     else blocks_launcher(found.address, *counts))
         return known
 
     def release(self, positions: Sequence[int]) -> None:

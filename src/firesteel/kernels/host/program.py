@@ -15,9 +15,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...records import dataclass
 from ...runtime.native.program import MAX_REGISTERS, ROW, Program
 from ...runtime.native.program import Op as Arithmetic
 
@@ -41,6 +42,8 @@ class Op(enum.IntEnum):
     FREE = 72  # the memory in the source register is given back
     LAUNCH = 73  # the kernel at address a, with the list at b; index: 1 to let other Python threads run meanwhile
     MOVE = 74  # destination = source
+    DROP = 76  # the object in the source register is let go
+    LAUNCH_BLOCKS = 77  # the GPU kernel with the descriptor a, the list at b; source: how many programs
     ADVISE = 75  # the memory in the source register, of as many bytes as register a says, is to have huge pages
 
 
@@ -88,11 +91,12 @@ class HostProgram(Program):
                 self.row(Op.MOVE, at, register)
         return first, True
 
-    def empty(self, sizes: Sequence[Any], strides: Sequence[Any], dtype: int, register_of: Any) -> tuple[int, int]:
-        """A new tensor on the CPU: the registers of the object and of its address."""
+    def empty(self, sizes: Sequence[Any], strides: Sequence[Any], dtype: int, register_of: Any,
+              device: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+        """A new tensor: the registers of the object and of its address. ``device``: the type's number and the index."""
         at, dynamic = self.extents([*sizes, *strides], register_of)
         made, address = self.register(), self.register()
-        self.row(Op.EMPTY, made, address, len(sizes) | dynamic << 16, at, dtype)
+        self.row(Op.EMPTY, made, address, len(sizes) | dynamic << 16, at, dtype | device[0] << 8 | device[1] << 16)
         self.objects.append(made)
         return made, address
 
@@ -118,6 +122,13 @@ class HostProgram(Program):
         self.widest_launch = max(self.widest_launch, len(buffers) + len(sizes) + len(numbers))
         self.row(Op.LAUNCH, index=int(release), a=address, b=at)
 
+    def launch_blocks(self, descriptor: int, programs: int, buffers: Sequence[int], sizes: Sequence[int],
+                      numbers: Sequence[int]) -> None:
+        """Launch a GPU kernel with the contents of registers."""
+        at = self.list_of([len(buffers) + len(sizes) + len(numbers), *buffers, *sizes, *numbers])
+        self.widest_launch = max(self.widest_launch, len(buffers) + len(sizes) + len(numbers))
+        self.row(Op.LAUNCH_BLOCKS, source=programs, a=descriptor, b=at)
+
     def finish(self, results: Sequence[int], as_tuple: bool) -> tuple[bytes, tuple[Any, ...]]:
         """The table as bytes, and the objects that it needs.
 
@@ -129,7 +140,7 @@ class HostProgram(Program):
         at_owned = HEADER.size + ROW.size * len(rows)
         at_results = at_owned + 8 * (len(self.memory) + len(self.objects))
         at_lists = at_results + 8 * len(results)
-        places = {Op.LAUNCH: 5}
+        places = {Op.LAUNCH: 5, Op.LAUNCH_BLOCKS: 5}
         packed = []
         for row in rows:
             words = list(row)

@@ -23,8 +23,11 @@ from .in_place import write_in_place
 CLONE = torch.ops.aten.clone.default
 
 
-def with_results(plan: KernelPlan, functional: FunctionalGraph) -> KernelPlan:
-    """The plan that returns what the program returns and writes to the inputs that the program changes."""
+def with_results(plan: KernelPlan, functional: FunctionalGraph, in_place: bool = True) -> KernelPlan:
+    """The plan that returns what the program returns and writes to the inputs that the program changes.
+
+    Without ``in_place`` every write is a copy at the end, which needs no Python.
+    """
     values = dict(zip(_returned_nodes(functional.graph), plan.outputs, strict=True))
     buffers = dict(plan.buffers)
     steps = list(plan.steps)
@@ -58,7 +61,8 @@ def with_results(plan: KernelPlan, functional: FunctionalGraph) -> KernelPlan:
             source = BufferRef(name)
         if source.buffer != target or source.shape is not None:
             writes.append(WriteBack(target, source))
-    return write_in_place(replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers))
+    made = replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers)
+    return write_in_place(made) if in_place else made
 
 
 def _returned_nodes(graph: torch.fx.Graph) -> list[torch.fx.Node]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...records import dataclass
 from ...runtime.native.expressions import Expressions, Unsupported
 from ...runtime.native.program import Op as Arithmetic
 from ...shapes import Expr, Symbol, const, maximum
 from ...torch_compat import native_calls
 from ..ir import Buffer, BufferRef
 from ..plan import Allocate, Launch
+from .launching import Launchable, device_number
 from .lifetimes import Lifetimes
 from .program import LARGE, HostProgram, Op
 
@@ -36,10 +37,11 @@ class Stretch:
 class StretchBuilder:
     """Builds the table of one stretch."""
 
-    def __init__(self, found: Lifetimes, addresses: Mapping[int, int], variable: Callable[[str], str],
+    def __init__(self, found: Lifetimes, addresses: Mapping[int, Launchable], variable: Callable[[str], str],
                  symbols: Mapping[Symbol, tuple[str, str, int] | str], python: Callable[[Expr], str],
                  arguments: Sequence[str] = ()) -> None:
-        """``addresses``: of kernels, by the identity of their description. ``variable``: Python's name of a buffer.
+        """``addresses``: of kernels, by the identity of their description, or kernels that run in blocks.
+        ``variable``: Python's name of a buffer.
 
         ``symbols``: for each a size or stride of a buffer, or the Python variable of a number. ``python`` prints an
         expression that rows cannot compute.
@@ -56,6 +58,8 @@ class StretchBuilder:
         self.objects: dict[str, int] = {}
         self.addresses_of: dict[str, int] = {}
         self.memory: dict[str, int] = {}
+        self.temporary: dict[str, int] = {}
+        """Tensors that nothing outside of the stretch sees, on devices where there is no plain memory."""
         self.constants: dict[int, int] = {}
         self.numbers: dict[Expr, int] = {}
         self.views: dict[str, int] = {}
@@ -142,10 +146,13 @@ class StretchBuilder:
         if root != name:
             if self.found.is_new_tensor(name):
                 self.objects[name] = program.view(self.tensor(root), sizes, strides, 0, self.number)
-        elif name in self.found.tensors:
-            dtype = native_calls.dtype_number(buffer.dtype)
-            self.objects[name], self.addresses_of[name] = program.empty(sizes, strides, dtype, self.number)
-            self.advise(self.addresses_of[name], _bytes(buffer))
+        elif name in self.found.tensors or buffer.device.type != "cpu":
+            dtype, device = native_calls.dtype_number(buffer.dtype), device_number(buffer.device)
+            self.objects[name], self.addresses_of[name] = program.empty(sizes, strides, dtype, self.number, device)
+            if name not in self.found.tensors:
+                self.temporary[name] = self.objects[name]
+            if buffer.device.type == "cpu":
+                self.advise(self.addresses_of[name], _bytes(buffer))
         else:
             size = maximum(_bytes(buffer), 1)
             register = program.register()
@@ -160,9 +167,15 @@ class StretchBuilder:
             self.program.advise(address, self.number(size))
 
     def launch(self, step: Launch) -> None:
+        kernel = self.addresses[id(step.kernel)]
         numbers = [self.float(number) for number in step.numbers]
-        self.program.launch(self.addresses[id(step.kernel)], [self.address(name) for name in step.buffers],
-                            [self.number(size) for size in step.sizes], numbers, _is_long(step))
+        buffers = [self.address(name) for name in step.buffers]
+        sizes = [self.number(size) for size in step.sizes]
+        if isinstance(kernel, int):
+            self.program.launch(kernel, buffers, sizes, numbers, _is_long(step))
+        else:
+            programs = self.number(kernel.programs.substitute(dict(zip(step.kernel.sizes, step.sizes, strict=True))))
+            self.program.launch_blocks(kernel.address, programs, buffers, sizes, numbers)
 
     def view(self, variable: str, reference: BufferRef) -> None:
         assert reference.shape is not None and reference.strides is not None
@@ -181,6 +194,8 @@ class StretchBuilder:
             for root in self.found.ending(position):
                 if root in self.memory:
                     self.program.row(Op.FREE, source=self.memory.pop(root))
+                elif root in self.temporary:
+                    self.program.row(Op.DROP, source=self.temporary.pop(root))
         for variable, reference in views:
             self.view(variable, reference)
 

@@ -28,12 +28,14 @@ from .graph import Fallback, LoweredGraph
 from .tensors import ONE, ZERO, Computed, Indices, Spec, Stored, Tensor, View, contiguous_strides
 
 Number = bool | int | float | Expr
+CPU = torch.device("cpu")
 
 
 class Lowering:
     """One graph being lowered."""
 
-    def __init__(self, facts: Facts | None = None) -> None:
+    def __init__(self, facts: Facts | None = None, device: torch.device = CPU) -> None:
+        self.device = device
         self.graph = LoweredGraph([], {}, [], [], {}, facts=Facts() if facts is None else facts.copy())
         self.facts = self.graph.facts
         self.node: torch.fx.Node | None = None
@@ -239,7 +241,7 @@ class Lowering:
 
     def spec(self, shape: Sequence[Expr], dtype: torch.dtype, device: torch.device | None = None) -> Spec:
         """The description of a contiguous tensor that is no result of an operator, but made on the way to one."""
-        where = device or torch.device("cpu")
+        where = device or self.device
         return Spec(tuple(shape), contiguous_strides(shape), dtype, where)
 
     def new_name(self, prefix: str = "buf") -> str:

@@ -13,7 +13,7 @@ from .context import Lowering
 from .index_checks import checked
 from .registry import lowering
 from .scalars import cast, compare, div, opmath, where
-from .scattering import copied, store
+from .scattering import copied, store, taken
 from .tensors import Indices, Spec, Tensor
 
 
@@ -44,6 +44,24 @@ def embedding_dense_backward(
 
     store(ctx, target, grad.shape, lambda i: (row.at(i[:-1]), i[-1]), value, "add")
     return target if wide is out.dtype else ctx.computed(lambda i: cast(target.at(i), out.dtype))
+
+
+@lowering("firesteel.add_embedding_gradient.default")
+def add_embedding_gradient(ctx: Lowering, x: Tensor, grad: Tensor, indices: Tensor, padding_idx: Any) -> Tensor:
+    out = ctx.out
+    row = checked(ctx, indices, out.shape[0], None)
+    if row is None or isinstance(padding_idx, Expr) or opmath(out.dtype) is not out.dtype:
+        return ctx.unsupported("a size that may be 0, a padding index that is not constant or short floats")
+    grad = ctx.share(grad)
+    target = taken(ctx, x) or copied(ctx, x, out.dtype, out)
+
+    def value(at: Indices) -> Value:
+        if padding_idx < 0:
+            return grad.at(at)
+        return where(compare("eq", row.value(at[:-1]), padding_idx), 0.0, grad.at(at))
+
+    store(ctx, target, grad.shape, lambda i: (row.at(i[:-1]), i[-1]), value, "add")
+    return target
 
 
 def _counts(ctx: Lowering, indices: Tensor, out: Spec) -> Tensor:

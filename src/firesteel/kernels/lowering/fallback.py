@@ -63,8 +63,10 @@ def call_aten(
         else:
             name = ctx.new_name("number")
             expr = expr_of(fake)
-            if isinstance(expr, Symbol):
-                ctx.graph.symbols[expr] = (name, "number", 0)
+            # Under its own name too: where the program states what the number is, that is still to be checked.
+            for read in (expr, getattr(getattr(fake, "node", None), "raw_expr", None)):
+                if isinstance(read, Symbol):
+                    ctx.graph.symbols.setdefault(read, (name, "number", 0))
             names.append(name)
             values.append(expr.value if expr.is_constant else expr)  # type: ignore[attr-defined]
     origins = (node,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from ...shapes import Expr, Facts, Symbol
 from ...shapes.symnode import SymNode, expr_of
 from . import policy
 from .cleanup import remove_unread
-from .context import Lowering
+from .context import CPU, Lowering
 from .fallback import call_aten
 from .graph import LoweredGraph
 from .index_checks import check_last
@@ -29,18 +29,25 @@ DTYPES = frozenset({
 """What values can be."""
 
 
-def lower(module: torch.fx.GraphModule, facts: Facts | None = None) -> LoweredGraph:
+def lower(module: torch.fx.GraphModule, facts: Facts | None = None, device: torch.device = CPU,
+          without: Collection[torch.fx.Node] = ()) -> LoweredGraph:
     """Lower a functional ATen graph whose nodes have their fake results in ``meta["val"]``.
 
-    ``facts`` are what is known of the symbols in sizes; when not given, those of the symbols' own environment.
+    ``facts`` are what is known of the symbols in sizes; when not given, those of the symbols' own environment. Kernels
+    are for ``device``; what is on another is left to ATen, and so are the nodes ``without`` kernels.
     """
-    return _Lowerer(module, facts).run()
+    return _Lowerer(module, facts, device, without).run()
 
 
 class _Lowerer:
-    def __init__(self, module: torch.fx.GraphModule, facts: Facts | None) -> None:
+    def __init__(self, module: torch.fx.GraphModule, facts: Facts | None, device: torch.device,
+                 without: Collection[torch.fx.Node]) -> None:
         self.module = module
-        self.ctx = Lowering(facts if facts is not None else _facts_of(module.graph))
+        self.device = device
+        self.without = without
+        self.ctx = Lowering(facts if facts is not None else _facts_of(module.graph), device)
+        conditions = [node.meta["condition"] for node in module.graph.nodes if "condition" in node.meta]
+        self.stated = {symbol for condition in conditions for symbol in condition.free_symbols}
         self.values: dict[torch.fx.Node, Any] = {}
         self.exotic: dict[torch.fx.Node, str] = {}
         self.weights: dict[torch.fx.Node, int] = {}
@@ -76,6 +83,9 @@ class _Lowerer:
             stored = ctx.new_buffer(Spec.of(value), "input", node.name)
             ctx.graph.inputs.append(ctx.graph.buffers[node.name])
             self._find_symbols(node.name, stored.shape, stored.strides)
+            # A size that the program states to be a number from its data is still to be compared with that.
+            names = [expr if expr in self.stated else None for expr in node.meta.get("size_names", ())]
+            self._find_symbols(node.name, names)
             return stored
         if isinstance(value, _NUMBERS):
             expr = expr_of(value)
@@ -84,7 +94,7 @@ class _Lowerer:
         ctx.graph.inputs.append(shapes.symbol(node.name))  # an input that the graph does not use, such as None
         return value
 
-    def _find_symbols(self, name: str, sizes: Sequence[Expr], strides: Sequence[Expr] = ()) -> None:
+    def _find_symbols(self, name: str, sizes: Sequence[Expr | None], strides: Sequence[Expr] = ()) -> None:
         for kind, numbers in (("size", sizes), ("stride", strides)):
             for dim, expr in enumerate(numbers):
                 if isinstance(expr, Symbol):
@@ -118,10 +128,14 @@ class _Lowerer:
         args = [self._argument(arg) for arg in node.args]
         kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
         ctx, name = self.ctx, str(node.target)
+        if "condition" in node.meta and node.meta["condition"].free_symbols <= ctx.graph.symbols.keys():
+            args[0] = node.meta["condition"]  # the value of its node may be known to be true
         results = result if isinstance(result, tuple | list) else (result,)
         ctx.outs = tuple([Spec.of(r) if isinstance(r, torch.Tensor) else None for r in results])
         function = find_lowering(name)
         reason = "no lowering" if function is None else self._exotic(node)
+        if node in self.without:
+            function, reason = None, "no kernel for this device"
         if function is not None and (not reason or name in policy.VIEWS):
             ctx.reason = ""
             made = len(ctx.graph.operations), len(ctx.graph.fallbacks)
@@ -151,7 +165,7 @@ class _Lowerer:
         for source in (node, *node.all_input_nodes):
             reason = self.exotic.get(source)
             if reason is None:
-                reason = self.exotic[source] = _exotic(source.meta.get("val"))
+                reason = self.exotic[source] = _exotic(source.meta.get("val"), self.device)
             if reason:
                 return reason
         return ""
@@ -215,13 +229,13 @@ def _plain(expr: Expr) -> Any:
     return expr.value if expr.is_constant else expr  # type: ignore[attr-defined]
 
 
-def _exotic(value: Any) -> str:
+def _exotic(value: Any, device: torch.device) -> str:
     for tensor in value if isinstance(value, tuple | list) else (value,):
         if isinstance(tensor, torch.Tensor):
             if tensor.dtype not in DTYPES:
                 return f"dtype {str(tensor.dtype).removeprefix('torch.')}"
-            # Kernels compute on the CPU, into memory of the CPU.
-            if tensor.device.type != "cpu":
+            # Kernels compute on one device, into memory of that device.
+            if tensor.device.type != device.type or (tensor.device.index or 0) != (device.index or 0):
                 return f"device {tensor.device}"
     return ""
 

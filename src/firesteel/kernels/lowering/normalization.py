@@ -275,9 +275,9 @@ def _batch_statistics(ctx: Lowering, x: Tensor, eps: float) -> tuple[Tensor, Ten
     spec = inner_spec(ctx, how, wide, x.device)
     mean, variance = moments(ctx, x, how)
     scale = _reciprocal_deviation(ctx, variance, eps, spec)
-    if wide is x.dtype:
+    if wide is x.dtype or ctx.device.type != "cpu":
         return mean, variance, scale
-    # Eager goes on with statistics that are rounded to short floats.
+    # On the CPU eager goes on with statistics that are rounded to short floats.
     return _shortened(ctx, mean, x.dtype, spec), variance, _shortened(ctx, scale, x.dtype, spec)
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch.fx
 
+from ...records import dataclass
 from ...shapes import Symbol
 from ..ir import Place, Value
 from .registry import find_lowering

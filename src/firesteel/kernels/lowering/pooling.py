@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ... import shapes
+from ...records import dataclass
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value

@@ -7,10 +7,10 @@ value reduced into a bfloat16 buffer, rounded once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
+from ...records import dataclass
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value

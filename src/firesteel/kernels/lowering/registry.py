@@ -13,6 +13,9 @@ F = TypeVar("F", bound=Lower)
 _table: dict[str, Lower] = {}
 _loaded = False
 
+COMMON = ("arithmetic", "casts", "math_functions", "reductions", "views")
+"""The files that nearly every program needs. The others are loaded when an operator is met that is not in these."""
+
 
 def lowering(*names: str) -> Callable[[F], F]:
     """Register the lowering of operators, by their full names such as ``aten.add.Tensor``.
@@ -33,9 +36,14 @@ def lowering(*names: str) -> Callable[[F], F]:
 
 def find_lowering(name: str) -> Lower | None:
     """The lowering of an operator, if there is one."""
-    if not _loaded:
-        _load()
-    return _table.get(name)
+    found = _table.get(name)
+    if found is None and not _loaded:
+        load_common()
+        found = _table.get(name)
+        if found is None:
+            _load()
+            found = _table.get(name)
+    return found
 
 
 def is_lowered(name: str) -> bool:
@@ -52,6 +60,12 @@ def lowered_names() -> list[str]:
     if not _loaded:
         _load()
     return sorted(_table)
+
+
+def load_common() -> None:
+    """Import the files of the commonest operators."""
+    for name in COMMON:
+        importlib.import_module(f"{__package__}.{name}")
 
 
 def _load() -> None:

@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.fx
 
 from ... import shapes
 from ...shapes import Expr, Symbol
 from .. import ir
+from ..cpu.product import product
 from ..ir import Value
 from .context import Lowering
+from .fallback import PRODUCTS
 from .index_checks import CheckedIndex, checked
 from .indexing import EMPTY, IndexedPlaces, with_dimension
 from .reducing import Body, own_strides
@@ -36,6 +39,18 @@ def copied(ctx: Lowering, x: Tensor, dtype: torch.dtype, spec: Spec) -> Stored:
     target = ctx.new_buffer(Spec(spec.shape, own_strides(spec), dtype, spec.device))
     ctx.fill(target, ctx.computed(lambda i: cast(x.at(i), dtype), Spec(spec.shape, target.strides, dtype, spec.device)))
     return target
+
+
+def taken(ctx: Lowering, x: Tensor) -> Stored | None:
+    """The first argument's own memory, where this node may write to it: a matrix product that nobody else uses."""
+    node = ctx.node.args[0] if ctx.node is not None else None
+    if not isinstance(x, Stored) or not isinstance(node, torch.fx.Node) or node.op != "call_function":
+        return None
+    if len(node.users) != 1 or not (node.target is product or str(node.target) in PRODUCTS):
+        return None
+    made = any(isinstance(step, ir.ExternCall) and x.buffer in step.outputs for step in ctx.graph.operations)
+    whole = ctx.reference(x).is_whole(ctx.graph.buffers[x.buffer])
+    return x if made and whole and ctx.same_strides(x.shape, x.strides, ctx.out.strides) else None
 
 
 def store(

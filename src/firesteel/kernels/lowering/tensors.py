@@ -7,12 +7,12 @@ computation needs it: a chain of pointwise operators becomes one expression, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ... import shapes
+from ...records import dataclass
 from ...shapes import Expr
 from ...shapes.symnode import expr_of
 from .. import ir

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ...records import dataclass
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value

@@ -35,7 +35,8 @@ def dot(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
 def mv(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
     if x.dtype in (torch.bfloat16, torch.float16):
         return ctx.unsupported("the library adds short floats up in its own order")
-    return _sum_of_products(ctx, ctx.share(x), ctx.share(y), ctx.out)
+    # every row reads all of the vector
+    return _sum_of_products(ctx, ctx.share(x), ctx.realize(y), ctx.out)
 
 
 @lowering("aten.addmv.default")
@@ -43,7 +44,7 @@ def addmv(ctx: Lowering, base: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, a
     dtype = ctx.out.dtype
     if dtype not in (torch.float32, torch.float64):
         return ctx.unsupported("integers and short floats are rounded otherwise")
-    x, y = ctx.share(x), ctx.share(y)
+    x, y = ctx.share(x), ctx.realize(y)  # every row reads all of the vector
     how = Folding(x.shape, (1,), False)
     product = _sum_of_products(ctx, x, y, inner_spec(ctx, how, accumulator(dtype), x.device))
 

@@ -10,8 +10,7 @@ two dimensions that the other sees as one, the one axis is split:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...records import dataclass
 from ...shapes import Call, Expr, Symbol
 from ...shapes.expr import ZERO
 from .groups import Group, Load, Member
@@ -219,8 +218,10 @@ def rows_of(group: Group, pool: AxisPool) -> tuple[Symbol, ...]:
             if at is None or not all(pool.is_below(where, group.sizes[axis]) for axis, where in at.items()):
                 return ()
             common = [axis for axis in common if at[axis] is axis]
-    if common and len(written) < len(members):
-        return tuple(common) if all(_stays_in_row(member, common, pool) for member in members) else ()
+    if len(written) < len(members):
+        # Parts that lie side by side within a row are apart along the axes of the row only.
+        while common and not all(_stays_in_row(member, common, pool) for member in members):
+            common.pop()
     return tuple(common)
 
 

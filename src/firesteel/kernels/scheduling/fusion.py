@@ -13,15 +13,17 @@ Decisions are in the log of kernels, with the reason for those that were not tak
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ... import debug
+from ...records import dataclass
 from ...shapes import Const, Expr, Symbol
 from ..ir import BufferRef, Computation, ExternCall
 from . import costs
 from .alignment import align, edges_between
 from .groups import Group, Member, single
 from .indices import AxisPool, estimate
+from .machines import CPU, Machine
 from .splitting import is_column
 from .values import expressions, loads
 
@@ -46,6 +48,7 @@ class Fusion:
     pool: AxisPool
     late: Mapping[Symbol, str] = field(default_factory=dict)
     """Sizes that are known only when a buffer is there."""
+    machine: Machine = CPU
     nodes: dict[int, Node] = field(default_factory=dict)
     _writers: dict[str, list[int]] = field(default_factory=dict)
     _readers: dict[str, list[int]] = field(default_factory=dict)
@@ -99,7 +102,20 @@ class Fusion:
                 if other != current and other < position and other not in tried:
                     beside.setdefault(other)
         for other in sorted(beside, reverse=True)[:4]:
-            current = self._try(other, current)
+            if not self._holds_up(other, self.where(current)):
+                current = self._try(other, current)
+
+    def _holds_up(self, earlier: int, later: int) -> bool:
+        """Whether a call that needs an earlier kernel would come later, behind other calls, if two kernels were one."""
+        first = self.nodes[earlier].content
+        if earlier >= later or not isinstance(first, Group):
+            return False
+        readers = [reader for member in first.members for reader in self._readers.get(member.buffer, ())
+                   if reader < later and isinstance(self.nodes[self.where(reader)].content, ExternCall)]
+        behind = self.nodes[later].before >> (earlier + 1)
+        return bool(readers and behind) and any(
+            behind >> (number - earlier - 1) & 1 and isinstance(node.content, ExternCall)
+            for number, node in self.nodes.items() if number > earlier)
 
     def _try(self, other: int, current: int) -> int:
         """Join two nodes if that is possible and pays; the result is where the current one is now."""
@@ -159,9 +175,12 @@ class Fusion:
         dependent = bool(edges_between(first, second))
         points = estimate(joined.points)
         rows = joined.size_of(joined.rows)
-        if points > costs.SMALL and isinstance(rows, Const):
+        if self.machine.in_blocks and any(member.reduced and len(member.kept) > len(joined.rows)
+                                          for member in joined.members):
+            return "a row of one of them would be reduced in many ways"
+        if points > self.machine.small and isinstance(rows, Const):
             lost = max(_independent(first), _independent(second)) > int(rows)
-            if int(rows) < costs.ENOUGH_ROWS and lost:
+            if int(rows) < self.machine.enough_rows and lost:
                 return f"only {rows} rows would be left"
         if not joined.rows and points > costs.TINY and (first.rows or second.rows):
             return "they have no rows in common"
@@ -218,9 +237,10 @@ def _insert(ready: list[int], number: int) -> None:
     ready.insert(at, number)
 
 
-def fuse(operations: Sequence[Operation], pool: AxisPool, late: Mapping[Symbol, str]) -> list[Node]:
+def fuse(operations: Sequence[Operation], pool: AxisPool, late: Mapping[Symbol, str],
+         machine: Machine = CPU) -> list[Node]:
     """The program as kernels and calls, in order."""
-    fusion = Fusion(pool, late)
+    fusion = Fusion(pool, late, machine)
     for position, operation in enumerate(operations):
         fusion.add(position, operation)
     return fusion.ordered()

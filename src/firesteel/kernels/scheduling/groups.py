@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ...records import dataclass
 from ...shapes import Expr, Symbol
 from ...shapes.expr import ONE, ZERO
 from ..ir import SCANS, Computation, Place

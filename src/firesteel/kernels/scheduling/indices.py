@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ... import shapes
+from ...records import dataclass
 from ...shapes import Const, Expr, Facts, Interval, Symbol, polynomials
 from ...shapes.expr import ONE, ZERO
 

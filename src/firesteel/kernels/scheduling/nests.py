@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from ... import shapes
+from ...records import dataclass
 from ...shapes import Const, Expr, Product, Sum, Symbol
 from ...shapes.expr import ONE, ZERO
 from .. import ir
 from ..ir import Axis, Place, Value
 from . import costs
 from .indices import AxisPool, estimate, linear, product
+from .machines import CPU, Machine
 from .phases import STORE_MODE, Phase, Plan, Step, accumulator
 from .pieces import ORDERED, Piece, Recipe
 from .values import expressions, loads, rewrite
@@ -39,8 +40,9 @@ class Nest:
 class NestBuilder:
     """Builds the loops of one recipe."""
 
-    def __init__(self, recipe: Recipe, pool: AxisPool) -> None:
+    def __init__(self, recipe: Recipe, pool: AxisPool, machine: Machine = CPU) -> None:
         self.pool = pool
+        self.machine = machine
         self.pieces = recipe.pieces
         self.rows = recipe.rows
         self.near = contiguous_axis(self.pieces, pool)
@@ -54,7 +56,9 @@ class NestBuilder:
             return self._scan(self.pieces[0])
         if self.pieces[0].args or self.pieces[0].mode != "set":
             return self._scatter(self.pieces[0])
-        if not self.flat and self.near in self.rows and self._can_be_columns():
+        if self.machine.in_blocks:
+            pass
+        elif not self.flat and self.near in self.rows and self._can_be_columns():
             self._make_columns(self.near)
         elif self.flat:
             self._make_parallel_blocks()
@@ -95,6 +99,8 @@ class NestBuilder:
         return body
 
     def _parallel(self, rows: Sequence[Symbol]) -> set[Symbol]:
+        if self.machine.in_blocks:
+            return set(rows)
         found: set[Symbol] = set()
         reached = 1
         for axis in rows:

@@ -15,12 +15,13 @@ outside anyway, or in scratch memory as long as the row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import torch
 
 from ... import shapes
+from ...records import dataclass
 from ...shapes import Const, Expr, Symbol
 from ...shapes.expr import ZERO
 from .. import ir

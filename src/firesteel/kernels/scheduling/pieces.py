@@ -6,11 +6,12 @@ Groups that look the same give equal pieces, whatever their buffers are called, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from ... import shapes
+from ...records import dataclass
 from ...shapes import Expr, Symbol
 from ...shapes.expr import ZERO
 from ..ir import Buffer, Place, Value

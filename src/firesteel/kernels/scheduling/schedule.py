@@ -12,6 +12,7 @@ from ..plan import KernelPlan, Launch
 from .fusion import Node, accesses, fuse, written
 from .groups import Group, Member, origins
 from .indices import AxisPool, substitute
+from .machines import CPU, Machine
 from .memory import place_buffers
 from .nests import Nest, NestBuilder
 from .pieces import Binding, Recipe, collapse, recipe_of
@@ -22,26 +23,27 @@ if TYPE_CHECKING:
     from ..lowering.graph import LoweredGraph
 
 
-def schedule(graph: LoweredGraph) -> KernelPlan:
+def schedule(graph: LoweredGraph, machine: Machine = CPU) -> KernelPlan:
     """Fuse the computations of a graph into kernels and plan its memory."""
-    return _Scheduler(graph).run()
+    return _Scheduler(graph, machine).run()
 
 
 class _Scheduler:
-    def __init__(self, graph: LoweredGraph) -> None:
+    def __init__(self, graph: LoweredGraph, machine: Machine) -> None:
         self.graph = graph
+        self.machine = machine
         self.pool = AxisPool(graph.facts.copy())
         self.buffers = dict(graph.buffers)
         self.kernels: dict[Recipe, Kernel] = {}
         self.outputs = frozenset([output.buffer for output in graph.outputs if isinstance(output, BufferRef)])
 
     def run(self) -> KernelPlan:
-        operations = split_reductions(self.graph.operations, self.buffers, self.pool.facts)
+        operations = split_reductions(self.graph.operations, self.buffers, self.pool.facts, self.machine)
         given = frozenset([item.name for item in self.graph.inputs if isinstance(item, Buffer)])
         given |= frozenset(self.graph.constants)
         # Sizes that a call's result has only when it is there: whoever uses them runs after it.
         late = {symbol: name for symbol, (name, _, _) in self.graph.symbols.items() if name not in given}
-        nodes = fuse(operations, self.pool, late)
+        nodes = fuse(operations, self.pool, late, self.machine)
         readers: dict[str, set[int]] = {}
         writers: dict[str, int] = {}
         for number, node in enumerate(nodes):
@@ -72,7 +74,7 @@ class _Scheduler:
         recipe, binding = recipe_of(group, self.buffers, is_external, self.pool)
         kernel = self.kernels.get(recipe)
         if kernel is None:
-            nest = NestBuilder(collapse(recipe, self.pool), self.pool).build()
+            nest = NestBuilder(collapse(recipe, self.pool), self.pool, self.machine).build()
             kernel = self._kernel(f"k{len(self.kernels)}", nest, group, binding)
             self.kernels[recipe] = kernel
             debug.log("kernels", "%s", kernel) if debug.enabled("kernels") else None
@@ -93,7 +95,8 @@ class _Scheduler:
         kernel.writes = frozenset(use.written)
         kernel.sizes = sorted(use.sizes, key=lambda symbol: symbol.name)
         kernel.numbers = sorted(use.numbers, key=lambda symbol: symbol.name)
-        kernel.in_place = _in_place(use, nest)
+        # What a block of lanes does not keep of a row is computed again, later than the statement that made it.
+        kernel.in_place = frozenset() if self.machine.in_blocks and nest.scratch else _in_place(use, nest)
         return kernel
 
 

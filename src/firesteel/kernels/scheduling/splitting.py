@@ -19,17 +19,19 @@ from .. import ir
 from ..ir import Axis, Buffer, Computation, ExternCall, Place
 from . import costs
 from .indices import linear, product
+from .machines import CPU, Machine
 from .phases import STORE_MODE
 from .values import expressions, rewrite
 
 
 def split_reductions(
-    operations: Sequence[Computation | ExternCall], buffers: dict[str, Buffer], facts: Facts
+    operations: Sequence[Computation | ExternCall], buffers: dict[str, Buffer], facts: Facts, machine: Machine = CPU
 ) -> list[Computation | ExternCall]:
     """The program with long reductions taken apart; ``buffers`` gets those for the parts."""
     result: list[Computation | ExternCall] = []
     for operation in operations:
-        chunks = _chunks(operation, facts) if isinstance(operation, Computation) else 0
+        find = _chunks_of_blocks if machine.in_blocks else _chunks
+        chunks = find(operation, facts) if isinstance(operation, Computation) else 0
         if chunks:
             assert isinstance(operation, Computation)
             result.extend(_in_two_stages(operation, chunks, buffers, facts))
@@ -53,6 +55,24 @@ def _chunks(computation: Computation, facts: Facts) -> int:
         enough = facts.interval(length).upper >= 8 * costs.COLUMN_CHUNKS and total >= 4 * costs.LONG_REDUCTION
         return costs.COLUMN_CHUNKS if enough else 0
     return 0
+
+
+def _chunks_of_blocks(computation: Computation, facts: Facts) -> int:
+    """The same where all rows run at once: as many parts as give the machine enough blocks of some size."""
+    if computation.reduce not in STORE_MODE and computation.reduce != "xor":
+        return 0
+    results = product([axis.size for axis in computation.axes])
+    length = facts.interval(product([axis.size for axis in computation.reduce_axes])).upper
+    if not isinstance(results, Const) or length * int(results) < costs.LONG_REDUCTION:
+        return 0
+    column = is_column(computation)
+    if not column and int(results) >= 128:
+        return 0  # whole rows: what follows can share their kernel
+    side_by_side = max(1, int(results) // 64 if column else int(results))  # so many columns are one block
+    chunks, least = 1, 32 if column else 2048
+    while side_by_side * chunks < 1024 and length >= 2 * chunks * least:
+        chunks *= 2
+    return chunks if chunks >= 4 else 0
 
 
 def is_column(computation: Computation) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
 from ... import debug
+from ...records import dataclass
 from ...shapes import Interval, Symbol
 from ...shapes.ranges import RangeAnalysis, point
 from ...shapes.symnode import SymNode, expr_of

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 
 from ... import debug
+from ...records import dataclass
 from ...runtime import disk_cache
 
 KIND = "tuning"

@@ -16,8 +16,9 @@ import platform
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from ...records import dataclass
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")

@@ -14,9 +14,9 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ...records import dataclass
 from . import arithmetic
 from .builtins import builtin_maker
 from .loader import load_code

@@ -6,7 +6,6 @@ import collections
 import ctypes
 import struct
 import sys
-import sysconfig
 import types
 from typing import Any
 
@@ -58,7 +57,7 @@ def check_layout() -> None:
     """Try every offset that the checker uses on real objects."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] not in SUPPORTED_VERSIONS:
         raise NativeUnavailable("this Python version is not supported")
-    if struct.calcsize("P") != 8 or sysconfig.get_config_var("Py_DEBUG") or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if struct.calcsize("P") != 8 or hasattr(sys, "gettotalrefcount"):
         raise NativeUnavailable("not a 64-bit release build of Python")
     sized: list[Any] = [(1, 2, 3), [1, 2, 3, 4], {"a": 1, "b": 2}, {}, [], (), collections.OrderedDict(a=1)]
     fits = all(word(id(obj) + TYPE) == id(type(obj)) and word(id(obj) + SIZE) == len(obj) for obj in sized)

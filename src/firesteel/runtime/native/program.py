@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from ...records import dataclass
 
 HEADER = struct.Struct("=qqqqq24x")
 ROW = struct.Struct("=iiiiqq")

@@ -18,11 +18,13 @@ import re
 import threading
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ... import config, torch_compat
 from ...debug import log
+from ...records import dataclass
+from ..collecting import collection_paused
 from ..locking import compiling
 
 if TYPE_CHECKING:
@@ -115,7 +117,8 @@ class Upgrade:
         if prologue is None:
             return
         try:
-            self._upgrade(prologue, args)
+            with collection_paused():
+                self._upgrade(prologue, args)
         except Exception as error:
             if config.raise_on_internal_error:
                 raise

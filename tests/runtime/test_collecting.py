@@ -1,0 +1,56 @@
+"""Garbage collection around compilations."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from firesteel.runtime.collecting import collection_paused
+
+
+class Ring:
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.fixture(autouse=True)
+def collecting():
+    gc.collect()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def test_cycles_made_inside_are_freed_and_what_stays_is_old():
+    with collection_paused():
+        gone, kept = weakref.ref(Ring()), Ring()
+        assert gone() is not None and not gc.isenabled()
+    assert gc.isenabled() and gone() is None
+    assert any(item is kept for item in gc.get_objects(generation=2))
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_user_froze_stays_frozen():
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with collection_paused():
+        Ring()
+    assert gc.get_freeze_count() >= frozen > 0
+
+
+def test_disabled_stays_disabled():
+    gc.disable()
+    with collection_paused():
+        assert not gc.isenabled()
+    assert not gc.isenabled()
+
+
+def test_what_is_old_is_still_freed():
+    with collection_paused():
+        ring = Ring()
+    gone = weakref.ref(ring)
+    del ring
+    gc.collect()
+    assert gone() is None
