@@ -3,6 +3,7 @@
     python -m benchmarks.export_models                     # all models, firesteel
     python -m benchmarks.export_models --torch             # torch.export beside it
     python -m benchmarks.export_models --only gpt2 --strict 0
+    python -m benchmarks.export_models --saved             # save all programs, load and run them in a fresh process
 
 Each model is exported with example inputs of one size, and the program is run on three other sizes of batch and, where
 the inputs are tokens, sequence. Times are CPU seconds of this thread for the call of export alone, after a warm-up with
@@ -15,6 +16,9 @@ import argparse
 import json
 import math
 import os
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -189,6 +193,46 @@ def measure(name: str, side: str, strict: bool, repeat: int) -> dict[str, Any]:
     return {"seconds": seconds, "error": None}
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# saved programs
+
+
+def save_all(folder: Path, names: Sequence[str], strict: bool) -> None:
+    """Export models and save the programs."""
+    import firesteel as fs
+
+    for name in names:
+        fs.export.save(export_with("firesteel", name, strict)[1], folder / name.replace("/", "."))
+
+
+def load_all(folder: Path, names: Sequence[str]) -> int:
+    """Load programs that another process saved and hold them against eager; how many do not equal it."""
+    import firesteel as fs
+
+    wrong = 0
+    for name in names:
+        path = folder / name.replace("/", ".")
+        started = time.thread_time()
+        try:
+            program = fs.export.load(path)
+            seconds = time.thread_time() - started
+            check(name, program)
+            print(f"{name:<28} {path.stat().st_size / 1e6:6.1f} MB loaded in {seconds:6.3f} s  ok", flush=True)
+        except Exception as error:
+            wrong += 1
+            print(f"{name:<28} {type(error).__name__}: {error}", flush=True)
+    print(f"{len(names) - wrong} of {len(names)} saved programs equal eager in another process")
+    return wrong
+
+
+def saved_in_fresh_process(names: Sequence[str], options: argparse.Namespace) -> int:
+    """Save here, load there."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_all(Path(folder), names, bool(options.strict))
+        command = [sys.executable, "-m", "benchmarks.export_models", "--only", options.only, "--load", folder]
+        return subprocess.run(command, cwd=Path(__file__).resolve().parent.parent, check=False).returncode
+
+
 def warm_up(side: str, strict: bool) -> None:
     """What only the first export of a process pays."""
     layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
@@ -209,17 +253,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strict", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--json", default="")
+    parser.add_argument("--saved", action="store_true", help="save, load and run in a fresh process")
+    parser.add_argument("--load", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     os.environ.setdefault("FIRESTEEL_DISK_CACHE", "0")
     warnings.simplefilter("ignore")
+    names = [name for name in all_names() if options.only in name]
+    if options.load:
+        return min(load_all(Path(options.load), names), 1)
+    if options.saved:
+        return saved_in_fresh_process(names, options)
     sides = ["firesteel", "torch"] if options.torch else ["firesteel"]
     for side in sides:
         warm_up(side, bool(options.strict))
     results: dict[str, Any] = {}
     ratios: list[float] = []
-    for name in all_names():
-        if options.only not in name:
-            continue
+    for name in names:
         row = results[name] = {side: measure(name, side, bool(options.strict), options.repeat) for side in sides}
         texts = []
         for side in sides:

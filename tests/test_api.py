@@ -350,7 +350,8 @@ def test_names_of_submodules_do_not_hide_functions():
     """Importing a submodule sets it as an attribute of the package, so none may have the name of a public function."""
     import pkgutil
 
-    assert not {module.name for module in pkgutil.iter_modules(fs.__path__)} & (set(fs.__all__) - {"config", "errors", "export"})
+    modules = {"config", "errors", "export"}
+    assert not {module.name for module in pkgutil.iter_modules(fs.__path__)} & (set(fs.__all__) - modules)
 
 
 def test_a_wrong_option_is_an_error_where_it_is_written():

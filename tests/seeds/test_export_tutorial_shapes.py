@@ -6,47 +6,11 @@ import itertools
 
 import pytest
 import torch
+from seeds.export_tutorial_programs import DynamicModel, GuardedModel
 
 import firesteel as fs
 from firesteel.errors import ConstraintViolationError
 from firesteel.shapes import ShapeGuard
-
-
-class DynamicModel(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.l = torch.nn.Linear(5, 3)
-
-    def forward(
-        self,
-        w: torch.Tensor,  # [6, 5]
-        x: torch.Tensor,  # [4]
-        y: torch.Tensor,  # [8, 4]
-        z: torch.Tensor,  # [32]
-    ):
-        x0 = x + y  # [8, 4]
-        x1 = self.l(w)  # [6, 3]
-        x2 = x0.flatten()  # [32]
-        x3 = x2 + z  # [32]
-        return x1, x3
-
-
-class ConditionalModel(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.l = torch.nn.Linear(5, 3)
-
-    def forward(self, w, x, y, z):
-        assert w.shape[0] <= 512
-        torch._check(x.shape[0] >= 4)
-        if w.shape[0] == x.shape[0] + 2:
-            x0 = x + y
-            x1 = self.l(w)
-            x2 = x0.flatten()
-            x3 = x2 + z
-            return x1, x3
-        else:
-            return w
 
 
 def inputs():
@@ -120,7 +84,7 @@ def test_a_conflict_between_static_and_dynamic_marks_is_an_error():
 
 
 def test_asserts_checks_and_branches_leave_guards():
-    found = shape_guards(ConditionalModel(), all_auto())
+    found = shape_guards(GuardedModel(), all_auto())
     by_line = {guard.provenance.line for guard in found}
     assert by_line >= {"if w.shape[0] == x.shape[0] + 2:", "x0 = x + y", "x1 = self.l(w)", "x3 = x2 + z"}
     symbols = {symbol.name: symbol for guard in found for symbol in guard.expr.free_symbols}
@@ -135,7 +99,7 @@ def test_asserts_checks_and_branches_leave_guards():
 
 
 def test_the_other_branch_is_another_entry():
-    model = ConditionalModel()
+    model = GuardedModel()
     compiled = fs.compile(model)
     compiled(*all_auto())
     w, x, y, z = torch.randn(7, 5), torch.randn(4), torch.randn(8, 4), torch.randn(32)

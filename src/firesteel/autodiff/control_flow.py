@@ -24,7 +24,7 @@ from ..shapes import Symbol
 from ..shapes.symnode import expr_of, make_symbolic
 from ..torch_compat.graph_modules import LazyGraphModule
 from .cleanup import separate_results
-from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Unsupported
+from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Unsupported, needed_for
 from .recorder import Recorder
 from .subprograms import Body, Cond, Scan, ScanBackward, Subprogram, WhileLoop, WhileLoopBackward
 
@@ -461,7 +461,7 @@ def _gradient_body(name: str, joint: _Joint, given: Sequence[Any], results: Sequ
             new[known[at]] = node
     gradients = [None if source is None else source.gradients[at] for at in wanted]
     if source is not None:
-        needed = _needed([output.node for output in gradients if isinstance(output, FreshTensor)])
+        needed = needed_for([output.node for output in gradients if isinstance(output, FreshTensor)])
         for node in source.graph.nodes:
             if node in needed and node not in new:
                 new[node] = graph.node_copy(node, new.__getitem__)
@@ -485,14 +485,3 @@ def _gradient_body(name: str, joint: _Joint, given: Sequence[Any], results: Sequ
     functional = FunctionalGraph(graph, inputs, outputs, [], constants)
     separate_results(functional)
     return Body(name, functional)
-
-
-def _needed(roots: list[torch.fx.Node]) -> set[torch.fx.Node]:
-    found: set[torch.fx.Node] = set()
-    open_nodes = list(roots)
-    while open_nodes:
-        node = open_nodes.pop()
-        if node not in found:
-            found.add(node)
-            open_nodes.extend(node.all_input_nodes)
-    return found

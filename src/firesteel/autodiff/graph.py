@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -172,6 +172,18 @@ _SHORT = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool",
     torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8",
 }
+
+
+def needed_for(results: Iterable[torch.fx.Node]) -> set[torch.fx.Node]:
+    """All nodes that results depend on, with these."""
+    found: set[torch.fx.Node] = set()
+    open_nodes = list(results)
+    while open_nodes:
+        node = open_nodes.pop()
+        if node not in found:
+            found.add(node)
+            open_nodes.extend(node.all_input_nodes)
+    return found
 
 
 def describe(value: Any) -> str:

@@ -31,7 +31,7 @@ from ..shapes import Const, Symbol
 from ..shapes.symnode import expr_of
 from . import recompute
 from .cleanup import separate_results
-from .graph import FreshTensor, FunctionalGraph, Input, Mutation, Number, Output
+from .graph import FreshTensor, FunctionalGraph, Input, Mutation, Number, Output, needed_for
 from .joint import JointGraph, collect_symbols
 from .min_cut import INFINITE, sink_side
 from .operators import Kind, operator_of, raises_on_data
@@ -176,14 +176,7 @@ class _Choice:
 
     def _needed(self) -> set[torch.fx.Node]:
         """All that the gradients are computed from."""
-        found: set[torch.fx.Node] = set()
-        open_nodes = [*self.wanted, *(node for node in self.backward if _has_effect(node))]
-        while open_nodes:
-            node = open_nodes.pop()
-            if node not in found:
-                found.add(node)
-                open_nodes.extend(node.all_input_nodes)
-        return found
+        return needed_for([*self.wanted, *(node for node in self.backward if _has_effect(node))])
 
     def _leaving(self) -> dict[torch.fx.Node, bool]:
         """Nodes in memory that the user gets: whether eager keeps that memory too."""
@@ -343,14 +336,10 @@ def _forward(joint: JointGraph, kept: list[Kept],
 
 def _copy(joint: JointGraph, roots: list[torch.fx.Node]) -> tuple[torch.fx.Graph, dict[torch.fx.Node, torch.fx.Node]]:
     """A graph of all that the roots need, and of all forward nodes with effects or that may raise."""
-    needed: set[torch.fx.Node] = {entry.node for entry in joint.inputs}
-    open_nodes = [*roots, *(node for node in joint.graph.nodes
-                            if node not in joint.backward_nodes and (_has_effect(node) or raises_on_data(node)))]
-    while open_nodes:
-        node = open_nodes.pop()
-        if node not in needed:
-            needed.add(node)
-            open_nodes.extend(node.all_input_nodes)
+    needed = needed_for([
+        *(entry.node for entry in joint.inputs), *roots,
+        *(node for node in joint.graph.nodes
+          if node not in joint.backward_nodes and (_has_effect(node) or raises_on_data(node)))])
     graph = torch.fx.Graph()
     new: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in joint.graph.nodes:

@@ -29,7 +29,8 @@ from ..control_flow import operators
 from ..fake import FakeError, FakeTensor
 from ..fake.dims import layout_of
 from ..fake.functions import find_function
-from ..fake.mode import dispatch
+from ..fake.mode import dispatch, wants_plain_sizes
+from ..fake.products import matmul_by_parts
 from ..fake.rules import find_rule
 from ..fake.tensor import new_fake
 from ..shapes import ContradictionError, ShapeEnv, UndecidableError
@@ -71,6 +72,7 @@ def _default_table() -> Mapping[Any, Callable[..., Any]]:
     for op in composite_operators():
         if _is_functional(op) and op not in _SPECIAL:
             table[op] = _composition(op)
+    table[_ATEN.matmul.default] = _matmul
     table.update(core_decompositions())
     return table
 
@@ -81,6 +83,16 @@ def _composition(op: Any) -> Callable[..., Any]:
 
     composition.__name__ = f"composition_of_{op}"
     return composition
+
+
+def _matmul(left: Any, right: Any) -> Any:
+    """As torch takes it apart; by parts in releases where C++ needs plain sizes for that."""
+    try:
+        return torch_compat.run_composition(_ATEN.matmul.default, (left, right), {})
+    except Exception as error:
+        if not wants_plain_sizes(error) or max(left.dim(), right.dim()) < 3 or not min(left.dim(), right.dim()):
+            raise
+    return matmul_by_parts(left, right)
 
 
 @functools.cache

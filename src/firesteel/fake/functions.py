@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .products import matmul
+from .products import linear, matmul
 
 FunctionRule = Callable[..., Any]
 
@@ -126,4 +126,5 @@ _RULES: dict[str, FunctionRule] = {
     "rnn_tanh_cell": _tanh_cell,
     "rnn_relu_cell": _relu_cell,
     "matmul": matmul,
+    "linear": linear,
 }

@@ -23,6 +23,19 @@ def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return matmul_by_parts(left, right)
 
 
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """The layer as torch makes it, or where that needs plain sizes, from parts."""
+    from .mode import wants_plain_sizes
+
+    try:
+        return torch.nn.functional.linear(x, weight, bias)
+    except Exception as error:
+        if not wants_plain_sizes(error) or x.dim() < 3 or weight.dim() != 2:
+            raise
+    product = matmul_by_parts(x, weight.t())
+    return product if bias is None else product + bias
+
+
 def matmul_by_parts(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """The product of tensors of which one has at least three dimensions.
 

@@ -29,7 +29,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import FunctionalGraph, Input
+from ..autodiff.graph import FunctionalGraph, Input, needed_for
 from ..autodiff.operators import Kind, operator_of
 from .rewriting import Rewriter, size_hint, substituted
 from .settings import Settings
@@ -105,7 +105,7 @@ def freeze(functional: FunctionalGraph, settings: Settings) -> tuple[FunctionalG
     results = [node for node in functional.graph.nodes if node in steps and _is_kept(node, steps)]
     if not results:
         return functional, None
-    needed = _needed(results)
+    needed = needed_for(results)
     sources = [entry.node for entry in functional.inputs if entry.node in needed]
     kept = Kept(functional, sources, [node for node in functional.graph.nodes if node in needed and node in steps],
                 results)
@@ -179,14 +179,3 @@ def _is_view(node: torch.fx.Node) -> bool:
 def _leads_outside(node: torch.fx.Node, steps: dict[torch.fx.Node, int]) -> bool:
     """Whether a view, which is made where it is used, is used outside."""
     return _is_view(node) and any(user not in steps or _leads_outside(user, steps) for user in node.users)
-
-
-def _needed(results: list[torch.fx.Node]) -> set[torch.fx.Node]:
-    found: set[torch.fx.Node] = set()
-    open_nodes = list(results)
-    while open_nodes:
-        node = open_nodes.pop()
-        if node not in found:
-            found.add(node)
-            open_nodes.extend(node.all_input_nodes)
-    return found

@@ -197,7 +197,7 @@ def test_failures_in_a_program_are_reported(tmp_path):
     with pytest.raises(PackageError, match="index out of range in self"):
         package(torch.tensor([5]))
     package = packed(Function(lambda m, x: torch.linalg.cholesky(x)), (torch.eye(2),), tmp_path)
-    with pytest.raises(PackageError, match="linalg.cholesky"):
+    with pytest.raises(PackageError, match="linalg.cholesky|_linalg_check_errors"):
         package(-torch.eye(2))
     torch.testing.assert_close(package(torch.eye(2)), torch.eye(2))
 
