@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 import torch
-from seeds.export_tutorial_programs import DynamicModel, GuardedModel
 
 import firesteel as fs
 from firesteel.errors import ConstraintViolationError
 from firesteel.shapes import ShapeGuard
+from seeds.export_tutorial_programs import DynamicModel, GuardedModel
 
 
 def inputs():
