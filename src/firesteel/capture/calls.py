@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from .. import config
+from .. import config, torch_compat
 from ..runtime.skipping import opaque_module
 from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
 from .builtin_calls import is_foldable
@@ -88,6 +88,9 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
         handler = PYTHON_HANDLERS.get(real)
         if handler is not None:
             return handler(tx, args, kwargs)
+        original = torch_compat.behind_torchs_compiler(real)
+        if original is not None:
+            return tx.call(tx.python_object(original), args, kwargs)
         if is_graph_function(real) and not is_disallowed(real):
             try:
                 return tx.call_torch(real, args, kwargs)

@@ -39,6 +39,7 @@ from .dispatch import (
     torch_function_stack_length,
 )
 from .dynamo_imports import (
+    behind_torchs_compiler,
     dynamo_is_loaded,
     neutralise_dynamo_imports,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "attention_kernel",
     "autocast_state",
     "begin_profiler_region",
+    "behind_torchs_compiler",
     "below_python_key",
     "can_decompose",
     "check_when_run",

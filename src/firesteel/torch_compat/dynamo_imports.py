@@ -117,6 +117,21 @@ def _replace_optimizer_steps(
     make_step.__code__ = make_step.__code__.replace(co_consts=consts)
 
 
+def behind_torchs_compiler(function: types.FunctionType) -> Any:
+    """The function of torch that torch's own compiler, once used, has put another in front of; None for all others.
+
+    It keeps itself away from optimizers, and counts the modules that are made. Neither concerns another compiler.
+    """
+    original = function.__dict__.get("_torchdynamo_orig_callable")
+    if original is None and function.__module__ == "torch._dynamo.mutation_guard" and function.__closure__:
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
+        cell = cells.get("init") or cells.get("setstate")
+        original = None if cell is None else cell.cell_contents
+    if not isinstance(original, types.FunctionType):
+        return None
+    return original if (original.__module__ or "").startswith("torch.") else None
+
+
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return all(_is_plain(item) for item in value)

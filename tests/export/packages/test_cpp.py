@@ -116,8 +116,9 @@ def test_resnet_and_gpt2_run_in_a_cpp_program(tmp_path):
     for batch in (1, 4):
         words = check(program, tmp_path / "gpt2.fsp", block, torch.randn(batch, 16, 192), tmp_path)
 
-    # The start alone: a call of the block takes a few milliseconds.
-    assert seconds(program, tmp_path / "gpt2.fsp", "-", tmp_path / "y", words) < seconds(empty) + 0.1
+    # The start alone: a call of the block takes a few milliseconds. Others at work make it slower, never faster.
+    assert any(seconds(program, tmp_path / "gpt2.fsp", "-", tmp_path / "y", words) < seconds(empty) + 0.1
+               for _ in range(4))
 
     path = words.split(":")[1]
     new = torch.randn(192)
