@@ -212,6 +212,7 @@ def load_all(folder: Path, names: Sequence[str]) -> int:
     wrong = 0
     for name in names:
         path = folder / name.replace("/", ".")
+        build(name)  # imports the library, which registers its operators and the classes of its results
         started = time.thread_time()
         try:
             program = fs.export.load(path)

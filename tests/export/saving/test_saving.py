@@ -164,6 +164,24 @@ def test_shared_memory_is_shared_again(tmp_path: Path) -> None:
     assert state["row"][1] == 77
 
 
+def test_containers_of_unknown_classes_become_dictionaries(tmp_path: Path) -> None:
+    _, program = export_case("containers")
+    fs.export.save(program, tmp_path / "a")
+    rewrite(tmp_path / "a", lambda saved, head: _rename_class(saved["calls"][0]["signature"]["out_tree"]))
+    with pytest.warns(fs.errors.FiresteelWarning, match="elsewhere.Scored"):
+        module = fs.export.load(tmp_path / "a").module()
+    args, kwargs = _containers_input(4)
+    want, got = program.module()(*args, **kwargs), module(*args, **kwargs)
+    assert list(got) == ["value", "extra"]
+    assert_equal(got["value"], want.value)
+    assert_equal(got["extra"], want.extra)
+
+
+def _rename_class(tree: Any) -> None:
+    assert tree["type"].endswith("Scored")
+    tree["type"] = "elsewhere.Scored"
+
+
 def test_contract_is_checked_after_loading(tmp_path: Path) -> None:
     _, program = export_case("norms")
     fs.export.save(program, tmp_path / "a")

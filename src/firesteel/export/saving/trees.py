@@ -1,15 +1,18 @@
 """How inputs and outputs are nested, as JSON and back.
 
 Classes that users have registered as containers stand in it by name. They are looked up among those registered when a
-program is loaded; nothing is imported because a file names it.
+program is loaded; nothing is imported because a file names it. Where a class is not known, as on a machine that has the
+program but not the library it comes from, a dictionary of the same fields takes its place.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
+from ...errors import FiresteelWarning
 from ...torch_compat.pytrees import (
     TreeSpec,
     children_of,
@@ -56,11 +59,24 @@ def read_tree(data: Any, depth: int = 0) -> TreeSpec:
     name = str(data.get("type"))
     if kind == "namedtuple":
         return make_spec(None, _named_tuple(name), items)
+    if kind != "registered":
+        raise ValueError(f"{str(data)[:80]} is no structure")
+    context = read_value(data.get("context"))
     found = next((known for known in registered_types() if _name(known) == name), None)
-    if kind != "registered" or found is None:
-        raise ValueError(f"the class {name[:200]} is not registered as a container: import the module that does so "
-                         "first (torch.utils._pytree.register_pytree_node, register_dataclass)")
-    return make_spec(found, read_value(data.get("context")), items, stored=True)
+    return _stand_in(name, context, items) if found is None else make_spec(found, context, items, stored=True)
+
+
+def _stand_in(name: str, context: Any, items: list[TreeSpec]) -> TreeSpec:
+    """A dictionary in the place of an object whose class is not known here, if the names of its fields are."""
+    for keys in (context, context[0] if isinstance(context, (list, tuple)) and context else None):
+        if isinstance(keys, (list, tuple)) and len(keys) == len(items) and all(isinstance(key, str) for key in keys):
+            warnings.warn(
+                f"the program has containers of the class {name[:200]}, which is not known in this process: "
+                "dictionaries take their place. Import the module that registers it before loading to get them.",
+                FiresteelWarning, stacklevel=7)
+            return make_spec(dict, list(keys), items)
+    raise ValueError(f"the class {name[:200]} is not registered as a container: import the module that does so first "
+                     "(torch.utils._pytree.register_pytree_node, register_dataclass)")
 
 
 def _named_tuple(name: str) -> type:
