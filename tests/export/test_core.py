@@ -224,6 +224,16 @@ def test_autocast(strict):
     check(Mixed(), (torch.randn(2, 4),), strict=strict)
 
 
+@BOTH
+def test_autocast_that_keeps_its_cache(strict):
+    torch.autocast_increment_nesting()  # as inside of another region: what was cast is kept at the end of this one
+    try:
+        check(Mixed(), (torch.randn(2, 4),), strict=strict)
+    finally:
+        torch.autocast_decrement_nesting()
+        torch.clear_autocast_cache()
+
+
 class Random(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.dropout(x, 0.5) + torch.rand(4) + torch.rand_like(x)

@@ -181,6 +181,7 @@ class _Replay(Tracing):
         recorder.asserted = len(env.checks)  # they are in the captured graph
         state = GlobalState.current()
         here: tuple[UserFrame, ...] = ()
+        torch.clear_autocast_cache()  # it may hold parameters that were cast by the capture
         try:
             with below_autograd():
                 torch_compat.push_dispatch_mode(recorder)
