@@ -16,7 +16,6 @@ from firesteel.export import examples
 from firesteel.export.examples.page import page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "export_examples.md"
-NAMES = [found.name for found in examples.every()]
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "non_strict"])

@@ -57,8 +57,8 @@ class GradientOfYourOwn(nn.Module):
 
 @example("torch.operator", args=lambda: (torch.randn(4, 3), torch.randn(3)),
          others=(lambda: (torch.randn(4, 3), torch.randn(3)),))
-class TransformsOfFunctions(nn.Module):
-    """torch.func: a function mapped over rows."""
+class RowsOneByOne(nn.Module):
+    """Parts of a tensor, taken apart in Python and put together again."""
 
     def forward(self, xs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.stack([torch.dot(x, y) for x in xs.unbind()])

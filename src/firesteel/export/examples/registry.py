@@ -7,7 +7,7 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -34,7 +34,6 @@ class Example:
     """The name of the example that does the same and can be exported."""
     strict_only: bool = False
     """Whether Python has to be read for it: running it once with strict=False is not enough."""
-    lines: tuple[str, ...] = field(default=())
 
     @property
     def supported(self) -> bool:
