@@ -5,7 +5,7 @@
 // MODEL is a name, or "-" for the only one. INPUT is SHAPE:FILE, such as 2x3x224x224:image.bin; NAME=SHAPE:FILE changes
 // a weight before the model runs. The tensors that the model returns go to RESULT.0, RESULT.1 and so on, and their
 // shapes to the standard output. With @SECONDS in place of RESULT the model is run for so long instead, and the time of
-// its fastest call is printed.
+// its fastest call is printed. A model for a GPU runs on the current one; inputs go there and results come back.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -20,7 +20,7 @@
 
 #include "firesteel_model.h"
 
-static at::Tensor read_input(const std::string &text) {
+static at::Tensor read_input(const std::string &text, const firesteel::Model &model) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos) throw firesteel::Error("an input is SHAPE:FILE, not " + text);
   std::vector<int64_t> shape;
@@ -30,7 +30,8 @@ static at::Tensor read_input(const std::string &text) {
   std::ifstream file(text.substr(colon + 1), std::ios::binary);
   file.read(static_cast<char *>(tensor.data_ptr()), static_cast<std::streamsize>(tensor.nbytes()));
   if (!file) throw firesteel::Error("cannot read " + text);
-  return tensor;
+  const int gpu = model.device();
+  return gpu < 0 ? tensor : tensor.to(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(gpu)));
 }
 
 static void measure(const firesteel::Model &model, const std::vector<at::Tensor> &inputs, double seconds) {
@@ -38,7 +39,8 @@ static void measure(const firesteel::Model &model, const std::vector<at::Tensor>
   double best = 1e9, spent = 0;
   while (spent < seconds) {
     const auto start = Clock::now();
-    model.run(inputs);
+    for (const at::Tensor &result : model.run(inputs))
+      if (result.is_cuda() && result.numel()) result.flatten()[0].item();  // waits for the GPU
     const double took = std::chrono::duration<double>(Clock::now() - start).count();
     best = took < best ? took : best;
     spent += took;
@@ -59,9 +61,9 @@ int main(int count, char **words) {
       const std::string word = words[i];
       const size_t equals = word.substr(0, word.find(':')).find('=');
       if (equals == std::string::npos)
-        inputs.push_back(read_input(word));
+        inputs.push_back(read_input(word, model));
       else
-        model.update_weight(word.substr(0, equals), read_input(word.substr(equals + 1)));
+        model.update_weight(word.substr(0, equals), read_input(word.substr(equals + 1), model));
     }
     const std::string result = words[3];
     if (result[0] == '@') {
@@ -71,7 +73,7 @@ int main(int count, char **words) {
     const std::vector<at::Tensor> outputs = model.run(inputs);
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i].defined()) continue;
-      const at::Tensor dense = outputs[i].contiguous();
+      const at::Tensor dense = outputs[i].to(at::kCPU).contiguous();
       std::ofstream file(result + "." + std::to_string(i), std::ios::binary);
       file.write(static_cast<const char *>(dense.data_ptr()), static_cast<std::streamsize>(dense.nbytes()));
       std::cout << model.output_names()[i] << " " << dense.sizes() << "\n";

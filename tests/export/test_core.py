@@ -493,3 +493,32 @@ def test_inputs_are_checked(strict):
     ):
         with pytest.raises(InputMismatchError, match=words):
             module(x, y, k=k, d={"u": u})
+
+
+class Vectorised(torch.nn.Module):
+    """vmap with parameters and tensors from around, other dimensions, nested, and results in containers."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        scale = y.sum()
+        a = torch.vmap(lambda row: self.lin(row) * row.sum() + scale)(x)
+        b = torch.vmap(lambda column, z: (column * 2, z.sum() + column), in_dims=(1, None), out_dims=(1, 0))(x, y)
+        c = torch.func.vmap(torch.vmap(lambda u, v: u * v), in_dims=(None, 0))(y[0], x)
+
+        @torch.vmap
+        def dot(p, q):
+            return {"dot": torch.dot(p["row"], q), "same": q}
+
+        return a, b, c, dot({"row": x}, x)
+
+
+@BOTH
+def test_vmap(strict):
+    model, x, y = Vectorised(), torch.randn(5, 4), torch.randn(3, 4)
+    program = export(model, (x, y), dynamic_shapes={"x": {0: Dim("n", min=2, max=50)}, "y": None}, strict=strict)
+    for count in (5, 9):
+        x = torch.randn(count, 4)
+        torch.testing.assert_close(program.module()(x, y), model(x, y))

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel.errors import UserCodeError
 from firesteel.export import Dim
 from firesteel.export.draft import ProblemKind, draft_export
 
@@ -104,8 +103,28 @@ def test_nothing_to_report():
     program = fs.export.draft_export(torch.nn.Linear(3, 2), (torch.ones(4, 3),))
     assert program.report.successful and str(program.report).startswith("Nothing")
     assert fs.export.export(torch.nn.Linear(3, 2), (torch.ones(4, 3),)).report is None
-    with pytest.raises(UserCodeError, match="strict"):
-        draft_export(torch.nn.Linear(3, 2), (torch.ones(4, 3),), strict=True)
+
+
+@fs.disable
+def plain_python(x):
+    return x * 2
+
+
+class Plain(torch.nn.Module):
+    def forward(self, x):
+        return plain_python(x) + 1
+
+
+def test_strict_drafts():
+    x = torch.ones(4, 3)
+    program = draft_export(torch.nn.Linear(3, 2), (x,), strict=True)
+    assert program.report.successful
+    program = draft_export(Plain(), (x,), strict=True)
+    assert [problem.kind.name for problem in program.report.problems] == ["NOT_CAPTURED"]
+    assert "plain_python(x) + 1" in str(program.report)
+    torch.testing.assert_close(program.module()(x), x * 2 + 1)
+    program = draft_export(Plain(), (x,), dynamic_shapes={"x": {0: fs.export.Dim("n", max=9)}}, strict=True)
+    assert program.module()(torch.ones(5, 3)).shape == (5, 3)
 
 
 def test_random_numbers_are_not_used_up():

@@ -135,3 +135,61 @@ def test_compiled():
     compiled = fs.compile(program.module())
     for x in (torch.tensor([1.0, 3.0]), torch.tensor([0.1, 0.2]), torch.tensor([-1.0, 0.0])):
         torch.testing.assert_close(compiled(x), Nested()(x))
+
+
+class Pair:
+    """A class that users register as a container."""
+
+    def __init__(self, left, right, name="pair"):
+        self.left, self.right, self.name = left, right, name
+
+
+torch.utils._pytree.register_pytree_node(
+    Pair, lambda pair: ([pair.left, pair.right], pair.name), lambda items, name: Pair(*items, name),
+    serialized_type_name="test_subgraphs.Pair")
+
+
+class Containers(torch.nn.Module):
+    """Registered classes as operands, as what loops carry, and as results."""
+
+    def forward(self, x):
+        pair = Pair(x, x * 2, "first")
+        chosen = fs.cond(x.sum() > 0, lambda p: Pair(p.left + p.right, p.left * 1),
+                         lambda p: Pair(p.left * 2, p.right + 1), (pair,))
+        looped, = fs.while_loop(lambda p: p.left.sum() < 10, lambda p: (Pair(p.left + 1, p.right * 2, p.name),),
+                                (pair,))
+        last, rows = fs.scan(lambda c, row: (Pair(c.left + row, c.right * 2), row * 2),
+                             Pair(torch.zeros(()), torch.ones(())), x)
+        mapped = fs.map(lambda p: p.left * p.right, pair)
+        return chosen.left + chosen.right + looped.left + looped.right + last.left + last.right + rows + mapped
+
+
+@BOTH
+def test_registered_containers(strict):
+    check(Containers(), [(torch.ones(3),), (-torch.rand(3),)], strict=strict)
+    compiled = fs.compile(Containers(), fullgraph=True)
+    torch.testing.assert_close(compiled(torch.ones(3)), Containers()(torch.ones(3)))
+
+
+class Repeated(torch.nn.Module):
+    def forward(self, x):
+        return fs.while_loop(lambda a, b: a.sum() < 10, lambda a, b: (a + x, b * 1), (x, x))[0]
+
+
+@BOTH
+def test_operands_that_functions_use_besides(strict):
+    check(Repeated(), [(torch.ones(3),), (torch.full((3,), 2.0),)], strict=strict)
+
+
+class Prefixes(torch.nn.Module):
+    def forward(self, x):
+        return fs.associative_scan(lambda a, b: a * b, x, 0)
+
+
+@BOTH
+def test_associative_scan_of_any_length(strict):
+    sizes = {"x": {0: Dim("n", min=2, max=100)}}
+    program = export(Prefixes(), (torch.rand(8, 2),), dynamic_shapes=sizes, strict=strict)
+    for count in (2, 3, 11):
+        x = torch.rand(count, 2)
+        torch.testing.assert_close(program.module()(x), Prefixes()(x))

@@ -353,13 +353,22 @@ def test_decompositions():
 # Running
 
 
-def test_running_eagerly_and_compiled():
-    m, inp = programs.M(), torch.randn(2, 3)
+ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
+def test_running_eagerly_compiled_and_packaged(device, tmp_path):
+    m, inp = programs.M().to(device=device), torch.randn(2, 3, device=device)
     program = export(m, (inp,))
     result = program.module()(inp)
     torch.testing.assert_close(result, m(inp))
     assert type(result.grad_fn).__name__ == "AddmmBackward0"
-    torch.testing.assert_close(fs.compile(program.module(), fullgraph=True)(inp), m(inp))
+    result = fs.compile(program.module(), fullgraph=True)(inp)
+    torch.testing.assert_close(result, m(inp))
+    assert result.grad_fn is not None and result.device.type == device
+    with torch.no_grad():
+        path = fs.export.package(program, tmp_path / "program.fsp")
+    torch.testing.assert_close(fs.export.load_package(path)(inp), m(inp).detach())
 
 
 def test_agreement_with_torch():

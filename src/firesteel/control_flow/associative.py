@@ -1,7 +1,8 @@
 """``associative_scan``: all prefixes of a sequence under an associative function.
 
 Functions that work on each element by itself ("pointwise") are applied to whole halves of the sequence, in a number of
-steps that grows with the logarithm of its length. Others ("generic") see one pair of slices after the other.
+steps that grows with the logarithm of its length. Others ("generic") see one pair of slices after the other, and so do
+those in exported programs whose sequences have no fixed length, for their number of steps is not known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..torch_compat import pytrees as pytree
 from .checks import check_callable, flatten, refuse
 from .mapping import length
 from .scanning import from_dim, scan, to_dim
+from .tracing import handler_of_thread
 
 
 def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False,
@@ -39,7 +41,8 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     dim = dim % max(leaves[0].dim(), 1)
     length("associative_scan", leaves, dim)
     leaves = [from_dim(leaf, dim, reverse) for leaf in leaves]
-    run = by_halves if combine_mode == "pointwise" else one_by_one
+    open_ended = handler_of_thread() is not None and isinstance(leaves[0].shape[0], torch.SymInt)
+    run = by_halves if combine_mode == "pointwise" and not open_ended else one_by_one
     made = run(_flat(combine_fn, spec), leaves)
     return pytree.tree_unflatten([to_dim(leaf, dim, reverse) for leaf in made], spec)
 

@@ -116,11 +116,13 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
     return make(program, path, cpu=cpu, **options)
 
 
-def load_package(path: str | os.PathLike[str], *, verify: bool = True) -> Package:
+def load_package(path: str | os.PathLike[str], *, verify: bool = True,
+                 device: torch.device | str | int | None = None) -> Package:
     """Open a package that `package` made, to run its models from Python.
 
-    A package contains machine code, so open only those that you trust.
+    A package contains machine code, so open only those that you trust. Models for a GPU go to ``device``, the current
+    one unless it is given.
     """
     from .packages import load_package as load
 
-    return load(path, verify=verify)
+    return load(path, verify=verify, device=device)

@@ -31,6 +31,7 @@ from ..fake.dims import layout_of
 from ..fake.functions import find_function
 from ..fake.mode import dispatch, wants_plain_sizes
 from ..fake.products import matmul_by_parts
+from ..fake.resampling import any_factor
 from ..fake.rules import find_rule
 from ..fake.tensor import new_fake
 from ..shapes import ContradictionError, ShapeEnv, UndecidableError
@@ -79,6 +80,9 @@ def _default_table() -> Mapping[Any, Callable[..., Any]]:
 
 def _composition(op: Any) -> Callable[..., Any]:
     def composition(*args: Any, **kwargs: Any) -> Any:
+        rule = find_function(op.__name__, args) if op.__name__.endswith(".vec") else None
+        if rule is not None:
+            return rule(*args, **kwargs)
         return torch_compat.run_composition(op, args, kwargs)
 
     composition.__name__ = f"composition_of_{op}"
@@ -174,7 +178,7 @@ class FunctionalRecorder(Recorder):
             if find_rule(operator.name) is not None:
                 result = dispatch(self, operator.func, args, kwargs)
             else:
-                rule = find_function(operator.name.split(".")[1], args)
+                rule = find_function(operator.name.split(".")[1], args, exports=True)
                 result = self.run(torch_compat.run_composition, (operator.func, args, kwargs)) if rule is None \
                     else self.run(rule, args, kwargs)
         finally:
@@ -312,7 +316,7 @@ def run_decompositions(program: ExportedProgram, table: Mapping[Any, Callable[..
     tracing = _FunctionalGraph(program.graph_module, table, _environment(program))
     state = GlobalState.current()
     try:
-        with below_autograd():
+        with below_autograd(), any_factor():
             values = tracing.results()
     except (FakeError, UndecidableError, ContradictionError, Unsupported) as error:
         frames = tracing.recorder.origin.get("user_frames", ())

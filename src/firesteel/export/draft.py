@@ -18,13 +18,15 @@ import torch.fx
 
 from .. import shapes, torch_compat
 from ..autodiff.operators import Operator
-from ..errors import FiresteelError, UserCodeError, UserFrame, format_user_stack
+from ..errors import FiresteelError, UserFrame, format_user_stack
 from ..fake import FakeError, FakeTensor
 from ..fake.rules.data_dependent import new_size
 from ..shapes.symnode import expr_of, make_symint
 from .assembly import assemble
 from .constraints import ConstraintViolationError
 from .dynamic_shapes import declare
+from .errors import ExportError
+from .exporting import export
 from .lifting import flat_arguments
 from .nonstrict import _Run
 from .pre_dispatch import PreDispatchRecorder
@@ -42,6 +44,7 @@ class ProblemKind(enum.Enum):
     MISSING_FAKE_KERNEL = "an operator has no rule for fake tensors"
     MISMATCHED_FAKE_KERNEL = "an operator's rule for fake tensors disagrees with its result"
     CONSTRAINT_VIOLATION = "sizes do not fit the declaration"
+    NOT_CAPTURED = "strict export cannot take a step of the program"
 
 
 @dataclass(frozen=True)
@@ -274,13 +277,29 @@ class _DraftRun(_Run):
         self.env.settle = self.recorder.settled
 
 
+def _captured(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
+              preserved: Sequence[str], report: DraftReport) -> ExportedProgram | None:
+    """The program of strict export; None, and a problem, where there is none."""
+    try:
+        program = export(mod, args, kwargs, dynamic_shapes=report.dynamic_shapes,
+                         preserve_module_call_signature=preserved)
+    except ConstraintViolationError:
+        return None  # running the program meets the same conflicts, and mends them
+    except ExportError as error:
+        report.add(Problem(ProblemKind.NOT_CAPTURED, error.reason, error.hint or "", _of_the_user(tuple(error.frames))))
+        return None
+    program.report = report
+    return program
+
+
 def draft_export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
                  dynamic_shapes: Any = None, strict: bool = False,
                  preserve_module_call_signature: Sequence[str] = ()) -> ExportedProgram:
     """Export a program as far as it goes, and say all that stands in the way: ``program.report``.
 
     The program that comes out is right for the example inputs, and for others that take the same decisions; it checks
-    that they do.
+    that they do. With ``strict`` it is that of strict export where there is one; otherwise what stands in the way of
+    that is one of the problems.
 
     >>> class Chooses(torch.nn.Module):
     ...     def forward(self, x):
@@ -293,9 +312,11 @@ def draft_export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     >>> program.module()(torch.ones(3))
     tensor([2., 2., 2.])
     """
-    if strict:
-        raise UserCodeError("draft_export got strict=True", "a draft is made by running Python; leave strict out")
     report = DraftReport(dynamic_shapes=dynamic_shapes)
+    if strict:
+        program = _captured(mod, args, kwargs, preserve_module_call_signature, report)
+        if program is not None:
+            return program
     for _ in range(5):
         arguments = flat_arguments(mod, args, dict(kwargs or {}))
         declared = declare(mod, args, arguments.kwargs, report.dynamic_shapes)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,7 @@ class InputChecks:
 
     names: list[str]
     conditions: list[Condition] = field(default_factory=list)
-    scope: dict[str, Any] = field(default_factory=dict)
+    scope: dict[str, Any] = field(default_factory=lambda: {"math": math})
 
     def function(self) -> Callable[..., bool]:
         """``fits(*flat_inputs)``."""

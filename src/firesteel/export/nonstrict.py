@@ -26,6 +26,7 @@ from ..control_flow.tracing import intercepting
 from ..errors import UserCodeError, UserFrame
 from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
+from ..fake.resampling import any_factor
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
 from ..torch_compat.below_autograd import below_autograd
 from ..torch_compat.pytrees import tree_flatten, tree_unflatten
@@ -44,10 +45,18 @@ _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-de
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
+_LAYING_OUT = "flatten_parameters"
+
+
+def _nothing() -> None:
+    pass
+
+
 def trace_nonstrict(module: torch.nn.Module, arguments: Arguments, declared: Any,
                     preserved: Sequence[str] = ()) -> Traced:
     """The pre-dispatch graph of a module by running its forward; the calls of some submodules are described."""
-    return _Run(module, arguments, declared, preserved).run()
+    with any_factor():
+        return _Run(module, arguments, declared, preserved).run()
 
 
 class _Run:
@@ -130,12 +139,19 @@ class _Run:
             for name, tensor in table.items():
                 if tensor is not None:
                     table[name] = self.recorder.from_real(tensor)
+        # On a GPU recurrent networks lay their parameters out side by side when they meet new ones.
+        recurrent = [vars(part) for part in self.module.modules() if isinstance(part, torch.nn.RNNBase)]
+        recurrent = [table for table in recurrent if _LAYING_OUT not in table]
+        for table in recurrent:
+            table[_LAYING_OUT] = _nothing
         try:
             yield
         finally:
             for table, values in zip(tables, before, strict=True):
                 table.clear()
                 table.update(values)
+            for table in recurrent:
+                del table[_LAYING_OUT]
 
     @contextlib.contextmanager
     def _describing_calls(self) -> Iterator[None]:

@@ -218,7 +218,7 @@ class PreDispatchRecorder(Recorder):
         self._inside += 1
         try:
             if operator.kind is Kind.COMPOSITE and find_rule(operator.name) is None:
-                rule = find_function(operator.name.split(".")[1], args)
+                rule = find_function(operator.name.split(".")[1], args, exports=True)
                 return self.run(torch_compat.run_composition, (operator.func, args, kwargs)) if rule is None \
                     else self.run(rule, args, kwargs)
             return dispatch(self, operator.func, args, kwargs)

@@ -113,11 +113,15 @@ class _Call:
         recorder.locate = self.recorder.locate
         recorder.origin = self.recorder.origin
         inputs = [_fresh(value) for value in operands]
+        taken: set[str] = set()
         for at, value in enumerate(inputs):
             given = (operands if named is None else named)[at]
             known = isinstance(given, FakeTensor) and self.recorder.has_tensor(given)
             node = self.recorder.node_of(given) if known else None
-            recorder.add_placeholder(node.name if node is not None else f"arg_{at}", value)
+            # A tensor may be an operand twice: what a loop begins with, and what its body uses besides.
+            called = node.name if node is not None and node.name not in taken else f"arg_{at}"
+            taken.add(called)
+            recorder.add_placeholder(called, value)
         torch_compat.push_dispatch_mode(recorder)
         try:
             results = list(self.run(recorder, function, inputs))

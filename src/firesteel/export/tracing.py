@@ -28,6 +28,7 @@ from ..debug.events import Events
 from ..errors import FiresteelWarning, GraphBreakError, UserFrame
 from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
+from ..fake.resampling import any_factor
 from ..runtime.compiler import Compiler
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode
@@ -136,7 +137,7 @@ def trace_strict(module: torch.nn.Module, arguments: Arguments, declared: Any, c
         raise ExportError(f"{type(module).__qualname__} is marked with fs.disable", "Take the mark away.")
     watch = AttributeWatch(module)
     try:
-        with watch, declared.marking():
+        with watch, declared.marking(), any_factor():
             result = compile_with(compiler, module)(*arguments.args, **arguments.kwargs)
     except GraphBreakError as error:
         raise ExportError(error.reason, _advice(error), error.frames) from None
@@ -145,7 +146,8 @@ def trace_strict(module: torch.nn.Module, arguments: Arguments, declared: Any, c
     if program.graph is None and not program.events.entries:
         skipped = "; ".join(reason for _, reason in program.events.skipped)
         raise ExportError(skipped or "its forward is no Python function that can be captured")
-    return _Replay(module, arguments, declared, program, watch).run(result)
+    with any_factor():
+        return _Replay(module, arguments, declared, program, watch).run(result)
 
 
 def _advice(error: GraphBreakError) -> str | None:

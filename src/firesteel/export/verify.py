@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,21 +9,11 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..control_flow import operators
-from ..shapes.expression_nodes import BINARY, COMPARED_WITH_ZERO, UNARY
-from ..torch_compat.below_autograd import set_grad_mode
 from .errors import VerificationError
+from .graph_functions import is_graph_function
 from .program import ExportedProgram
 from .signature import ConstantArgument, InputKind, OutputKind, SymIntArgument, TensorArgument
 
-_NUMBERS = {
-    *(getattr(operator, name) for name in (
-        "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "abs", "and_", "or_", "xor", "not_",
-        "lshift", "rshift", "eq", "ne", "lt", "le", "gt", "ge", "getitem")),
-    *(getattr(torch, name) for name in dir(torch) if name.startswith("sym_")),
-    *BINARY.values(), *UNARY.values(), *COMPARED_WITH_ZERO.values(), math.sqrt,
-}
-_STATE = {torch.is_grad_enabled, set_grad_mode}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -97,12 +85,8 @@ def _operation_problems(node: torch.fx.Node, where: str) -> Iterator[str]:
             yield f"{where}: {node.name} has a {type(value).__name__} as an argument; it must be a node"
     if isinstance(target, torch_compat.OpOverload):
         yield from _schema_problems(node, target, where)
-    elif target not in _NUMBERS and target not in _STATE and not _is_higher_order(target):
+    elif not is_graph_function(target) and not isinstance(target, torch_compat.HigherOrderOperator):
         yield f"{where}: {node.name} calls {target}, which is neither an operator nor arithmetic on sizes"
-
-
-def _is_higher_order(target: Any) -> bool:
-    return target in operators.OPERATORS or isinstance(target, torch_compat.HigherOrderOperator)
 
 
 def _plain_values(value: Any) -> Iterator[Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "LeafSpec",
     "TreeSpec",
     "children_of",
+    "functions_of_class",
     "is_namedtuple_spec",
     "keystr",
     "leaf_spec",
@@ -63,6 +64,13 @@ def is_namedtuple_spec(spec: TreeSpec) -> bool:
 def registered_types() -> list[Any]:
     """The classes that are containers."""
     return list(SUPPORTED_NODES)
+
+
+def functions_of_class(cls: type) -> tuple[Any, Any] | None:
+    """The functions that take an instance of a registered class apart, into items and a context, and put one together;
+    None for other classes."""
+    found = SUPPORTED_NODES.get(cls)
+    return None if found is None else (found.flatten_fn, found.unflatten_fn)
 
 
 def stored_context(spec: TreeSpec) -> Any:

@@ -17,7 +17,7 @@ import firesteel as fs
 from firesteel.export import Dim, InputMismatchError, PackageError, export
 from firesteel.export.packages.weights import read_head
 from firesteel.kernels.shared_object import linking
-from firesteel.kernels.shared_object.build import NotPackageable
+from firesteel.kernels.shared_object.planning import NotPackageable
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -61,7 +61,7 @@ def check(package, module, args):
 
 
 def randn(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+    return torch.randn(shape, device="cpu", generator=torch.Generator("cpu").manual_seed(sum(shape)))
 
 
 OPERATORS = {
@@ -72,6 +72,10 @@ OPERATORS = {
                                   torch.linalg.inv(x @ x.mT + torch.eye(4))), (randn(4, 4), randn(4, 4) + 1)),
     "complex": (lambda m, x: (torch.fft.rfft(x).abs(), torch.view_as_real(torch.polar(x.abs(), x) + 0.5 - 2j),
                              torch.view_as_real(torch.polar(x.abs(), x) / 2)), (randn(4, 16),)),
+    "complex numbers": (lambda m, x: [torch.view_as_real(y) if y.is_complex() else y for z in [torch.polar(x.abs(), x)]
+                                      for y in (z * 1j + 2, 3 - z, z.var(0), z.std(0, correction=0, keepdim=True),
+                                                torch.full((2,), 0j), F.pad(z, (1, 1)),
+                                                z.index_add(1, torch.tensor([0, 2]), z[:, :2]))], (randn(4, 3),)),
     "attention": (lambda m, q, k, mask: (F.scaled_dot_product_attention(q, k, k, is_causal=True),
                                          F.scaled_dot_product_attention(q, k, k, attn_mask=mask)),
                   (randn(2, 2, 8, 4), randn(2, 2, 8, 4) * 2, torch.ones(8, 8).tril().bool())),
@@ -113,6 +117,7 @@ SIZES = {
     "derived": (lambda m, x: x.reshape(2, -1).sum(0), {0: 2 * BATCH}, (8,), [(12,), (4,)]),
     "convolution": (lambda m, x: m.conv(x).relu(), {0: BATCH, 2: AUTO, 3: AUTO}, (2, 3, 9, 9), [(4, 3, 12, 7)],
                     {"conv": nn.Conv2d(3, 4, 3, stride=2)}),
+    "recurrent": (lambda m, x: m.lstm(x)[0] * 2, {0: AUTO}, (5, 2, 3), [(9, 2, 3)], {"lstm": nn.LSTM(3, 4)}),
     "data": (lambda m, x: x[x > 0].sum() + torch.nonzero(x > 0).shape[0], {0: BATCH}, (8,), [(12,)]),
 }  # fmt: skip
 
@@ -316,6 +321,28 @@ def test_damaged_and_foreign_files(tmp_path):
             fs.export.load_package(damaged)
 
 
+def test_a_package_for_a_gpu_on_a_machine_without_one(tmp_path, monkeypatch):
+    package = packed(Function(lambda m, x: x + 1), (randn(2, 3),), tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    rewritten(package.path, tmp_path / "gpu.fsp", {"devices": ["cuda"]})
+    with pytest.raises(PackageError, match="was compiled for a GPU, and"):
+        fs.export.load_package(tmp_path / "gpu.fsp")
+    with pytest.raises(PackageError, match="a package cannot be moved to cpu"):
+        fs.export.load_package(package.path, device="cpu")
+
+
+def test_constants_of_torch(tmp_path):
+    class Casts(nn.Module):
+        def forward(self, x, dtype, *, device=None):
+            return x.to(dtype)
+
+    program = export(Casts(), (randn(2), torch.float64), {"device": torch.device("cpu")})
+    package = fs.export.load_package(fs.export.package(program, tmp_path / "casts.fsp"))
+    assert package(randn(2), torch.float64, device=torch.device("cpu")).dtype is torch.float64
+    with pytest.raises(InputMismatchError, match="the input dtype is torch.float32, but was torch.float64"):
+        package(randn(2), torch.float32, device=torch.device("cpu"))
+
+
 def rewritten(source, target, change):
     """A copy of a package with another manifest."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
@@ -344,6 +371,14 @@ def test_what_cannot_be_packed(tmp_path, monkeypatch):
     with pytest.raises(linking.LinkError, match="none of ld, .* is on the path"):
         fs.export.package(program, tmp_path / "x.fsp")
     assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_measured_choices(tmp_path):
+    module = Function(lambda m, x: F.gelu(m.linear(x)).sum(-1), linear=nn.Linear(64, 64))
+    package = packed(module, (randn(50, 64),), tmp_path, max_autotune=True)
+    check(package, module, (randn(50, 64),))
+    with pytest.raises(fs.errors.UserCodeError, match="max_autotune measures on this CPU"):
+        packed(module, (randn(50, 64),), tmp_path, max_autotune=True, cpu="avx2")
 
 
 def test_what_is_computed_from_weights_is_kept(tmp_path):

@@ -9,6 +9,9 @@
  *     firesteel::Model model = package.model();
  *     std::vector<at::Tensor> results = model.run(std::vector<at::Tensor>{at::rand({1, 3, 224, 224})});
  *
+ * A model that was exported on a GPU runs on GPUs like that one: its inputs are tensors there, package.model("", 1)
+ * loads it to the GPU with the number 1, and work goes to the current stream of libtorch. Link libtorch with CUDA.
+ *
  * C: take model.so and weights.safetensors out of the package (it is a zip file), link the first or load it with
  * dlopen, and call the functions below. All of them may be called from several threads at once, except that a model
  * must not be freed, or its weights be changed, while it runs. A model that changes its own buffers runs in one thread
@@ -57,6 +60,13 @@ const char *firesteel_last_error(void);
 
 /* Load the weights from a safetensors file that begins `offset` bytes into the file at `path`. */
 int32_t firesteel_model_load(const char *path, int64_t offset, firesteel_model **result);
+
+/* The same for a model that runs on a GPU: `device` says which one; the function above, and -1, take the current one.
+ * Models for the CPU do not look at it. */
+int32_t firesteel_model_load_on(const char *path, int64_t offset, int32_t device, firesteel_model **result);
+
+/* The number of the GPU that a model runs on; -1 for a model on the CPU. */
+int32_t firesteel_model_device(const firesteel_model *model);
 
 /* Run a model. Input tensors stay the caller's. Output tensors are new handles that belong to the caller, who deletes
  * them with aoti_torch_delete_tensor_object, or takes over the at::Tensor behind them. */
@@ -218,13 +228,16 @@ inline std::map<std::string, Part> read_zip(const std::string &path) {
 /* A loaded model. */
 class Model {
  public:
-  Model(std::shared_ptr<detail::Library> library, const std::string &weights, uint64_t offset)
+  Model(std::shared_ptr<detail::Library> library, const std::string &weights, uint64_t offset, int device = -1)
       : library_(std::move(library)),
         run_(library_->get<decltype(&firesteel_model_run)>("firesteel_model_run")),
         error_(library_->get<decltype(&firesteel_last_error)>("firesteel_last_error")) {
     firesteel_model *model = nullptr;
-    check(library_->get<decltype(&firesteel_model_load)>("firesteel_model_load")(
-        weights.c_str(), static_cast<int64_t>(offset), &model));
+    const int64_t start = static_cast<int64_t>(offset);
+    check(device < 0 ? library_->get<decltype(&firesteel_model_load)>("firesteel_model_load")(
+                           weights.c_str(), start, &model)
+                     : library_->get<decltype(&firesteel_model_load_on)>("firesteel_model_load_on")(
+                           weights.c_str(), start, device, &model));
     model_ = std::shared_ptr<firesteel_model>(
         model, library_->get<decltype(&firesteel_model_free)>("firesteel_model_free"));
   }
@@ -264,6 +277,10 @@ class Model {
     check(library_->get<decltype(&firesteel_model_refresh)>("firesteel_model_refresh")(model_.get()));
   }
 
+  /* The number of the GPU that the model runs on; -1 on the CPU. */
+  int device() const {
+    return library_->get<decltype(&firesteel_model_device)>("firesteel_model_device")(model_.get());
+  }
   int64_t num_inputs() const { return count("firesteel_model_num_inputs"); }
   int64_t num_outputs() const { return count("firesteel_model_num_outputs"); }
   std::vector<std::string> input_names() const { return names("input"); }
@@ -308,8 +325,8 @@ class Package {
     return names;
   }
 
-  /* Load a model; without a name, the only one. */
-  Model model(std::string name = "") const {
+  /* Load a model; without a name, the only one. A model for a GPU goes to the current one, or to the given one. */
+  Model model(std::string name = "", int device = -1) const {
     const std::vector<std::string> names = model_names();
     if (name.empty()) {
       if (names.size() != 1) throw Error(path_ + " has several models: say which");
@@ -324,7 +341,7 @@ class Package {
     if (!file) throw Error(path_ + " is damaged");
     auto weights = parts_.find("weights.safetensors");
     return Model(std::make_shared<detail::Library>(code), path_,
-                 weights == parts_.end() ? 0 : weights->second.offset);
+                 weights == parts_.end() ? 0 : weights->second.offset, device);
   }
 
  private:

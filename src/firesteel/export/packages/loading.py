@@ -15,10 +15,11 @@ import torch
 from ... import torch_compat
 from ...kernels.shared_object.interface import INTERFACE_VERSION
 from ...kernels.shared_object.program import INTEGER, NONE, NUMBER, TENSOR, TRUTH
-from ...torch_compat.pytrees import TreeSpec, tree_flatten, tree_unflatten
+from ...torch_compat.pytrees import TreeSpec, leaf_spec, tree_flatten, tree_structure, tree_unflatten
 from ...torch_compat.tensor_handles import lent_handles, take_tensor
 from ..errors import InputMismatchError
 from ..saving.trees import read_tree
+from ..saving.values import read_value
 from .archive import WEIGHTS, ArchiveReader
 from .errors import PackageError
 
@@ -41,29 +42,33 @@ class _Library:
         return text.decode(errors="replace")
 
 
-def load_package(path: str | os.PathLike[str], *, verify: bool = True) -> Package:
+def load_package(path: str | os.PathLike[str], *, verify: bool = True,
+                 device: torch.device | str | int | None = None) -> Package:
     """Open a package that `package` made.
 
     A package contains machine code, so open only those that you trust. ``verify`` compares checksums of all parts
-    first; a damaged file is an error either way, as far as it can be noticed.
+    first; a damaged file is an error either way, as far as it can be noticed. Models for a GPU go to ``device``, the
+    current one unless it is given.
     """
-    return Package(ArchiveReader(os.fspath(path), verify))
+    return Package(ArchiveReader(os.fspath(path), verify), _gpu_number(device))
 
 
 class Package(Mapping[str, "PackagedModel"]):
     """The models of a package by their names; one with a single model can be called itself."""
 
-    def __init__(self, archive: ArchiveReader) -> None:
+    def __init__(self, archive: ArchiveReader, gpu: int = -1) -> None:
         self.path = archive.path
         self.manifest = archive.manifest
         described = archive.manifest.get("models")
         if not isinstance(described, dict) or not described:
             raise PackageError(f"{archive.path} is damaged: its manifest names no models")
         _check_cpu(archive)
+        if "cuda" in archive.manifest.get("devices", []):
+            _check_gpu(archive)
         if WEIGHTS in archive.parts:
             archive.check(WEIGHTS)
         try:
-            self._models = {name: PackagedModel(name, entry, archive) for name, entry in described.items()}
+            self._models = {name: PackagedModel(name, entry, archive, gpu) for name, entry in described.items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PackageError(f"{archive.path} is damaged: {error!r} in its manifest") from error
 
@@ -97,8 +102,9 @@ class Package(Mapping[str, "PackagedModel"]):
 class PackagedModel:
     """A compiled model. Calls take what the original module took, and are checked against its shape contract."""
 
-    def __init__(self, name: str, entry: Mapping[str, Any], archive: ArchiveReader) -> None:
+    def __init__(self, name: str, entry: Mapping[str, Any], archive: ArchiveReader, gpu: int = -1) -> None:
         self.name = name
+        self.device = str(entry.get("device", "cpu"))
         self.inputs: list[dict[str, Any]] = list(entry["inputs"])
         self.outputs: list[dict[str, Any]] = list(entry["outputs"])
         self.sizes = dict(entry["sizes"])
@@ -109,18 +115,31 @@ class PackagedModel:
         self._constants = [(at, _value_of(item["value"])) for at, item in enumerate(self.inputs)
                            if item["kind"] == "constant"]
         self._results = [_value_of(item["value"]) if item["kind"] == "constant" else None for item in self.outputs]
+        # Most models take tensors as they are and return one: nothing to take apart.
+        count = len(self.inputs)
+        flat = not self._constants and self._in_spec == tree_structure(((0,) * count, {}))
+        self._flat_inputs = count if flat else -1
+        self._returns_one = self._out_spec == leaf_spec()
         library = self._library.handle
         self.weight_names = tuple([library.firesteel_model_weight_name(at).decode()
                                    for at in range(library.firesteel_model_num_weights())])
         part = archive.parts.get(WEIGHTS)
         model = ctypes.c_void_p()
-        if library.firesteel_model_load(os.fsencode(archive.path), part.offset if part is not None else 0,
-                                        ctypes.byref(model)):
+        at = part.offset if part is not None else 0
+        if self.device == "cpu":
+            failed = library.firesteel_model_load(os.fsencode(archive.path), at, ctypes.byref(model))
+        else:
+            failed = library.firesteel_model_load_on(os.fsencode(archive.path), at, gpu, ctypes.byref(model))
+        if failed:
             raise PackageError(f"the model {name} cannot be loaded: {self._library.error()}")
         self._model = model
+        if self.device != "cpu":
+            self.device = f"{self.device}:{library.firesteel_model_device(model)}"
         self._close = weakref.finalize(self, library.firesteel_model_free, model)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == self._flat_inputs and not kwargs and all([isinstance(arg, torch.Tensor) for arg in args]):
+            return self._nested(self._run(list(args)))
         leaves, spec = tree_flatten((args, kwargs))
         if spec != self._in_spec:
             raise InputMismatchError(
@@ -131,7 +150,10 @@ class PackagedModel:
                                          "when the program was exported")
         fixed = {at for at, _ in self._constants}
         given = [leaf for at, leaf in enumerate(leaves) if at not in fixed] if fixed else leaves
-        return tree_unflatten(self._run(given), self._out_spec)
+        return self._nested(self._run(given))
+
+    def _nested(self, results: list[Any]) -> Any:
+        return results[0] if self._returns_one else tree_unflatten(results, self._out_spec)
 
     def _run(self, given: list[Any]) -> list[Any]:
         library = self._library.handle
@@ -145,7 +167,7 @@ class PackagedModel:
                 else:
                     _set_number(place, value)
             if torch_compat.any_autocast_enabled():
-                with torch.autocast("cpu", enabled=False):
+                with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
                     code = library.firesteel_model_run(self._model, inputs, len(given), outputs, len(self.outputs))
             else:
                 code = library.firesteel_model_run(self._model, inputs, len(given), outputs, len(self.outputs))
@@ -195,7 +217,7 @@ def _set_number(place: Any, value: Any) -> None:
 
 
 def _value_of(stored: Any) -> Any:
-    return float.fromhex(stored["float"]) if isinstance(stored, dict) else stored
+    return float.fromhex(stored["float"]) if isinstance(stored, dict) and "float" in stored else read_value(stored)
 
 
 def _check_cpu(archive: ArchiveReader) -> None:
@@ -208,6 +230,26 @@ def _check_cpu(archive: ArchiveReader) -> None:
     if missing:
         raise PackageError(f"{archive.path} was compiled for a CPU with {', '.join(missing)}, this one has none",
                            'make the package on a machine like this one, or with fs.export.package(..., cpu="avx2")')
+
+
+def _gpu_number(device: torch.device | str | int | None) -> int:
+    """The number of a GPU; -1 for the current one."""
+    if device is None or isinstance(device, int):
+        return -1 if device is None else device
+    chosen = torch.device(device)
+    if chosen.type != "cuda":
+        raise PackageError(f"a package cannot be moved to {chosen}", "models run where they were exported: export the "
+                           "model on the device that it is for; cuda:1 and the like choose among GPUs")
+    return -1 if chosen.index is None else chosen.index
+
+
+def _check_gpu(archive: ArchiveReader) -> None:
+    """Whether there is a GPU; which kind is asked when models are loaded."""
+    if not torch.cuda.is_available():
+        why = "this torch is for the CPU" if torch.version.cuda is None else "torch finds none"
+        raise PackageError(f"{archive.path} was compiled for a GPU, and {why}",
+                           "run it on a machine with a GPU, or export the model on the CPU and package that")
+    torch.cuda.init()
 
 
 def _open(archive: ArchiveReader, part: str) -> _Library:
@@ -232,6 +274,9 @@ def _open(archive: ArchiveReader, part: str) -> _Library:
         getattr(library, f"firesteel_model_{kind}_name").restype = ctypes.c_char_p
         getattr(library, f"firesteel_model_{kind}_name").argtypes = [c_int64]
     library.firesteel_model_load.argtypes = [ctypes.c_char_p, c_int64, c_void]
+    if hasattr(library, "firesteel_model_load_on"):  # packages before there were any for GPUs do not have it
+        library.firesteel_model_load_on.argtypes = [ctypes.c_char_p, c_int64, ctypes.c_int32, c_void]
+        library.firesteel_model_device.argtypes = [c_void]
     library.firesteel_model_free.argtypes = [c_void]
     library.firesteel_model_refresh.argtypes = [c_void]
     library.firesteel_model_free.restype = None

@@ -18,12 +18,15 @@ from ...errors import UserCodeError
 from ...kernels.cpu.target import Target, avx2, host
 from ...kernels.ir import Buffer, BufferRef
 from ...kernels.options import make_options
-from ...kernels.shared_object.build import NotPackageable, Planned, build, plan_graph
+from ...kernels.shared_object.build import build
 from ...kernels.shared_object.interface import Weight, needed_features
+from ...kernels.shared_object.planning import NotPackageable, Planned, plan_graph
 from ...kernels.shared_object.program import Contract
 from ...shapes import Expr, ShapeGuard, Symbol
 from ..program import ExportedProgram
+from ..saving.errors import SavedProgramError
 from ..saving.trees import write_tree
+from ..saving.values import write_value
 from ..signature import ConstantArgument, InputKind, OutputKind
 from .archive import HEADER, PAGE, WEIGHTS, ArchiveWriter
 from .errors import PackageError
@@ -60,7 +63,8 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
         cpu: ``"native"`` for CPUs like this one, ``"avx2"`` for all x86-64 CPUs with AVX2.
         options: those of the native backend, such as ``relaxed_libraries``.
 
-    The weights go along and can be changed later. `load_package` runs a package in Python; the file
+    A program whose tensors are on a GPU becomes a package for GPUs like that one. The weights go along and can be
+    changed later. `load_package` runs a package in Python; the file
     ``firesteel_model.h`` inside shows how C and C++ programs do.
     """
     programs: dict[str, Any] = {"model": program} if not isinstance(program, Mapping) else dict(program)
@@ -74,8 +78,9 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
     if cpu not in _CPUS:
         raise UserCodeError(f"cpu is {cpu!r}", f"it is one of {', '.join(_CPUS)}")
     chosen = make_options(options)
-    if chosen.max_autotune:
-        raise UserCodeError("packages do not have the option 'max_autotune'", "leave it out")
+    if chosen.max_autotune and cpu != "native":
+        raise UserCodeError(f"max_autotune measures on this CPU, and the package is for cpu={cpu!r}",
+                            "leave one of the two out")
     target = _CPUS[cpu]()
     store = Store()
     models = {name: _plan(item, store, name if len(programs) > 1 else "", chosen) for name, item in programs.items()}
@@ -90,7 +95,8 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
         header = _header()
         writer.add(HEADER, [header], len(header))
         writer.finish({"firesteel": __version__, "torch": torch.__version__,
-                       "cpu": {"name": target.cpu, "features": needed_features(target)}, "models": described})
+                       "cpu": {"name": target.cpu, "features": needed_features(target)},
+                       "devices": sorted({entry["device"] for entry in described.values()}), "models": described})
     except BaseException:
         writer.abandon()
         raise
@@ -194,7 +200,8 @@ def _output_names(program: ExportedProgram) -> list[str]:
 def _add_model(writer: ArchiveWriter, name: str, model: _Model, layout: Layout, target: Target) -> dict[str, Any]:
     ordered = list(model.tensors)
     weights = [Weight(key, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()),
-                      layout.offsets[model.keys[key]]) for key, tensor in model.tensors.items()]
+                      layout.offsets[model.keys[key]], tensor.device.type != "cpu")
+               for key, tensor in model.tensors.items()]
     places = {buffer: ordered.index(key) for buffer, key in model.buffers.items()}
     for number, buffer in enumerate(_kept_inputs(model.planned)):
         places[buffer] = len(weights) + number
@@ -235,8 +242,8 @@ def _describe(model: _Model, contract: Contract) -> dict[str, Any]:
                 inputs.append(next(described))
     outputs = [_output(model, name, output) for name, output in zip(model.outputs, plan.outputs, strict=True)]
     return {
-        "inputs": inputs, "outputs": outputs, "in_spec": write_tree(program.in_spec),
-        "out_spec": write_tree(program.out_spec),
+        "device": model.planned.target.device.type, "inputs": inputs, "outputs": outputs,
+        "in_spec": write_tree(program.in_spec), "out_spec": write_tree(program.out_spec),
         "sizes": {str(symbol): list(bounds) for symbol, bounds in contract.ranges.items()},
         "conditions": [text for _, text in contract.conditions],
     }
@@ -265,8 +272,10 @@ def _size(size: Expr) -> int | str:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
     if isinstance(value, float):
         return {"float": value.hex()}
-    raise PackageError(f"an input or output is the constant {value!r}", "packages keep numbers, strings and None")
+    try:
+        return write_value(value)
+    except SavedProgramError:
+        raise PackageError(f"an input or output is the constant {value!r}",
+                           "packages keep numbers, strings, None, and torch's dtypes, devices and formats") from None

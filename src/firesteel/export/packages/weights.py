@@ -28,8 +28,8 @@ NAMES = {name: dtype for dtype, name in DTYPES.items()}
 
 def _identity(tensor: torch.Tensor) -> tuple[object, ...]:
     """The same for tensors that are the same memory seen in the same way."""
-    return (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(),
-            tensor.dtype)
+    return (tensor.device, tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape),
+            tensor.stride(), tensor.dtype)
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Store:
         if tensor.dtype not in DTYPES or tensor.layout is not torch.strided:
             raise PackageError(f"the weight {wanted} is of {tensor.dtype} and layout {tensor.layout}",
                                "weights of a package are dense tensors of the usual dtypes")
-        if tensor.device.type != "cpu":
-            raise PackageError(f"the weight {wanted} is on {tensor.device}", "move the model to the CPU before")
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise PackageError(f"the weight {wanted} is on {tensor.device}", "packages are for the CPU and for CUDA")
         identity = _identity(tensor)
         if identity not in self._known or not tensor.numel():
             name, number = wanted, 1
@@ -97,7 +97,7 @@ def _head(entries: Mapping[str, object]) -> bytes:
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes | memoryview:
     """The elements of a tensor in order."""
-    flat = tensor.detach().contiguous().reshape(-1)
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
     if not flat.numel():
         return b""
     return flat.view(torch.uint8).numpy().data

@@ -32,6 +32,11 @@ def _image(x: FakeTensor) -> bool:
     return x.device == CPU and x.dtype.is_floating_point and x.ndim in (3, 4)
 
 
+def _resampled(x: FakeTensor) -> bool:
+    """Whether resampling an image is known; one function of torch says for CPU and GPU what comes out."""
+    return x.device.type in ("cpu", "cuda") and x.dtype.is_floating_point and x.ndim in (3, 4)
+
+
 def _pooled_shape(
     x: FakeTensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> list[Any] | None:
@@ -114,14 +119,22 @@ def upsample2d(x: FakeTensor, output_size: Sequence[Any], *params: Any) -> Any:
     """Batch and channels stay."""
     if x.ndim != 4:
         raise FakeUnsupported("aten.upsample", "not a batch of images, which meta kernels let pass")
-    if not _image(x) or len(output_size) != 2:
+    if not _resampled(x) or len(output_size) != 2:
         return NotImplemented
     if any(size <= 0 for size in output_size) or any(size == 0 for size in shape_of(x)[1:]):
         raise FakeUnsupported("aten.upsample", "an image without pixels, which meta kernels let pass")
     return _in_format_of(x, (*shape_of(x)[:2], *output_size))
 
 
+@rule("aten.upsample_bicubic2d_backward.default")
+def upsample_bicubic2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Any], *params: Any) -> Any:
+    """In the shape of the argument, by rows."""
+    if not _resampled(grad) or grad.ndim != 4:
+        return NotImplemented
+    return new_fake(input_size, None, grad.dtype, grad.device)
+
+
 @rule("aten.upsample_nearest2d_backward.default", "aten.upsample_bilinear2d_backward.default")
 def upsample2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Any], *params: Any) -> Any:
     """In the shape of the argument, which is given as numbers."""
-    return _in_format_of(grad, input_size) if _image(grad) and grad.ndim == 4 else NotImplemented
+    return _in_format_of(grad, input_size) if _resampled(grad) and grad.ndim == 4 else NotImplemented

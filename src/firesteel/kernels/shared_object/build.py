@@ -1,102 +1,24 @@
-"""From a functional graph to the bytes of a shared object."""
+"""From a plan to the bytes of a shared object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ...autodiff.graph import FreshTensor, FunctionalGraph, Input, Output
-from ...autodiff.subprograms import Subprogram
-from ...errors import FiresteelError
 from ...runtime import disk_cache
-from ..compile import kernels_of
-from ..cpu import coding, engine, gemm
+from ..cpu import Unsupported, coding, engine, gemm
 from ..cpu.product import product, product_into
 from ..cpu.signature import signature
 from ..cpu.target import Target, host, llvm_binding
-from ..ir import ExternCall, Kernel
-from ..options import Options
-from ..plan import KernelPlan
+from ..ir import ExternCall
 from . import helpers, interface, linking, numbers
 from .code import ModuleText
+from .gpu import GpuKernels
 from .interface import Weight, WeightsFile
 from .numbers import NotPrintable
 from .operators import NotCallable
+from .planning import NotPackageable, Planned
 from .program import Contract, ProgramPrinter
-
-if TYPE_CHECKING:
-    from ...passes import Kept
-
-
-class NotPackageable(FiresteelError):
-    """A program needs Python while it runs."""
-
-    headline = "This program cannot run without Python."
-    default_hint = "replace the operator, or keep this part of the model in Python"
-
-
-@dataclass
-class Planned:
-    """A graph with its plan and the kernels in it."""
-
-    functional: FunctionalGraph
-    plan: KernelPlan
-    kernels: list[Kernel]
-    kept: Planned | None = None
-    """What computes the last inputs of the plan from others, once: the results in order."""
-    bodies: dict[int, Planned] = field(default_factory=dict)
-    """Those of branches and loops, by the identity of their description."""
-
-    def all(self) -> Iterator[Planned]:
-        """This one, what is kept, and all bodies in them."""
-        yield self
-        for other in (*([self.kept] if self.kept is not None else []), *self.bodies.values()):
-            yield from other.all()
-
-
-def plan_graph(functional: FunctionalGraph, options: Options, weights: int) -> Planned:
-    """The plan of a functional graph whose first inputs are weights."""
-    from ...passes import Settings, run_passes
-
-    if functional.state_changes:
-        raise NotPackageable("it changes global state of torch")
-    nodes = [entry.node for entry in functional.inputs[:weights]] if options.freeze else []
-    passed = run_passes(functional, Settings(options.relaxed_libraries, frozenset(nodes), None))
-    planned = _plan(passed.functional, options)
-    if passed.kept is not None:
-        planned.kept = _plan(_kept_graph(passed.functional, passed.kept), options)
-    return planned
-
-
-def _plan(functional: FunctionalGraph, options: Options) -> Planned:
-    """A plan with results and changes of inputs as steps of their own."""
-    from ...passes import Settings, run_passes
-    from ..host.results import with_results
-    from ..lowering import lower
-    from ..scheduling import schedule
-
-    plan = with_results(schedule(lower(functional.module)), functional, in_place=False)
-    planned = Planned(functional, plan, kernels_of(plan))
-    for step in plan.steps:
-        if isinstance(step, ExternCall) and isinstance(step.target, Subprogram):
-            for body in step.target.bodies:
-                passed = run_passes(body.graph, Settings(options.relaxed_libraries, frozenset(), None))
-                planned.bodies[id(body)] = _plan(passed.functional, options)
-    return planned
-
-
-def _kept_graph(functional: FunctionalGraph, kept: Kept) -> FunctionalGraph:
-    """The graph that computes what is kept."""
-    inputs = []
-    for node, position in zip(kept.sources, kept.positions, strict=True):
-        node.meta["val"] = functional.inputs[position].example
-        inputs.append(Input(node.name, node, functional.inputs[position].example))
-    graph = kept.sources[0].graph
-    graph.output(tuple(kept.results))
-    outputs: list[Output] = [FreshTensor(node, None, number) for number, node in enumerate(kept.results)]
-    return FunctionalGraph(graph, inputs, outputs, constants=kept.constants)
 
 
 def build(planned: Planned, inputs: Sequence[str], outputs: Sequence[str], weights: Sequence[Weight],
@@ -107,9 +29,15 @@ def build(planned: Planned, inputs: Sequence[str], outputs: Sequence[str], weigh
     target = target or host()
     programs = list(planned.all())
     bodies = {key: f"fs.body{number}" for number, key in enumerate(key for one in programs for key in one.bodies)}
-    kernels = [kernel for one in programs for kernel in one.kernels]
-    keys = [disk_cache.digest(engine.maker(), target.description, signature(kernel)) for kernel in kernels]
-    names = {id(kernel): _function(key) for kernel, key in zip(kernels, keys, strict=True)}
+    on_gpu = _gpu_kernels(planned)
+    kernels = [kernel for one in programs for kernel in one.kernels] if on_gpu is None else []
+    targets = [made_for for one in programs for made_for in one.tuned or [target] * len(one.kernels)]
+    keys = [disk_cache.digest(engine.maker(), made_for.description, signature(kernel))
+            for kernel, made_for in zip(kernels, targets, strict=False)]
+    names: dict[int, str | int] = {id(kernel): _function(key) for kernel, key in zip(kernels, keys, strict=True)}
+    if on_gpu is not None:
+        names = {id(kernel): on_gpu.add(usual, wide) for one in programs
+                 for kernel, usual, wide in zip(one.kernels, one.binaries, one.wide, strict=True)}
     wants_product = any(isinstance(step, ExternCall) and step.target in (product, product_into)
                         for one in programs for step in one.plan.steps)
     product_key = disk_cache.digest(engine.maker(), target.description, "matrix product")
@@ -126,18 +54,33 @@ def build(planned: Planned, inputs: Sequence[str], outputs: Sequence[str], weigh
                 function = next(bodies[key] for each in programs for key, body in each.bodies.items() if body is one)
                 asked, known = Contract([str(getattr(item, "name", item)) for item in one.plan.inputs]), {}
             printer = ProgramPrinter(one.plan, module, known, names, asked, _function(product_key) if own else None,
-                                     bodies)
+                                     bodies, on_gpu)
             module.functions.append(printer.print(function))
     except (NotCallable, NotPrintable) as error:
         raise NotPackageable(str(error)) from error
     kept = len(planned.kept.plan.outputs) if planned.kept is not None else 0
-    interface.add_interface(module, inputs, outputs, weights, file, target, description, kept)
-    wanted = {key: partial(engine.llvm_text, kernel, target, _function(key))
-              for key, kernel in zip(keys, kernels, strict=True)}
+    interface.add_interface(module, inputs, outputs, weights, file, target, description, kept, on_gpu)
+    wanted = {key: partial(engine.llvm_text, kernel, made_for, _function(key))
+              for key, kernel, made_for in zip(keys, kernels, targets, strict=False)}
     if own:
         wanted[product_key] = partial(gemm.module_text, target, _function(product_key))
-    objects = [_host_object(module.text(), target), *_objects(wanted, target)]
+    try:
+        objects = [_host_object(module.text(), target), *_objects(wanted, target)]
+    except Unsupported as error:
+        raise NotPackageable(str(error), "give the size that it asks for as a number") from error
     return linking.link(objects, "model.so", coding.object_code("", target))
+
+
+def _gpu_kernels(planned: Planned) -> GpuKernels | None:
+    """A place for the kernels of a program for a GPU."""
+    if not planned.target.machine.in_blocks:
+        return None
+    arch = next((request.arch for one in planned.all() for request, _ in one.binaries), None)
+    if arch is None:
+        from ..gpu.driver import architecture
+
+        arch = architecture(planned.target.device)
+    return GpuKernels(arch, planned.target.device.index or 0)
 
 
 def _function(key: str) -> str:

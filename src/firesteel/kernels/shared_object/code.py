@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+FOR_CUDA = "aoti_torch_cuda_"
+"""How the names of functions begin that only the libtorch with CUDA has."""
+_SPELLED = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in range(256)]
+
 
 class ModuleText:
     """Declarations, constants and functions of one module."""
@@ -16,6 +20,8 @@ class ModuleText:
         self._declarations: dict[str, str] = {}
         self._constants: dict[str, str] = {}
         self.functions: list[str] = []
+        self.gpu_functions: dict[str, None] = {}
+        """Functions of libtorch's part for CUDA that are called. They are looked for when a model is loaded."""
 
     def declare(self, name: str, result: str, parameters: Sequence[str], weak: bool = False) -> str:
         """A function from outside; a weak one may be missing."""
@@ -32,9 +38,11 @@ class ModuleText:
 
     def string(self, text: str | bytes) -> str:
         """The name of a text with a zero behind it."""
-        data = (text.encode() if isinstance(text, str) else text) + b"\0"
-        spelled = "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in data)
-        return self.constant(f"[{len(data)} x i8]", f'c"{spelled}"', 1)
+        return self.binary((text.encode() if isinstance(text, str) else text) + b"\0", 1)
+
+    def binary(self, data: bytes, align: int = 16) -> str:
+        """The name of bytes."""
+        return self.constant(f"[{len(data)} x i8]", f'c"{"".join(map(_SPELLED.__getitem__, data))}"', align)
 
     def integers(self, numbers: Sequence[int]) -> str:
         """The name of an array of integers of 64 bits."""
@@ -132,5 +140,9 @@ class FunctionText:
 
     def call_torch(self, name: str, arguments: Sequence[str], where: str = "") -> None:
         """Call one of libtorch's C functions; arguments are typed values."""
-        self.module.declare(name, "i32", [argument.split(" ", 1)[0] for argument in arguments])
-        self.checked(f"@{name}({', '.join(arguments)})", where or name)
+        if name.startswith(FOR_CUDA):
+            self.module.gpu_functions[name] = None
+            function = self.load("ptr", f"@fs.gpu.{name}")
+        else:
+            function = f"@{self.module.declare(name, 'i32', [argument.split(' ', 1)[0] for argument in arguments])}"
+        self.checked(f"{function}({', '.join(arguments)})", where or name)

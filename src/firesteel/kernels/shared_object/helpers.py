@@ -82,25 +82,48 @@ done:
 no:
   ret i1 false
 }
-define internal i32 @fs.lay_out(ptr %given, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, ptr %slot,
-                                ptr %result) {
-  %fine = call i1 @fs.has_strides(ptr %given, i64 %ndim, ptr %sizes, ptr %strides)
-  store ptr %given, ptr %result, align 8
-  br i1 %fine, label %done, label %copy
-copy:
-  %error = call i32 @aoti_torch_empty_strided(i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 0,
+define internal i32 @fs.copy_to(ptr %given, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 %index,
+                                ptr %slot) {
+  %error = call i32 @aoti_torch_empty_strided(i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 %index,
                                               ptr %slot)
   %failed = icmp ne i32 %error, 0
   br i1 %failed, label %bad, label %made
 made:
   %new = load ptr, ptr %slot, align 8
-  store ptr %new, ptr %result, align 8
   %code = call i32 @aoti_torch_copy_(ptr %new, ptr %given, i32 0)
+  ret i32 %code
+bad:
+  ret i32 1
+}
+define internal i1 @fs.is_aligned(ptr %handle, i64 %mask) {
+  %place = alloca ptr, align 8
+  store ptr null, ptr %place, align 8
+  %any = icmp eq i64 %mask, 0
+  br i1 %any, label %yes, label %look
+look:
+  %error = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %place)
+  %start = load i64, ptr %place, align 8
+  %rest = and i64 %start, %mask
+  %fine = icmp eq i64 %rest, 0
+  ret i1 %fine
+yes:
+  ret i1 true
+}
+define internal i32 @fs.lay_out(ptr %given, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 %index,
+                                i64 %mask, ptr %slot, ptr %result) {
+  %laid = call i1 @fs.has_strides(ptr %given, i64 %ndim, ptr %sizes, ptr %strides)
+  %aligned = call i1 @fs.is_aligned(ptr %given, i64 %mask)
+  %fine = and i1 %laid, %aligned
+  store ptr %given, ptr %result, align 8
+  br i1 %fine, label %done, label %copy
+copy:
+  %code = call i32 @fs.copy_to(ptr %given, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 %index,
+                               ptr %slot)
+  %new = load ptr, ptr %slot, align 8
+  store ptr %new, ptr %result, align 8
   ret i32 %code
 done:
   ret i32 0
-bad:
-  ret i32 1
 }
 define internal i32 @fs.is_true(ptr %value, ptr %result) {
   %kind = load i32, ptr %value, align 8
@@ -123,7 +146,7 @@ number:
 _DECLARED = {
     "aoti_torch_delete_tensor_object": ("i32", ["ptr"]), "free": ("void", ["ptr"]),
     "aoti_torch_item_bool": ("i32", ["ptr", "ptr"]), "aoti_torch_get_strides": ("i32", ["ptr", "ptr"]),
-    "aoti_torch_copy_": ("i32", ["ptr", "ptr", "i32"]),
+    "aoti_torch_copy_": ("i32", ["ptr", "ptr", "i32"]), "aoti_torch_get_data_ptr": ("i32", ["ptr", "ptr"]),
     "aoti_torch_empty_strided": ("i32", ["i64", "ptr", "ptr", "i32", "i32", "i32", "ptr"]),
 }  # fmt: skip
 

@@ -3,8 +3,9 @@
 `firesteel_model.h` describes these functions for C and C++. Weights are mapped from their file into memory that a model
 may write to; the file never changes.
 
-A model is a record: the mapping and its length, a word that is not used, the handles of the weights, and those of
-tensors that are computed from weights once, when the model is loaded and when weights have changed.
+A model is a record: the mapping and its length, the number of its GPU and the record of its kernels there, the handles
+of the weights, and those of tensors that are computed from weights once, when the model is loaded and when weights have
+changed. Weights of a program for a GPU are copied to its memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from ...torch_compat import native_calls
 from ..cpu.target import Target
 from .code import ModuleText
+from .gpu import DEVICE_AT, GpuKernels, add_gpu
 from .operators import constant_of
 from .program import HANDLES_AT, VALUE
 
@@ -46,6 +48,7 @@ class Weight:
     strides: tuple[int, ...]
     """Those that the program was compiled for."""
     offset: int
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ def needed_features(target: Target) -> list[str]:
 
 
 def add_interface(module: ModuleText, inputs: Sequence[str], outputs: Sequence[str], weights: Sequence[Weight],
-                  file: WeightsFile, target: Target, description: str, kept: int = 0) -> None:
+                  file: WeightsFile, target: Target, description: str, kept: int = 0,
+                  on_gpu: GpuKernels | None = None) -> None:
     """Add the functions of a model whose program is ``fs.run``.
 
     ``kept``: how many tensors ``fs.prepare`` computes from the weights, to lie behind them in the record.
@@ -81,7 +85,7 @@ def add_interface(module: ModuleText, inputs: Sequence[str], outputs: Sequence[s
          ["ptr", "i64", "ptr", "ptr", "i64", "i32", "i32", "i32", "ptr", "i32", "ptr", "i64"]),
         ("aoti_torch_get_dtype", "i32", ["ptr", "ptr"]), ("aoti_torch_get_dim", "i32", ["ptr", "ptr"]),
         ("aoti_torch_get_sizes", "i32", ["ptr", "ptr"]),
-        ("aoti_torch_copy_", "i32", ["ptr", "ptr", "i32"]),
+        ("aoti_torch_copy_", "i32", ["ptr", "ptr", "i32"]), ("aoti_torch_new_tensor_handle", "i32", ["ptr", "ptr"]),
     ):  # fmt: skip
         module.declare(name, result, parameters)
     module.declare("torch_exception_get_what_without_backtrace", "ptr", [], weak=True)
@@ -99,24 +103,45 @@ def add_interface(module: ModuleText, inputs: Sequence[str], outputs: Sequence[s
         "SIZES": module.pointers([module.integers(weight.shape) for weight in weights]),
         "STORED": module.pointers([module.integers(_stored(weight)) for weight in weights]),
         "STRIDES": module.pointers([module.integers(weight.strides) for weight in weights]),
-        "CPU": constant_of("device_type_cpu"), "STRIDED": constant_of("layout_strided"),
+        "CPU": constant_of("device_type_cpu"), "GPU": constant_of("device_type_cuda"), "DEVICE_AT": DEVICE_AT,
+        "HAS_GPU": "true" if on_gpu is not None else "false",
+        "STRIDED": constant_of("layout_strided"), "MOVED": module.integers(_moved(weights)),
+        **{key: text if on_gpu is not None else "" for key, text in _ON_GPU.items()},
         **{f"MESSAGE_{key}": module.string(message) for key, message in _MESSAGES.items()},
     }.items():
         text = text.replace(f"<{key}>", str(value))
-    module.functions.append(_refresh(len(weights), kept))
+    if on_gpu is not None:
+        add_gpu(module, on_gpu)
+    module.functions.append(_refresh(len(weights), kept, on_gpu is not None))
     module.functions += ["@fs.error = internal thread_local global [1024 x i8] zeroinitializer", text,
                          _cpu_check(module, target)]
 
 
-def _refresh(weights: int, kept: int) -> str:
+def _moved(weights: Sequence[Weight]) -> list[int]:
+    """For each weight, how it comes to the GPU: -2 if it does not, -1 by a copy, or with which one before it."""
+    first: dict[tuple[object, ...], int] = {}
+    moved = []
+    for number, weight in enumerate(weights):
+        key = weight.offset, weight.dtype, weight.shape, weight.strides
+        if not weight.on_gpu:
+            moved.append(-2)
+        else:
+            moved.append(first[key] if key in first and 0 not in weight.shape else -1)
+            first.setdefault(key, number)
+    return moved
+
+
+def _refresh(weights: int, kept: int, on_gpu: bool) -> str:
     """A function that computes anew what is kept."""
     if not kept:
         return "define i32 @firesteel_model_refresh(ptr %model) {\nret i32 0\n}"
     lines = ["define i32 @firesteel_model_refresh(ptr %model) {", f"%made = alloca [{kept} x {VALUE}], align 8",
+             *([_ON_GPU["ENTER"]] if on_gpu else []),
              "%graded = call zeroext i1 @aoti_torch_grad_mode_is_enabled()",
              "call void @aoti_torch_grad_mode_set_enabled(i1 zeroext false)",
              "%error = call i32 @fs.prepare(ptr %model, ptr null, ptr %made)",
              "call void @aoti_torch_grad_mode_set_enabled(i1 zeroext %graded)",
+             *([_ON_GPU["LEAVE"]] if on_gpu else []),
              "%fine = icmp eq i32 %error, 0", "br i1 %fine, label %take, label %failed", "take:"]
     for number in range(kept):
         lines += [f"%slot{number} = getelementptr ptr, ptr %model, i64 {HANDLES_AT + weights + number}",
@@ -166,6 +191,25 @@ def _cpu_check(module: ModuleText, target: Target) -> str:
                 result = f"%f{name}"
     return "\n".join([*lines, f"ret i1 {result}", "}"])
 
+
+_ON_GPU = {
+    "LOAD": """
+  %on_gpu = call i32 @fs.gpu_load(ptr %model, i32 %device)
+  %there = icmp eq i32 %on_gpu, 0
+  br i1 %there, label %ready_for_weights, label %give_up
+ready_for_weights:""",
+    "ENTER": """
+  %guard = alloca ptr, align 8
+  %entered = call i32 @fs.gpu_enter(ptr %model, ptr %guard)
+  %inside = icmp eq i32 %entered, 0
+  br i1 %inside, label %on_device, label %outside
+outside:
+  ret i32 1
+on_device:""",
+    "LEAVE": "  call void @fs.gpu_leave(ptr %guard)",
+    "FREE": "  call void @fs.gpu_free(ptr %model)",
+}
+"""What models on a GPU do besides, by the place in the text below."""
 
 _MESSAGES = {
     "TORCH": "%s: %s",
@@ -232,6 +276,13 @@ found:
 none:
   ret ptr null
 }
+define i32 @firesteel_model_device(ptr %model) {
+  %at = getelementptr i64, ptr %model, i64 <DEVICE_AT>
+  %word = load i64, ptr %at, align 8
+  %number = trunc i64 %word to i32
+  %device = select i1 <HAS_GPU>, i32 %number, i32 -1
+  ret i32 %device
+}
 define i64 @firesteel_model_num_inputs() {
   ret i64 <INPUTS>
 }
@@ -254,6 +305,10 @@ define ptr @firesteel_model_weight_name(i64 %index) {
   ret ptr %name
 }
 define i32 @firesteel_model_load(ptr %path, i64 %offset, ptr %result) {
+  %error = call i32 @firesteel_model_load_on(ptr %path, i64 %offset, i32 -1, ptr %result)
+  ret i32 %error
+}
+define i32 @firesteel_model_load_on(ptr %path, i64 %offset, i32 %device, ptr %result) {
 entry:
   %stored = alloca ptr, align 8
   %laid = alloca ptr, align 8
@@ -265,7 +320,7 @@ begin:
   %model = call ptr @calloc(i64 1, i64 <RECORD>)
   %got = icmp ne ptr %model, null
   br i1 %got, label %have, label %no_memory
-have:
+have:<LOAD>
   %any = icmp ne i64 <WEIGHTS>, 0
   br i1 %any, label %opening, label %done
 opening:
@@ -317,13 +372,36 @@ body:
   %error = call i32 @aoti_torch_create_tensor_from_blob_v2(ptr %data, i64 %ndim, ptr %sizes, ptr %stored_strides,
       i64 0, i32 %dtype, i32 <CPU>, i32 0, ptr %stored, i32 <STRIDED>, ptr null, i64 0)
   %created = icmp eq i32 %error, 0
-  br i1 %created, label %lay, label %failed
-lay:
+  br i1 %created, label %place_it, label %failed
+place_it:
   %tensor = load ptr, ptr %stored, align 8
   %shifted = add i64 %i, <HANDLES_AT>
   %slot = getelementptr ptr, ptr %model, i64 %shifted
-  %problem = call i32 @fs.lay_out(ptr %tensor, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 <CPU>, ptr %slot,
-      ptr %laid)
+  %moved_at = getelementptr i64, ptr <MOVED>, i64 %i
+  %moved = load i64, ptr %moved_at, align 8
+  %stays = icmp eq i64 %moved, -2
+  br i1 %stays, label %lay, label %move
+move:
+  %copies = icmp eq i64 %moved, -1
+  br i1 %copies, label %send, label %share
+send:
+  %number_at = getelementptr i64, ptr %model, i64 <DEVICE_AT>
+  %number64 = load i64, ptr %number_at, align 8
+  %number32 = trunc i64 %number64 to i32
+  %unsent = call i32 @fs.copy_to(ptr %tensor, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 <GPU>,
+      i32 %number32, ptr %slot)
+  %sent = icmp eq i32 %unsent, 0
+  br i1 %sent, label %leave, label %failed
+share:
+  %other = add i64 %moved, <HANDLES_AT>
+  %other_at = getelementptr ptr, ptr %model, i64 %other
+  %same_tensor = load ptr, ptr %other_at, align 8
+  %unshared = call i32 @aoti_torch_new_tensor_handle(ptr %same_tensor, ptr %slot)
+  %shared = icmp eq i32 %unshared, 0
+  br i1 %shared, label %leave, label %failed
+lay:
+  %problem = call i32 @fs.lay_out(ptr %tensor, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 <CPU>, i32 0, i64 0,
+      ptr %slot, ptr %laid)
   %copied = icmp eq i32 %problem, 0
   br i1 %copied, label %which, label %failed
 which:
@@ -389,6 +467,7 @@ body:
   %next = add i64 %i, 1
   br label %loop
 unmap:
+<FREE>
   %base = load ptr, ptr %model, align 8
   %length_at = getelementptr i64, ptr %model, i64 1
   %length = load i64, ptr %length_at, align 8
@@ -489,11 +568,12 @@ first:
   br i1 %fits, label %go, label %outputs_differ
 go:
   %bytes = mul i64 %room, 16
-  call void @llvm.memset.p0.i64(ptr %outputs, i8 0, i64 %bytes, i1 false)
+  call void @llvm.memset.p0.i64(ptr %outputs, i8 0, i64 %bytes, i1 false)<ENTER>
   %graded = call zeroext i1 @aoti_torch_grad_mode_is_enabled()
   call void @aoti_torch_grad_mode_set_enabled(i1 zeroext false)
   %error = call i32 @fs.run(ptr %model, ptr %inputs, ptr %outputs)
   call void @aoti_torch_grad_mode_set_enabled(i1 zeroext %graded)
+<LEAVE>
   ret i32 %error
 inputs_differ:
   %m0 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr @fs.error, i64 1024, ptr <MESSAGE_INPUTS>, i64 <INPUTS>, i64 %given)

@@ -13,7 +13,6 @@ import functools
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -21,9 +20,11 @@ import torch
 from ... import torch_compat
 from ...shapes import Expr
 from ...torch_compat import native_calls
+from ..host.lifetimes import references
 from ..ir import BufferRef, ExternCall
 from .code import FunctionText
 from .numbers import Numbers
+from .scalars import without_scalars
 
 DISPATCHER_VERSION = 0x020B_0000_0000_0000
 """The release of torch whose conventions for words are followed, 2.11; later ones go on understanding them."""
@@ -74,15 +75,21 @@ class Tensors(Protocol):
     def dtype_of(self, reference: BufferRef) -> torch.dtype | None:
         """The dtype of a tensor with dimensions; None for one without."""
 
+    def is_on_gpu(self, reference: BufferRef) -> bool:
+        """Whether a tensor is on the GPU."""
 
-def shim_name(name: str) -> str | None:
+    def device(self, device: torch.device) -> tuple[str, str]:
+        """A device as libtorch numbers it: its type, and which one it is."""
+
+
+def shim_name(name: str, device: str = "cpu") -> str | None:
     """The C function of an operator, if it is one of those that are called so."""
     if name in _LIBRARY:
         return _LIBRARY[name]
     if name not in _SCALARS and name not in _FREQUENT:
         return None
     _, short, overload = name.split(".")
-    return f"aoti_torch_cpu_{short}" + ("" if overload == "default" else f"_{overload}")
+    return f"aoti_torch_{device}_{short}" + ("" if overload == "default" else f"_{overload}")
 
 
 def parameter_types(kind: str) -> tuple[str, ...]:
@@ -139,30 +146,6 @@ def enumerated(value: Any) -> int:
     return int(value)
 
 
-def _without_scalars(step: ExternCall) -> ExternCall:
-    """The same call with fewer `Scalar` arguments, where there is one.
-
-    sub(x, y, alpha=2) -> add(x, y, alpha=-2); remainder(x, 3) -> remainder(x, tensor of 3)
-    """
-    name = torch_compat.operator_name(step.target)
-    if name == "aten.sub.Tensor":
-        alpha = step.kwargs.get("alpha", 1)
-        return replace(step, target=torch.ops.aten.add.Tensor, kwargs={"alpha": -alpha})
-    if name == "aten.constant_pad_nd.default":
-        value = step.args[2] if len(step.args) > 2 else step.kwargs.get("value", 0)
-        if not isinstance(value, complex):
-            return replace(step, target=torch.ops.aten.pad.default, args=(*step.args[:2], "constant", value), kwargs={})
-    if shim_name(name) is not None or not name.endswith(".Scalar"):
-        return step
-    space, short, _ = name.split(".")
-    twin = getattr(getattr(getattr(torch.ops, space), short), "Tensor", None)
-    if twin is None:
-        return step
-    ours, theirs = (torch_compat.schema_of(target).arguments for target in (step.target, twin))
-    same = [argument.name for argument in ours] == [argument.name for argument in theirs]
-    return replace(step, target=twin) if same else step
-
-
 class OperatorCalls:
     """Writes calls of operators into a function."""
 
@@ -178,15 +161,17 @@ class OperatorCalls:
 
         The values of results that are integers come back.
         """
-        step = _without_scalars(step)
+        step = without_scalars(step, shim_name(torch_compat.operator_name(step.target)) is not None)
         name = torch_compat.operator_name(step.target)
         arguments = bound_arguments(step)
-        function = shim_name(name)
+        on_gpu = any(self.tensors.is_on_gpu(reference) for reference in references([item[2] for item in arguments]))
+        function = shim_name(name, "cuda" if on_gpu else "cpu")
+        there = torch_compat.cuda_library_function if on_gpu else torch_compat.library_function
         given = [self.tensors.dtype_of(value) for _, _, value in arguments if isinstance(value, BufferRef)]
         self.wraps_numbers = any(dtype in given for dtype in dtypes)
         scalar = any("number" in kind for _, kind, _ in arguments)
         plain = all(dtype is None or dtype.is_floating_point or dtype.is_complex for dtype in dtypes)
-        if function is not None and torch_compat.library_function(function) is not None and (plain or not scalar):
+        if function is not None and there(function) is not None and (plain or not scalar):
             self._shim(name, function, arguments, results)
             return []
         if scalar:
@@ -235,7 +220,7 @@ class OperatorCalls:
         if kind in ("ScalarType", "Layout", "MemoryFormat"):
             return [f"i32 {enumerated(value)}"]
         if kind == "Device":
-            return [f"i32 {constant_of('device_type_cpu')}", "i32 0"]
+            return [f"i32 {number}" for number in self.tensors.device(value)]
         raise NotCallable(f"an argument of type {kind}")
 
     # Through the dispatcher
@@ -282,8 +267,7 @@ class OperatorCalls:
         code = self.code
         optional = _OPTIONAL.fullmatch(kind)
         if optional:
-            # Only the CPU is there, and it is what None means.
-            if value is None or optional[1] == "Device":
+            if value is None:
                 return "0"
             inner = self._word(optional[1], value)
             code.module.declare("_Znwm", "ptr", ["i64"])
@@ -318,7 +302,9 @@ class OperatorCalls:
         if kind in ("ScalarType", "Layout", "MemoryFormat"):
             return str(enumerated(value))
         if kind == "Device":
-            return str(constant_of("device_type_cpu") << 32)
+            device, index = self.tensors.device(value)
+            low = index if not index.startswith("%") else code.value(f"zext i32 {index} to i64")
+            return code.value(f"or i64 {low}, {int(device) << 32}")
         raise NotCallable(f"an argument of type {kind}")
 
     # Values

@@ -24,7 +24,7 @@ from ...torch_compat import native_calls
 from ..host.lifetimes import Lifetimes, lifetimes
 from ..ir import Buffer, BufferRef, ExternCall
 from ..plan import Allocate, KernelPlan, Launch, WriteBack
-from . import own_calls
+from . import gpu, own_calls
 from .code import FunctionText, ModuleText
 from .numbers import Numbers
 from .operators import INTO, NotCallable, OperatorCalls, constant_of
@@ -35,7 +35,7 @@ NONE, TENSOR, INTEGER, NUMBER, TRUTH = range(5)
 VALUE = "{ i32, i32, i64 }"
 LARGE = 1 << 22
 """Bytes from which on memory is asked to have huge pages."""
-HANDLES_AT = 3
+HANDLES_AT = 4
 """Words of a model in front of the handles of its weights."""
 
 @dataclass
@@ -52,10 +52,12 @@ class Contract:
 class ProgramPrinter:
     """Writes the function of one plan."""
 
-    def __init__(self, plan: KernelPlan, module: ModuleText, weights: Mapping[str, int], kernels: Mapping[int, str],
-                 contract: Contract, product: str | None, bodies: Mapping[int, str]) -> None:
-        """``weights``: the place of a buffer among the model's; ``kernels``: the functions of kernels, by identity;
-        ``product``: that of our own matrix product; ``bodies``: those of branches and loops, by identity."""
+    def __init__(self, plan: KernelPlan, module: ModuleText, weights: Mapping[str, int],
+                 kernels: Mapping[int, str | int], contract: Contract, product: str | None, bodies: Mapping[int, str],
+                 on_gpu: gpu.GpuKernels | None = None) -> None:
+        """``weights``: the place of a buffer among the model's; ``kernels``: the functions of kernels, or their numbers
+        ``on_gpu``, by identity; ``product``: that of our own matrix product; ``bodies``: those of branches and loops,
+        by identity."""
         if plan.constants.keys() - weights.keys():
             raise NotCallable("a constant inside of a branch or loop")
         self.plan = plan
@@ -65,6 +67,8 @@ class ProgramPrinter:
         self.contract = contract
         self.product = product
         self.bodies = bodies
+        self.on_gpu = on_gpu
+        self.gpu_index = "0"
         self.code = FunctionText(module)
         self.found: Lifetimes = lifetimes(plan)
         self.tensors = {self.found.group(buffer) for buffer in self.found.objects}
@@ -85,6 +89,9 @@ class ProgramPrinter:
 
     def print(self, name: str = "fs.run") -> str:
         """The text of the function."""
+        if self.on_gpu is not None:
+            at = self.code.value(f"getelementptr i64, ptr %model, i64 {gpu.DEVICE_AT}")
+            self.gpu_index = self.code.value(f"trunc i64 {self.code.load('i64', at)} to i32")
         self._inputs()
         for position, step in enumerate(self.plan.steps):
             if isinstance(step, Allocate):
@@ -205,12 +212,14 @@ class ProgramPrinter:
         self._demand(code.value(f"icmp eq i32 {kind}, {TENSOR}"), f"the input {name} is not a tensor")
         self._demand(code.value(f"icmp ne ptr {handle}, null"), f"the input {name} is not a tensor")
         self.given[buffer.name] = self.handles[buffer.name] = handle
-        for what, wanted in (("device_type", constant_of("device_type_cpu")),
-                             ("dtype", native_calls.dtype_number(buffer.dtype))):
-            code.call_torch(f"aoti_torch_get_{what}", [f"ptr {handle}", f"ptr {code.scratch('i32')}"])
-            expected = f"of dtype {str(buffer.dtype)[6:]}" if what == "dtype" else "on the CPU"
-            is_it = code.value(f"icmp eq i32 {code.load('i32', code.scratch('i32'))}, {wanted}")
-            self._demand(is_it, f"the input {name} is not {expected}")
+        device, index = self.device(buffer.device)
+        expected = "on the CPU" if buffer.device.type == "cpu" else "on a GPU"
+        self._demand_of(handle, "device_type", device, f"the input {name} is not {expected}")
+        if buffer.device.type != "cpu":
+            self._demand_of(handle, "device_index", index,
+                            f"the input {name} is on GPU number %lld, the model on GPU number %lld")
+        self._demand_of(handle, "dtype", str(native_calls.dtype_number(buffer.dtype)),
+                        f"the input {name} is not of dtype {str(buffer.dtype)[6:]}")
         code.call_torch("aoti_torch_get_dim", [f"ptr {handle}", f"ptr {code.scratch('i64')}"])
         ndim = code.load("i64", code.scratch("i64"))
         self._demand(code.value(f"icmp eq i64 {ndim}, {len(buffer.shape)}"),
@@ -218,6 +227,15 @@ class ProgramPrinter:
         for symbol, (origin, _, _) in self.plan.symbols.items():
             if origin == buffer.name and symbol not in self.symbols:
                 self._bind(symbol)
+
+    def _demand_of(self, handle: str, what: str, wanted: str, message: str) -> None:
+        """Refuse a tensor of which libtorch does not say what is wanted."""
+        code = self.code
+        code.call_torch(f"aoti_torch_get_{what}", [f"ptr {handle}", f"ptr {code.scratch('i32')}"])
+        has = code.load("i32", code.scratch("i32"))
+        is_it = code.value(f"icmp eq i32 {has}, {wanted}")
+        shown = [code.value(f"sext i32 {number} to i64") for number in (has, wanted)] if "%lld" in message else []
+        self._demand(is_it, message, shown)
 
     def _solve_sizes(self, buffer: Buffer) -> None:
         """A size ``2*s0 + 1`` says what s0 is, where nothing else does."""
@@ -290,15 +308,20 @@ class ProgramPrinter:
 
     def _lay_out(self, buffer: Buffer) -> None:
         self.handles[buffer.name] = self.laid_out(self.handles[buffer.name], buffer.shape, buffer.strides,
-                                                  buffer.dtype, self._own(buffer.name))
+                                                  buffer, self._own(buffer.name), self.on_gpu is not None)
 
-    def laid_out(self, handle: str, shape: Sequence[Expr], strides: Sequence[Expr], dtype: torch.dtype,
-                 slot: str) -> str:
-        """The handle of a tensor with given strides: the same, or that of a copy, which lies in a slot."""
+    def laid_out(self, handle: str, shape: Sequence[Expr], strides: Sequence[Expr], kind: Buffer | BufferRef, slot: str,
+                 aligned: bool = False) -> str:
+        """The handle of a tensor with given strides: the same, or that of a copy, which lies in a slot. It has the
+        dtype and device of the buffer ``kind``, and begins where kernels on a GPU want it if it has to be
+        ``aligned``."""
         code, place = self.code, self.code.scratch("ptr")
+        buffer = self.plan.buffers[kind.buffer] if isinstance(kind, BufferRef) else kind
+        device, index = self.device(buffer.device)
         code.checked(f"@fs.lay_out(ptr {handle}, i64 {len(shape)}, ptr {self._extents(shape)}, "
-                     f"ptr {self._extents(strides)}, i32 {native_calls.dtype_number(dtype)}, "
-                     f"i32 {constant_of('device_type_cpu')}, ptr {slot}, ptr {place})", "copying a tensor")
+                     f"ptr {self._extents(strides)}, i32 {native_calls.dtype_number(kind.dtype or buffer.dtype)}, "
+                     f"i32 {device}, i32 {index}, i64 {gpu.ALIGNMENT - 1 if aligned else 0}, ptr {slot}, ptr {place})",
+                     "copying a tensor")
         return code.load("ptr", place)
 
     @contextmanager
@@ -311,6 +334,18 @@ class ProgramPrinter:
             known.update(before)  # type: ignore[arg-type]
 
     # Buffers
+
+    def device(self, device: torch.device) -> tuple[str, str]:
+        """A device as libtorch numbers it: its type, and which one it is."""
+        number = str(constant_of(f"device_type_{device.type}"))
+        if device.type == "cpu":
+            return number, "0"
+        if self.on_gpu is None or (device.index or 0) != self.on_gpu.index:
+            raise NotCallable(f"something on {device} in a program for another device")
+        return number, self.gpu_index
+
+    def is_on_gpu(self, reference: BufferRef) -> bool:
+        return self.plan.buffers[reference.buffer].device.type != "cpu"
 
     def _extents(self, exprs: Sequence[Expr]) -> str:
         return self.code.array("i64", [self.numbers.integer(expr) for expr in exprs])
@@ -328,8 +363,11 @@ class ProgramPrinter:
         """The address of a buffer's first element."""
         root = self.found.group(buffer)
         if root not in self.addresses:
-            code = self.code
-            code.call_torch("aoti_torch_get_data_ptr", [f"ptr {self.tensor(root)}", f"ptr {code.scratch('ptr')}"])
+            code, handle = self.code, self.tensor(root)
+            if self.on_gpu is not None and root in self.given:
+                kept = self.plan.buffers[root]
+                handle = self.laid_out(handle, kept.shape, kept.strides, kept, self._own(root), aligned=True)
+            code.call_torch("aoti_torch_get_data_ptr", [f"ptr {handle}", f"ptr {code.scratch('ptr')}"])
             self.addresses[root] = code.load("ptr", code.scratch("ptr"))
         return self.addresses[root]
 
@@ -372,17 +410,17 @@ class ProgramPrinter:
     def new_tensor(self, buffer: Buffer) -> None:
         """Allocate a tensor for a buffer."""
         code, slot = self.code, self._own(buffer.name)
+        device, index = self.device(buffer.device)
         code.call_torch("aoti_torch_empty_strided", [
             f"i64 {len(buffer.shape)}", f"ptr {self._extents(buffer.shape)}", f"ptr {self._extents(buffer.strides)}",
-            f"i32 {native_calls.dtype_number(buffer.dtype)}", f"i32 {constant_of('device_type_cpu')}", "i32 0",
-            f"ptr {slot}"])
+            f"i32 {native_calls.dtype_number(buffer.dtype)}", f"i32 {device}", f"i32 {index}", f"ptr {slot}"])
         self.handles[buffer.name] = code.load("ptr", slot)
         self._advise(buffer)
 
     def _advise(self, buffer: Buffer) -> None:
         """Huge pages for memory that is large, or may be: a fault for every 4 KiB takes longer than filling it."""
         size = _bytes(buffer)
-        if size.is_constant and int(size) < LARGE:  # type: ignore[call-overload]
+        if self.on_gpu is not None or (size.is_constant and int(size) < LARGE):  # type: ignore[call-overload]
             return
         self.code.line(f"call void @fs.advise(ptr {self.address(buffer.name)}, i64 {self.numbers.integer(size)})")
 
@@ -394,7 +432,7 @@ class ProgramPrinter:
                 slot = self._own(name)
                 self.view(BufferRef(root, buffer.shape, buffer.strides, const(0)), slot)
                 self.handles[name] = code.load("ptr", slot)
-        elif name in self.tensors:
+        elif name in self.tensors or self.on_gpu is not None:
             self.new_tensor(buffer)
         else:
             size = self.numbers.integer(maximum((_bytes(buffer) + 63) // 64 * 64, 64))
@@ -408,7 +446,11 @@ class ProgramPrinter:
             self._advise(buffer)
 
     def _launch(self, step: Launch) -> None:
-        code = self.code
+        code, kernel = self.code, self.kernels[id(step.kernel)]
+        if isinstance(kernel, int):
+            assert self.on_gpu is not None
+            gpu.launch(self, step, self.on_gpu, kernel)
+            return
         parts = ([self.address(name) for name in step.buffers], [self.numbers.integer(size) for size in step.sizes],
                  [self.numbers.double(number) for number in step.numbers])
         arrays = ("%launch.buffers", "%launch.sizes", "%launch.numbers")
@@ -416,7 +458,7 @@ class ProgramPrinter:
             self.widest[index] = max(self.widest[index], len(values))
             for at, value in enumerate(values):
                 code.line(f"store {type_} {value}, ptr {code.element(type_, array, at)}, align 8")
-        function = code.module.declare(self.kernels[id(step.kernel)], "void", ["ptr", "ptr", "ptr"])
+        function = code.module.declare(kernel, "void", ["ptr", "ptr", "ptr"])
         code.line(f"call void @{function}({', '.join(f'ptr {array}' for array in arrays)})")
 
     # Calls

@@ -161,8 +161,7 @@ class _Rows:
         shape = buffer.shape if reference.shape is None else reference.shape
         strides = buffer.strides if reference.strides is None else reference.strides
         code, numbers = program.code, program.numbers
-        handle = program.laid_out(program.argument(reference), shape, strides, reference.dtype or buffer.dtype,
-                                  program.slot())
+        handle = program.laid_out(program.argument(reference), shape, strides, reference, program.slot())
         return _Rows(handle, numbers.integer(shape[0]), numbers.integer(strides[0]),
                      code.array("i64", [numbers.integer(size) for size in shape[1:]]),
                      code.array("i64", [numbers.integer(stride) for stride in strides[1:]]), len(shape) - 1)
