@@ -1,71 +1,59 @@
 """CUDA graphs: the launches of a compiled function are recorded once and replayed with one call (reduce-overhead).
 
 A replay reads and writes the memory that was recorded, so for each call there has to be a recording that fits:
-- an input whose address was the same in earlier calls (parameters, what forward saved for backward) is read where it
-  is, and a call in which it lies elsewhere needs another recording; all other inputs are copied to memory of the
-  recording first. Inputs that the function changes have to stay where they are.
+- parameters and what another recording made, such as what forward saved for backward, are read where they are; so are
+  other inputs as long as they stay there. A call in which such an input lies elsewhere needs another recording, in
+  which it is copied first. Inputs that the function changes have to stay where they are.
 - results stay in the memory of the recording. While anybody still holds one of the last replay, that recording is not
-  replayed: another one is made, up to `RECORDINGS`. Small results are copied out instead.
-Where none fits and none can be made the function runs as it does without CUDA graphs, which is always right. All
-recordings of a device share one pool of memory. `FIRESTEEL_CUDAGRAPHS=0` turns recording off.
+  replayed: another one is made, up to `RECORDINGS`, or results are copied out from then on where that is cheaper.
+Where none fits and none can be made the function runs as it does without CUDA graphs, which is always right. Recordings
+of a function share memory, see `recording.Stack`. `FIRESTEEL_CUDAGRAPHS=0` turns recording off.
+
+In training, forward's recording keeps what it saves in its own memory, and backward's recording reads it there. What
+is saved is free again when backward has run, or when autograd lets go of it. Gradients are handed out in backward's
+memory: when ``.grad`` still holds them in the next step, another recording is used, whose gradients autograd adds.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from .. import config, torch_compat
-from ..autodiff.graph import Constant, FreshTensor, FunctionalGraph, Number, SameAs
+from ..autodiff.graph import FreshTensor, FunctionalGraph, InputAlias, SameAs, ViewLayout
 from ..debug import log
+from ..kernels.ir import ExternCall
+from ..kernels.plan import KernelPlan, Launch
+from .recording import SMALL, Hand, Recording, Stack, has_own_memory, owner_of, record, room_for
 
 RECORDINGS = 4
-"""Recordings of one function for the same sizes."""
+"""Recordings of one function for the same sizes, all of which can be in use at once."""
+ATTEMPTS = 12
+"""How often a function is recorded for the same sizes before it is left alone."""
 SIZES = 16
 """Different sizes that a function is recorded for."""
-SMALL = 1 << 16
-"""Bytes up to which a result is copied out of the recording's memory."""
+KERNEL, CALL, REPLAY, COPY, BYTES = 2.0, 7.0, 14.0, 4.0, 1.5e6
+"""What things cost in microseconds: a kernel's launch, a call of ATen, a replay, a copy; bytes copied in one."""
 
 _lock = threading.RLock()
-_pools: dict[torch.device, Any] = {}
 
 
-@dataclass
-class Recording:
-    """One recorded graph."""
-
-    graph: Any
-    fixed: list[tuple[int, int]]
-    """Inputs that are read where they are: position and address."""
-    copied: list[tuple[int, torch.Tensor]]
-    """Inputs that are copied: position and where to."""
-    results: list[Any]
-    small: list[bool]
-    counts: list[int]
-    """How many own the memory of each result while nobody else does."""
-
-    def fits(self, inputs: Sequence[Any]) -> bool:
-        return all(inputs[at].data_ptr() == address for at, address in self.fixed)
-
-    def is_free(self) -> bool:
-        """Whether nobody holds a result of the last replay."""
-        return all(torch_compat.storage_users(result) <= count
-                   for result, count, small in zip(self.results, self.counts, self.small, strict=True)
-                   if isinstance(result, torch.Tensor) and not small)
-
-    def replay(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        for at, target in self.copied:
-            target.copy_(inputs[at])
-        self.graph.replay()
-        made: dict[int, Any] = {}  # one object may be several results
-        for result, small in zip(self.results, self.small, strict=True):
-            if isinstance(result, torch.Tensor) and id(result) not in made:
-                made[id(result)] = result.clone() if small else result.detach()
-        return tuple([made.get(id(result), result) for result in self.results])
+def graphed(run: Callable[..., Any], functional: FunctionalGraph, device: torch.device, name: str, takes_list: bool,
+            plan: KernelPlan) -> Callable[..., Any]:
+    """A compiled function whose launches are recorded; the function itself where that cannot be or does not pay."""
+    saved = sum(KERNEL if isinstance(step, Launch) else CALL if isinstance(step, ExternCall) else 0.0
+                for step in plan.steps)
+    reason = _obstacle(functional, device)
+    if reason is None and saved <= REPLAY:
+        reason = "it launches so little that a replay would take longer"
+    if reason is None:
+        return GraphedFunction(run, functional, device, name, takes_list, saved)
+    log("fallbacks", "%s is not recorded as a CUDA graph: %s", name, reason)
+    return run
 
 
 @dataclass
@@ -74,106 +62,268 @@ class _Sizes:
 
     calls: int = 0
     addresses: list[int] = field(default_factory=list)
+    """Where the inputs were in the last call."""
     recordings: list[Recording] = field(default_factory=list)
+    moving: set[int] = field(default_factory=set)
+    """Inputs that are copied because they do not stay in one place."""
+    attempts: int = 0
+    off: bool = False
 
 
 class GraphedFunction:
     """A compiled function whose launches are recorded."""
 
     def __init__(self, run: Callable[..., tuple[Any, ...]], functional: FunctionalGraph, device: torch.device,
-                 name: str, takes_list: bool) -> None:
+                 name: str, takes_list: bool, saved: float) -> None:
+        """``saved``: the microseconds that launching takes without a recording."""
         self.run = run
         self.name = name
         self.device = device
         self.takes_list = takes_list
+        self.saved = saved
         self.changed = frozenset(change.index for change in functional.mutated)
         self.sizes: dict[Any, _Sizes] = {}
         self.static = not any(isinstance(entry.example, torch.SymInt | torch.SymFloat) or _is_symbolic(entry.example)
                               for entry in functional.inputs)
         self.tensors = [at for at, entry in enumerate(functional.inputs) if isinstance(entry.example, torch.Tensor)]
-        self.off: str | None = _obstacle(functional, device)
-        if self.off is not None:
-            log("fallbacks", "%s is not recorded as a CUDA graph: %s", name, self.off)
+        self.data: frozenset[int] = frozenset()
+        self.kept: list[int] = []
+        self.visible: int | None = None
+        self.aliases = _aliases(functional)
+        self.stacks = [Stack(), Stack()]
+        """Two, so that results of the last call can be held while the other one is used."""
+        self.copied_out: set[int] = set()
+        """Results that are copied because callers hold them."""
+        self.off: str | None = None
+        self.told = False
+
+    def as_forward(self, visible: int, data: Collection[int]) -> None:
+        """Say that the first ``visible`` results are for the caller, all others are saved for backward.
+
+        ``data`` are inputs that will be elsewhere in every call.
+        """
+        self.visible, self.data = visible, frozenset(data) - self.changed
+        self.stacks = [Stack()]  # what is saved would take too much memory twice
+
+    def as_backward(self, data: Collection[int], kept: Collection[int]) -> None:
+        """Say which inputs will be elsewhere in every call, and which forward has saved.
+
+        Those are read where a recording of forward puts them. Without one they would have to be copied, all of them.
+        """
+        self.data, self.kept = frozenset(data) - self.changed, list(kept)
+        self.stacks = [Stack()]
 
     def __call__(self, *given: Any) -> tuple[Any, ...]:
-        if self.off is not None or not config.cudagraphs:
-            return self.run(*given)
-        inputs: Sequence[Any] = given
-        if self.takes_list:
-            inputs = list(given[0])
-            given[0].clear()
-        with _lock:
-            return self._call(inputs)
+        if self.off is None and config.cudagraphs:
+            inputs: Sequence[Any] = given[0] if self.takes_list else given
+            with _lock:
+                recording = self._recording(inputs)
+                if recording is not None:
+                    results = recording.replay(inputs)
+                    if self.takes_list:
+                        given[0].clear()
+                    return results
+        return self.run(*given)
 
-    def _plainly(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        return self.run(list(inputs)) if self.takes_list else self.run(*inputs)
-
-    def _call(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _recording(self, inputs: Sequence[Any]) -> Recording | None:
+        """A recording to replay for these inputs; None for a call without."""
         if torch.cuda.is_current_stream_capturing():
-            return self._plainly(inputs)
+            return None
         key = None if self.static else tuple(
             [(part.shape, part.stride()) if isinstance(part, torch.Tensor) else part for part in inputs])
         seen = self.sizes.get(key)
         if seen is None:
             if len(self.sizes) >= SIZES:
-                return self._plainly(inputs)
+                if not self.told:
+                    self.told = True
+                    self._say("calls with other sizes are", f"{SIZES} different sizes were recorded")
+                return None
             seen = self.sizes[key] = _Sizes()
+        if seen.off:
+            return None
+        usable = [recording for stack in self.stacks for recording in stack.usable()]
+        fitting = 0
         for recording in seen.recordings:
-            if recording.fits(inputs) and recording.is_free():
-                return recording.replay(inputs)
-        addresses = [inputs[at].data_ptr() for at in self.tensors]
+            if recording.fits(inputs):
+                if recording in usable:
+                    return recording
+                fitting += 1
+        return self._another(seen, inputs, fitting)
+
+    def _another(self, seen: _Sizes, inputs: Sequence[Any], held: int) -> Recording | None:
+        """A new recording, where there is a reason for one. ``held``: how many would fit, but results are in use."""
+        before, seen.addresses = seen.addresses, [inputs[at].data_ptr() for at in self.tensors]
         seen.calls += 1
-        if seen.calls == 1 or len(seen.recordings) >= RECORDINGS:
-            seen.addresses = addresses
-            return self._plainly(inputs)  # the first call may compile, and shows where inputs are
-        fixed = [(at, address) for at, address, before in zip(self.tensors, addresses, seen.addresses, strict=True)
-                 if address == before]
-        seen.addresses = addresses
-        if not self.changed <= {at for at, _ in fixed}:
-            return self._plainly(inputs)
+        for stack in self.stacks:
+            stack.forget_retired()
+        if seen.calls == 1:
+            return None  # the first call may compile, and shows where inputs are
+        if any(owner_of(inputs[at]) is None and inputs[at].numel() for at in self.kept):
+            return None
+        if held:
+            if self._copy_out_from_now(held):
+                return None
+            if held >= RECORDINGS:
+                log("fallbacks", "%s runs without a CUDA graph: results of %d are held", self.name, held)
+                return None
+        elif seen.recordings and not self._can_follow(seen, inputs):
+            return None
+        fixed: dict[int, int] = {}
+        owners: dict[int, Recording] = {}
+        for at, address, earlier in zip(self.tensors, seen.addresses, before, strict=True):
+            owner = owner_of(inputs[at])
+            if at in self.changed:
+                if address != earlier:
+                    return None
+                fixed[at] = address
+            elif at not in seen.moving and (owner is not None or (at not in self.data and (
+                    address == earlier or isinstance(inputs[at], torch.nn.Parameter)))):
+                fixed[at] = address
+            if owner is not None and at in fixed:
+                owners[at] = owner
+        copied = [at for at in self.tensors if at not in fixed]
+        reason = self._too_dear(seen, inputs, copied)
+        if reason is not None:
+            seen.off = True
+            self._drop(seen, seen.recordings)
+            self._say("it is", reason)
+            return None
+        seen.moving.update(at for at in copied if at not in self.data)
+        stack = next((stack for stack in self.stacks if not stack.held()), self.stacks[0])
         try:
-            recording = self._record(inputs, fixed)
+            recording = self._record(inputs, fixed, copied, owners, stack)
         except Exception as error:
             self.off = f"{type(error).__name__}: {error}"
-            log("fallbacks", "%s is not recorded as a CUDA graph: %s", self.name, self.off)
-            return self._plainly(inputs)
+            for known in self.sizes.values():
+                self._drop(known, known.recordings)
+            self._say("it is", self.off)
+            return None
         seen.recordings.append(recording)
-        return recording.replay(inputs)
+        stack.recordings.append(recording)
+        return recording
 
-    def _record(self, inputs: Sequence[Any], fixed: list[tuple[int, int]]) -> Recording:
-        known = {at for at, _ in fixed}
-        given = list(inputs)
-        copied = []
-        for at in self.tensors:
-            if at not in known:
-                own = torch.empty_strided(given[at].shape, given[at].stride(), dtype=given[at].dtype,
-                                          device=given[at].device)
-                copied.append((at, own))
-                given[at] = own
-        pool = _pools.get(self.device)
-        if pool is None:
-            pool = _pools[self.device] = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self.device), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            results = list(self._plainly(given))
+    def _copy_out_from_now(self, count: int) -> bool:
+        """Whether results that are held will be copied out, so that the recordings there are will do.
+
+        Small ones are, and large ones when a second recording does not do either. In training all are, because another
+        recording would also take the memory of all that is saved.
+        """
+        if self.takes_list:
+            return False
+        found = set()
+        for recording in [recording for stack in self.stacks for recording in stack.held()]:
+            in_use = recording.held()
+            if self.visible is None or all(at < self.visible for at in in_use):
+                found |= {at for at in in_use if recording.hands[at] is Hand.FRESH and recording.can_copy(at)
+                          and (self.visible is not None or count > 1 or _bytes(recording.results[at]) <= SMALL)}
+        if found:
+            log("kernels", "%s: results %s of CUDA graphs are copied from now on, because they are held", self.name,
+                sorted(found))
+        self.copied_out |= found
+        for recording in [recording for stack in self.stacks for recording in stack.recordings]:
+            for at in found:
+                if recording.can_copy(at):
+                    recording.hands[at] = Hand.COPY
+        return bool(found)
+
+    def _can_follow(self, seen: _Sizes, inputs: Sequence[Any]) -> bool:
+        """Inputs are elsewhere than in all recordings: whether there should be another one."""
+        self._drop(seen, [recording for recording in seen.recordings if recording.is_stale()])
+        if not seen.recordings:
+            return True
+        nearest = min(seen.recordings, key=lambda recording: len(recording.moved(inputs)))
+        moved = nearest.moved(inputs)
+        lent = nearest.owned.intersection(moved)
+        moving = {at for at in moved if at not in lent and at not in self.changed
+                  and not isinstance(inputs[at], torch.nn.Parameter)}
+        if moving:
+            seen.moving |= moving
+            self._drop(seen, [recording for recording in seen.recordings if moving & set(recording.positions)])
+            return True
+        if any(owner_of(inputs[at]) is None for at in lent):
+            return False  # what comes from another function's recording was made without one this time
+        # Backward has one for each recording of forward, and others while gradients are held.
+        return len(seen.recordings) < (2 * RECORDINGS if self.takes_list else RECORDINGS)
+
+    def _too_dear(self, seen: _Sizes, inputs: Sequence[Any], copied: list[int]) -> str | None:
+        """Why another recording would not pay."""
+        seen.attempts += 1
+        if seen.attempts > ATTEMPTS:
+            return f"it was recorded {ATTEMPTS} times already, and inputs are elsewhere again"
+        size = sum(_bytes(inputs[at]) for at in copied)
+        if REPLAY + COPY * len(copied) + size / BYTES > self.saved:
+            return f"{len(copied)} inputs with {size} bytes would have to be copied in every call"
+        shared = {torch_compat.storage_address(inputs[at]) for at in self.changed}
+        if any(torch_compat.storage_address(inputs[at]) in shared for at in copied):
+            return "an input shares memory with another one that is changed"
+        return None
+
+    def _record(self, inputs: Sequence[Any], fixed: dict[int, int], copied: list[int],
+                owners: dict[int, Recording], stack: Stack) -> Recording:
+        targets = {at: room_for(inputs[at]) for at in copied}
+        given = [targets.get(at, part) for at, part in enumerate(inputs)]
+        memory = {torch_compat.storage_address(given[at]) for at in self.tensors}
+        graph, results = record(self.run, [given] if self.takes_list else given, self.device, stack)
         del given
-        small = [isinstance(result, torch.Tensor) and _is_small(result, results) for result in results]
-        counts = [torch_compat.storage_users(result) if isinstance(result, torch.Tensor) else 0 for result in results]
-        log("kernels", "%s is recorded as a CUDA graph: %d inputs are copied", self.name, len(copied))
-        return Recording(graph, fixed, copied, results, small, counts)
+        for at in self.aliases:
+            results[at] = None
+        if any(isinstance(result, torch.Tensor) and torch_compat.storage_address(result) in memory
+               for result in results):
+            raise ValueError("a result shares memory with an input")
+        hands = [self._hand(at, results) for at in range(len(results))]
+        log("kernels", "%s is recorded as a CUDA graph: %d inputs are copied, %d results", self.name, len(copied),
+            sum(hand is Hand.COPY for hand in hands))
+        return Recording(graph, self.device, fixed, targets, owners, results, hands, self.aliases)
+
+    def _hand(self, at: int, results: Sequence[Any]) -> Hand:
+        result = results[at]
+        if not isinstance(result, torch.Tensor):
+            return Hand.OWN
+        if self.visible is not None and at >= self.visible:
+            return Hand.OWN
+        wanted = at in self.copied_out or (self.visible is not None and _bytes(result) <= SMALL)
+        return Hand.COPY if wanted and has_own_memory(result, results) else Hand.FRESH
+
+    def _drop(self, seen: _Sizes, recordings: Sequence[Recording]) -> None:
+        if not recordings:
+            return
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        for recording in recordings:
+            recording.retire()
+        seen.recordings = [recording for recording in seen.recordings if not recording.retired]
+        for stack in self.stacks:
+            stack.forget_retired()
+
+    def _say(self, what: str, reason: str) -> None:
+        log("fallbacks", "%s: %s not recorded as a CUDA graph: %s", self.name, what, reason)
 
 
-def _is_small(result: torch.Tensor, results: Sequence[Any]) -> bool:
-    """Whether a copy of a result is cheap and nobody can tell it from the result: it shares memory with no other."""
-    storage = result.untyped_storage()
-    if storage.nbytes() > SMALL or storage.nbytes() != result.numel() * result.element_size():
-        return False
-    return not any(isinstance(other, torch.Tensor) and other is not result
-                   and other.untyped_storage().data_ptr() == storage.data_ptr() for other in results)
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def _is_symbolic(example: Any) -> bool:
     return isinstance(example, torch.Tensor) and torch_compat.has_symbolic_layout(example)
+
+
+def _aliases(functional: FunctionalGraph) -> dict[int, tuple[int, ViewLayout | None]]:
+    """The results that are inputs or views of inputs: which input, and the view."""
+    found: dict[int, tuple[int, ViewLayout | None]] = {}
+    for at, output in enumerate(functional.outputs):
+        if isinstance(output, InputAlias):
+            found[at] = output.index, output.view
+    return found
+
+
+def _can_view(output: InputAlias, functional: FunctionalGraph) -> bool:
+    """Whether a view of an input can be made without knowing sizes."""
+    view = output.view
+    if view is None:
+        return True
+    numbers = [*view.shape, *view.stride, view.offset]
+    return (all(type(number) is int for number in numbers)
+            and view.dtype is functional.inputs[output.index].example.dtype)
 
 
 def _obstacle(functional: FunctionalGraph, device: torch.device) -> str | None:
@@ -182,10 +332,22 @@ def _obstacle(functional: FunctionalGraph, device: torch.device) -> str | None:
         if isinstance(entry.example, torch.Tensor) and entry.example.device != device:
             return f"input {entry.name} is on the device {entry.example.device}"
     for output in functional.outputs:
-        if not isinstance(output, FreshTensor | Constant | Number | SameAs):
-            return "a result is an input or a view of one"
+        if isinstance(output, InputAlias) and not _can_view(output, functional):
+            return "a result is a view of an input that has to be made anew in every call"
+        if isinstance(output, SameAs) and isinstance(functional.outputs[output.index], InputAlias):
+            return "a result is an input, twice"
         if isinstance(output, FreshTensor) and output.node.meta["val"].device != device:
             return "a result is on another device"
     if functional.state_changes:
         return "it changes global state"
+    for node in functional.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, torch_compat.OpOverload) and torch_compat.is_data_dependent(node.target):
+            return f"{node.target} waits for the GPU"
+        if hasattr(node.target, "with_bodies"):
+            return f"{node.name} is control flow, which may wait for the GPU"
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device != device:
+            return f"{node.name} is on the device {value.device}"
     return None

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from ..autodiff.graph import FunctionalGraph
 
+Prepare = Callable[[JointGraph], JointGraph]
+"""Improves a joint graph before it is parted."""
 Compile = Callable[["FunctionalGraph", str, bool], Callable[..., Any]]
 """Makes a function of a functional graph; the text is its name. With True it takes its inputs in one list that it may
 empty, so that they are freed as soon as they are not needed."""
@@ -49,11 +51,14 @@ class TrainingUnit:
     """A captured graph whose results need gradients, compiled."""
 
     def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, compile_half: Compile,
-                 memory_budget: float = 1.0) -> None:
+                 memory_budget: float = 1.0, prepare: Prepare | None = None) -> None:
         self.module = module
         self.examples = list(examples)
         self.name = type(module).__name__
         self.compile_half = compile_half
+        self.prepare = prepare
+        if prepare is not None:
+            joint = prepare(joint)
         self.lock = threading.Lock()
         self.state = GlobalState.current()
         made = self.parted = partition(joint, memory_budget)
@@ -80,6 +85,16 @@ class TrainingUnit:
                            for result in joint.differentiable]
         """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.assembly = _Assembly(joint, made)
+        if hasattr(self.forward, "as_forward"):  # its launches are recorded
+            self.forward.as_forward(self.result_count, self.elsewhere)
+
+    @functools.cached_property
+    def elsewhere(self) -> set[int]:
+        """Inputs that hold data: others are parameters and the like, which stay where they are from call to call."""
+        nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        return {at for at, (node, example) in enumerate(zip(nodes, self.examples, strict=True))
+                if not node.meta.get("module_state", True)
+                and isinstance(example, torch.Tensor) and not example.requires_grad}
 
     def __call__(self, *inputs: Any) -> Any:
         if self.tangents_at:
@@ -88,6 +103,14 @@ class TrainingUnit:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
         return self.assembly(inputs, results)
+
+    def prepare_backward(self) -> None:
+        """Compile backward before it runs, for gradients of all results."""
+        if self.tangents_at:
+            kinds = tuple([Tangent.LIKE_RESULT] * len(self.by_columns))
+            with self.lock:
+                if kinds not in self.backwards:
+                    self.backwards[kinds] = self._make_backward(kinds)
 
     def backward_for(self, tangents: Sequence[torch.Tensor | None]) -> _Backward:
         """The backward for those tangents that are there."""
@@ -111,7 +134,14 @@ class TrainingUnit:
         # Otherwise zeros for what is missing: slower, and None becomes zero where only that could be reached.
         fill = made is None and Tangent.NONE in kinds
         made = made or self.parted
-        return _Backward(made, self.compile_half(made.backward, name, True), fill, self.parted.numbers)
+        run = self.compile_half(made.backward, name, True)
+        if hasattr(run, "as_backward"):
+            kept = self.saved_from if made.kept_at is None else [self.saved_from[at] for at in made.kept_at]
+            first, saved_at = len(made.numbers), len(self.examples) + self.result_count
+            data = [first + at for at, source in enumerate(kept) if source in self.elsewhere]
+            run.as_backward([*data, *range(first + len(kept), len(made.backward.inputs))],
+                            [first + at for at, source in enumerate(kept) if source >= saved_at])
+        return _Backward(made, run, fill, self.parted.numbers)
 
     def _part_for(self, kinds: tuple[Tangent, ...]) -> Partition | None:
         now = GlobalState.current()
@@ -125,7 +155,7 @@ class TrainingUnit:
             now.restore()
         if not isinstance(joint, JointGraph) or joint.guards:
             return None
-        return part_again(joint, self.parted)
+        return part_again(joint if self.prepare is None else self.prepare(joint), self.parted)
 
 
 class _Backward:
