@@ -110,7 +110,7 @@ def _look_at(func: Any) -> Operator:
 def raises_on_data(node: torch.fx.Node) -> bool:
     """Whether a call may raise an error that depends on values in tensors: an index out of range, a division by 0."""
     func = node.target
-    if not isinstance(func, torch_compat.OpOverload):
+    if not isinstance(func, torch_compat.OpOverload) or "never_raises" in node.meta:
         return False
     space, _, base = torch_compat.schema_of(func).name.partition("::")
     if space != "aten":

@@ -110,6 +110,8 @@ def part_again(joint: JointGraph, first: Partition) -> Partition | None:
     before = _identities(first.joint, numbers)
     kept_at = [at for at, item in enumerate(first.kept) if before[item.node] in known]
     kept = [replace(first.kept[at], node=known[before[first.kept[at].node]]) for at in kept_at]
+    if not all(_same_strides(item, first.kept[at]) for item, at in zip(kept, kept_at, strict=True)):
+        return None
     choice.set_kept(kept)
     try:
         made = build(joint, kept, choice)
@@ -117,6 +119,12 @@ def part_again(joint: JointGraph, first: Partition) -> Partition | None:
         return None
     made.kept_at = kept_at
     return made if set(made.numbers) <= set(first.numbers) else None
+
+
+def _same_strides(one: Kept, other: Kept) -> bool:
+    """Whether what is kept lies in memory alike."""
+    strides = [[expr_of(step) for step in item.node.meta["val"].stride()] for item in (one, other)]
+    return strides[0] == strides[1]
 
 
 def _identities(joint: JointGraph, numbers: dict[Any, int]) -> dict[torch.fx.Node, int]:
@@ -266,7 +274,14 @@ class _Choice:
         if narrow is not None:
             return Kept(node, False, narrow).nbytes + int(_bytes(node) * recompute.COPY) + _EACH
         cost = _bytes(node) + _EACH
-        return 2 * cost if _is_view(node) or self.must_copy(node) else cost
+        if _is_view(node) or self.must_copy(node):
+            return 2 * cost
+        return cost + cost // 8 if value.device.type == "cuda" and self._is_copied_to_be_kept(node) else cost
+
+    def _is_copied_to_be_kept(self, node: torch.fx.Node) -> bool:
+        """Whether a value is a copy that forward alone would not make: only kernels read it, which need none."""
+        return recompute.price(node) == recompute.COPY and not any(
+            user not in self.backward and recompute.price(user) is None for user in node.users)
 
 
 def build(joint: JointGraph, kept: list[Kept], choice: _Choice) -> Partition:

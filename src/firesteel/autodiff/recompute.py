@@ -71,6 +71,8 @@ def price(node: torch.fx.Node) -> float | None:
         return None
     if "recompute" in node.meta or operator.kind is Kind.VIEW:
         return 0.0
+    if "held" in node.meta:
+        return REDUCTION  # a library reads it in both directions, from memory: making it again is no cheaper
     return _price_by_name(target, operator.name)
 
 

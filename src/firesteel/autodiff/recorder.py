@@ -24,6 +24,7 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeMode, FakeTensor
 from ..fake.dims import layout_of, offset_of
+from ..fake.functions import find_function
 from ..fake.mode import dispatch
 from ..fake.tensor import view_of
 from ..shapes import Expr
@@ -74,6 +75,8 @@ class Recorder(FakeMode):
         self.graph = torch.fx.Graph()
         self.sizes = SizeNodes(self._new_size_node)
         self.constants: dict[str, torch.Tensor] = {}
+        # those of them that the program writes out: nobody else has them, so they never change
+        self.literals: set[str] = set()
         # where the program stands, for the nodes being made
         self.origin: dict[str, Any] = {}
         # results whose sizes or values only data decides, since the list was emptied
@@ -242,7 +245,9 @@ class Recorder(FakeMode):
         if kind is Kind.WRITES:
             return self._write(operator, args, kwargs)
         if kind is Kind.COMPOSITE:
-            return self.run(torch_compat.run_composition, (func, args, kwargs))
+            rule = find_function(func.__name__, args) if func.__name__.endswith(".vec") else None
+            return self.run(torch_compat.run_composition, (func, args, kwargs)) if rule is None \
+                else self.run(rule, args, kwargs)
         if kind is Kind.QUERY:
             return dispatch(self, func, args, kwargs)
         return self._reshape(operator, args, kwargs)
@@ -286,6 +291,7 @@ class Recorder(FakeMode):
         name = f"_constant{len(self.constants)}"
         fake = dispatch(self, _ATEN.lift_fresh.default, (tensor,), {})
         self.add_constant(name, tensor, fake)
+        self.literals.add(name)
         return self._compute(operator_of(_ATEN.clone.default), (fake,), {})
 
     def _reshape(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

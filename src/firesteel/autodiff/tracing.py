@@ -13,11 +13,13 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeError, FakeMode, FakeTensor
 from ..fake.dims import known_equal, layout_of, numel_of, offset_of, storage_size
-from ..fake.functions import find_function, is_described
+from ..fake.functions import find_function, is_described, short_name
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.tensor import view_of
 from ..shapes import ContradictionError, Expr, ShapeEnv, Symbol, UndecidableError, eq
 from ..shapes.symnode import SymNode, choose, expr_of
+from .attention_masks import FUNCTIONS as ATTENTION
+from .attention_masks import KnownMasks
 from .cleanup import clean_up, separate_results
 from .graph import (
     Constant,
@@ -98,6 +100,7 @@ class Tracing:
         self.state_changes: list[StateChange] = []
         self.memories: dict[int, int] = {}
         self.modes = EnteredModes()
+        self.masks = KnownMasks(recorder)
         # for inputs in the middle of an autograd graph: the leaf that stands before the input
         self.sources: dict[int, FakeTensor] = {}
 
@@ -243,12 +246,13 @@ class Tracing:
         if rule is None:
             return target(*args, **kwargs)
         if is_described(target.__name__):
-            return recurrent_call(self.recorder, target.__name__, rule, args)
+            return recurrent_call(self.recorder, short_name(target.__name__), rule, args)
         return rule(*args, **kwargs)
 
     def rule_of(self, name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """What runs in the place of a function that C++ takes apart in ways that need plain sizes."""
-        return find_function(name, args)
+        """What runs in the place of a function that C++ takes apart in ways that need plain sizes, or that can be had
+        for less."""
+        return self.masks.attention if name in ATTENTION else find_function(name, args)
 
     def attribute(self, name: str) -> Any:
         value: Any = self.module

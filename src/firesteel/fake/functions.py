@@ -12,22 +12,44 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import pytrees as pytree
 from .products import linear, matmul
+from .resampling import RESAMPLING, interpolate
 
 FunctionRule = Callable[..., Any]
 
 
-def find_function(name: str, args: Sequence[Any]) -> FunctionRule | None:
-    """The rule of a torch function for these arguments; None when it runs as it is."""
-    rule = _RULES.get(name)
-    if rule is None or not any(_is_symbolic(arg) for arg in args[:2]):
+def find_function(name: str, args: Sequence[Any], exports: bool = False) -> FunctionRule | None:
+    """The rule of a torch function or operator for these arguments; None when it runs as it is."""
+    rule = _RULES.get(short_name(name))
+    if rule is None or not (any(_is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)):
         return None
     return None if torch.is_autocast_enabled(args[0].device.type) else rule
 
 
+def short_name(name: str) -> str:
+    """The function that an operator stands for.
+
+    >>> short_name("lstm.input"), short_name("upsample_nearest2d.vec"), short_name("linear")
+    ('lstm', 'upsample_nearest2d', 'linear')
+    """
+    short, _, overload = name.partition(".")
+    return short if overload in ("vec", "input", "data") else name
+
+
+def _needs_memory(name: str, args: Sequence[Any], exports: bool) -> bool:
+    """Whether a network looks for its parameters in memory, as cuDNN's do. Where gradients are wanted that is left to
+    Python, except in programs that are exported."""
+    if not is_described(name) or not isinstance(args[0], torch.Tensor) or args[0].device.type != "cuda":
+        return False
+    leaves = pytree.tree_leaves(list(args))
+    return exports or not (torch.is_grad_enabled() and any(
+        isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves))
+
+
 def is_described(name: str) -> bool:
     """Whether a function's rule only describes its results; the other rules compute what the function does."""
-    return name in _NETWORKS
+    return short_name(name) in _NETWORKS
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -127,4 +149,6 @@ _RULES: dict[str, FunctionRule] = {
     "rnn_relu_cell": _relu_cell,
     "matmul": matmul,
     "linear": linear,
+    "interpolate": interpolate,
+    **RESAMPLING,
 }

@@ -43,6 +43,8 @@ def guarded(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
         return _of_probabilities(decomposition)
     if name.startswith("aten.max_unpool"):
         return _of_places(decomposition)
+    if name == "aten.native_dropout_backward.default":
+        return _of_dropout(decomposition)
     if name in EXACT:
         return decomposition
 
@@ -53,6 +55,18 @@ def guarded(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
         return decomposition(*args, **kwargs)
 
     return in_full_precision
+
+
+def _of_dropout(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, which on a GPU does not round the scale to half precision."""
+
+    @functools.wraps(decomposition)
+    def scaled(grad: torch.Tensor, mask: torch.Tensor, scale: float) -> Any:
+        if grad.device.type == "cpu" or grad.dtype not in _HALVES:
+            return decomposition(grad, mask, scale)
+        return (grad.to(torch.float32) * (mask.to(torch.float32) * scale)).to(grad.dtype)
+
+    return scaled
 
 
 def _of_probabilities(decomposition: Callable[..., Any]) -> Callable[..., Any]:

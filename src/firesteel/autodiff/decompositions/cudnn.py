@@ -46,6 +46,5 @@ def batch_norm_backward(
     eps: float,
     reserve: torch.Tensor,
 ) -> Any:
-    """cuDNN saves the reciprocal of the deviation, as eager's own kernels do."""
-    return _ATEN.native_batch_norm_backward(
-        grad, x, weight, running_mean, running_var, mean, scale, True, eps, [True, True, True])
+    """cuDNN saves the reciprocal of the deviation, as eager's own kernels do; running statistics are not read."""
+    return _ATEN.native_batch_norm_backward(grad, x, weight, None, None, mean, scale, True, eps, [True, True, True])

@@ -1,4 +1,4 @@
-"""Convolutions and their gradients on the CPU. The memory format depends on the library that computes them."""
+"""Convolutions and their gradients. The memory format depends on the library that computes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from .strides import channels_last_strides, contiguous, suggests_channels_last
 def _known(x: FakeTensor, weight: FakeTensor, *others: FakeTensor | None) -> bool:
     """Whether a rule here knows the layout of the result."""
     spatial = x.ndim - 2
-    if spatial not in (1, 2, 3) or weight.ndim != x.ndim or x.device != CPU or not same_kind(x, weight, *others):
+    if spatial not in (1, 2, 3) or weight.ndim != x.ndim or not same_kind(x, weight, *others):
+        return False
+    if x.device != CPU and not (_on_gpu(x) and spatial == 2):
         return False
     if not x.dtype.is_floating_point or numel_of(x) == 0 or numel_of(weight) == 0:
         return False
@@ -26,10 +28,18 @@ def _known(x: FakeTensor, weight: FakeTensor, *others: FakeTensor | None) -> boo
     return spatial > 1 or (contiguous(x) and contiguous(weight))
 
 
+def _on_gpu(x: FakeTensor) -> bool:
+    """Whether cuDNN computes images of this kind; then channels last go in and out."""
+    return x.device.type == "cuda" and x.dtype in (torch.float32, torch.float16, torch.bfloat16) \
+        and torch.backends.cudnn.enabled and torch.backends.cudnn.is_available()
+
+
 def _channels_last(x: FakeTensor, weight: FakeTensor, bias: FakeTensor | None, arguments: Sequence[Any]) -> bool:
     spatial = x.ndim - 2
     if spatial == 1 or not any(suggests_channels_last(*layout_of(t)) for t in (x, weight)):
         return False
+    if x.device != CPU:
+        return True
     if spatial == 2 and torch_compat.has_symbolic_layout(x):
         return True  # which library it is depends on sizes; for images they agree on the format
     return torch_compat.convolution_memory_format(x, weight, bias, *arguments) != torch.contiguous_format
@@ -50,7 +60,7 @@ def convolution(
     """Batched convolutions."""
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
     spatial = x.ndim - 2
-    if not _known(x, weight, bias) or groups <= 0:
+    if not _known(x, weight, bias) or groups <= 0 or (groups != 1 and transposed and x.device != CPU):
         return NotImplemented
     if not len(stride) == len(padding) == len(dilation) == len(output_padding) == spatial:
         return NotImplemented
@@ -100,7 +110,7 @@ def convolution_backward(
 ) -> Any:
     """Gradients of argument and weight in the format of the convolution; of the bias, a number per channel."""
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
-    if not _known(x, weight, grad) or (x.dtype is torch.float64 and groups != 1):
+    if not _known(x, weight, grad) or ((x.dtype is torch.float64 or x.device != CPU) and groups != 1):
         return NotImplemented  # computed one group at a time
     last = _channels_last(x, weight, None, arguments)
     results: list[FakeTensor | None] = []
