@@ -14,6 +14,7 @@ from ..autodiff.graph import FunctionalGraph
 from ..records import dataclass
 from .attention import attention
 from .channels_last import channels_last
+from .convolution_bias import convolution_bias
 from .convolution_gradients import convolution_gradients
 from .convolution_parts import convolution_parts
 from .embedding_gradients import embedding_gradients
@@ -21,15 +22,19 @@ from .fold_batch_norm import fold_batch_norm
 from .freezing import Kept, freeze
 from .fuse_activations import fuse_activations
 from .identities import identities
+from .image_layouts import image_layouts
 from .joined_products import joined_products
 from .linear_library import linear_library
 from .narrow_convolutions import narrow_convolutions
 from .own_products import own_products
 from .pad_products import pad_products
 from .pointwise_gradients import pointwise_gradients
+from .random_numbers import random_numbers
+from .relu_products import relu_products
 from .row_products import row_products
 from .settings import STRICT, Settings
 from .small_products import small_products
+from .tile_products import tile_products
 from .written_slices import written_slices
 
 Pass = Callable[[FunctionalGraph, Settings], FunctionalGraph]
@@ -53,8 +58,17 @@ PASSES: tuple[Pass, ...] = (
     convolution_gradients,
 )  # fmt: skip
 """`freezing` runs behind them: it takes nodes out of the graph."""
-EVERYWHERE: tuple[Pass, ...] = (identities, written_slices, pad_products)
-"""Passes that know nothing of the CPU's libraries."""
+ON_GPU: tuple[Pass, ...] = (
+    identities,
+    random_numbers,
+    written_slices,
+    convolution_bias,
+    image_layouts,
+    tile_products,
+    relu_products,
+    pad_products,
+)  # fmt: skip
+"""Passes for a GPU and its libraries. `joint_graphs` runs some of them before forward and backward are parted."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +94,7 @@ class Passed:
 def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> Passed:
     """Run all passes over a graph, which is changed."""
     passed = Passed(functional)
-    for each in PASSES if settings.device.type == "cpu" else EVERYWHERE:
+    for each in PASSES if settings.device.type == "cpu" else ON_GPU:
         started = time.perf_counter()
         passed.functional = each(passed.functional, settings)
         passed.runs.append(_run(each.__name__, started, passed.functional))

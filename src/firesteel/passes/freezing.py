@@ -94,7 +94,7 @@ def _laid_out(value: Any, fake: torch.Tensor) -> Any:
     """A kept tensor with the strides that the graph was told; packed ones have none."""
     if value.layout is not torch.strided or value.stride() == tuple(fake.stride()):
         return value
-    return torch.empty_strided(fake.shape, fake.stride(), dtype=value.dtype).copy_(value)
+    return torch.empty_strided(fake.shape, fake.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
 def freeze(functional: FunctionalGraph, settings: Settings) -> tuple[FunctionalGraph, Kept | None]:

@@ -24,6 +24,7 @@ import torch.fx
 from ..autodiff.graph import FunctionalGraph
 from .rewriting import ATEN, Rewriter, is_call
 from .settings import STRICT, Settings
+from .tile_products import is_faster, product_parts
 
 LEAST_WORK = 1 << 32
 """Multiplications from which on padding pays."""
@@ -35,7 +36,7 @@ def pad_products(functional: FunctionalGraph, settings: Settings = STRICT) -> Fu
     rewriter = Rewriter(functional)
     padded: dict[tuple[torch.fx.Node, int, int], torch.fx.Node] = {}
     for node in list(functional.graph.nodes):
-        if is_call(node, ATEN.mm.default) and _fits(node):
+        if is_call(node, ATEN.mm.default) and _fits(node) and not _has_kernel(node):
             _pad(rewriter, node, padded)
     return rewriter.finish()
 
@@ -49,6 +50,12 @@ def _fits(node: torch.fx.Node) -> bool:
     if not value.is_contiguous():
         return False
     return sizes[0] * sizes[1] * sizes[2] >= LEAST_WORK and any(_missing(size) for size in sizes)
+
+
+def _has_kernel(node: torch.fx.Node) -> bool:
+    """Whether the product will be a kernel of ours, which needs no padding."""
+    parts = product_parts(node)
+    return parts is not None and is_faster(node, *parts)
 
 
 def _missing(size: int) -> int:

@@ -37,9 +37,9 @@ class Rewriter:
         with self.graph.inserting_before(node):
             yield
 
-    def call(self, target: Any, *args: Any, val: Any = None, **kwargs: Any) -> torch.fx.Node:
+    def call(self, target: Any, *args: Any, val: Any = None, name: str | None = None, **kwargs: Any) -> torch.fx.Node:
         """A new node; its fake result is computed unless it is given."""
-        node = self.graph.call_function(target, args, kwargs)
+        node = self.graph.create_node("call_function", target, args, kwargs, name)
         node.meta.update(self._origin)
         node.meta["val"] = fake_result(target, args, kwargs) if val is None else val
         self.changed = True
@@ -65,7 +65,8 @@ class Rewriter:
             functional.outputs = outputs
             functional.mutated = [Mutation(change.index, self._now(change.node)) for change in functional.mutated]
         clean_up(functional)
-        separate_results(functional)
+        if not hasattr(functional, "backward_nodes"):  # where forward and backward are one, parting does that
+            separate_results(functional)
         functional.__dict__.pop("module", None)
         return functional
 

@@ -25,6 +25,8 @@ class Settings:
     """Measures alternatives, where choices are to be made by measurement."""
     device: torch.device = torch.device("cpu")
     """What the graph is compiled for."""
+    recorded: bool = False
+    """Whether its launches are recorded and replayed, with what the host has computed at the time."""
 
 
 STRICT = Settings()

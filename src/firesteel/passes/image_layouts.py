@@ -1,0 +1,261 @@
+"""Convolution networks on a GPU compute with channels last, the layout that cuDNN's fast kernels need.
+
+    conv: f32[8, 16, 56, 56] = convolution(x, w, None, ...)
+    relu: f32[8, 16, 56, 56] = relu(conv)
+    ...
+    return relu
+
+becomes
+
+    x_last: f32[8, 3, 56, 56]/[9408, 1, 168, 3] = clone(x, memory_format=channels_last)
+    w_last: f32[16, 3, 3, 3]/[27, 1, 9, 3] = clone(w, memory_format=channels_last)
+    conv: f32[8, 16, 56, 56]/[50176, 1, 896, 16] = convolution(x_last, w_last, None, ...)
+    relu: f32[8, 16, 56, 56]/[50176, 1, 896, 16] = relu(conv)
+    ...
+    relu_back: f32[8, 16, 56, 56] = clone(relu, memory_format=contiguous_format)
+    return relu_back
+
+In the other layout cuDNN converts what it reads and writes around every convolution. Operators in between compute in
+the layout that they are given; where one needs the old strides, and for results, a copy with the old layout is made. In
+a graph with forward and backward the gradients of convolutions are computed the same way.
+
+Graphs in which more would be copied than the library converts stay as they are, and so do those with convolutions in
+groups, whose kernels are slower with channels last. In single precision the library converts where it rounds the
+factors of products to 19 bits, and only there it is given another layout, which makes it do so: in convolutions between
+many channels, if the library may, and in graphs that have enough to multiply.
+"""
+
+from __future__ import annotations
+
+from operator import getitem
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..autodiff.graph import FunctionalGraph
+from ..autodiff.operators import Kind, operator_of
+from ..fake import FakeError
+from ..shapes import ContradictionError, UndecidableError
+from .rewriting import ATEN, Rewriter, fake_result, is_call, number_hint, same_layout, same_sizes, size_hint
+from .settings import STRICT, Settings
+
+LAST = torch.channels_last
+LEAST_WORK = 1 << 28
+"""Multiplications in single precision from which on the library rounds their factors."""
+MANY_CHANNELS = 32
+SMALL = 1 << 24
+"""Images of so many bytes are kept for backward rather than computed again."""
+IN_ANOTHER_ORDER = 0.5
+"""What a copy costs of something that a kernel computes for nobody else: it is only stored in another order."""
+_CONVOLUTION, _BACKWARD = ATEN.convolution.default, ATEN.convolution_backward.default
+_NEED_STRIDES = (ATEN.as_strided.default, ATEN.view.dtype, ATEN.sym_stride.int, ATEN.as_strided_scatter.default)
+_LIKE_ANY = (ATEN.native_batch_norm_backward.default,)
+"""Operators beside the elementwise ones whose kernels write any layout that they are told."""
+_FAILURES = (FakeError, RuntimeError, UndecidableError, ContradictionError, ValueError)
+
+
+def image_layouts(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
+    """Lay the images of a convolution network out as the library likes them, where that pays."""
+    convolutions = [node for node in functional.graph.nodes if is_call(node, _CONVOLUTION)]
+    if not any(_is_wanted(node) for node in convolutions) or any(node.args[8] != 1 for node in convolutions):
+        return functional
+    plan = _Plan(functional)
+    if not plan.make() or plan.copied >= plan.converted or plan.work < LEAST_WORK:
+        return functional
+    return plan.apply()
+
+
+def _is_wanted(node: torch.fx.Node) -> bool:
+    """Whether a convolution, or the gradient of one, is to be computed with channels last."""
+    backward = is_call(node, _BACKWARD)
+    if not backward and not is_call(node, _CONVOLUTION):
+        return False
+    args: Any = node.args
+    parts = [part.meta["val"] for part in (args[:3] if backward else args[:2])]
+    if any(part.ndim != 4 or part.dtype is not parts[0].dtype for part in parts) or args[9 if backward else 8] != 1:
+        return False
+    if parts[0].dtype not in (torch.float16, torch.bfloat16) and not (parts[0].dtype is torch.float32 and _may_round()):
+        return False
+    if any(number_hint(part.shape[1]) == 1 and not part.is_contiguous() for part in parts):
+        return False
+    if backward:
+        return not is_last(parts[0]) or not is_last(parts[1]) or not is_last(parts[2])
+    return number_hint(parts[0].shape[1]) > 1 and bool(node.meta["val"].is_contiguous()) and not (
+        is_last(parts[0]) and is_last(node.meta["val"]))
+
+
+def _may_round() -> bool:
+    """Whether cuDNN may round factors in single precision."""
+    return bool(torch.backends.cudnn.allow_tf32)
+
+
+def is_last(value: Any) -> bool:
+    """Whether a tensor is laid out with channels last."""
+    return bool(value.is_contiguous(memory_format=LAST))
+
+
+class _Plan:
+    """The layouts that nodes would have, found before anything is changed."""
+
+    def __init__(self, functional: FunctionalGraph) -> None:
+        self.functional = functional
+        self.backward: frozenset[torch.fx.Node] = getattr(functional, "backward_nodes", frozenset())
+        self.values: dict[torch.fx.Node, Any] = {}
+        """New fake results of nodes whose layout changes."""
+        self.to_last: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+        """Convolutions and which of their arguments are copied."""
+        self.back: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+        """Nodes that need the old layout of some arguments."""
+        self.converted = 0.0
+        """How many elements the library would convert in forward."""
+        self.copied = 0.0
+        """How many are copied in its place."""
+        self.work = 0
+        """How many multiplications there are, counted as enough where nothing is rounded."""
+        self._counted: set[torch.fx.Node] = set()
+
+    def value(self, node: torch.fx.Node) -> Any:
+        return self.values.get(node, node.meta["val"])
+
+    def make(self) -> bool:
+        """False when an old layout that is needed cannot be had by a plain copy."""
+        for node in self.functional.graph.nodes:
+            if _is_wanted(node):
+                self.library_call(node)
+                continue
+            changed = [source for source in node.all_input_nodes if source in self.values]
+            if not changed or self.follows(node, changed):
+                continue
+            if any(not isinstance(source.meta["val"], torch.Tensor) or not source.meta["val"].is_contiguous()
+                   for source in changed):
+                return False
+            self.back[node] = changed
+            for source in changed:
+                if source not in self.backward and (node.op == "output" or node not in self.backward):
+                    self.count(source)
+        return True
+
+    def count(self, source: torch.fx.Node) -> None:
+        """Note a copy, once. Only forward decides, so that it is the same for every backward."""
+        if source in self._counted:
+            return
+        self._counted.add(source)
+        alone = len(source.users) == 1 and source.op == "call_function" and not is_call(source, _CONVOLUTION)
+        self.copied += size_hint(source.meta["val"]) * (IN_ANOTHER_ORDER if alone else 1.0)
+
+    def library_call(self, node: torch.fx.Node) -> None:
+        args: Any = node.args
+        backward = is_call(node, _BACKWARD)
+        sources = args[:3] if backward else args[:2]
+        self.to_last[node] = [source for source in sources if not is_last(self.value(source))]
+        old = node.meta["val"]
+        if backward:
+            self.values[node] = tuple([
+                torch.empty_like(part, memory_format=LAST) if part is not None and part.ndim == 4 else part
+                for part in old])
+            return
+        if sources[0] in self.to_last[node]:
+            self.count(sources[0])
+        x, weight = (source.meta["val"] for source in sources)
+        channels = number_hint(weight.shape[1]), number_hint(weight.shape[0])
+        if old.dtype is not torch.float32:
+            self.work = LEAST_WORK
+            self.converted += size_hint(x) + size_hint(old)
+        elif min(channels) >= MANY_CHANNELS:
+            pixels = size_hint(x if args[6] else old) // number_hint((x if args[6] else old).shape[1])
+            self.work += pixels * size_hint(weight)
+            self.converted += size_hint(x) + size_hint(old)
+        self.values[node] = torch.empty_like(old, memory_format=LAST)
+
+    def follows(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> bool:
+        """Whether a node can take its arguments in their new layout."""
+        if node.op != "call_function" or hasattr(node.target, "bodies") or is_call(
+                node, *_NEED_STRIDES, _CONVOLUTION, _BACKWARD):
+            return False
+        if isinstance(node.target, torch_compat.OpOverload) and operator_of(node.target).random:
+            return False  # numbers are drawn in the order of the memory
+        old = node.meta["val"]
+        if not isinstance(old, (torch.Tensor, tuple, list)):
+            return True  # sizes stay as they are
+        if node.target is getitem:
+            source, at = node.args
+            new = self.values[source][at]  # type: ignore[index]
+        else:
+            try:
+                new = fake_result(node.target, node.args, node.kwargs, self.value)
+            except _FAILURES:
+                return False
+            if isinstance(node.target, torch_compat.OpOverload) and _writes_any_layout(node.target):
+                new = self.preferred(node, new)
+        if not _same_layouts(old, new):
+            self.values[node] = new
+        return True
+
+    def preferred(self, node: torch.fx.Node, new: Any) -> Any:
+        """Channels last for the first result, where something of its size has that."""
+        result = new if isinstance(new, torch.Tensor) else new[0]
+        if not isinstance(result, torch.Tensor) or result.ndim != 4 or is_last(result):
+            return new
+        sources = [self.value(source) for source in node.all_input_nodes if source in self.values]
+        if not any(isinstance(value, torch.Tensor) and value.ndim == 4 and is_last(value) and same_sizes(value, result)
+                   for value in sources):
+            return new
+        result = torch.empty_like(result, memory_format=LAST)
+        return result if isinstance(new, torch.Tensor) else (result, *new[1:])
+
+    def apply(self) -> FunctionalGraph:
+        rewriter = Rewriter(self.functional)
+        copies: dict[torch.fx.Node, torch.fx.Node] = {}
+        olds: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in list(self.functional.graph.nodes):
+            for source in self.to_last.get(node, ()):
+                copy = copies.get(source)
+                if copy is None:
+                    with rewriter.before(node):
+                        copy = copies[source] = rewriter.call(
+                            ATEN.clone.default, source, memory_format=LAST, name=f"{source.name}_last",
+                            val=torch.empty_like(source.meta["val"], memory_format=LAST))
+                node.replace_input_with(source, copy)
+            for source in self.back.get(node, ()):
+                old = olds.get(source)
+                if old is None:
+                    with rewriter.before(source.next):
+                        old = olds[source] = self.with_old_layout(rewriter, source)
+                node.replace_input_with(source, old)
+                if node.op == "output":
+                    rewriter.results[source] = old
+        for node, value in self.values.items():
+            node.meta["val"] = value
+        for node in self.to_last:
+            for part in node.args[1:3] if is_call(node, _BACKWARD) else ():
+                assert isinstance(part, torch.fx.Node)
+                value = part.meta["val"]
+                # Weights for the library, and what takes no longer to compute again than a kernel takes at least.
+                if part is node.args[2] or size_hint(value) * value.dtype.itemsize <= SMALL:
+                    part.meta["held"] = True
+        return rewriter.finish()
+
+    def with_old_layout(self, rewriter: Rewriter, source: torch.fx.Node) -> torch.fx.Node:
+        """A copy, or where only strides of single elements differ, a view."""
+        old, name = source.meta["val"], f"{source.name}_back"
+        if self.values[source].is_contiguous() and all(type(number) is int for number in (*old.shape, *old.stride())):
+            return rewriter.call(
+                ATEN.as_strided.default, source, list(old.shape), list(old.stride()), val=old, name=name)
+        return rewriter.call(
+            ATEN.clone.default, source, memory_format=torch.contiguous_format, val=old, name=name)
+
+
+def _writes_any_layout(target: Any) -> bool:
+    if operator_of(target).kind is Kind.VIEW:
+        return False
+    return torch.Tag.pointwise in target.tags or any(target is each for each in _LIKE_ANY)
+
+
+def _same_layouts(old: Any, new: Any) -> bool:
+    if isinstance(old, torch.Tensor):
+        return same_layout(old, new)
+    if isinstance(old, (tuple, list)):
+        return all(_same_layouts(a, b) for a, b in zip(old, new, strict=True))
+    return True
