@@ -147,8 +147,8 @@ def test_plans_survive_their_text(program):
     plan = with_results(schedule(lower(functional.module)), functional)
     kernels = kernels_of(plan)
     text = plan_text(plan, kernels, [str(n) for n in range(len(kernels))], functional.constants)
-    again, others, keys = read_plan(text, functional.constants)
-    assert keys == [str(n) for n in range(len(kernels))]
+    again, others, keys, programs = read_plan(text, functional.constants)
+    assert keys == [str(n) for n in range(len(kernels))] and programs == []
     assert plan_text(again, others, keys, functional.constants) == text
     assert (again.inputs, again.symbols, repr(again.outputs), again.buffers) == \
         (plan.inputs, plan.symbols, repr(plan.outputs), plan.buffers)
@@ -163,6 +163,6 @@ def test_functions_of_the_program_have_no_text():
         plan_text(replace(plan, steps=steps), kernels_of(plan), [""] * len(kernels_of(plan)), {})
     for name in ('["function","builtins","exec"]', '["function","os","system"]', '["operator","aten.sort"]'):
         text = '{"symbols":[],"buffers":[],"kernels":[],"inputs":[],"origins":[],"outputs":[],"known":[],' \
-            '"constants":[],"steps":[["call",%s,["tuple"],[],[],false]]}' % name
+            '"constants":[],"programs":[],"steps":[["call",%s,["tuple"],[],[],false]]}' % name
         with pytest.raises(ValueError):
             read_plan(text.encode(), {})

@@ -5,6 +5,7 @@ What it cannot take runs as it was captured, operator by operator, and FIRESTEEL
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -32,6 +33,11 @@ def native(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[s
 
 def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """What runs in place of a graph: compiled code, or the graph itself where it cannot be compiled."""
+    if options.background:
+        from firesteel.runtime.background import can_be_compiled_later
+
+        if can_be_compiled_later(example_inputs):
+            return compile_meanwhile(gm, example_inputs, options)
     from firesteel.autodiff import Unsupported
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.kernels import cpu
@@ -60,6 +66,23 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
         return outline_regions(gm).forward
 
 
+def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """The graph itself, until another thread has compiled it."""
+    from dataclasses import replace
+
+    from firesteel.backends.checkpoint_regions import outline_regions
+    from firesteel.runtime.background import CompiledLater
+    from firesteel.runtime.training import TrainingUnit
+
+    def make() -> Callable[..., Any]:
+        made = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
+        if isinstance(made, TrainingUnit):
+            made.prepare_backward()
+        return made
+
+    return CompiledLater(type(gm).__name__, outline_regions(gm).forward, make)
+
+
 def needs_gradients(example_inputs: Sequence[Any]) -> bool:
     """Whether autograd could have something to do with a graph."""
     import torch
@@ -72,11 +95,13 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
     from firesteel.autodiff import FunctionalGraph
     from firesteel.autodiff.joint import trace_training
-    from firesteel.kernels.compile import compile_functional, frozen_inputs
+    from firesteel.kernels.compile import compile_functional, expect_kernels, frozen_inputs
     from firesteel.kernels.debug_folder import DebugFolder
+    from firesteel.passes.joint_graphs import run_joint_passes
     from firesteel.runtime.training import TrainingUnit
     from firesteel.torch_compat.graph_modules import code_of
 
+    expect_kernels(gm, example_inputs)
     traced = trace_training(gm, example_inputs)
     if isinstance(traced, FunctionalGraph):
         return runner(compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options)))
@@ -88,7 +113,8 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     def compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
         return compile_functional(half, options, name, takes_list=takes_list).run
 
-    return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget)
+    prepare = functools.partial(run_joint_passes, recorded=options.cuda_graphs)
+    return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget, prepare)
 
 
 def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.fx
 
 from .. import debug
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from .plan import KernelPlan
     from .targets import Target as DeviceTarget
     from .tuning import Tuner
+
+
+OPERATORS_OF_MODULES = 4
 
 
 @dataclass
@@ -77,9 +81,30 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
     clock, folder = _Clock(), DebugFolder(type(gm).__name__)
     if folder:
         folder.write("captured.py", code_of(gm))
+    expect_kernels(gm, example_inputs)
     with clock.stage("trace"):
         functional = trace(gm, example_inputs)
     return _compile(functional, options, frozen_inputs(gm, functional, options), clock, folder)
+
+
+def expect_kernels(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Before a captured graph is traced: start what will compile it, if all of that has to be done."""
+    if any(isinstance(example, torch.Tensor) and example.device.type == "cuda" for example in example_inputs):
+        _expect(len(gm.graph.nodes))
+
+
+def expect_model(model: torch.nn.Module) -> None:
+    """The same before a model is captured; most modules are several operators."""
+    if torch.version.cuda is not None and any(parameter.is_cuda for parameter in model.parameters()):
+        _expect(OPERATORS_OF_MODULES * sum(1 for _ in model.modules()))
+
+
+def _expect(operators: int) -> None:
+    from .gpu import workers
+    from .gpu.triton_compiler import is_cold
+
+    if is_cold():
+        workers.expect(operators)
 
 
 def compile_functional(functional: FunctionalGraph, options: Options, name: str,
@@ -159,62 +184,108 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
 
 def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
                      folder: DebugFolder, takes_list: bool, target: DeviceTarget) -> Executable:
-    """The road to a GPU. What its kernels cannot do is lowered again, as calls of ATen."""
+    """The road to a GPU. What a kernel cannot do is done by several, and what these cannot do by calls of ATen."""
     from ..autodiff import Unsupported
     from ..passes import Settings, run_passes
+    from .gpu import workers
     from .gpu.road import Refused, check_available, compile_for_gpu
-    from .gpu.triton_printer import print_triton
+    from .gpu.triton_compiler import is_cold
+    from .gpu.versions import even_sizes, print_versions
     from .host.results import with_results
     from .lowering import lower
+    from .plan_cache import load_plan, plan_key, store_plan
     from .scheduling import schedule
+    from .tuning.kernels import hints_of
 
     check_available()
+    gpu_tuner: Tuner | None = None
+    if options.max_autotune:
+        from .gpu.measuring import GpuTuner
+
+        gpu_tuner = GpuTuner(device=target.device)
     folder.write("traced.txt", functional)
     with clock.stage("passes"):
-        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, device=target.device))
+        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, gpu_tuner, target.device,
+                                                 options.cuda_graphs))
         functional = passed.functional
     folder.write("functional.txt", functional)
+    compile_bodies(functional, options)
+    key = None
+    if not options.max_autotune and not folder:
+        with clock.stage("recall"):
+            key = plan_key(functional, target.device)
+            stored = load_plan(key, functional, target.device) if key is not None else None
+        if stored is not None:
+            plan, kernels, compiled = stored
+            return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, folder.name)
+    if is_cold():
+        workers.expect(len(functional.graph.nodes))
+    # Operators of kernels that could not be made: fused with nothing, then not even computed in others, then called.
+    unfused: set[Any] = set()
+    apart: set[Any] = set()
     without: set[Any] = set()
+    hints = hints_of(functional)
     while True:
         with clock.stage("lower"):
-            lowered = lower(functional.module, device=target.device, without=without)
+            lowered = lower(functional.module, device=target.device, without=without, apart=apart)
         with clock.stage("schedule"):
-            plan = with_results(schedule(lowered, target.machine), functional)
+            plan = with_results(schedule(lowered, target.machine, unfused, hints), functional)
         kernels = kernels_of(plan)
+        even = even_sizes(plan, hints)
         try:
             with clock.stage("generate"):
-                compiled = compile_for_gpu(kernels, target.device)
+                compiled = compile_for_gpu(kernels, target.device, even)
+            if gpu_tuner is not None:
+                from .gpu.tuning import tuned_blocks
+
+                with clock.stage("tune"):
+                    blocks = tuned_blocks(plan, kernels, hints, even, gpu_tuner, target.device)
+                    compiled = compile_for_gpu(kernels, target.device, even, blocks)
             break
         except Refused as refused:
             if refused.origins <= without:
                 raise Unsupported(str(refused)) from None
-            without |= refused.origins
-    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list)
-    if options.cuda_graphs:
-        from ..runtime.cuda_graphs import GraphedFunction
-
-        made.run = GraphedFunction(made.run, functional, target.device, folder.name, takes_list)
+            without |= refused.origins & apart
+            apart |= refused.origins & unfused
+            unfused |= refused.origins
+            if refused.by_device:
+                key = None  # next time it may have room for them
+    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, folder.name)
+    if key is not None:
+        store_plan(key, plan, kernels, compiled, functional)
     if debug.enabled("kernels"):
         debug.log("kernels", "%s", made)
     if folder:
         folder.write("lowered.txt", lowered)
         folder.write("plan.txt", plan)
         folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
-        folder.write("kernels.py", "\n\n".join(print_triton(kernel).source for kernel in kernels))
+        folder.write("kernels.py", "\n\n".join(print_versions(kernel).source for kernel in kernels))
         folder.write("host.py", made.host.source)
         folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
     return made
 
 
 def _executable(passed: Passed, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
-                compiled: Sequence[Any], options: Options, clock: _Clock, takes_list: bool) -> Executable:
+                compiled: Sequence[Any], options: Options, clock: _Clock, takes_list: bool,
+                name: str = "a graph") -> Executable:
     from .host.printer import host_function
+    from .targets import target_of
 
     with clock.stage("host"):
         addresses = {id(kernel): made if hasattr(made, "programs") else made.address
                      for kernel, made in zip(kernels, compiled, strict=True)}
         host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list)
-    run = host.run if passed.kept is None else passed.kept.around(host.run)
+    run = host.run
+    if not (target := target_of(passed.functional.graph)).is_cpu:
+        from .gpu.devices import on_device
+
+        run = on_device(run, target.device)
+        if options.cuda_graphs:
+            from ..runtime.cuda_graphs import graphed
+
+            run = graphed(run, passed.functional, target.device, name, takes_list, plan)
+    if passed.kept is not None:
+        run = passed.kept.around(run)
     return Executable(run, passed.functional, lowered, plan, host, compiled, clock.seconds, passed.runs)
 
 

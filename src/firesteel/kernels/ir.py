@@ -121,8 +121,12 @@ OPERATIONS: dict[str, tuple[int, str]] = {
     **{name: (1, "bool") for name in ("isnan", "isinf", "signbit")},
     "fma": (3, "same"),     # one rounding
     "where": (3, "same"),   # condition, then, otherwise
+    "philox": (4, "same"),  # seed, low and high half of the counter, which of the four words: 32 random bits, of int64
 }
-REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor"})
+REDUCTIONS = frozenset({
+    "sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor",
+    "dot",  # the sum of products of short floats in float32, in tiles of a GPU's matrix units
+})  # fmt: skip
 SCANS = frozenset({"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"})
 STORE_MODES = frozenset({"set", "add", "mul", "max", "min"})
 

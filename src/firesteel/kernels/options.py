@@ -34,6 +34,9 @@ class Options:
     """How much of what could be kept between forward and backward is kept: with less than 1 more is computed again, and
     below 0.5 reductions and normalisations too. Matrix products, convolutions and random numbers never are."""
 
+    background: bool = False
+    """Compile in another thread. Until that is done, calls run the captured graph operator by operator."""
+
 
 MODES: dict[str | None, dict[str, Any]] = {
     None: {},

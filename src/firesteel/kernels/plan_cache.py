@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -25,13 +25,16 @@ from .ir import Kernel
 from .plan import KernelPlan
 from .plan_text import NotStorable, plan_text, read_plan
 
+if TYPE_CHECKING:
+    from .gpu.driver import GpuKernel
+
 KIND = "plan"
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _OWN_OPERATORS = ("aten.", "prims.", "prim.", "mkldnn.", "mkl.")
 
 
-def plan_key(functional: FunctionalGraph) -> str | None:
-    """The key of a graph's plan; None where plans are not kept.
+def plan_key(functional: FunctionalGraph, device: torch.device | None = None) -> str | None:
+    """The key of a graph's plan, for a GPU if one is given; None where plans are not kept.
 
     People who want to see what happens in a compilation see it whether or not it has happened before.
     """
@@ -42,30 +45,53 @@ def plan_key(functional: FunctionalGraph) -> str | None:
     if described.unknown:
         return None
     return disk_cache.digest(
-        _sources(), torch.__version__, machine_text(), str(torch.get_default_dtype()), "\n".join(lines),
+        _sources(), torch.__version__, _machine(device), str(torch.get_default_dtype()),
+        torch.are_deterministic_algorithms_enabled(), _numbers(functional), "\n".join(lines),
         repr([entry.name for entry in functional.inputs]), repr(functional.outputs), repr(functional.mutated),
         described.facts())
 
 
-def load_plan(key: str, functional: FunctionalGraph) -> tuple[KernelPlan, list[Kernel], list[CompiledKernel]] | None:
+def _numbers(functional: FunctionalGraph) -> dict[str, str]:
+    """Constants without dimensions, which kernels of a GPU have as numbers in their code."""
+    return {name: repr(value.item()) for name, value in functional.constants.items()
+            if value.dim() == 0 and value.device.type == "cpu"}
+
+
+def _machine(device: torch.device | None) -> str:
+    if device is None:
+        return machine_text()
+    from .gpu import road
+
+    return f"{device} {road.machine_text(device)}"
+
+
+def load_plan(key: str, functional: FunctionalGraph, device: torch.device | None = None,
+              ) -> tuple[KernelPlan, list[Kernel], Sequence[Any]] | None:
     """The plan of that key with the code of its kernels; None unless all of it is there and in order."""
     text = disk_cache.get(KIND, key)
     if text is None:
         return None
     try:
-        plan, kernels, keys = read_plan(text, functional.constants)
+        plan, kernels, keys, programs = read_plan(text, functional.constants)
     except Exception as error:
         log("cache", "the plan %s cannot be read: %s: %s", key, type(error).__name__, error)
         return None
-    compiled = load_kernels(keys)
+    compiled: Sequence[Any] | None
+    if device is None:
+        compiled = load_kernels(keys)
+    else:
+        from .gpu.road import load_for_gpu
+
+        compiled = load_for_gpu(keys, programs, device) if len(programs) == len(keys) else None
     return None if compiled is None else (plan, kernels, compiled)
 
 
-def store_plan(key: str, plan: KernelPlan, kernels: Sequence[Kernel], compiled: Sequence[CompiledKernel],
+def store_plan(key: str, plan: KernelPlan, kernels: Sequence[Kernel], compiled: Sequence[CompiledKernel | GpuKernel],
                functional: FunctionalGraph) -> bool:
     """Keep a plan; returns whether it could be kept."""
+    programs = [(made.programs, made.extent) for made in compiled if not isinstance(made, CompiledKernel)]
     try:
-        text = plan_text(plan, kernels, [made.key for made in compiled], functional.constants)
+        text = plan_text(plan, kernels, [made.key for made in compiled], functional.constants, programs)
     except NotStorable as reason:
         log("cache", "a plan is not kept: it has %s", reason)
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,17 +30,34 @@ class NotStorable(Exception):
     """A plan holds something that has no text."""
 
 
-def plan_text(plan: KernelPlan, kernels: Sequence[Kernel], keys: Sequence[str],
-              constants: Mapping[str, torch.Tensor]) -> bytes:
+Programs = tuple[Expr, Expr | None]
+"""Of a GPU kernel: how many programs it has, and how far its indices reach where launches have to know that."""
+
+
+class StoredPlan(NamedTuple):
+    """What a text says."""
+
+    plan: KernelPlan
+    kernels: list[Kernel]
+    """Without bodies."""
+    keys: list[str]
+    """Of the kernels' code."""
+    programs: list[Programs]
+    """Of a plan for a GPU, for each kernel."""
+
+
+def plan_text(plan: KernelPlan, kernels: Sequence[Kernel], keys: Sequence[str], constants: Mapping[str, torch.Tensor],
+              programs: Sequence[Programs] = ()) -> bytes:
     """The text of a plan; ``keys`` are those of the kernels' code, ``constants`` the graph's own tensors.
 
     Raises `NotStorable`.
     """
-    return _Writer(constants, {id(kernel): number for number, kernel in enumerate(kernels)}).plan(plan, kernels, keys)
+    writer = _Writer(constants, {id(kernel): number for number, kernel in enumerate(kernels)})
+    return writer.plan(plan, kernels, keys, programs)
 
 
-def read_plan(text: bytes, constants: Mapping[str, torch.Tensor]) -> tuple[KernelPlan, list[Kernel], list[str]]:
-    """A plan, its kernels (without bodies) and the keys of their code. Any exception means that it is not usable."""
+def read_plan(text: bytes, constants: Mapping[str, torch.Tensor]) -> StoredPlan:
+    """A plan from its text. Any exception means that it is not usable."""
     return _Reader(json.loads(text), constants).plan()
 
 
@@ -52,7 +69,8 @@ class _Writer:
         self.buffers: dict[Buffer, int] = {}
         self.checked: dict[Expr, str] = {}
 
-    def plan(self, plan: KernelPlan, kernels: Sequence[Kernel], keys: Sequence[str]) -> bytes:
+    def plan(self, plan: KernelPlan, kernels: Sequence[Kernel], keys: Sequence[str],
+             programs: Sequence[Programs]) -> bytes:
         parts = {
             "kernels": [[kernel.name, key, [self.buffer(buffer) for buffer in kernel.buffers],
                          [self.expr(size) for size in kernel.sizes], [self.expr(number) for number in kernel.numbers]]
@@ -63,6 +81,8 @@ class _Writer:
             "outputs": [self.value(output) for output in plan.outputs],
             "known": [[name, self.buffer(buffer)] for name, buffer in plan.buffers.items()],
             "constants": [[name, self.constant(tensor)] for name, tensor in plan.constants.items()],
+            "programs": [[self.expr(count), None if extent is None else self.expr(extent)]
+                         for count, extent in programs],
         }
         parts["buffers"] = [
             [buffer.name, str(buffer.dtype)[6:], self.exprs(buffer.shape), self.exprs(buffer.strides), buffer.kind,
@@ -160,7 +180,7 @@ class _Reader:
             for name, _, buffers, sizes, numbers in parts["kernels"]
         ]  # fmt: skip
 
-    def plan(self) -> tuple[KernelPlan, list[Kernel], list[str]]:
+    def plan(self) -> StoredPlan:
         parts = self.parts
         plan = KernelPlan(
             [self.buffers[item[0]] if isinstance(item, list) else self.symbol(item) for item in parts["inputs"]],
@@ -170,7 +190,9 @@ class _Reader:
             {name: self.buffers[number] for name, number in parts["known"]},
             {name: self.constants[origin] for name, origin in parts["constants"]},
         )
-        return plan, self.kernels, [str(given[1]) for given in parts["kernels"]]
+        programs = [(self.expr(count), None if extent is None else self.expr(extent))
+                    for count, extent in parts["programs"]]
+        return StoredPlan(plan, self.kernels, [str(given[1]) for given in parts["kernels"]], programs)
 
     def buffer(self, name: str, dtype: str, shape: Any, strides: Any, kind: str, device: str) -> Buffer:
         if device not in self.devices:

@@ -61,9 +61,34 @@ def storage_address(t: torch.Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
-def storage_users(t: torch.Tensor) -> int:
-    """How many tensors and other C++ owners the storage of a tensor has."""
-    return torch._C._storage_Use_Count(t.untyped_storage()._cdata)
+users_of_storage: Callable[[int], int] = torch._C._storage_Use_Count
+"""How many tensors and other C++ owners the storage has that `storage_address` names."""
+
+users_of_tensor: Callable[[torch.Tensor], int] = torch.Tensor._use_count  # type: ignore[attr-defined]
+"""How many own the C++ part of a tensor; all of Python counts as one."""
+
+
+def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Copy many tensors with few launches."""
+    torch._foreach_copy_(targets, sources)
+
+
+def current_stream_number(device: torch.device) -> int:
+    """The current stream of a GPU, as CUDA numbers it."""
+    return torch._C._cuda_getCurrentRawStream(device.index or 0)
+
+
+def clear_cublas_workspaces() -> None:
+    """Free the memory that cuBLAS works in; it is allocated anew when it is next needed."""
+    torch._C._cuda_clearCublasWorkspaces()
+
+
+def stop_allocating_from(pool: Any, device: torch.device) -> None:
+    """After a recording that failed: end the use of its pool, if torch has not."""
+    try:
+        torch._C._cuda_endAllocateToPool(device.index or 0, pool)
+    except RuntimeError:
+        pass  # it has
 
 
 def mark_as_parameter(t: torch.Tensor) -> None:

@@ -18,3 +18,17 @@ def test_machine_code(program):
     for binary in found:
         assert isinstance(binary, Binary), binary
         assert binary.code.startswith(b"\x7fELF") and binary.name.encode() in binary.code
+
+
+def test_machine_code_of_all_programs():
+    made = [kernel for program in PROGRAMS for kernel in printed(program, False)[1]]
+    found = compile_all([Request(kernel, 90) for kernel in made])
+    assert {kernel.source: binary for kernel, binary in zip(made, found, strict=True)
+            if not isinstance(binary, Binary)} == {}
+
+
+@pytest.mark.parametrize("arch", [80, 120])
+def test_other_gpus(arch):
+    _, made, _ = printed(softmax, False)
+    [binary] = compile_all([Request(kernel, arch) for kernel in made])
+    assert isinstance(binary, Binary), binary

@@ -56,6 +56,14 @@ def cat(x, y):
     return torch.cat([x, y * 2], 1)
 
 
+def cat_halves(x, y):
+    return torch.cat([x, y * 2], 1)
+
+
+def group_norm(x, w, b):
+    return F.silu(F.group_norm(x, 2, w, b))
+
+
 def embedding_add(tokens, table, positions):
     return table[tokens] + positions
 
@@ -130,6 +138,8 @@ PROGRAMS = {
     residual_layer_norm: (torch.randn(2, 3, 64), torch.randn(2, 3, 64), torch.randn(64), torch.randn(64)),
     transposed_add: (torch.randn(12, 20), torch.randn(20, 12)),
     cat: (torch.randn(6, 10), torch.randn(6, 5)),
+    cat_halves: (torch.randn(6, 10), torch.randn(6, 10)),
+    group_norm: (torch.randn(3, 4, 8, 16) + 3, torch.randn(4), torch.randn(4)),
     embedding_add: (torch.arange(12).reshape(3, 4) % 7, torch.randn(7, 16), torch.randn(4, 16)),
     int8_dequantise: (torch.arange(-60, 60, dtype=torch.int8).reshape(10, 12), torch.rand(10, 1)),
     bf16_chain: (torch.randn(9, 10).bfloat16(), torch.randn(10).bfloat16()),
@@ -201,11 +211,11 @@ def test_results(program, dynamic):
     check_results(program, dynamic)
 
 
-BLOCKS = [Blocks(8, 16, 0, 1), Blocks(2, 16, 64, 1), Blocks(16, 8, 32, 1, 4)]
+BLOCKS = [Blocks(8, 16, 0, 1), Blocks(2, 16, 64, 1), Blocks(16, 8, 32, 1, 4), Blocks(1, 16, 0, 1, held=2)]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-@pytest.mark.parametrize("blocks", BLOCKS, ids=["looped", "some_looped", "tiles"])
+@pytest.mark.parametrize("blocks", BLOCKS, ids=["looped", "some_looped", "tiles", "held"])
 def test_results_do_not_depend_on_blocks(program, blocks):
     try:
         check_results(program, False, blocks)
@@ -216,6 +226,16 @@ def test_results_do_not_depend_on_blocks(program, blocks):
 def test_what_has_no_triton_here_says_so():
     backend = Planned(runs=False, machine=GPU)
     with torch.no_grad():
-        fs.compile(lambda x: x.cumsum(-1), backend=backend, fullgraph=True)(torch.randn(4, 8))
-    with pytest.raises(Unsupported, match="Scan"):
+        fs.compile(lambda x, i: x.scatter_reduce(0, i, x, "prod"), backend=backend, fullgraph=True)(
+            torch.rand(8), torch.arange(8))
+    with pytest.raises(Unsupported, match="combines: mul"):
         [print_triton(step.kernel) for step in backend.plans[0].steps if isinstance(step, Launch)]
+
+
+def test_few_short_rows_are_one_kernel():
+    """Another launch would take longer than the rows."""
+    backend = Planned(runs=False, machine=GPU)
+    x, w = torch.randn(64, 768), torch.randn(768)
+    with torch.no_grad():
+        fs.compile(lambda x, w: F.layer_norm(x, (768,), w, w), backend=backend, fullgraph=True)(x, w)
+    assert sum(isinstance(step, Launch) for step in backend.plans[0].steps) == 1

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ...records import dataclass
 from ...shapes import Const, Expr
 from ...shapes.expr import ONE
-from ..ir import Axis, Kernel
+from ..ir import Axis, Kernel, Loop, Reduce
 from ..scheduling.indices import linear
-from .statements import bound_of, flat_nest, inner_spaces, loaded, rows_of, stored
+from .statements import bound_of, flat_nest, inner_spaces, loaded, rows_of, stored, values_of
 
 PROGRAMS = 1056
 """So many programs keep a large GPU busy: eight for each multiprocessor."""
@@ -17,6 +17,7 @@ LONGEST = 16384
 """The longest row that is held in registers as a whole."""
 LIKELY = 1 << 20
 """What a size that is not known counts as."""
+_HEAVY = frozenset(("erf", "exp", "expm1", "log", "log1p", "pow", "sigmoid", "sin", "cos", "tanh"))
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Blocks:
     warps: int
     second: int = 0
     """Of a tiled flat kernel, the other side of a tile."""
+    held: int = 0
+    """Of a row that is run through several times, how many of its last blocks stay in registers."""
 
 
 def choose_blocks(kernel: Kernel) -> Blocks:
@@ -46,13 +49,26 @@ def _flat(kernel: Kernel, axes: Sequence[Axis], tiled: bool) -> Blocks:
     if tiled and len(axes) >= 2 and _known(axes[-1:]) >= 16 and _known(axes[-2:-1]) >= 16:
         side = 64 if max((buffer.dtype.itemsize for buffer in kernel.buffers), default=4) <= 2 else 32
         return Blocks(side, 1, 0, 8 if side == 64 else 4, side)
+    if tiled and len(axes) >= 2 and _known(axes[-1:]) >= 64 and 1 < _known(axes[-2:-1]) < 16:
+        # The short side as a whole, such as the pixels of a convolution's weight. The other way round it is what is
+        # written that lies side by side in a flat kernel.
+        return Blocks(64, 1, 0, 4, _power(_known(axes[-2:-1])))
     points = _known(axes)
     smallest = min((buffer.dtype.itemsize for buffer in kernel.buffers), default=4)
-    each = max(1, min(8, 16 // max(smallest, 1)))  # elements of a thread: one access of 16 bytes
-    block = 1024 if smallest > 1 else 2048
+    # Two accesses of 16 bytes for each thread and each thing that is stored; for short types where there is arithmetic
+    # to hide them behind. Many loads of single elements would take all registers.
+    each = min(8, (32 if len(list(stored(kernel.body))) == 1 else 16) // max(smallest, 1))
+    even = len(axes) == 1 or (isinstance(axes[-1].size, Const) and int(axes[-1].size) % 8 == 0)
+    heavy = smallest == 2 and even and any(
+        node.op in _HEAVY for value in values_of(kernel.body) for node in value.walk())
+    block = 2048 if heavy or smallest == 1 else 1024
     while block > 128 and points // block < PROGRAMS // 2:
         block //= 2
-    warps = max(1, min(8, block // (32 * min(each, 8))))
+    if block < 1024:
+        each, heavy = min(each, 16 // max(smallest, 1)), False  # there are not enough threads to have more in flight
+    warps = max(1, min(8, block // (32 * (16 if heavy else each))))
+    if block <= 512 and smallest >= 4:
+        warps = 4  # so few elements take as long as one of them
     return Blocks(block, 1, 0, warps)
 
 
@@ -78,7 +94,24 @@ def _rows(kernel: Kernel) -> Blocks:
             block //= 2
         # More elements per thread mean more loads in flight, fewer mean more threads: at 16 both are fine.
         return Blocks(block, length, LONGEST, _warps(block * length, 16 if length > 2048 else 8, 32))
-    return Blocks(1, 4096, 0, 16)
+    return _several_times(kernel, spaces) or Blocks(1, 4096, 0, 16)
+
+
+def _several_times(kernel: Kernel, spaces: Sequence[tuple[Axis, ...]]) -> Blocks | None:
+    """The blocks of long rows that are run through several times: to reduce them, and to use the result."""
+    body = rows_of(kernel.body)[1]
+    reduced = [statement for statement in body if isinstance(statement, Reduce)]
+    used = any(isinstance(statement, Loop) for statement in body)
+    if len(set(spaces)) != 1 or not reduced or not used or not isinstance(_product(spaces[0]), Const):
+        return None
+    inner = {axis.symbol for axis in spaces[0]}
+    reads = {place for place in loaded(reduced) if place.index.free_symbols & inner}
+    along = {place.buffer for place in (*loaded(body), *stored(body)) if place.index.free_symbols & inner}
+    sizes = [buffer.dtype.itemsize for buffer in kernel.buffers if buffer.name in along]
+    if not reads or any(place.indirect for place in reads) or max(sizes) > 4:
+        return None
+    each = 4 if max(sizes, default=4) >= 4 else 8  # elements of a thread in a block: one access
+    return Blocks(1, 32 * 32 * each, 0, 32, held=32 // (each * len(reads)))
 
 
 def _rows_are_near(kernel: Kernel, axes: Sequence[Axis], spaces: Sequence[tuple[Axis, ...]]) -> bool:

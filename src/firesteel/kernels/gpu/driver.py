@@ -1,9 +1,10 @@
 """Kernels on the GPU: loaded through CUDA's driver, launched by a small function of machine code.
 
-A launch is `launch(descriptor, words, programs)`, where words are the arguments: addresses of buffers, sizes, numbers.
-The descriptor says what is launched and with which functions of the driver and of torch, so that the function itself is
-the same in every process. Kernels are compiled for buffers that begin at multiples of 16 bytes. Should one not, the
-launch asks for another version of the kernel, which is made then.
+A launch is `launch(descriptor, words, programs)`, where words are the arguments: addresses of buffers, sizes, numbers,
+and, for kernels whose sizes decide on the width of indices, how far these reach. The descriptor says what is launched
+and with which functions of the driver and of torch, so that the function itself is the same in every process. It has
+room for the versions of a kernel (see `versions`): a launch takes the one that its arguments allow, and asks for it
+where it is not there yet.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ctypes
 import functools
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,14 +25,17 @@ from ..cpu.engine import compile_text
 from .triton_compiler import Binary, Request, compile_all
 from .triton_printer import TritonKernel
 from .values import Unsupported
+from .versions import COUNT, LIMIT, UNALIGNED, UNEVEN, WIDE
 
 NO_CONTEXT = 201
 """CUDA's error for threads that have not chosen a device yet."""
-LIMIT = 48 * 1024
+PLAIN_SHARED = 48 * 1024
 """Shared memory that a kernel has without asking for more."""
-_FIELDS = ("launcher", "aligned", "unaligned", "words", "buffers", "threads", "shared", "unaligned_shared", "device",
-           "make", "number", "stream_of", "launch", "enter")
+_FIELDS = ("launcher", "words", "kinds", "threads", "device", "make", "number", "stream_of", "launch", "enter",
+           "extent_at", "limit", *(f"function{version}" for version in range(COUNT)),
+           *(f"shared{version}" for version in range(COUNT)))
 _AT = {name: 8 * position for position, name in enumerate(_FIELDS)}
+NO_LIMIT = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,9 @@ class GpuKernel:
     address: int
     programs: Expr
     key: str
+    """Under which its code is found again on disk."""
+    extent: Expr | None = None
+    """How far its indices reach, where a launch has to know that."""
 
 
 def launcher_text(name: str) -> str:
@@ -49,6 +56,11 @@ def launcher_text(name: str) -> str:
     def field(what: str, kind: str = "i64", register: str = "") -> str:
         register = register or what
         return (f"  %{register}_at = getelementptr i8, ptr %d, i64 {_AT[what]}\n"
+                f"  %{register} = load {kind}, ptr %{register}_at, align 8\n")
+
+    def of_version(what: str, kind: str, register: str) -> str:
+        return (f"  %{register}_all = getelementptr i8, ptr %d, i64 {_AT[what + '0']}\n"
+                f"  %{register}_at = getelementptr i64, ptr %{register}_all, i64 %version\n"
                 f"  %{register} = load {kind}, ptr %{register}_at, align 8\n")
 
     return f"""
@@ -59,7 +71,8 @@ entry:
 nothing:
   ret i32 0
 begin:
-{field("words")}{field("buffers")}{field("threads")}{field("device")}{field("stream_of", "ptr")}{field("launch", "ptr")}
+{field("words")}{field("kinds", "ptr")}{field("threads")}{field("device")}{field("stream_of", "ptr")}
+{field("launch", "ptr")}{field("extent_at", register="place")}{field("limit")}
   %room = add i64 %words, 2
   %parameters = alloca ptr, i64 %room, align 8
   %zero = alloca i64, align 8
@@ -77,8 +90,11 @@ one:
   %parameter_at = getelementptr ptr, ptr %parameters, i64 %i
   store ptr %word_at, ptr %parameter_at, align 8
   %word = load i64, ptr %word_at, align 8
-  %is_buffer = icmp ult i64 %i, %buffers
-  %counted = select i1 %is_buffer, i64 %word, i64 0
+  %low = and i64 %word, 15
+  %is_multiple = icmp eq i64 %low, 0
+  %kind_at = getelementptr i64, ptr %kinds, i64 %i
+  %kind = load i64, ptr %kind_at, align 8
+  %counted = select i1 %is_multiple, i64 0, i64 %kind
   %bits_next = or i64 %bits, %counted
   %i_next = add i64 %i, 1
   br label %loop
@@ -88,29 +104,23 @@ filled:
   %after = add i64 %words, 1
   %second_at = getelementptr ptr, ptr %parameters, i64 %after
   store ptr %zero, ptr %second_at, align 8
-  %low = and i64 %bits, 15
-  %is_aligned = icmp eq i64 %low, 0
-  br i1 %is_aligned, label %with_aligned, label %with_unaligned
-with_aligned:
-{field("aligned", "ptr")}{field("shared")}
-  br label %run
-with_unaligned:
-{field("unaligned", "ptr")}
-  %missing = icmp eq ptr %unaligned, null
+  %extent_word = getelementptr i64, ptr %given, i64 %place
+  %extent = load i64, ptr %extent_word, align 8
+  %is_far = icmp sge i64 %extent, %limit
+  %far = select i1 %is_far, i64 {WIDE}, i64 0
+  %version = or i64 %bits, %far
+{of_version("function", "ptr", "first")}
+  %missing = icmp eq ptr %first, null
   br i1 %missing, label %ask, label %have
 ask:
 {field("make", "ptr")}{field("number")}
-  %asked = call i32 %make(i64 %number)
+  %asked = call i32 %make(i64 %number, i64 %version)
   %failed = icmp ne i32 %asked, 0
   br i1 %failed, label %refused, label %have
 refused:
   ret i32 1
 have:
-{field("unaligned", "ptr", "made")}{field("unaligned_shared", "i64", "made_shared")}
-  br label %run
-run:
-  %function = phi ptr [%aligned, %with_aligned], [%made, %have]
-  %memory = phi i64 [%shared, %with_aligned], [%made_shared, %have]
+{of_version("function", "ptr", "function")}{of_version("shared", "i64", "memory")}
   %device32 = trunc i64 %device to i32
   %stream_status = call i32 %stream_of(i32 %device32, ptr %stream_out)
   %stream = load ptr, ptr %stream_out, align 8
@@ -123,12 +133,12 @@ run:
   br i1 %outside, label %come_in, label %end
 come_in:
 {field("enter", "ptr")}{field("number", "i64", "own_number")}
-  %entered = call i32 %enter(i64 %own_number)
+  %entered = call i32 %enter(i64 %own_number, i64 0)
   %again = call i32 %launch(ptr %function, i32 %programs32, i32 1, i32 1, i32 %threads32, i32 1, i32 1,
                             i32 %memory32, ptr %stream, ptr %parameters, ptr null)
   br label %end
 end:
-  %answer = phi i32 [%status, %run], [%again, %come_in]
+  %answer = phi i32 [%status, %have], [%again, %come_in]
   ret i32 %answer
 }}
 """
@@ -168,12 +178,16 @@ def _check(status: int, what: str) -> None:
 def load(binary: Binary, device: torch.device) -> int:
     """Put machine code on a device; the handle of its function."""
     driver = _driver()
+    if binary.shared > PLAIN_SHARED:
+        most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", None)
+        if most is not None and binary.shared > most:
+            raise Unsupported(f"it needs {binary.shared} bytes of shared memory, and the device has {most}")
     with torch.cuda.device(device):
         enter(device)
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         _check(driver.cuModuleLoadData(ctypes.byref(module), binary.code), "cuModuleLoadData")
         _check(driver.cuModuleGetFunction(ctypes.byref(function), module, binary.name.encode()), "cuModuleGetFunction")
-        if binary.shared > LIMIT:
+        if binary.shared > PLAIN_SHARED:
             _check(driver.cuFuncSetAttribute(function, 8, ctypes.c_int(binary.shared)), "cuFuncSetAttribute")
     return function.value or 0
 
@@ -196,53 +210,86 @@ def _context(device: torch.device) -> ctypes.c_void_p:
     return context
 
 
+class _Descriptor:
+    """What a launch reads, and what other versions of the kernel are made of."""
+
+    def __init__(self, kernel: TritonKernel, device: torch.device) -> None:
+        self.kernel = kernel
+        self.device = device
+        self.words = (ctypes.c_int64 * len(_FIELDS))()
+        kinds = [UNALIGNED if kind.startswith("*") else UNEVEN if number in kernel.even else 0
+                 for number, kind in enumerate(kernel.types)]
+        self.kinds = (ctypes.c_int64 * max(len(kinds), 1))(*kinds)
+
+    def set(self, **values: int) -> None:
+        for name, value in values.items():
+            self.words[_AT[name] // 8] = value
+
+    def set_version(self, version: int, binary: Binary) -> None:
+        """Make a version's code ready; the function comes last, for those who look meanwhile."""
+        function = load(binary, self.device)
+        self.set(**{f"shared{version}": binary.shared})
+        self.set(**{f"function{version}": function})
+
+    def has_version(self, version: int) -> bool:
+        return bool(self.words[_AT[f"function{version}"] // 8])
+
+
+def request_of(kernel: TritonKernel, arch: int, version: int) -> Request:
+    """What to compile for a version of a kernel."""
+    if version & WIDE and kernel.wide is not None:
+        kernel = replace(kernel.wide, even=kernel.even)
+    return Request(kernel, arch, not version & UNALIGNED, not version & UNEVEN)
+
+
 class _Descriptors:
     """All descriptors of the process; they live as long as it does."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.found: dict[tuple[str, torch.device], tuple[Any, TritonKernel]] = {}
-        self.all: list[tuple[Any, TritonKernel, torch.device]] = []
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
-        self.make, self.enter = kind(self._make_unaligned), kind(self._enter)
+        self.found: dict[tuple[str, torch.device], _Descriptor] = {}
+        self.all: list[_Descriptor] = []
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        self.make, self.enter = kind(self._make), kind(self._enter)
 
-    def get(self, request: Request, binary: Binary, device: torch.device) -> int:
+    def find(self, key: str, device: torch.device) -> int | None:
+        found = self.found.get((key, device))
+        return None if found is None else ctypes.addressof(found.words)
+
+    def add(self, key: str, kernel: TritonKernel, binary: Binary, device: torch.device) -> int:
         with self.lock:
-            key = (request.key, device)
-            if key not in self.found:
-                kernel = request.kernel
-                buffers = sum(kind.startswith("*") for kind in kernel.types)
-                values = {
-                    "launcher": launcher(), "aligned": load(binary, device), "unaligned": 0,
-                    "words": len(kernel.types), "buffers": buffers, "threads": 32 * kernel.warps,
-                    "shared": binary.shared, "unaligned_shared": 0, "device": device.index or 0,
-                    "make": _address(self.make), "number": len(self.all), "stream_of": _stream_function(),
-                    "launch": _address(_driver().cuLaunchKernel), "enter": _address(self.enter),
-                }
-                made = (ctypes.c_int64 * len(_FIELDS))(*(values[name] for name in _FIELDS))
-                self.found[key] = made, kernel
-                self.all.append((made, kernel, device))
-            return ctypes.addressof(self.found[key][0])
+            if (key, device) not in self.found:
+                made = _Descriptor(kernel, device)
+                made.set_version(0, binary)
+                made.set(
+                    launcher=launcher(), words=len(kernel.types), kinds=ctypes.addressof(made.kinds),
+                    threads=32 * kernel.warps, device=device.index or 0, make=_address(self.make),
+                    number=len(self.all), stream_of=_stream_function(), launch=_address(_driver().cuLaunchKernel),
+                    enter=_address(self.enter), extent_at=0 if kernel.wide is None else len(kernel.types),
+                    limit=NO_LIMIT if kernel.wide is None else LIMIT)
+                self.all.append(made)
+                self.found[key, device] = made
+            return ctypes.addressof(self.found[key, device].words)
 
-    def _enter(self, number: int) -> int:
+    def _enter(self, number: int, _: int) -> int:
         """Called from a launch in a thread without a context."""
-        enter(self.all[number][2])
+        enter(self.all[number].device)
         return 0
 
-    def _make_unaligned(self, number: int) -> int:
-        """Called from a launch. Returns whether it failed."""
-        made, kernel, device = self.all[number]
+    def _make(self, number: int, version: int) -> int:
+        """Called from a launch whose version of a kernel is not there. Returns whether it failed."""
+        descriptor = self.all[number]
         try:
             with self.lock:
-                if not made[_FIELDS.index("unaligned")]:
-                    [binary] = compile_all([Request(kernel, architecture(device), aligned=False)])
+                if not descriptor.has_version(version):
+                    request = request_of(descriptor.kernel, architecture(descriptor.device), version)
+                    [binary] = compile_all([request])
                     if isinstance(binary, Exception):
                         raise binary
-                    made[_FIELDS.index("unaligned_shared")] = binary.shared
-                    made[_FIELDS.index("unaligned")] = load(binary, device)
+                    descriptor.set_version(version, binary)
             return 0
         except Exception as error:
-            log("kernels", "no kernel for buffers that are not aligned: %s", error)
+            log("kernels", "no version %d of the kernel %s: %s", version, descriptor.kernel.name, error)
             return 1
 
 
@@ -263,7 +310,15 @@ def architecture(device: torch.device) -> int:
     return 10 * major + minor
 
 
-def install(request: Request, binary: Binary, device: torch.device) -> GpuKernel:
-    """A kernel made ready for launches on a device."""
-    address = _descriptors.get(request, binary, device)
-    return GpuKernel(request.kernel.name, address, request.kernel.programs, request.key)
+def installed(key: str, device: torch.device) -> bool:
+    """Whether a kernel's code is on a device."""
+    return _descriptors.find(key, device) is not None
+
+
+def install(key: str, kernel: TritonKernel, binary: Binary | None, device: torch.device) -> GpuKernel:
+    """A kernel made ready for launches on a device, unless it is: then its code is not needed."""
+    address = _descriptors.find(key, device)
+    if address is None:
+        assert binary is not None
+        address = _descriptors.add(key, kernel, binary, device)
+    return GpuKernel(kernel.name, address, kernel.programs, key, kernel.extent)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ... import debug
+from ...shapes import Expr, Symbol
 from ..ir import Kernel
-from .driver import GpuKernel, architecture, install
-from .triton_compiler import Request, compile_all, triton_version
-from .triton_printer import TritonKernel, print_triton
+from .blocks import Blocks
+from .driver import GpuKernel, architecture, install, installed
+from .triton_compiler import Binary, Request, compile_all, load, triton_version
+from .triton_printer import TritonKernel
 from .values import Unsupported
+from .versions import print_versions
 
 
 class Refused(Exception):
     """Some kernels cannot be made: what they compute has to be done by calls of ATen."""
 
-    def __init__(self, reasons: dict[str, str], origins: set[Any]) -> None:
+    def __init__(self, reasons: dict[str, str], origins: set[Any], by_device: bool = False) -> None:
         super().__init__("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
         self.origins = origins
         """The nodes of the graph that the kernels compute."""
+        self.by_device = by_device
+        """Whether it was the device that refused some, as it is now."""
 
 
 def check_available() -> None:
@@ -29,9 +35,15 @@ def check_available() -> None:
     triton_version()
 
 
-def compile_for_gpu(kernels: Sequence[Kernel], device: torch.device) -> list[GpuKernel]:
-    """All kernels, ready for launches. Raises `Refused` with those that cannot be made."""
-    printed: dict[int, TritonKernel] = {}
+def compile_for_gpu(kernels: Sequence[Kernel], device: torch.device,
+                    even: Mapping[int, Sequence[Symbol]] | None = None,
+                    blocks: Mapping[int, Blocks] | None = None) -> list[GpuKernel]:
+    """All kernels, ready for launches. Raises `Refused` with those that cannot be made.
+
+    ``even``: the sizes that are multiples of 16 as far as is known now, by the identity of kernels; ``blocks``: those
+    that were chosen for them, by the same.
+    """
+    printed: list[TritonKernel] = []
     reasons: dict[str, str] = {}
     origins: set[Any] = set()
 
@@ -40,19 +52,55 @@ def compile_for_gpu(kernels: Sequence[Kernel], device: torch.device) -> list[Gpu
         origins.update(kernel.origins)
         debug.log("fallbacks", "kernel %s is not made for the GPU: %s", kernel.name, reason)
 
-    for number, kernel in enumerate(kernels):
+    for kernel in kernels:
         try:
-            printed[number] = print_triton(kernel)
+            printed.append(print_versions(kernel, (even or {}).get(id(kernel), ()), (blocks or {}).get(id(kernel))))
         except Unsupported as error:
             refuse(kernel, error)
     if reasons:
         raise Refused(reasons, origins)
-    requests = [Request(printed[number], architecture(device)) for number in range(len(kernels))]
-    made = compile_all(requests)
-    for kernel, binary in zip(kernels, made, strict=True):
+    requests = [Request(one, architecture(device)) for one in printed]
+    missing = {request.key: request for request in requests if not installed(request.key, device)}
+    binaries: dict[str, Binary | Exception] = dict(zip(missing, compile_all(list(missing.values())), strict=True))
+    made: list[GpuKernel] = []
+    by_device = False
+    for kernel, request in zip(kernels, requests, strict=True):
+        binary = binaries.get(request.key)
         if isinstance(binary, Exception):
             refuse(kernel, binary)
+            continue
+        try:
+            made.append(install(request.key, request.kernel, binary, device))
+        except Unsupported as error:
+            by_device = True
+            refuse(kernel, error)
     if reasons:
-        raise Refused(reasons, origins)
-    return [install(request, binary, device) for request, binary in zip(requests, made, strict=True)
-            if not isinstance(binary, Exception)]
+        raise Refused(reasons, origins, by_device)
+    return made
+
+
+def load_for_gpu(keys: Sequence[str], programs: Sequence[tuple[Expr, Expr | None]],
+                 device: torch.device) -> list[GpuKernel] | None:
+    """Kernels that an earlier process compiled, ready for launches; None unless the code of all is there.
+
+    ``programs``: for each how many programs it has, and how far its indices reach.
+    """
+    made: list[GpuKernel] = []
+    for key, (count, extent) in zip(keys, programs, strict=True):
+        found = load(key)
+        if found is None or (found[0].wide is None) is not (extent is None):
+            return None
+        kernel, binary = found
+        try:
+            made.append(install(key, replace(kernel, programs=count, extent=extent), binary, device))
+        except Unsupported as error:
+            debug.log("cache", "the machine code %s cannot be loaded: %s", key, error)
+            return None
+    return made
+
+
+def machine_text(device: torch.device) -> str:
+    """What kernels are made for and by, and the settings of torch that decide what becomes a kernel."""
+    found = torch.cuda.get_device_properties(device)
+    return repr((found.name, found.major, found.minor, found.multi_processor_count, triton_version(),
+                 torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()))

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from ...shapes import Call, Const, Expr, Symbol
 from .. import ir
 from ..ir import Axis, Kernel, Loop, Place, Statement, Store, Value
+from ..scheduling.costs import LONG_ROW
+from ..scheduling.machines import GPU
 
 
 def rows_of(body: Sequence[Statement]) -> tuple[list[Axis], Sequence[Statement]]:
@@ -22,14 +24,47 @@ def flat_nest(body: Sequence[Statement]) -> tuple[list[Axis], Sequence[Statement
     """The loops of a kernel that does nothing but store at every point, what it does there, and whether in tiles."""
     axes: list[Axis] = []
     tiled = False
+    if _has_long_rows(body):
+        return None
     while len(body) == 1 and isinstance(loop := body[0], Loop):
         if loop.axis.size.free_symbols & {axis.symbol for axis in axes}:
             return None
         axes.append(loop.axis)
         tiled = tiled or bool(loop.tile)
         body = loop.body
-    plain = all(isinstance(s, ir.Assign) or (isinstance(s, Store) and s.mode == "set") for s in body)
+    if axes and len(body) > 1 and (together := _merged(axes, body)) is not None:
+        axes, body = together
+    plain = all(isinstance(s, ir.Assign | Store) for s in body)
     return (axes, body, tiled) if axes and plain else None
+
+
+def _has_long_rows(body: Sequence[Statement]) -> bool:
+    """Whether scheduling has left the points of each row to one program."""
+    axes, inside = rows_of(body)
+    rows, length = 1, inside[0].axis.size if len(inside) == 1 and isinstance(inside[0], Loop) else None
+    for axis in axes:
+        rows *= int(axis.size) if isinstance(axis.size, Const) else 0
+    return rows >= GPU.enough_rows and isinstance(length, Const) and int(length) > LONG_ROW
+
+
+def _merged(axes: list[Axis], body: Sequence[Statement]) -> tuple[list[Axis], list[Statement]] | None:
+    """Loops over the same points one after the other, as in a concatenation of equal parts, made one."""
+    if not all(isinstance(loop, Loop) for loop in body):
+        return None
+    nests = [nest_of(loop) for loop in body if isinstance(loop, Loop)]
+    inner = nests[0][0]
+    if any(nest[0] != inner for nest in nests) or any(axis.size.free_symbols & {outer.symbol for outer in axes}
+                                                      for axis in inner):
+        return None
+    statements = [statement for _, part in nests for statement in part]
+    if not all(isinstance(s, Store) and s.mode == "set" for s in statements):
+        return None
+    writes = {place.buffer for place in stored(statements)}
+    # Nothing is read that was written, and nothing is written twice in an order that would matter.
+    if any(place.buffer in writes for place in loaded(statements)) or any(s.args for s in statements
+                                                                          if isinstance(s, Store)):
+        return None
+    return [*axes, *inner], statements
 
 
 def nest_of(loop: Loop) -> tuple[list[Axis], Sequence[Statement]]:
@@ -73,6 +108,8 @@ def inner_spaces(body: Sequence[Statement]) -> Iterator[tuple[Axis, ...]]:
             yield tuple(nest_of(statement)[0])
         elif isinstance(statement, ir.Reduce):
             yield statement.axes
+        elif isinstance(statement, ir.Scan):
+            yield (statement.axis,)
 
 
 def bound_of(size: Expr) -> int | None:
@@ -109,15 +146,34 @@ def is_wide(kernel: Kernel) -> bool:
             last += max(int(size) - 1, 0) * int(stride)
         if last >= limit:
             return True
-    if kernel.sizes:
+    if not set(kernel.sizes).isdisjoint(_in_indices(kernel.body)):
         return True
     return _points(kernel.body) >= limit
+
+
+def counted_axes(statement: Statement) -> tuple[Axis, ...]:
+    """The axes along which the points of a statement are counted. A matrix product counts rows and columns apart."""
+    if isinstance(statement, Loop | ir.Scan):
+        return (statement.axis,)
+    return statement.axes if isinstance(statement, ir.Reduce) and statement.kind != "dot" else ()
+
+
+def _in_indices(body: Sequence[Statement]) -> set[Symbol]:
+    """The symbols in the sizes of loops and in indices."""
+    found: set[Symbol] = set()
+    for statement in body:
+        axes = (statement.axis,) if isinstance(statement, Loop | ir.Scan) else getattr(statement, "axes", ())
+        for axis in axes:
+            found |= axis.size.free_symbols
+        if isinstance(statement, Loop):
+            found |= _in_indices(statement.body)
+    return found.union(*[place.index.free_symbols for place in (*loaded(body), *stored(body))])
 
 
 def _points(body: Sequence[Statement]) -> int:
     most = 1
     for statement in body:
-        axes = (statement.axis,) if isinstance(statement, Loop) else getattr(statement, "axes", ())
+        axes = counted_axes(statement)
         inside = _points(statement.body) if isinstance(statement, Loop) else 1
         for axis in axes:
             inside *= max(bound_of(axis.size) or 1 << 40, 1)

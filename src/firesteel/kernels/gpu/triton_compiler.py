@@ -1,34 +1,31 @@
 """From Triton source to the machine code of a GPU. It needs Triton, but no GPU and no C compiler.
 
 Code is kept on disk under the source, the architecture and Triton's version, so that a process that finds all of it
-there does not even import Triton.
+there does not even import Triton. The source lies beside it, for those versions of a kernel that are made later.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-import itertools
 import json
-import linecache
 import os
 import struct
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...debug import log
 from ...runtime import disk_cache
+from ...shapes import const
+from . import coding, workers
 from .triton_printer import TritonKernel
 from .values import Unsupported
 
 KIND = "gpu_kernel"
 THREADS = 16
 _LENGTH = struct.Struct("=q")
-_serial = itertools.count()
-_import_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -43,17 +40,26 @@ class Binary:
 
 @dataclass(frozen=True)
 class Request:
-    """A kernel to be compiled; ``aligned``: every buffer begins at a multiple of 16 bytes."""
+    """A kernel to be compiled, and which of the things that it takes for granted hold."""
 
     kernel: TritonKernel
     arch: int
     aligned: bool = True
+    """Every buffer begins at a multiple of 16 bytes."""
+    even: bool = True
+    """The sizes that are said to be multiples of 16 are."""
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
+        """Of its code; kernels that differ in their names only share it."""
         kernel = self.kernel
-        return disk_cache.digest("triton", triton_version(), self.arch, self.aligned, kernel.warps, kernel.types,
-                                 kernel.source)
+        return disk_cache.digest("triton", triton_version(), self.arch, self.aligned, kernel.even if self.even else (),
+                                 kernel.warps, kernel.stages, kernel.types, _nameless(kernel),
+                                 kernel.wide and _nameless(kernel.wide))
+
+
+def _nameless(kernel: TritonKernel) -> str:
+    return kernel.source.replace(f"def {kernel.name}(", "def kernel(")
 
 
 @functools.cache
@@ -81,19 +87,38 @@ def compile_all(requests: Sequence[Request]) -> list[Binary | Exception]:
         [(key, request)] = missing.items()
         found[key] = _make(key, request)
     elif missing:
-        _import_triton()
+        workers.expect_kernels(len(missing))
+        if workers.current() is None:
+            coding.import_triton()
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1, len(missing))) as pool:
             found.update(zip(missing, pool.map(_make, missing, missing.values()), strict=True))
     return [found[key] for key in keys]
 
 
+def is_cold() -> bool:
+    """Whether nothing that was compiled before can be found."""
+    folder = disk_cache.directory()
+    return folder is None or not os.path.isdir(os.path.join(folder, KIND))
+
+
 def _load(key: str) -> Binary | None:
+    found = load(key)
+    return None if found is None else found[1]
+
+
+def load(key: str) -> tuple[TritonKernel, Binary] | None:
+    """A kernel that was compiled before, and its machine code. How many programs it has is not known here."""
     data = disk_cache.get(KIND, key)
     if data is None:
         return None
-    [length] = _LENGTH.unpack_from(data)
-    head = json.loads(data[_LENGTH.size:_LENGTH.size + length])
-    return Binary(data[_LENGTH.size + length:], head["name"], head["shared"])
+    try:
+        [length] = _LENGTH.unpack_from(data)
+        head = json.loads(data[_LENGTH.size:_LENGTH.size + length])
+        made = Binary(data[_LENGTH.size + length:], head["name"], head["shared"])
+        return _kernel(head["kernel"]), made
+    except (struct.error, ValueError, KeyError, TypeError) as error:
+        log("cache", "the machine code %s cannot be read: %s: %s", key, type(error).__name__, error)
+        return None
 
 
 def _make(key: str, request: Request) -> Binary | Exception:
@@ -101,64 +126,39 @@ def _make(key: str, request: Request) -> Binary | Exception:
         made = _compile(request)
     except Exception as error:
         return error
-    head = json.dumps({"name": made.name, "shared": made.shared}).encode()
+    kernel = request.kernel if request.even else replace(request.kernel, even=())
+    head = json.dumps({"name": made.name, "shared": made.shared, "kernel": _described(kernel)}).encode()
     disk_cache.put(KIND, key, b"".join((_LENGTH.pack(len(head)), head, made.code)))
     log("kernels", "kernel %s: %d bytes of machine code", request.kernel.name, len(made.code))
     return made
 
 
-def _import_triton() -> Any:
-    with _import_lock:
-        import triton
-        import triton.backends.compiler
-        import triton.compiler
+def _described(kernel: TritonKernel) -> dict[str, Any]:
+    """All of a kernel but what stands in plans."""
+    kept = ("name", "source", "types", "warps", "stages", "even")
+    return {**{name: getattr(kernel, name) for name in kept}, "wide": kernel.wide and _described(kernel.wide)}
 
-        return triton
+
+def _kernel(given: dict[str, Any]) -> TritonKernel:
+    wide = given["wide"]
+    return TritonKernel(given["name"], given["source"], const(0), tuple(given["types"]), given["warps"],
+                        given["stages"], tuple(given["even"]), wide and _kernel(wide))
 
 
 def _compile(request: Request) -> Binary:
-    triton = _import_triton()
     kernel = request.kernel
-    function = _function(kernel)
-    pointers = [number for number, kind in enumerate(kernel.types) if kind.startswith("*")]
-    source = triton.compiler.ASTSource(
-        fn=function, signature=dict(zip(function.arg_names, kernel.types, strict=True)), constexprs={},
-        attrs={(number,): [["tt.divisibility", 16]] for number in pointers} if request.aligned else {})
+    multiples = [number for number, kind in enumerate(kernel.types) if kind.startswith("*") and request.aligned]
+    multiples += kernel.even if request.even else ()
     # Eager rounds every operation and keeps the smallest numbers, so the compiler must not change that.
-    options = {"num_warps": kernel.warps, "enable_fp_fusion": False, "enable_reflect_ftz": False}
-    code, data = _stages(triton, source, triton.backends.compiler.GPUTarget("cuda", request.arch, 32), options)
-    if data.get("global_scratch_size") or data.get("profile_scratch_size"):
-        raise Unsupported("a kernel that needs memory of its own")
-    return Binary(code, data["name"], data["shared"])
-
-
-def _stages(triton: Any, source: Any, target: Any, options: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """Triton's stages one after the other, without the cache around them: that hashes all of Triton first, and keeps
-    what we keep ourselves. Where they are not as expected, its own entry does the same."""
-    try:
-        from triton._C.libtriton import ir
-
-        backend = triton.compiler.make_backend(target)
-        parsed = backend.parse_options({**options, **source.parse_options()})
-        context, data = ir.context(), {**parsed.__dict__}
-        ir.load_dialects(context)
-        backend.load_dialects(context)
-        stages: dict[str, Any] = {}
-        backend.add_stages(stages, parsed, source.language)
-        module = source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(),
-                                context)
-    except (ImportError, AttributeError, TypeError):
-        made = triton.compile(source, target=target, options=options)
-        return made.asm["cubin"], made.metadata._asdict()
-    for stage in stages.values():
-        module = stage(module, data)
-    return module, data
-
-
-def _function(kernel: TritonKernel) -> Any:
-    """The function of a kernel's source; Triton asks for the source of functions again."""
-    file = f"<firesteel kernel {next(_serial)}>"
-    linecache.cache[file] = (len(kernel.source), None, kernel.source.splitlines(keepends=True), file)
-    names: dict[str, Any] = {"__name__": file}
-    exec(compile(kernel.source, file, "exec", dont_inherit=True), names)
-    return names[kernel.name]
+    options = {"num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": False,
+               "enable_reflect_ftz": False}
+    given: dict[str, Any] = {"source": kernel.source, "name": kernel.name, "types": kernel.types, "arch": request.arch,
+                             "multiples": multiples, "options": options}
+    others = workers.current()
+    made = others.compile(given) if others is not None else None
+    if made is None:
+        try:
+            made = coding.machine_code(**given)
+        except coding.NeedsMemory as error:
+            raise Unsupported(str(error)) from None
+    return Binary(*made)

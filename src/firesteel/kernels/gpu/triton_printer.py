@@ -17,13 +17,13 @@ again) stays in registers when the loop is one block; a scratch row that is long
 
 A kernel that does nothing but store at every point has one long row index, or, for transposed access, two.
 
-Not handled: scans, scatters that combine, scratch memory read at other places than where it was written.
+Not handled: scratch memory read at other places than where it was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import ChainMap
+from collections.abc import Sequence
 
 import torch
 
@@ -33,8 +33,14 @@ from ...shapes import Const, Expr, Symbol
 from .. import ir
 from ..ir import Axis, Kernel, Loop, Place, Reduce, Store, Value
 from .blocks import Blocks, choose_blocks
+from .lanes import LanePrinter
+from .lanes import size_of as _size
+from .loops import Together, find_together
 from .pairs import Pair, end_lines, find_pair, start_lines, step_lines
-from .statements import bound_of, flat_nest, is_wide, loaded, nest_of, renamed, rows_of, stored
+from .scans import carried, scanning
+from .scatters import atomic
+from .short_floats import at_once, loose_values, shortcut
+from .statements import flat_nest, is_wide, loaded, nest_of, renamed, rows_of, stored
 from .values import DTYPES, HELPERS, TritonIndexPrinter, Unsupported, constant, identity, operation, types_of
 
 _COMBINE = {
@@ -43,6 +49,7 @@ _COMBINE = {
 }  # fmt: skip
 _FUNCTION = {"prod": "product", "max": "maximum", "min": "minimum", "xor": "exclusive", "any": "either", "all": "both"}
 _LANE = shapes.symbol("lane")
+_WHOLE = shapes.symbol("x")
 
 
 @dataclass(frozen=True)
@@ -56,17 +63,31 @@ class TritonKernel:
     types: tuple[str, ...]
     """The parameters in Triton's notation: buffers, then sizes, then numbers."""
     warps: int
+    stages: int = 3
+    """How many iterations ahead a loop loads what it multiplies."""
+    even: tuple[int, ...] = ()
+    """The parameters, by their positions, that are taken to be multiples of 16 beside the addresses of buffers."""
+    wide: TritonKernel | None = None
+    """Of a kernel whose indices have 32 bits and whose sizes are not known: the one with 64 bits."""
+    extent: Expr | None = None
+    """How far the indices of such a kernel reach: the other one is needed from `versions.LIMIT` on."""
 
 
-def print_triton(kernel: Kernel, blocks: Blocks | None = None) -> TritonKernel:
-    """Print a kernel. Raises `Unsupported` for what has no Triton here."""
-    printer = _Printer(kernel, blocks or choose_blocks(kernel))
+def print_triton(kernel: Kernel, blocks: Blocks | None = None, narrow: bool = False) -> TritonKernel:
+    """Print a kernel, with ``narrow`` for indices of 32 bits whatever its sizes. Raises `Unsupported` for what has no
+    Triton here."""
+    from .product_printer import is_product, print_product
+
+    if is_product(kernel):
+        return print_product(kernel, narrow=narrow)
+    printer = _Printer(kernel, blocks or choose_blocks(kernel), False if narrow else None)
     nest = flat_nest(kernel.body)
     if nest is not None:
         programs = printer.flat(*nest)
     else:
         programs = printer.rows()
-    return TritonKernel(kernel.name, printer.source(), programs, types_of(kernel), printer.blocks.warps)
+    types = types_of(kernel, "i32" if narrow else "i64")
+    return TritonKernel(kernel.name, printer.source(), programs, types, printer.blocks.warps)
 
 
 @dataclass(frozen=True)
@@ -80,60 +101,22 @@ class _Kept:
     register: str | None
 
 
-class _Printer:
-    def __init__(self, kernel: Kernel, blocks: Blocks) -> None:
-        self.kernel = kernel
-        self.blocks = blocks
-        self.lines: list[str] = []
-        self.depth = 1
-        self.used: dict[str, None] = {}
-        self.names: dict[Symbol, str] = {}
-        self.row_axes: frozenset[Symbol] = frozenset()
-        self.row_mask: str | None = None
-        self.lane_mask: str | None = None
-        """That of the lanes alone, inside of a block of them."""
-        self.lanes: str | None = None
-        """The shape of a block of lanes, inside of one."""
-        self.whole = False
-        """Whether the block of lanes is the whole loop."""
-        self.lane_axes: list[Symbol] = []
+class _Printer(LanePrinter):
+    def __init__(self, kernel: Kernel, blocks: Blocks, wide: bool | None = None) -> None:
+        super().__init__(kernel, blocks, is_wide(kernel) if wide is None else wide)
         self.lane_locals: set[str] = set()
-        self.known: dict[Value, str] = {}
-        self.spaces: dict[tuple[Axis, ...], dict[Value, str]] = {}
-        """What is known in blocks of lanes that hold a whole loop: another loop over the same axes goes on with it."""
-        self.counter = 0
+        self.handed: frozenset[str] = frozenset()
+        """What one loop of several that are run as one hands on to the next."""
+        self.whole_index: Expr | None = None
+        """Of a flat kernel, the one long index as its loop variables make it."""
         self.scratch = {part.name: part for part in kernel.scratch}
+        self.loose = loose_values(kernel.body)
         self.kept: dict[str, _Kept] = {}
-        self.indices = TritonIndexPrinter(self.names, self.helper)
-        self.wide = is_wide(kernel)
+        # What is computed with sizes as values may be larger than any index.
+        sizes = {} if self.wide else {size: f"{size.name}.to(tl.int64)" for size in kernel.sizes}
+        self.long_indices = TritonIndexPrinter(ChainMap(sizes, self.names), self.helper)
         writes = {place.buffer for place in stored(kernel.body)}
         self.read_again = {place.buffer for place in loaded(kernel.body)} & writes
-
-    # Text
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
-    def helper(self, name: str) -> str:
-        self.used[name] = None
-        return name
-
-    def variable(self) -> str:
-        self.counter += 1
-        return f"t{self.counter - 1}"
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """A loop of the program. What is computed inside is not known after it."""
-        self.line(head)
-        start = len(self.lines)
-        before, spaces = dict(self.known), {axes: dict(known) for axes, known in self.spaces.items()}
-        self.depth += 1
-        yield
-        self.depth -= 1
-        self.known, self.spaces = before, spaces
-        if len(self.lines) == start:
-            self.lines.pop()  # all that it did is computed again where it is read
 
     def source(self) -> str:
         parameters = [buffer.name for buffer in self.kernel.buffers]
@@ -157,6 +140,10 @@ class _Printer:
         self.lanes, self.lane_mask, self.row_mask = f"[{block}]", self.row_mask, None
         self.lane_axes = [axis.symbol for axis in axes]
         self._digits("x", axes)
+        if len(axes) > 1:
+            self.whole_index = shapes.const(0)
+            for axis in axes:
+                self.whole_index = self.whole_index * axis.size + axis.symbol
         self.statements(body)
         return (total + (block - 1)) // block
 
@@ -189,7 +176,17 @@ class _Printer:
         if total.free_symbols & {axis.symbol for axis in axes}:
             raise Unsupported("a number of programs that depends on the program")
         block = self.blocks.rows
-        if axes:
+        near = axes[-1] if axes else None
+        if near is not None and len(axes) > 1 and block > 1 and isinstance(near.size, Const) \
+                and int(near.size) % block == 0:
+            # Rows of one program differ in the innermost axis only: what depends on the others is one number.
+            self.line(f"x = {self._program()} * {block}")
+            self.line(f"{near.symbol.name} = tl.multiple_of(x % {int(near.size)}, {block}) + "
+                      f"tl.arange(0, {block})[:, None]")
+            self.line(f"x_above = x // {int(near.size)}")
+            self._digits("x_above", axes[:-1])
+            self.row_axes = frozenset([near.symbol])
+        elif axes:
             self.line(f"x = {self._program()} * {block} + tl.arange(0, {block})[:, None]")
             self._rows_end(total, block)
             self._digits("x", axes)
@@ -197,40 +194,22 @@ class _Printer:
         self.statements(body)
         return (total + (block - 1)) // block if axes else total
 
-    def _program(self) -> str:
-        return "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
-
-    def _rows_end(self, total: Expr, block: int) -> None:
-        if not (isinstance(total, Const) and int(total) % block == 0):
-            self.line(f"x_mask = x < {self.indices.print(total)}")
-            self.row_mask = "x_mask"
-
-    def _digits(self, whole: str, axes: Sequence[Axis]) -> None:
-        """The loop variables from one long index."""
-        rest = whole
-        for position in range(len(axes) - 1, -1, -1):
-            axis = axes[position]
-            name = axis.symbol.name
-            size = self.indices.wrap(axis.size, 13)
-            if position:
-                self.line(f"{name} = {rest} % {size}")
-                above = f"{whole}{position}" if position > 1 else axes[0].symbol.name
-                self.line(f"{above} = {rest} // {size}")
-                rest = above
-            elif name != rest:
-                self.line(f"{name} = {rest}")
-
     # Statements
 
     def statements(self, body: Sequence[ir.Statement]) -> None:
-        done: Reduce | None = None
+        done: list[ir.Statement] = []
         for number, statement in enumerate(body):
-            if statement is done:
+            if any(statement is one for one in done):
                 continue
             pair = find_pair(body, number, self.scratch) if isinstance(statement, Reduce) else None
             if pair is not None and self.lanes is None and not self._is_whole(pair.first.axes):
                 self._reduce_pair(pair)
-                done = pair.second
+                done.append(pair.second)
+                continue
+            group = find_together(body, number, _COMBINE, self.scratch) if self.lanes is None else None
+            if group is not None and not self._is_whole(group.axes):
+                self._run_together(group, body)
+                done += [*group.members, *group.later]
                 continue
             match statement:
                 case ir.Assign():
@@ -242,6 +221,8 @@ class _Printer:
                     self.store(statement)
                 case Reduce():
                     self.reduce(statement)
+                case ir.Scan():
+                    self.scan(statement)
                 case Loop():
                     self.loop(statement)
                 case _:
@@ -253,102 +234,28 @@ class _Printer:
         axes, body = nest_of(loop)
         if any(isinstance(inner, Loop | Reduce | ir.Scan) for inner in body):
             raise Unsupported("several loops inside a row's loop")
-        if self._computed_again(axes, body):
+        body = self._not_computed_again(axes, body)
+        if not body:
             return
-        with self._lanes_of(axes):
+        for _ in self.passes(axes):
             self.statements(body)
         if any(place.buffer in self.read_again and not self._in_registers(place) for place in stored(body)):
             self.line("tl.debug_barrier()")  # others of this program read what was written
 
-    def _computed_again(self, axes: Sequence[Axis], body: Sequence[ir.Statement]) -> bool:
-        """Whether a loop only fills scratch rows that are longer than a block: those who read them compute them."""
-        if self._is_whole(axes):
-            return False
+    def _not_computed_again(self, axes: Sequence[Axis], body: Sequence[ir.Statement]) -> Sequence[ir.Statement]:
+        """A loop without those scratch rows it fills that are longer than a block: who reads them computes them."""
         stores = [s for s in body if isinstance(s, Store) and s.place.buffer in self.scratch and s.mode == "set"]
-        if len(stores) < len(body) or len(axes) != 1:
-            return False
+        if self._is_whole(axes) or len(axes) != 1 or any(isinstance(s, ir.Assign) for s in body):
+            return body
         axis = axes[0].symbol
         for store in stores:
             index = store.place.index.substitute({axis: _LANE})
             self.kept[store.place.buffer] = _Kept(index, store.value, axis, None)
-        return True
-
-    def _is_whole(self, axes: Sequence[Axis]) -> bool:
-        bound = bound_of(_size(axes))
-        return bound is not None and bound <= self.blocks.whole
+        return [statement for statement in body if not any(statement is store for store in stores)]
 
     def _in_registers(self, place: Place) -> bool:
         kept = self.kept.get(place.buffer)
         return place.buffer in self.scratch or (kept is not None and kept.register is not None)
-
-    @contextmanager
-    def _lanes_of(self, axes: Sequence[Axis]) -> Iterator[str]:
-        """Inside, the axes are lanes; gives the shape of a block."""
-        size = _size(axes)
-        first = axes[0].symbol.name
-        whole = first if len(axes) == 1 else f"{first}_all"
-        outside = dict(self.known)
-        self.lane_axes = [axis.symbol for axis in axes]
-        rows = self.blocks.rows if self._has_rows() else 1
-        if self._is_whole(axes):
-            block = 1 << (max(bound_of(size) or 1, 1) - 1).bit_length()
-            exact = isinstance(size, Const) and int(size) == block
-            before = self.spaces.get(tuple(axes))
-            own = None if exact else f"{whole}_mask"
-            if before is None:
-                self._forget(axes)
-                self.line(f"{whole} = tl.arange(0, {block})[None, :]")
-                self._lane_mask(own, whole, size)
-                self._lane_digits(whole, axes)
-            else:
-                self.known.update(before)
-                self.lane_mask = own
-            self.lanes, self.whole = f"[{rows}, {block}]", True
-            yield self.lanes
-            self.spaces = {**self.spaces, tuple(axes): self.known}
-        else:
-            block = self.blocks.lanes
-            self._forget(axes)
-            with self.block(f"for {whole}_start in range(0, {self._longest(size)}, {block}):"):
-                self.line(f"{whole} = {whole}_start + tl.arange(0, {block})[None, :]")
-                exact = isinstance(size, Const) and int(size) % block == 0
-                self._lane_mask(None if exact else f"{whole}_mask", whole, size)
-                self._lane_digits(whole, axes)
-                self.lanes, self.whole = f"[{rows}, {block}]", False
-                yield self.lanes
-        self.lanes = self.lane_mask = None
-        self.lane_axes = []
-        self.known = outside
-
-    def _forget(self, axes: Sequence[Axis]) -> None:
-        """Other loops take the names of these variables, so what was known of them holds no more."""
-        taken = {axis.symbol for axis in axes}
-        self.spaces = {others: known for others, known in self.spaces.items()
-                       if not any(axis.symbol in taken for axis in others)}
-
-    def _has_rows(self) -> bool:
-        return bool(rows_of(self.kernel.body)[0])
-
-    def _longest(self, size: Expr) -> str:
-        """How far a loop of blocks runs: the same for all rows, so at most as far as the longest of them."""
-        own = {axis.symbol for axis in rows_of(self.kernel.body)[0]}
-        if size.free_symbols & own:
-            if not (isinstance(size, shapes.Call) and size.op == "min"):
-                raise Unsupported("rows of different lengths")
-            operands = [part for part in size.operands if not part.free_symbols & own]
-            if not operands:
-                raise Unsupported("rows of different lengths")
-            size = operands[0]
-        return self.indices.print(size)
-
-    def _lane_mask(self, name: str | None, whole: str, size: Expr) -> None:
-        if name is not None:
-            self.line(f"{name} = {whole} < {self.indices.print(size)}")
-        self.lane_mask = name
-
-    def _lane_digits(self, whole: str, axes: Sequence[Axis]) -> None:
-        if len(axes) > 1:
-            self._digits(whole, axes)
 
     # Reductions
 
@@ -359,45 +266,82 @@ class _Printer:
             return self._find(reduce)
         if reduce.kind not in _COMBINE:
             raise Unsupported(reduce.kind)
-        # Bools are reduced as numbers.
-        dtype = torch.int32 if reduce.dtype is torch.bool else reduce.dtype
-        nothing = identity(reduce.kind, reduce.dtype)
-        total = f"{reduce.name}_lanes"
-        rows = self.blocks.rows if self._has_rows() else 1
+        self._start(reduce)
+        for lanes in self.passes(reduce.axes):
+            self._step(reduce, lanes)
+        self._end(reduce)
+        return None
+
+    def _start(self, reduce: Reduce) -> None:
         if not self._is_whole(reduce.axes):
-            self.line(f"{total} = tl.full([{rows}, {self.blocks.lanes}], {nothing}, {DTYPES[dtype]})")
-        with self._lanes_of(reduce.axes) as lanes:
-            value = self.value(ir.cast(reduce.value, reduce.dtype))
-            if dtype is not reduce.dtype:
-                value = f"{value}.to({DTYPES[dtype]})"
-            if not self._varies(reduce.value):
-                value = f"tl.broadcast_to({value}, {lanes})"
-            if self.lane_mask is not None:
-                value = f"tl.where({self.lane_mask}, {value}, {nothing})"
-            self.line(f"{total} = {value if self.whole else self._combined(reduce.kind, total, value)}")
+            rows = self.blocks.rows if self._has_rows() else 1
+            nothing = identity(reduce.kind, reduce.dtype)
+            self.line(f"{reduce.name}_lanes = tl.full([{rows}, {self.blocks.lanes}], {nothing}, {_number(reduce)})")
+
+    def _step(self, reduce: Reduce, lanes: str) -> None:
+        total = f"{reduce.name}_lanes"
+        value = self.value(ir.cast(reduce.value, reduce.dtype))
+        if reduce.dtype is torch.bool:
+            value = f"{value}.to({_number(reduce)})"
+        if not self._varies(reduce.value):
+            value = f"tl.broadcast_to({value}, {lanes})"
+        if self.lane_mask is not None:
+            value = f"tl.where({self.lane_mask}, {value}, {identity(reduce.kind, reduce.dtype)})"
+        self.line(f"{total} = {value if self.whole else self._combined(reduce.kind, total, value)}")
+
+    def _end(self, reduce: Reduce) -> None:
+        total = f"{reduce.name}_lanes"
         if reduce.kind == "sum":
             result = f"tl.sum({total}, 1)"
         else:
             result = f"tl.reduce({total}, 1, {self.helper(_FUNCTION[reduce.kind])})"
         ending = " != 0" if reduce.dtype is torch.bool else ""
         self.line(f"{reduce.name} = {result}[:, None]{ending}")
-        return None
+
+    def _run_together(self, group: Together, body: Sequence[ir.Statement]) -> None:
+        """Several loops over the blocks of a row as one."""
+        sums = [member for member in group.members if isinstance(member, Reduce)]
+        for reduce in sums:
+            self._start(reduce)
+        self.handed = group.handed
+        for lanes in self.passes(group.axes):
+            for member in group.members:
+                if isinstance(member, Reduce):
+                    self._step(member, lanes)
+                else:
+                    self.statements(nest_of(member)[1])
+        for buffer in self.handed:
+            self.kept.pop(buffer, None)
+        self.handed = frozenset()
+        for reduce in sums:
+            self._end(reduce)
+        others = [statement for statement in body if not any(statement is member for member in group.members)]
+        if {place.buffer for place in stored(group.members)} & {place.buffer for place in loaded(others)}:
+            self.line("tl.debug_barrier()")  # others of this program read what was written
+        self.statements(group.later)
 
     def _reduce_pair(self, pair: Pair) -> None:
         """Two reductions in one pass."""
         rows = self.blocks.rows if self._has_rows() else 1
-        if pair.centre is None:
-            self.helper("scaled")
         for line in start_lines(pair, f"[{rows}, {self.blocks.lanes}]", DTYPES[pair.first.dtype]):
             self.line(line)
-        with self._lanes_of(pair.first.axes) as lanes:
+        masked = False
+        for lanes in self.passes(pair.first.axes):
             value = self.value(pair.first.value)
             name = self.variable()
             self.line(f"{name} = tl.broadcast_to({value}, {lanes})")
+            masked = masked or self.lane_mask is not None
             for line in step_lines(pair, name, self.lane_mask, self.helper):
                 self.line(line)
-        for line in end_lines(pair, self.value, self.helper):
+        count = self._seen(_size(pair.first.axes), DTYPES[pair.first.dtype]) if masked else None
+        for line in end_lines(pair, self.value, self.helper, count):
             self.line(line)
+
+    def _seen(self, size: Expr, dtype: str) -> str:
+        """How many elements of a long row each lane has seen."""
+        block = self.blocks.lanes
+        most = self.indices.wrap(size + (block - 1), 13)
+        return f"(({most} - tl.arange(0, {block})[None, :]) // {block}).to({dtype})"
 
     def _find(self, reduce: Reduce) -> None:
         """The position of the largest or smallest: the first of equals, and of NaN."""
@@ -431,6 +375,30 @@ class _Printer:
                 self.line(f"{name}_best, {name}_at = {function}({name}_best, {name}_at, {value}, {at})")
         self.line(f"{name}_best, {name}_at = tl.reduce(({name}_best, {name}_at), 1, {function})")
         self.line(f"{name} = tl.minimum({name}_at, {self.indices.print(size)} - 1)[:, None].to({DTYPES[reduce.dtype]})")
+
+    # Scans
+
+    def scan(self, scan: ir.Scan) -> None:
+        if self.lanes is not None:
+            raise Unsupported(f"{scan.kind} inside a block of lanes")
+        how = scanning(scan)
+        function = self.helper(how.function)
+        for name in how.helpers:
+            self.helper(name)
+        rows = self.blocks.rows if self._has_rows() else 1
+        if not self._is_whole((scan.axis,)):
+            self.line(f"carry = tl.full([{rows}, 1], {how.start}, {DTYPES[how.dtype]})")
+        with self._lanes_of((scan.axis,)) as lanes:
+            value = f"tl.broadcast_to({self.value(ir.cast(scan.value, how.dtype))}, {lanes})"
+            if self.lane_mask is not None:
+                value = f"tl.where({self.lane_mask}, {value}, {how.start})"
+            self.line(f"running = tl.associative_scan({value}, 1, {function})")
+            if not self.whole:
+                for line in carried(function, scan.axis.symbol.name, self.blocks.lanes, DTYPES[how.dtype]):
+                    self.line(line)
+            result = f"running.to({DTYPES[scan.dtype]})" if scan.dtype is not torch.bool else "(running != 0)"
+            at, mask = self._where(scan.place, scan.args)
+            self.line(f"tl.store({scan.place.buffer} + {at}, {result}{f', mask={mask}' if mask else ''})")
 
     def _combined(self, kind: str, a: str, b: str) -> str:
         if kind in ("max", "min"):
@@ -468,13 +436,15 @@ class _Printer:
     def store(self, store: Store) -> None:
         place = store.place
         if store.mode != "set":
-            raise Unsupported(f"a store that combines: {store.mode}")
+            self._combine(store)
+            return
         if place.buffer in self.scratch:
             self._keep(store)
             return
         value = self.value(store.value)
         axis = self._lane_axis(place)
-        if place.buffer in self.read_again and axis is not None and self.whole and not place.masked:
+        stays = self.whole or place.buffer in self.handed
+        if place.buffer in self.read_again and axis is not None and stays and not place.masked:
             name = f"{place.buffer}_row"
             self.line(f"{name} = tl.broadcast_to({value}, {self.lanes}).to({DTYPES[store.value.dtype]})")
             self.kept[place.buffer] = _Kept(place.index.substitute({axis: _LANE}), store.value, axis, name)
@@ -485,7 +455,21 @@ class _Printer:
         at, mask = self._where(place, store.args)
         if self.lanes is None and not self.row_axes:
             at = f"tl.full([1, 1], 0, tl.int32) + {at}"  # what was reduced has this shape
-        self.line(f"tl.store({place.buffer} + {at}, {value}{f', mask={mask}' if mask else ''})")
+        hint = ", eviction_policy='evict_first'" if self.hint and lanes else ""
+        self.line(f"tl.store({place.buffer} + {at}, {value}{f', mask={mask}' if mask else ''}{hint})")
+
+    def _combine(self, store: Store) -> None:
+        """Combine with what is in memory. Points that meet in one place do so one after the other, in any order."""
+        place = store.place
+        if place.buffer in self.scratch:
+            raise Unsupported(f"scratch {place.buffer} combined with a value: {store.mode}")
+        shape = self.lanes or f"[{self.blocks.rows if self.row_axes else 1}, 1]"
+        value, at = self.value(store.value), self._place(place, store.args)
+        own = self.value(store.args[-1]) if place.masked else None
+        mask = " & ".join(part for part in (self.row_mask, self.lane_mask, own) if part is not None)
+        constant = isinstance(place.index, Const)
+        at = f"(tl.full({shape}, 0, tl.int32) + {at})" if constant else f"tl.broadcast_to({at}, {shape})"
+        self.line(atomic(store, at, value, mask))
 
     def _lane_axis(self, place: Place) -> Symbol | None:
         """The loop variable of a place that is lanes."""
@@ -517,7 +501,11 @@ class _Printer:
             if node in self.known:
                 texts[node] = self.known[node]
                 continue
-            text = self._node(node, [texts[arg] for arg in node.args])
+            inner = shortcut(node, node in self.loose)
+            if inner is not None:
+                text = at_once(inner, texts[inner.args[0]], self.helper)
+            else:
+                text = self._node(node, [texts[arg] for arg in node.args])
             if node.op in ("load",) or (users.get(node, 0) > 1 and node.args):
                 if not text.isidentifier():
                     name = self.variable()
@@ -535,12 +523,12 @@ class _Printer:
             case "index":
                 if isinstance(node.data, Const):
                     return f"tl.full([], {int(node.data)}, tl.int64)"
-                return f"({self.indices.print(node.data)}).to(tl.int64)"
+                return f"({self.long_indices.print(node.data)}).to(tl.int64)"
             case "number" | "local":
                 return node.data.name if isinstance(node.data, Symbol) else str(node.data)
             case "load":
                 return self._load(node, args)
-        return operation(node, args, self.helper)
+        return operation(node, args, self.helper, node in self.loose)
 
     def _load(self, node: Value, args: Sequence[str]) -> str:
         place: Place = node.data
@@ -551,7 +539,8 @@ class _Printer:
                 mask = self.value(node.args[-1]) if place.masked else None
                 return f"tl.where({mask}, {found}, 0)" if mask else found
         at, mask = self._where(place, node.args)
-        return f"tl.load({place.buffer} + {at}{f', mask={mask}, other=0' if mask else ''})"
+        hint = self.hint if all(self._place_depends(place, node.args)) else ""
+        return f"tl.load({place.buffer} + {at}{f', mask={mask}, other=0' if mask else ''}{hint})"
 
     def _again(self, place: Place, kept: _Kept | None) -> str | None:
         """What an earlier loop of this program stored there."""
@@ -561,16 +550,24 @@ class _Printer:
             if place.buffer in self.scratch:
                 raise Unsupported(f"scratch {place.buffer} read at {place.index}")
             return None
-        if kept.register is not None and self.whole:
+        stays = self.whole or place.buffer in self.handed
+        if kept.register is not None and stays and len(self.lane_axes) == 1:
             return kept.register
         if place.buffer in self.scratch:
             return self.value(renamed(kept.value, {kept.axis: axis}))
+        if kept.register is not None and stays:
+            raise Unsupported(f"{place.buffer} is kept along other lanes than it is read")
         return None
 
     def _place(self, place: Place, args: Sequence[Value]) -> str:
         for symbol, value in zip(place.indirect, args, strict=False):
             text = self.value(value)
             self.names[symbol] = text if self.wide else f"{text}.to(tl.int32)"
+        if self.whole_index is not None:
+            # What lies in memory in the order of the points needs none of their digits.
+            rest = place.index - self.whole_index
+            if rest.free_symbols.isdisjoint(self.lane_axes):
+                return self.indices.wrap(_WHOLE + rest, 13)
         return self.indices.wrap(place.index, 13)
 
     def _where(self, place: Place, args: Sequence[Value]) -> tuple[str, str | None]:
@@ -579,16 +576,18 @@ class _Printer:
         at = self._place(place, args)
         own = self.value(args[-1]) if place.masked else None
         if own is not None:
-            shape = self.lanes or (f"[{self.blocks.rows}, 1]" if self.row_axes else None)
+            lanes = lanes or self._depends(args[-1])[1] or bool(place.indirect) or bool(self.blocks.second)
+            shape = self.lanes if lanes and self.lanes else f"[{self.blocks.rows}, 1]" if self.row_axes else None
             if shape is not None:
-                at, own = f"tl.broadcast_to({at}, {shape})", f"tl.broadcast_to({own}, {shape})"
-            rows, lanes = bool(self.row_axes), self.lanes is not None
+                # A number is no tensor that could be broadcast.
+                fixed = not place.index.free_symbols
+                at = f"tl.full({shape}, {at}, tl.int32)" if fixed else f"tl.broadcast_to({at}, {shape})"
+                own = f"tl.broadcast_to({own}, {shape})"
+            rows, lanes = bool(self.row_axes), lanes and self.lanes is not None
         parts = [self.row_mask if rows else None, self.lane_mask if lanes else None, own]
         return at, " & ".join(part for part in parts if part is not None) or None
 
 
-def _size(axes: Sequence[Axis]) -> Expr:
-    total: Expr = shapes.const(1)
-    for axis in axes:
-        total = total * axis.size
-    return total
+def _number(reduce: Reduce) -> str:
+    """What is reduced; bools are as numbers."""
+    return DTYPES[torch.int32 if reduce.dtype is torch.bool else reduce.dtype]

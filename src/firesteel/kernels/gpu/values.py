@@ -11,6 +11,8 @@ from ...autodiff import graph as autodiff
 from ...shapes import Expr, Symbol, polynomials
 from ...shapes.printing import ATOM, IndexPrinter, Text
 from ..ir import Kernel, Value
+from . import short_floats
+from .short_floats import CHEAPER, cheaper
 
 
 class Unsupported(autodiff.Unsupported):
@@ -29,6 +31,9 @@ HELPERS: dict[str, tuple[str, str]] = {
     "maximum": (_AB, "return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)"),
     "minimum": (_AB, "return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)"),
     "product": (_AB, "return a * b"),
+    "total": (_AB, "return a + b"),
+    "log_add_exp": (_AB, "m = maximum(a, b)\n    d = libdevice.exp(minimum(a, b) - m)\n"
+                    "    return tl.where((a == b) & (tl.abs(a) == float('inf')), a, m + libdevice.log1p(d))"),
     "either": (_AB, "return a | b"),
     "both": (_AB, "return a & b"),
     "exclusive": (_AB, "return a ^ b"),
@@ -36,8 +41,13 @@ HELPERS: dict[str, tuple[str, str]] = {
     "floor_modulo": (_AB, "r = a % b\n    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)"),
     "float_modulo": (
         _AB, "r = libdevice.fmod(a, b)\n    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)"),
-    # exp(a - b), where b is the larger of a and something: 1 if they are equal, infinite ones too
-    "scaled": (_AB, "return tl.where(a == b, 1.0, libdevice.exp(a - b))"),
+    "philox": ("seed, low, high, part", "a, b, c, d = tl.philox(seed, low.to(tl.uint32), (low >> 32).to(tl.uint32),\n"
+               "                            high.to(tl.uint32), (high >> 32).to(tl.uint32))\n"
+               "    return tl.where(part < 2, tl.where(part == 0, a, b), tl.where(part == 2, c, d)).to(tl.int64)"),
+    # exp(-abs(a)): a few units of error in the small terms of a sum do not show in it
+    "scaling": ("a", "return tl.inline_asm_elementwise('ex2.approx.ftz.f32 $0, $1;', '=f,f', "
+                "[tl.abs(a) * -1.4426950408889634], tl.float32, True, 1)"),
+    "double_scaling": ("a", "return libdevice.exp(-tl.abs(a))"),
     # Whether the second is what is looked for rather than the first: NaN before all, then the value, then the place.
     "later_max": (_FOUND, "worse = (b > a) | ((b != b) & (a == a))\n"
                   "    return worse | (((a == b) | ((a != a) & (b != b))) & (j < i))"),
@@ -45,6 +55,7 @@ HELPERS: dict[str, tuple[str, str]] = {
                   "    return worse | (((a == b) | ((a != a) & (b != b))) & (j < i))"),
     "argmax": (_FOUND, "c = later_max(a, i, b, j)\n    return tl.where(c, b, a), tl.where(c, j, i)"),
     "argmin": (_FOUND, "c = later_min(a, i, b, j)\n    return tl.where(c, b, a), tl.where(c, j, i)"),
+    **short_floats.HELPERS,
 }
 """Functions that kernels define when they use them: parameters and body."""
 
@@ -63,7 +74,7 @@ _FLOAT_CALLS = {
     )},
 }  # fmt: skip
 _INTEGER_CALLS = {"min": "tl.minimum", "max": "tl.maximum", "abs": "tl.abs", "div_floor": "floor_divide",
-                  "remainder": "floor_modulo"}  # fmt: skip
+                  "remainder": "floor_modulo", "philox": "philox"}  # fmt: skip
 
 
 class TritonIndexPrinter(IndexPrinter):
@@ -120,16 +131,20 @@ def _literal(value: Value) -> str:
 _NARROW = (torch.float16, torch.bfloat16)
 
 
-def operation(node: Value, args: Sequence[str], helper: Callable[[str], str]) -> str:
-    """An operation on operands that are names, calls or in parentheses."""
+def operation(node: Value, args: Sequence[str], helper: Callable[[str], str], loose: bool = False) -> str:
+    """An operation on operands that are names, calls or in parentheses; a loose one need not be rounded as eager's."""
     if node.op in _INFIX and node.args[0].op != node.args[1].op:
         # A plain number takes the dtype of the other operand.
         args = [_literal(arg) if arg.op == "const" and arg.dtype is not torch.bool else text
                 for arg, text in zip(node.args, args, strict=True)]
     kind = node.args[0].dtype if node.op != "where" else node.dtype
     if kind in _NARROW and node.op not in _INFIX and node.op not in ("where", "cast", "bitcast", "neg", "isnan"):
-        wide = _operation(node, [f"{text}.to(tl.float32)" for text in args], helper, torch.float32)
+        wides = [f"{text}.to(tl.float32)" for text in args]
+        wide = (cheaper(node.op, wides, helper) if node.op in CHEAPER
+                else _operation(node, wides, helper, torch.float32))
         return f"{wide}.to({DTYPES[node.dtype]})" if node.dtype is not torch.bool else wide
+    if loose and kind is torch.float32 and node.op in CHEAPER and not _is_power_of_two(node.args[-1]):
+        return cheaper(node.op, args, helper)
     return _operation(node, args, helper, kind)
 
 
@@ -161,10 +176,14 @@ def _operation(node: Value, args: Sequence[str], helper: Callable[[str], str], d
         case "sign":
             kind = DTYPES[dtype]
             return f"(({args[0]} > 0).to({kind}) - ({args[0]} < 0).to({kind}))"
-        case "rsqrt" | "reciprocal" if floats:
-            return _divided("1.0", _root(args[0], dtype) if node.op == "rsqrt" else args[0], dtype)
+        case "rsqrt" if floats:
+            return f"libdevice.rsqrt({args[0]})"  # what eager's kernels call too
+        case "reciprocal" if floats:
+            return _divided("1.0", args[0], dtype)
         case "sigmoid" if floats:
             return _divided("1.0", f"(libdevice.exp(-{args[0]}) + 1.0)", dtype)
+        case "div" if floats and _is_power_of_two(node.args[1]):
+            return f"({args[0]} * {1.0 / node.args[1].data!r})"
         case "div" if floats:
             return _divided(args[0], args[1], dtype)
         case "sqrt":
@@ -181,6 +200,12 @@ def _operation(node: Value, args: Sequence[str], helper: Callable[[str], str], d
             return f"({args[0]} {'&' if node.op == 'min' else '|'} {args[1]})"
         raise Unsupported(f"{node.op} of {dtype}")
     return f"{helper(name) if name in HELPERS else name}({', '.join(args)})"
+
+
+def _is_power_of_two(value: Value) -> bool:
+    """Whether a number's reciprocal is exact."""
+    return (value.op == "const" and math.isfinite(value.data) and abs(math.frexp(value.data)[0]) == 0.5
+            and 2.0**-100 < abs(value.data) < 2.0**100)
 
 
 def _divided(a: str, b: str, dtype: torch.dtype) -> str:
@@ -206,7 +231,7 @@ def identity(kind: str, dtype: torch.dtype) -> str:
     return str(limits.min if kind == "max" else limits.max)
 
 
-def types_of(kernel: Kernel) -> tuple[str, ...]:
+def types_of(kernel: Kernel, sizes: str = "i64") -> tuple[str, ...]:
     """The parameters of a kernel in Triton's notation: buffers, then sizes, then numbers."""
     def name(dtype: torch.dtype) -> str:
         if dtype not in DTYPES:
@@ -214,5 +239,5 @@ def types_of(kernel: Kernel) -> tuple[str, ...]:
         return (DTYPES[dtype].removeprefix("tl.").replace("float", "fp").replace("bfp", "bf")
                 .replace("uint", "u").replace("int", "i"))
 
-    return (*[f"*{name(buffer.dtype)}" for buffer in kernel.buffers], *["i64"] * len(kernel.sizes),
+    return (*[f"*{name(buffer.dtype)}" for buffer in kernel.buffers], *[sizes] * len(kernel.sizes),
             *["fp64"] * len(kernel.numbers))

@@ -10,12 +10,15 @@ Several inputs that are looked at when the program starts, such as the parameter
 at together: where no two tensors share memory nothing has to be compared pair by pair.
 
 The old contents must not be wanted any more once the kernel runs, other than at the place that it writes, and nothing
-that could raise may come after it.
+that could raise may come after it. The library calls of a GPU raise for lack of memory only: a network's statistics,
+which eager has changed by then as well, are written in front of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 import torch
 
@@ -29,6 +32,11 @@ WORTHWHILE = 1 << 16
 """Copying fewer bytes costs no more than finding out whether a copy is needed."""
 MANY = 8
 """With so many inputs, finding that out for all at once costs less than copying any."""
+_ATEN = torch.ops.aten
+LIBRARY = frozenset(map(id, (
+    _ATEN.convolution.default, _ATEN.convolution_backward.default, _ATEN.mm.default, _ATEN.addmm.default,
+    _ATEN.bmm.default, _ATEN.baddbmm.default)))
+"""Operators that take arguments of these sizes always or never."""
 
 
 def written_memory(target: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
@@ -51,15 +59,34 @@ def finish_write(target: torch.Tensor, memory: torch.Tensor) -> None:
         target.copy_(memory)
 
 
+_itemsize = attrgetter("itemsize")
+
+
 def written_memories(count: int, *tensors: torch.Tensor) -> list[torch.Tensor]:
     """`written_memory` for the first ``count`` tensors; all the others are what must not lie there."""
     targets = tensors[:count]
-    spans = sorted(map(_span, tensors))
-    ends = [end for _, end in spans]
-    apart = all(start >= end for (start, _), end in zip(spans[1:], ends, strict=False))
-    if apart and not any(target.is_inference() for target in targets):
+    if _are_apart(tensors) and not any(map(torch.Tensor.is_inference, targets)):
         return list(targets)
     return [written_memory(target, *tensors[:at], *tensors[at + 1 :]) for at, target in enumerate(targets)]
+
+
+_apart: dict[Any, bool] = {}
+"""Whether tensors lie apart, by where they are and how: those of a network are mostly the ones of the last call."""
+
+
+def _are_apart(tensors: tuple[torch.Tensor, ...]) -> bool:
+    """Whether no two of the tensors share memory."""
+    key = (tuple(map(torch.Tensor.data_ptr, tensors)), tuple(map(torch.Tensor.size, tensors)),
+           tuple(map(torch.Tensor.stride, tensors)), tuple(map(_itemsize, tensors)))
+    known = _apart.get(key)
+    if known is None:
+        spans = sorted(map(_span, tensors))
+        ends = [end for _, end in spans]
+        known = all(start >= end for (start, _), end in zip(spans[1:], ends, strict=False))
+        if len(_apart) >= 64:
+            _apart.clear()
+        _apart[key] = known
+    return known
 
 
 def finish_writes(count: int, *tensors: torch.Tensor) -> None:
@@ -150,9 +177,15 @@ def _chance(plan: KernelPlan, write: WriteBack) -> _Chance | None:
     if not isinstance(kernel, Launch):
         return None
     others: dict[str, None] = {}
+    on_gpu = plan.buffers[target].device.type == "cuda"
     for step in plan.steps[writers[0]:]:
-        if isinstance(step, ExternCall) or (isinstance(step, Allocate) and step.reuse == source):
-            return None  # it could raise
+        if isinstance(step, Allocate) and step.reuse == source:
+            return None
+        if isinstance(step, ExternCall):
+            read = _read(step)
+            if not on_gpu or id(step.target) not in LIBRARY or target in read:
+                return None  # it could raise
+            others.update(dict.fromkeys(read))
         if isinstance(step, WriteBack) and step is not write:
             if step.source.buffer in (source, target) or step.target == target:
                 return None
@@ -164,6 +197,9 @@ def _chance(plan: KernelPlan, write: WriteBack) -> _Chance | None:
     for name in (source, target):
         others.pop(name, None)
     own = {step.buffer.name for step in plan.steps if isinstance(step, Allocate)}
+    for step in plan.steps:
+        if isinstance(step, ExternCall) and id(step.target) in LIBRARY:
+            own.update(_written(step))  # new memory
     given = {item.name for item in plan.inputs if isinstance(item, Buffer)} | plan.constants.keys()
     named = tuple(name for name in others if name not in own)
     return _Chance(allocations[0], named, given.issuperset(named))
@@ -197,6 +233,20 @@ def _written(step: Step) -> list[str]:
         parameters = zip(step.kernel.buffers, step.buffers, strict=True)
         return [name for parameter, name in parameters if parameter.name in step.kernel.writes]
     return [name for name in step.outputs if name is not None] if isinstance(step, ExternCall) else []
+
+
+def _read(call: ExternCall) -> list[str]:
+    found: list[str] = []
+    open_values: list[Any] = [call.args, call.kwargs]
+    while open_values:
+        value = open_values.pop()
+        if isinstance(value, BufferRef):
+            found.append(value.buffer)
+        elif isinstance(value, (tuple, list)):
+            open_values.extend(value)
+        elif isinstance(value, dict):
+            open_values.extend(value.values())
+    return found
 
 
 def _reads_before_writing(step: Launch, source: str, target: str) -> bool:

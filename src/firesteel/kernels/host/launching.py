@@ -21,6 +21,10 @@ class InBlocks(Protocol):
     @property
     def programs(self) -> Expr: ...
 
+    @property
+    def extent(self) -> Expr | None:
+        """How far its indices reach, for kernels that are told so behind their other arguments."""
+
 
 Launchable = int | InBlocks
 """The address of a kernel's code, or a kernel that runs in blocks."""
@@ -31,16 +35,21 @@ def device_number(device: torch.device) -> tuple[int, int]:
     return {"cpu": 0, "cuda": 1}[device.type], device.index or 0
 
 
-def blocks_launcher(descriptor: int, buffers: int, sizes: int, numbers: int) -> Callable[..., None]:
-    """A function of the number of programs, then tensors, sizes and floats, that runs a GPU kernel."""
+def blocks_launcher(descriptor: int, buffers: int, sizes: int, numbers: int, told: bool = False) -> Callable[..., None]:
+    """A function of the number of programs, then tensors, sizes and floats, that runs a GPU kernel.
+
+    With ``told`` the last argument is how far its indices reach.
+    """
     kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     call = kind(ctypes.c_int64.from_address(descriptor).value)
-    room = ctypes.c_int64 * (buffers + sizes + numbers)
+    room = ctypes.c_int64 * (buffers + sizes + numbers + told)
+    end = buffers + sizes + numbers
 
     def launch(programs: int, *arguments: Any) -> None:
         words = [t.data_ptr() for t in arguments[:buffers]]
         words += arguments[buffers: buffers + sizes]
-        words += [struct.unpack("=q", struct.pack("=d", number))[0] for number in arguments[buffers + sizes:]]
+        words += [struct.unpack("=q", struct.pack("=d", number))[0] for number in arguments[buffers + sizes:end]]
+        words += arguments[end:]
         status = call(descriptor, room(*words), programs)
         if status:
             raise RuntimeError(f"firesteel: CUDA refused to run a kernel: error {status}")

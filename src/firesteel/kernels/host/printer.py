@@ -351,6 +351,8 @@ class _HostPrinter:
                     at: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
                     arguments.insert(0, self.python(kernel.programs.substitute(at)))
                 arguments.extend(self.python(expr) for expr in (*step.sizes, *step.numbers))
+                if not isinstance(kernel, int) and kernel.extent is not None:
+                    arguments.append(self.python(kernel.extent.substitute(at)))
                 lines.append(f"{self.kernel(step.kernel)}({', '.join(arguments)})")
         return lines
 
@@ -363,7 +365,7 @@ class _HostPrinter:
             found = self.addresses[id(kernel)]
             counts = len(kernel.buffers), len(kernel.sizes), len(kernel.numbers)
             self.namespace[known] = (portable_launcher(found, *counts) if isinstance(found, int)
-                                     else blocks_launcher(found.address, *counts))
+                                     else blocks_launcher(found.address, *counts, found.extent is not None))
         return known
 
     def release(self, positions: Sequence[int]) -> None:

@@ -174,8 +174,10 @@ class StretchBuilder:
         if isinstance(kernel, int):
             self.program.launch(kernel, buffers, sizes, numbers, _is_long(step))
         else:
-            programs = self.number(kernel.programs.substitute(dict(zip(step.kernel.sizes, step.sizes, strict=True))))
-            self.program.launch_blocks(kernel.address, programs, buffers, sizes, numbers)
+            at: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
+            programs = self.number(kernel.programs.substitute(at))
+            told = [] if kernel.extent is None else [self.number(kernel.extent.substitute(at))]
+            self.program.launch_blocks(kernel.address, programs, buffers, sizes, [*numbers, *told])
 
     def view(self, variable: str, reference: BufferRef) -> None:
         assert reference.shape is not None and reference.strides is not None

@@ -38,7 +38,7 @@ def add_(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
 @lowering("aten.sub.Tensor", "aten.sub.Scalar")
 def sub_(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
     if alpha == 1 and not isinstance(alpha, Expr):
-        return pointwise(ctx, scalar_op("sub"), x, y)
+        return pointwise(ctx, scalar_op("sub"), x, y, exact_scalars=_keeps_numbers(ctx))
     return _add_scaled(ctx, x, y, -alpha)
 
 
@@ -49,18 +49,20 @@ def rsub(ctx: Lowering, x: Operand, y: Operand, alpha: Any = 1) -> Tensor:
 
 def _add_scaled(ctx: Lowering, x: Operand, y: Operand, alpha: Any) -> Tensor:
     if not isinstance(alpha, Expr) and alpha == 1:
-        return pointwise(ctx, _plus, x, y)
+        return pointwise(ctx, _plus, x, y, exact_scalars=_keeps_numbers(ctx))
 
     dtype = ctx.out.dtype
 
     def scaled(a: Value, b: Value) -> Value:
-        factor = cast(ctx.scalar(alpha, dtype), a.dtype)
+        factor = ctx.scalar(alpha, a.dtype) if _keeps_numbers(ctx) else cast(ctx.scalar(alpha, dtype), a.dtype)
         return ir.op("fma", b, factor, a) if a.dtype.is_floating_point else _plus(a, _times(b, factor))
 
-    return pointwise(ctx, scaled, x, y)
+    return pointwise(ctx, scaled, x, y, exact_scalars=_keeps_numbers(ctx))
 
 
-# In products and quotients of short floats eager does not round a number to a short float, in sums it does.
+def _keeps_numbers(ctx: Lowering) -> bool:
+    """Whether eager does not round a number to a short float in sums; in products and quotients it never does."""
+    return ctx.device.type != "cpu"
 
 
 @lowering("aten.mul.Tensor", "aten.mul.Scalar")

@@ -14,7 +14,7 @@ Lowerings of operators get this object first. What they use most:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -210,9 +210,27 @@ class Lowering:
     def load(self, buffer: str, index: Expr, dtype: torch.dtype) -> ir.Value:
         """An element of a buffer, under the mask in force."""
         if not self._indirect:
-            return ir.load(buffer, index, dtype, (), self.mask)
+            return ir.load(buffer, index, dtype, (), self._mask_of(index))
         used = sorted((s for s in index.free_symbols if s in self._indirect), key=lambda s: s.serial)
         return ir.load(buffer, index, dtype, [(s, self._indirect[s]) for s in used], self.mask)
+
+    def _mask_of(self, index: Expr) -> ir.Value | None:
+        """The mask in force without conditions that an index has nothing to do with, where that saves loads.
+
+        On a GPU what is read once for a row is one load then. Such a condition holds for some of the points that read
+        the same element, so the element is there.
+        """
+        if self.mask is None or self.device.type == "cpu":
+            return self.mask
+        parts = list(_conjuncts(self.mask))
+        symbols = [_index_symbols(part) for part in parts]
+        kept = None
+        for at, part in enumerate(parts):
+            others = [other for place, other in enumerate(symbols) if place != at]
+            apart = all(symbols[at].isdisjoint(other) for other in (index.free_symbols, self.graph.symbols, *others))
+            if not (apart and _holds_at_first(part)):
+                kept = part if kept is None else ir.op("and", kept, part)
+        return kept
 
     def masked(self, mask: ir.Value, value: Callable[[], ir.Value], other: ir.Value) -> ir.Value:
         """``value()`` where ``mask`` is true, otherwise ``other``. Loads in ``value`` read only where it is true."""
@@ -365,3 +383,27 @@ def _has_call(expr: Expr) -> bool:
     if isinstance(expr, Sum | Product):
         return any(_has_call(arg) for arg in expr.args)
     return False
+
+
+def _conjuncts(mask: ir.Value) -> Iterator[ir.Value]:
+    if mask.op == "and":
+        for part in mask.args:
+            yield from _conjuncts(part)
+    else:
+        yield mask
+
+
+def _index_symbols(mask: ir.Value) -> frozenset[Symbol]:
+    """The indices that a condition depends on."""
+    found: set[Symbol] = set()
+    for node in mask.walk():
+        if node.op in ("index", "load"):
+            found |= (node.data if node.op == "index" else node.data.index).free_symbols
+    return frozenset(found)
+
+
+def _holds_at_first(mask: ir.Value) -> bool:
+    """Whether a condition says that an index is below some number, which the first one is."""
+    if mask.op != "lt" or [arg.op for arg in mask.args] != ["index", "const"]:
+        return False
+    return isinstance(mask.args[0].data, Symbol) and mask.args[1].data > 0

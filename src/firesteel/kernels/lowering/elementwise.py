@@ -50,15 +50,24 @@ def common_dtype(operands: Sequence[Operand]) -> torch.dtype:
 def element(ctx: Lowering, x: Operand, indices: Indices, dtype: torch.dtype, exact_scalar: bool = False) -> Value:
     """An operand's element at a point of the result, as eager converts it: to ``dtype``, then to what it computes in.
 
-    With ``exact_scalar``, numbers and tensors without dimensions are not rounded to a short float on the way.
+    With ``exact_scalar``, numbers and tensors without dimensions, on a GPU only those that are on the CPU, are not
+    rounded to a short float on the way.
     """
     wide = opmath(dtype)
     if not isinstance(x, Tensor):
         return ctx.scalar(x, wide) if exact_scalar else cast(ctx.scalar(x, dtype), wide)
     value = x.at(indices[len(indices) - x.ndim :])
-    if exact_scalar and x.ndim == 0 and value.dtype.is_floating_point:
+    if exact_scalar and x.ndim == 0 and value.dtype.is_floating_point and (
+            ctx.device.type == "cpu" or _is_number(value)):
         return cast(value, wide)
     return cast(cast(value, dtype), wide)
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a value is a number that the host knows."""
+    while value.op == "cast":
+        value = value.args[0]
+    return value.op in ("const", "number", "index")
 
 
 def broadcast(ctx: Lowering, x: Operand, shape: Sequence[Expr]) -> Operand:
@@ -83,14 +92,15 @@ def pointwise(
 
     ``compute`` is the dtype in which the operands meet, the result's own unless given. The function sees values of the
     dtype that eager computes in, and gives one of that or of the result's dtype. With ``exact_scalars``, numbers and
-    tensors without dimensions, other than the first operand, are not rounded to a short float.
+    tensors without dimensions, on the CPU other than the first operand, are not rounded to a short float.
     """
     spec = spec or ctx.out
     dtype = compute or spec.dtype
     prepared = [broadcast(ctx, x, spec.shape) for x in operands]
+    on_gpu = ctx.device.type != "cpu"
 
     def body(indices: Indices) -> Value:
-        values = [element(ctx, x, indices, dtype, exact_scalars and k > 0) for k, x in enumerate(prepared)]
+        values = [element(ctx, x, indices, dtype, exact_scalars and (k > 0 or on_gpu)) for k, x in enumerate(prepared)]
         result = function(*values)
         return rounded(result, dtype, spec.dtype)
 

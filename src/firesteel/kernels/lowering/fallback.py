@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch.fx
 
 from ... import torch_compat
 from ...shapes import Const, Expr, Symbol
+from ...shapes.expr import ONE
 from ...shapes.symnode import expr_of
 from .. import ir
 from ..cpu.product import product, product_into
@@ -70,8 +72,8 @@ def call_aten(
             names.append(name)
             values.append(expr.value if expr.is_constant else expr)  # type: ignore[attr-defined]
     origins = (node,)
-    given = tuple([_argument(ctx, arg) for arg in args])
-    named = {name: _argument(ctx, arg) for name, arg in kwargs.items()}
+    given = tuple([_argument(ctx, arg, origin) for arg, origin in zip(args, node.args, strict=True)])
+    named = {name: _argument(ctx, arg, node.kwargs[name]) for name, arg in kwargs.items()}
     into = product_into if target is product else PRODUCTS.get(str(target))
     if into is not None and names[0] is not None and _is_large(ctx.graph.buffers[names[0]]):
         target, named["out"] = into, ir.BufferRef(names[0])
@@ -81,11 +83,20 @@ def call_aten(
     return values if several else values[0]
 
 
-def _argument(ctx: Lowering, arg: Any) -> Any:
+def _argument(ctx: Lowering, arg: Any, origin: Any) -> Any:
+    """What a call is given; ``origin`` is what stands there in the graph."""
     if isinstance(arg, Tensor):
-        return ctx.reference(ctx.realize(arg))
+        found = ctx.reference(ctx.realize(arg))
+        fake = origin.meta.get("val") if isinstance(origin, torch.fx.Node) else None
+        if found.strides is not None and isinstance(fake, torch.Tensor) and fake.dim() == len(found.strides):
+            # Libraries look at the strides of dimensions of size 1 too, such as whether they are aligned.
+            steps = [expr_of(wanted) if size is ONE else step for size, step, wanted
+                     in zip(found.shape or (), found.strides, fake.stride(), strict=True)]
+            found = replace(found, strides=tuple(steps))
+        return found
     if isinstance(arg, list | tuple):
-        return type(arg)([_argument(ctx, part) for part in arg])
+        parts = origin if isinstance(origin, list | tuple) else [None] * len(arg)
+        return type(arg)([_argument(ctx, part, each) for part, each in zip(arg, parts, strict=True)])
     return arg
 
 

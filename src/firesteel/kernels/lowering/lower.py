@@ -15,9 +15,11 @@ from ...shapes.symnode import SymNode, expr_of
 from . import policy
 from .cleanup import remove_unread
 from .context import CPU, Lowering
+from .cpu_numbers import number_of, numbers_among, takes_numbers
 from .fallback import call_aten
 from .graph import LoweredGraph
 from .index_checks import check_last
+from .random_numbers import is_reserve, reserved
 from .registry import find_lowering
 from .tensors import Computed, Spec, Tensor, View
 
@@ -30,27 +32,31 @@ DTYPES = frozenset({
 
 
 def lower(module: torch.fx.GraphModule, facts: Facts | None = None, device: torch.device = CPU,
-          without: Collection[torch.fx.Node] = ()) -> LoweredGraph:
+          without: Collection[torch.fx.Node] = (), apart: Collection[torch.fx.Node] = ()) -> LoweredGraph:
     """Lower a functional ATen graph whose nodes have their fake results in ``meta["val"]``.
 
     ``facts`` are what is known of the symbols in sizes; when not given, those of the symbols' own environment. Kernels
-    are for ``device``; what is on another is left to ATen, and so are the nodes ``without`` kernels.
+    are for ``device``; what is on another is left to ATen, and so are the nodes ``without`` kernels. The results of the
+    nodes ``apart`` are put into memory.
     """
-    return _Lowerer(module, facts, device, without).run()
+    return _Lowerer(module, facts, device, without, apart).run()
 
 
 class _Lowerer:
     def __init__(self, module: torch.fx.GraphModule, facts: Facts | None, device: torch.device,
-                 without: Collection[torch.fx.Node]) -> None:
+                 without: Collection[torch.fx.Node], apart: Collection[torch.fx.Node]) -> None:
         self.module = module
         self.device = device
         self.without = without
+        self.apart = apart
         self.ctx = Lowering(facts if facts is not None else _facts_of(module.graph), device)
         conditions = [node.meta["condition"] for node in module.graph.nodes if "condition" in node.meta]
         self.stated = {symbol for condition in conditions for symbol in condition.free_symbols}
         self.values: dict[torch.fx.Node, Any] = {}
         self.exotic: dict[torch.fx.Node, str] = {}
         self.weights: dict[torch.fx.Node, int] = {}
+        self.numbers: dict[torch.fx.Node, Tensor] = {}
+        """Tensors on the CPU as numbers of kernels on another device."""
 
     def run(self) -> LoweredGraph:
         graph = self.ctx.graph
@@ -125,6 +131,8 @@ class _Lowerer:
             # A number that data decides is new here; others are made of sizes and inputs.
             if not (isinstance(node.target, torch_compat.OpOverload) and _reads_data(node)):
                 return _plain(expr)
+        if is_reserve(node):
+            return reserved(self.ctx, node)
         args = [self._argument(arg) for arg in node.args]
         kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
         ctx, name = self.ctx, str(node.target)
@@ -139,7 +147,12 @@ class _Lowerer:
         if function is not None and (not reason or name in policy.VIEWS):
             ctx.reason = ""
             made = len(ctx.graph.operations), len(ctx.graph.fallbacks)
-            lowered = function(ctx, *args, **kwargs)
+            if self._takes_numbers(node):
+                numbered = [self._on_device(node, arg, given) for arg, given in zip(node.args, args, strict=True)]
+                lowered = function(ctx, *numbered, **{
+                    key: self._on_device(node, node.kwargs[key], given) for key, given in kwargs.items()})
+            else:
+                lowered = function(ctx, *args, **kwargs)
             if lowered is not NotImplemented and not (reason and _needs_values(lowered)):
                 return self._settle(node, lowered)
             # What a lowering put into memory on its way stays useful; computations that nobody reads are dropped later.
@@ -160,9 +173,23 @@ class _Lowerer:
             return {key: self._argument(part) for key, part in arg.items()}
         return _plain(expr_of(arg)) if isinstance(arg, torch.SymInt | torch.SymFloat | torch.SymBool) else arg
 
+    def _takes_numbers(self, node: torch.fx.Node) -> bool:
+        return self.device.type != "cpu" and takes_numbers(node)
+
+    def _on_device(self, node: torch.fx.Node, arg: Any, value: Any) -> Any:
+        """An operand, where it is a number on the CPU as a tensor that kernels can compute with."""
+        if not isinstance(arg, torch.fx.Node) or arg not in numbers_among(node):
+            return value
+        if arg not in self.numbers:
+            self.numbers[arg] = number_of(self.ctx, value)
+        return self.numbers[arg]
+
     def _exotic(self, node: torch.fx.Node) -> str:
         """Why none of our lowerings can be used, for reasons of dtype and device."""
+        numbers = numbers_among(node) if self._takes_numbers(node) else ()
         for source in (node, *node.all_input_nodes):
+            if source in numbers:
+                continue
             reason = self.exotic.get(source)
             if reason is None:
                 reason = self.exotic[source] = _exotic(source.meta.get("val"), self.device)
@@ -192,7 +219,7 @@ class _Lowerer:
 
     def _belongs_in_memory(self, node: torch.fx.Node, tensor: Computed, weight: int) -> bool:
         users = set(policy.consumers(node))
-        if any(policy.needs_memory(user) for user in users):
+        if node in self.apart or any(policy.needs_memory(user) for user in users):
             return True
         if len(users) <= 1 and weight <= policy.SMALL_CHAIN:
             return False

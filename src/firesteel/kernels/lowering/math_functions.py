@@ -12,7 +12,7 @@ from ..ir import Value
 from .context import Lowering
 from .elementwise import Operand, common_dtype, pointwise, scalar_op
 from .registry import lowering
-from .scalars import cast, compare, div, either, invert, mul, neg, op, sub, through, where
+from .scalars import cast, compare, div, either, invert, mul, neg, op, opmath, sub, through, where
 from .tensors import Tensor
 
 # Operators that are an operation of the IR on floats; integers become floats first.
@@ -123,7 +123,8 @@ def sinc(ctx: Lowering, x: Tensor) -> Tensor:
 
 @lowering("aten.logit.default", "aten.special_logit.default")
 def logit(ctx: Lowering, x: Tensor, eps: float | None = None) -> Tensor:
-    dtype = ctx.out.dtype  # eager rounds to it at every step
+    # Eager rounds to the dtype at every step, on GPUs only at the end.
+    dtype = ctx.out.dtype if ctx.device.type == "cpu" else opmath(ctx.out.dtype)
 
     def function(a: Value) -> Value:
         if eps is not None:

@@ -14,6 +14,7 @@ from ... import shapes
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value
+from .batch_statistics import channel_sum
 from .context import Lowering
 from .reducing import Body, Folding, fold, is_empty, total
 from .registry import lowering
@@ -193,8 +194,8 @@ def batch_norm_backward(
     if not train and weight_spec is None and bias_spec is None:
         assert out is not None
         return ctx.computed(lambda i: cast(mul(plain(i), factor((i[1],))), out.dtype), out), None, None
-    sums = fold(ctx, "sum", how, plain, channels)
-    products = fold(ctx, "sum", how, lambda i: mul(plain(i), centred(i)), channels)
+    sums = channel_sum(ctx, x, plain, channels)
+    products = channel_sum(ctx, x, lambda i: mul(plain(i), centred(i)), channels)
     result = _channel_gradient(ctx, how, (plain, centred), factor, scale, (sums, products), out, train)
     return (
         result,
@@ -232,8 +233,9 @@ def _channel_gradient(
     levels = ctx.computed(lambda c: div(sums[0].at(c), number), channels)
     slopes = ctx.computed(slope_of, channels)
     factors = ctx.computed(factor, channels)
-    for tensor in (levels, slopes, factors):
-        ctx.realize(tensor)
+    if ctx.device.type == "cpu":  # on a GPU a kernel more costs more than computing them again
+        for tensor in (levels, slopes, factors):
+            ctx.realize(tensor)
 
     def body(indices: Indices) -> Value:
         channel = (indices[1],)

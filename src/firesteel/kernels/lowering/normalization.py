@@ -10,6 +10,7 @@ import torch
 from ... import shapes
 from .. import ir
 from ..ir import Value
+from .batch_statistics import parted_moments
 from .context import Lowering
 from .reducing import Folding, inner_spec, is_empty, total
 from .reductions import moments
@@ -273,7 +274,7 @@ def _batch_statistics(ctx: Lowering, x: Tensor, eps: float) -> tuple[Tensor, Ten
         return None
     wide = opmath(x.dtype)
     spec = inner_spec(ctx, how, wide, x.device)
-    mean, variance = moments(ctx, x, how)
+    mean, variance = parted_moments(ctx, x) or moments(ctx, x, how)
     scale = _reciprocal_deviation(ctx, variance, eps, spec)
     if wide is x.dtype or ctx.device.type != "cpu":
         return mean, variance, scale
@@ -327,7 +328,8 @@ def _normalised(
         return sub(start, mul(cast(mean.at(indices), wide), factors.at(indices)))
 
     shifts = ctx.computed(shift, spec)
-    if ctx.known(x.numel > 64 * x.shape[1]) is not False:
+    # On a GPU a kernel more costs more than computing them again.
+    if ctx.device.type == "cpu" and ctx.known(x.numel > 64 * x.shape[1]) is not False:
         ctx.realize(factors)
         ctx.realize(shifts)
 

@@ -31,6 +31,7 @@ _COST = {
         "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow",
         "atan2", "fmod", "remainder", "hypot", "nextafter",
     ), 10),
+    "philox": 40,
     **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "div_floor", "div_trunc", "mod_trunc"), 4),
     **dict.fromkeys(("const", "index", "load", "local", "number", "cast", "bitcast"), 0),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 The gradient of a mean is gathered: every element adds up what the windows around it give. That of a largest element is
 scattered to the position that was found for it, window after window, so that equal positions add up in eager's order.
+Where all elements are computed at once, on a GPU, it is gathered too: an element takes the gradients of those windows
+around it that found it, in the same order.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from .. import ir
 from ..ir import Value
 from .adaptive_pooling import parts_of
 from .context import Lowering
+from .parallel_scatters import obstacle
 from .pooling import WRITTEN_OUT, Windows, window_sum
 from .registry import lowering
-from .scalars import add, both, cast, div, opmath
-from .scattering import copied, store
+from .scalars import add, both, cast, compare, div, opmath, where
+from .storing import copied, store
 from .tensors import ONE, ZERO, Indices, Spec, Stored, Tensor
 
 EMPTY = "a size that may be 0"
@@ -45,6 +48,8 @@ def scattered_gradient(ctx: Lowering, grad: Tensor, indices: Tensor, count: int)
     out = ctx.out
     if any(ctx.known(size > 0) is not True for size in out.shape):
         return ctx.unsupported(EMPTY)
+    if reason := obstacle(ctx, "add"):
+        return ctx.unsupported(reason)
     wide = opmath(out.dtype)
     zeros = ctx.computed(lambda i: ir.const(0.0, wide), Spec(out.shape, out.strides, wide, out.device))
     target = copied(ctx, zeros, wide, out)
@@ -63,6 +68,53 @@ def scattered_gradient(ctx: Lowering, grad: Tensor, indices: Tensor, count: int)
     return target if wide is out.dtype else ctx.computed(lambda i: cast(target.at(i), out.dtype))
 
 
+def gathered_gradient(
+    ctx: Lowering, grad: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, indices: Tensor,
+    count: int,
+) -> Tensor | None:
+    """The sum of what the windows around an element give that have found it; None where windows are not simple."""
+    out = ctx.out
+    wide = opmath(out.dtype)
+    result = Spec(grad.shape, grad.shape, grad.dtype, grad.device)
+    windows = Windows.of(ctx, x, result, kernel_size, stride, padding, dilation, count)
+    if windows is None or not all(number.is_constant for number in (*windows.stride, *windows.dilation)):
+        return None
+    steps = [int(step) for step in windows.stride]  # type: ignore[call-overload]
+    covering = [-(-k // s) for k, s in zip(windows.kernel, steps, strict=True)]
+    if math.prod(covering) > WRITTEN_OUT or any(int(gap) != 1 for gap in windows.dilation):  # type: ignore[call-overload]
+        return None
+    grad, indices = ctx.share(grad), ctx.share(indices)
+
+    def share(at: Indices, back: tuple[int, ...]) -> Value:
+        mask, window = ctx.condition(ZERO >= 0), []
+        flat: Expr = ZERO
+        for k, i in enumerate(at[-count:]):
+            flat = flat * x.shape[k - count] + i
+            number = ctx.simplify((i + windows.padding[k]) // steps[k]) - back[k]
+            for condition in (number >= 0, number < grad.shape[k - count]):
+                if ctx.known(condition) is not True:
+                    mask = both(mask, ctx.condition(condition))
+            window.append(number)
+        place = (*at[:-count], *window)
+
+        def value() -> Value:
+            # A window that does not reach the element has found another.
+            found = compare("eq", indices.at(place), ctx.index(flat))
+            return where(found, cast(grad.at(place), wide), ir.const(0.0, wide))
+
+        return ctx.masked(mask, value, ir.const(0.0, wide))
+
+    def body(at: Indices) -> Value:
+        total: Value | None = None
+        for back in itertools.product(*[range(number - 1, -1, -1) for number in covering]):
+            value = share(at, back)
+            total = value if total is None else add(total, value)
+        assert total is not None
+        return cast(total, out.dtype)
+
+    return ctx.computed(body)
+
+
 @lowering("aten.max_pool2d_with_indices_backward.default")
 def max_pool2d_backward(
     ctx: Lowering,
@@ -75,6 +127,10 @@ def max_pool2d_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
+    if ctx.device.type != "cpu":
+        gathered = gathered_gradient(ctx, grad, x, kernel_size, stride, padding, dilation, indices, 2)
+        if gathered is not None:
+            return gathered
     return scattered_gradient(ctx, grad, indices, 2)
 
 
@@ -90,6 +146,10 @@ def max_pool3d_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
+    if ctx.device.type != "cpu":
+        gathered = gathered_gradient(ctx, grad, x, kernel_size, stride, padding, dilation, indices, 3)
+        if gathered is not None:
+            return gathered
     return scattered_gradient(ctx, grad, indices, 3)
 
 

@@ -12,20 +12,36 @@ from .context import Lowering
 from .reducing import elements, scan
 from .registry import lowering
 from .scalars import compare, either, opmath, where
-from .tensors import Indices, Tensor
+from .tensors import ONE, Indices, Tensor
 from .views import wrap
+
+LONG = 1 << 15
+"""One row that is longer is left to ATen, whose scan gives it to the whole GPU in one pass over memory."""
 
 
 def _accumulator(dtype: torch.dtype) -> torch.dtype:
-    """What a running sum is kept in: eager keeps one of float32 in float64."""
+    """What a running sum is kept in: eager's CPU kernels keep one of float32 in float64.
+
+    Its GPU kernels do not, but add up in another order; in float64 no order is farther from the exact sum than theirs.
+    """
     if not dtype.is_floating_point:
         return torch.int64
     return torch.float64 if dtype is torch.float32 else opmath(dtype)
 
 
+def _is_one_long_row(ctx: Lowering, x: Tensor, dim: int) -> bool:
+    if ctx.device.type == "cpu" or not x.ndim:
+        return False
+    size = x.shape[wrap(dim, x.ndim)]
+    others = [other for d, other in enumerate(x.shape) if d != wrap(dim, x.ndim)]
+    return all(other is ONE for other in others) and ctx.known(size <= LONG) is not True
+
+
 def _running(kind: str) -> Any:
     def lower(ctx: Lowering, x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
         out = ctx.out.dtype
+        if _is_one_long_row(ctx, x, dim):
+            return ctx.unsupported("one long row")
         return scan(ctx, kind, x, dim, elements(x, _accumulator(out), out), ctx.out)
 
     return lower
@@ -37,6 +53,8 @@ lowering("aten.cumprod.default")(_running("cumprod"))
 
 @lowering("aten.logcumsumexp.default")
 def logcumsumexp(ctx: Lowering, x: Tensor, dim: int) -> Tensor:
+    if _is_one_long_row(ctx, x, dim):
+        return ctx.unsupported("one long row")
     return scan(ctx, "logcumsumexp", x, dim, elements(x, opmath(x.dtype)), ctx.out)
 
 

@@ -3,7 +3,8 @@
     out[i0] = load(x, i0)                          for i0 < 8
     out[t0] add= load(src, i0), t0 = load(index, i0)    for i0 < 5
 
-Points of such a computation may meet in one place; they run in order, as in eager.
+Points of such a computation may meet in one place; they run in order, as in eager. On a GPU they run at once, and what
+they combine is added, or replaced by what is larger, in memory: `parallel_scatters` says what is kept there.
 """
 
 from __future__ import annotations
@@ -13,75 +14,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.fx
 
 from ... import shapes
-from ...shapes import Expr, Symbol
+from ...shapes import Expr
 from .. import ir
-from ..cpu.product import product
 from ..ir import Value
 from .context import Lowering
-from .fallback import PRODUCTS
 from .index_checks import CheckedIndex, checked
 from .indexing import EMPTY, IndexedPlaces, with_dimension
-from .reducing import Body, own_strides
+from .parallel_scatters import combine_at_once, obstacle
+from .reducing import Body
 from .registry import lowering
 from .reshaping import Reshape
 from .scalars import add, cast, mul, opmath, where
-from .tensors import ONE, ZERO, Indices, Spec, Stored, Tensor
+from .storing import copied, store
+from .tensors import ONE, ZERO, Indices, Stored, Tensor
 from .views import expanded, reshaped, wrap
 
 MODES = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "add"}
-
-
-def copied(ctx: Lowering, x: Tensor, dtype: torch.dtype, spec: Spec) -> Stored:
-    """A new buffer with the elements of ``x``, to be written to."""
-    target = ctx.new_buffer(Spec(spec.shape, own_strides(spec), dtype, spec.device))
-    ctx.fill(target, ctx.computed(lambda i: cast(x.at(i), dtype), Spec(spec.shape, target.strides, dtype, spec.device)))
-    return target
-
-
-def taken(ctx: Lowering, x: Tensor) -> Stored | None:
-    """The first argument's own memory, where this node may write to it: a matrix product that nobody else uses."""
-    node = ctx.node.args[0] if ctx.node is not None else None
-    if not isinstance(x, Stored) or not isinstance(node, torch.fx.Node) or node.op != "call_function":
-        return None
-    if len(node.users) != 1 or not (node.target is product or str(node.target) in PRODUCTS):
-        return None
-    made = any(isinstance(step, ir.ExternCall) and x.buffer in step.outputs for step in ctx.graph.operations)
-    whole = ctx.reference(x).is_whole(ctx.graph.buffers[x.buffer])
-    return x if made and whole and ctx.same_strides(x.shape, x.strides, ctx.out.strides) else None
-
-
-def store(
-    ctx: Lowering,
-    target: Stored,
-    shape: Sequence[Expr],
-    place: Callable[[Indices], Indices],
-    value: Body,
-    mode: str = "set",
-) -> None:
-    """Emit stores to ``target`` at ``place(indices)`` for all indices of ``shape``."""
-    axes, indices = ctx.axes(shape)
-    outer, ctx.origins = ctx.origins, {}
-    outer_mask, ctx.mask = ctx.mask, None
-    try:
-        where_ = target.index(place(indices))
-        stored = cast(value(indices), target.dtype)
-        if ctx.node is not None:
-            ctx.origins.setdefault(ctx.node)
-        behind = [(s, ctx.index(s)) for s in sorted(where_.free_symbols, key=_serial)]
-        used = [(s, v) for s, v in behind if v.op != "index" or v.data is not s]
-        ctx.emit(ir.Computation(
-            ir.Place(target.buffer, where_, tuple([s for s, _ in used])), target.dtype, axes, stored,
-            args=tuple([v for _, v in used]), mode=mode, origins=tuple(ctx.origins),
-        ))  # fmt: skip
-    finally:
-        ctx.origins, ctx.mask = outer, outer_mask
-
-
-def _serial(symbol: Symbol) -> int:
-    return symbol.serial
 
 
 def _combining(dtype: torch.dtype) -> torch.dtype:
@@ -104,6 +54,10 @@ def combine(
     With ``short`` every step is rounded to the dtype, as some operators of eager do.
     """
     out = ctx.out
+    if reason := obstacle(ctx, "set" if reduce is None else MODES[reduce]):
+        return ctx.unsupported(reason)
+    if ctx.device.type != "cpu" and reduce is not None:
+        return combine_at_once(ctx, x, shape, at, value, reduce, MODES[reduce], include_self)
     if reduce is None:
         target = copied(ctx, x, out.dtype, out)
         store(ctx, target, shape, at, value)

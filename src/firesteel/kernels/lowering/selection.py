@@ -145,7 +145,10 @@ def diagonal_scatter(
 
 def _written(ctx: Lowering, x: Tensor, source: Tensor, inside: Any, place: Any) -> Tensor:
     """``source`` at ``place(indices)`` where ``inside(indices)``, elsewhere ``x``."""
-    x, source = ctx.share(x), ctx.share(source)
+    x = ctx.share(x)
+    if ctx.device.type == "cpu":
+        # Vectors would compute it everywhere. On a GPU it is read once, where it goes.
+        source = ctx.share(source)
 
     def body(indices: Indices) -> Value:
         new = inside(indices)

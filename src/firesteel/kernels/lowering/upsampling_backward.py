@@ -8,10 +8,11 @@ from typing import Any
 from .. import ir
 from ..ir import Value
 from .context import Lowering
+from .parallel_scatters import obstacle
 from .pooling import window_sum
 from .registry import lowering
 from .scalars import cast, mul, opmath
-from .scattering import copied, store
+from .storing import copied, store
 from .tensors import Indices, Spec, Tensor
 from .upsampling import Tap, cubic_taps, linear_taps, nearest_place, scales_of, source_of
 from .views_backward import scattered
@@ -78,6 +79,8 @@ def _interpolating_backward(count: int, taps: Any) -> Any:
             return ctx.unsupported("a scale that is not constant, or a size that may be 0")
         if opmath(out.dtype) is not out.dtype:
             return ctx.unsupported("eager adds short floats up in a way of its own")
+        if reason := obstacle(ctx, "add"):
+            return ctx.unsupported(reason)
         dtype = out.dtype
         sizes, new = out.shape[-count:], grad.shape[-count:]
         zeros = ctx.computed(lambda i: ir.const(0.0, dtype), Spec(out.shape, out.strides, dtype, out.device))

@@ -10,10 +10,11 @@ from ...shapes import Expr
 from .. import ir
 from .context import Lowering
 from .padding import clamped, reflected
+from .parallel_scatters import obstacle
 from .registry import lowering
 from .scalars import cast, opmath
-from .scattering import copied, store
 from .selection import diagonal_scatter, select_scatter, slice_scatter
+from .storing import copied, store
 from .tensors import Indices, Spec, Tensor
 from .views import wrap
 
@@ -49,6 +50,8 @@ def diagonal_backward(
 def scattered(ctx: Lowering, grad: Tensor, place: Any) -> Tensor:
     """Zeros, to which the elements of the gradient are added, one after the other, at ``place`` of their indices."""
     out = ctx.out
+    if reason := obstacle(ctx, "add"):
+        return ctx.unsupported(reason)
     wide = opmath(out.dtype)
     zeros = ctx.computed(lambda i: ir.const(0, wide), Spec(out.shape, out.strides, wide, out.device))
     target = copied(ctx, zeros, wide, out)

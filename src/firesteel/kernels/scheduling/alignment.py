@@ -40,15 +40,20 @@ def edges_between(first: Group, second: Group) -> list[Edge]:
     ]
 
 
-def align(first: Group, second: Group, pool: AxisPool) -> Group | None:
-    """One group of both, the second reading from the first or both reading something in common."""
+def align(first: Group, second: Group, pool: AxisPool, beside: bool = False) -> Group | None:
+    """One group of both, the second reading from the first or both reading something in common.
+
+    ``beside`` each other two groups run that read different buffers in the same way.
+    """
+    if beside and not first.sizes and not second.sizes:
+        return _join(first, second, {}, pool)  # single elements
     for _ in range(4):  # every round splits one axis
         edges = edges_between(first, second)
         shared: dict[Symbol, Symbol] | Split | None
         if edges:
             shared = _from_reads(edges, first, second, pool)
         else:
-            shared = _from_common_reads(first, second, pool) or _from_common_writes(first, second, pool)
+            shared = _from_common_reads(first, second, pool, beside) or _from_common_writes(first, second, pool)
         if isinstance(shared, dict):
             return _join(first, second, shared, pool)
         if shared is None:
@@ -142,8 +147,8 @@ def _split_consumer(
     return "second", where, tuple(reversed(parts))
 
 
-def _from_common_reads(first: Group, second: Group, pool: AxisPool) -> dict[Symbol, Symbol] | None:
-    """Axes that go through a common input in the same way; None unless all axes of the read do."""
+def _from_common_reads(first: Group, second: Group, pool: AxisPool, beside: bool) -> dict[Symbol, Symbol] | None:
+    """Axes that go through a common input in the same way, or ``beside`` through any; None unless all axes do."""
     best: dict[Symbol, Symbol] = {}
     for member in second.members:
         axes = frozenset(member.kept + member.reduced)
@@ -153,7 +158,7 @@ def _from_common_reads(first: Group, second: Group, pool: AxisPool) -> dict[Symb
             theirs = linear(load.index, frozenset(second.sizes))
             for other in first.members:
                 for candidate in other.loads:
-                    if candidate.buffer != load.buffer or candidate.indirect:
+                    if (candidate.buffer != load.buffer and not beside) or candidate.indirect:
                         continue
                     ours = linear(candidate.index, frozenset(first.sizes))
                     if ours.rest is not theirs.rest or len(ours.strides) != len(theirs.strides):

@@ -27,6 +27,11 @@ CHUNKS = 64
 """Parts of a long reduction. A fixed number, so that results do not depend on the number of threads."""
 COLUMN_CHUNKS = 32
 """The same for reductions of columns."""
+COLUMNS_AT_ONCE = 16
+"""Columns that a block of a GPU takes together at least: what lies side by side is read in one piece."""
+LONG_ROW = 1 << 14
+"""Rows longer than this are run block by block on a GPU: if there are many, one after the other in each block's place,
+so that what the points of a row have in common is had once."""
 LONG_REDUCTION = 1 << 16
 """Elements from which a reduction is worth splitting."""
 ACCUMULATE = 32

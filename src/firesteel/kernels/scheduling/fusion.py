@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 from ... import debug
 from ...records import dataclass
@@ -21,7 +22,7 @@ from ...shapes import Const, Expr, Symbol
 from ..ir import BufferRef, Computation, ExternCall
 from . import costs
 from .alignment import align, edges_between
-from .groups import Group, Member, single
+from .groups import Group, Member, origins, single
 from .indices import AxisPool, estimate
 from .machines import CPU, Machine
 from .splitting import is_column
@@ -49,11 +50,15 @@ class Fusion:
     late: Mapping[Symbol, str] = field(default_factory=dict)
     """Sizes that are known only when a buffer is there."""
     machine: Machine = CPU
+    apart: frozenset[Any] = frozenset()
+    """Nodes of the graph whose computations get kernels of their own."""
     nodes: dict[int, Node] = field(default_factory=dict)
     _writers: dict[str, list[int]] = field(default_factory=dict)
     _readers: dict[str, list[int]] = field(default_factory=dict)
     _moved: dict[int, int] = field(default_factory=dict)
     _last_random: int | None = None
+    _tiny: dict[tuple[Expr, ...], int] = field(default_factory=dict)
+    """By size the last kernel of very little work on inputs, such as the counters of a network's layers."""
 
     def where(self, node: int) -> int:
         """The node that another one has become part of."""
@@ -104,6 +109,27 @@ class Fusion:
         for other in sorted(beside, reverse=True)[:4]:
             if not self._holds_up(other, self.where(current)):
                 current = self._try(other, current)
+        if self.machine.in_blocks and _is_small_reduction(group):
+            for other in self._siblings(position, tried):
+                current = self._try(other, current, beside=True)
+        if self.machine.in_blocks and not node.before and _is_tiny(group):
+            alike = tuple(group.sizes.values())
+            if alike in self._tiny:
+                current = self._try(self._tiny[alike], current, beside=True)
+            self._tiny[alike] = current
+
+    def _siblings(self, position: int, direct: Sequence[int]) -> list[int]:
+        """Small reductions of what the same kernel has made, such as the parts of two sums; the latest first."""
+        found: dict[int, None] = {}
+        for earlier in direct:
+            content = self.nodes[self.where(earlier)].content
+            for member in content.members if isinstance(content, Group) else ():
+                for reader in self._readers.get(member.buffer, ()):
+                    other = self.where(reader)
+                    read = self.nodes[other].content
+                    if other < position and isinstance(read, Group) and _is_small_reduction(read):
+                        found.setdefault(other)
+        return sorted(found, reverse=True)[:2]
 
     def _holds_up(self, earlier: int, later: int) -> bool:
         """Whether a call that needs an earlier kernel would come later, behind other calls, if two kernels were one."""
@@ -117,7 +143,7 @@ class Fusion:
             behind >> (number - earlier - 1) & 1 and isinstance(node.content, ExternCall)
             for number, node in self.nodes.items() if number > earlier)
 
-    def _try(self, other: int, current: int) -> int:
+    def _try(self, other: int, current: int, beside: bool = False) -> int:
         """Join two nodes if that is possible and pays; the result is where the current one is now."""
         current = self.where(current)
         earlier, later = sorted((self.where(other), current))
@@ -132,7 +158,7 @@ class Fusion:
             if edges_between(second.content, first.content):
                 joined = align(second.content, first.content, self.pool)
             else:
-                joined = align(first.content, second.content, self.pool)
+                joined = align(first.content, second.content, self.pool, beside)
             if joined is None:
                 reason = "their loops do not correspond"
             else:
@@ -149,6 +175,8 @@ class Fusion:
     def _obstacle(self, earlier: int, later: int, first: Group, second: Group) -> str | None:
         if first.alone or second.alone:
             return "one of them needs a kernel of its own"
+        if self.apart and not self.apart.isdisjoint((*origins(first), *origins(second))):
+            return "a kernel with one of them could not be made"
         bit = 1 << earlier
         if any(between != earlier and self.nodes[between].before & bit for between in self.nodes[later].direct):
             return "something else has to run in between"
@@ -166,6 +194,8 @@ class Fusion:
         return None
 
     def _unprofitable(self, first: Group, second: Group, joined: Group) -> str | None:
+        if not _may_hold_product(first, second, joined):
+            return "a product takes in what is computed from it point by point, and nothing else"
         values = [member.computation.value for member in joined.members]
         if costs.operation_count(values) > costs.MAX_OPERATIONS:
             return "the kernel would be too large"
@@ -180,7 +210,12 @@ class Fusion:
             return "a row of one of them would be reduced in many ways"
         if points > self.machine.small and isinstance(rows, Const):
             lost = max(_independent(first), _independent(second)) > int(rows)
-            if int(rows) < self.machine.enough_rows and lost:
+            enough, short = self.machine.enough_rows, self.machine.short_row
+            if self.machine.in_blocks and any(member.reduced and is_column(member.computation)
+                                              for member in joined.members):
+                # Rows that lie side by side are taken together, so that there are fewer to run at once.
+                enough, short = enough * costs.COLUMNS_AT_ONCE, short // (4 * costs.COLUMNS_AT_ONCE)
+            if int(rows) < enough and lost and points > int(rows) * short:
                 return f"only {rows} rows would be left"
         if not joined.rows and points > costs.TINY and (first.rows or second.rows):
             return "they have no rows in common"
@@ -191,7 +226,8 @@ class Fusion:
             if small * costs.READ_OFTEN <= points:
                 return "one of them is small and stays in the cache"
         one_buffer = first.written.keys() & second.written.keys()
-        if not dependent and not one_buffer and not _same_space(first, second, joined):
+        single = self.machine.in_blocks and not joined.sizes
+        if not dependent and not one_buffer and not single and not _same_space(first, second, joined):
             return "they are independent and run over different points"
         return None
 
@@ -238,9 +274,9 @@ def _insert(ready: list[int], number: int) -> None:
 
 
 def fuse(operations: Sequence[Operation], pool: AxisPool, late: Mapping[Symbol, str],
-         machine: Machine = CPU) -> list[Node]:
+         machine: Machine = CPU, apart: frozenset[Any] = frozenset()) -> list[Node]:
     """The program as kernels and calls, in order."""
-    fusion = Fusion(pool, late, machine)
+    fusion = Fusion(pool, late, machine, apart)
     for position, operation in enumerate(operations):
         fusion.add(position, operation)
     return fusion.ordered()
@@ -310,6 +346,27 @@ def is_random(call: ExternCall) -> bool:
 
 def _tag_name(tag: object) -> str:
     return str(getattr(tag, "name", tag))
+
+
+def _may_hold_product(first: Group, second: Group, joined: Group) -> bool:
+    """Whether a matrix product, if there is one, stays in tiles: the rest is done once for each of its points."""
+    products = [member for member in joined.members if member.computation.reduce == "dot"]
+    if not products:
+        return True
+    others = [member for member in joined.members if member not in products]
+    alike = all(member.is_pointwise and set(member.kept) == set(joined.rows) for member in others)
+    return len(products) == 1 and alike and bool(edges_between(first, second) or edges_between(second, first))
+
+
+def _is_small_reduction(group: Group) -> bool:
+    """Whether it is short work that reduces, for which a launch counts."""
+    return any(member.reduced for member in group.members) and estimate(group.points) <= 4 * costs.LONG_REDUCTION
+
+
+def _is_tiny(group: Group) -> bool:
+    """Whether it is done point by point for so few points that nothing counts but the launch."""
+    return group.is_pointwise and all(isinstance(size, Const) for size in group.sizes.values()) \
+        and estimate(group.points) <= costs.TINY
 
 
 def _independent(group: Group) -> int:

@@ -15,6 +15,8 @@ class Machine:
     in_blocks: bool = False
     """Whether all rows of a kernel run at once, in blocks of lanes, rather than by a few threads one after the other.
     Then a row is no place for reductions of their own, columns need no cutting, and nothing is laid out for caches."""
+    short_row: int = 0
+    """Rows of so many points take no longer than the launch of another kernel would, however few they are."""
 
     @property
     def enough_rows(self) -> int:
@@ -28,4 +30,4 @@ class Machine:
 
 
 CPU = Machine()
-GPU = Machine(512, 1 << 14, in_blocks=True)
+GPU = Machine(512, 1 << 14, in_blocks=True, short_row=1 << 14)

@@ -100,7 +100,7 @@ class NestBuilder:
 
     def _parallel(self, rows: Sequence[Symbol]) -> set[Symbol]:
         if self.machine.in_blocks:
-            return set(rows)
+            return set(rows[:-1] if self._has_long_rows(rows) else rows)
         found: set[Symbol] = set()
         reached = 1
         for axis in rows:
@@ -114,6 +114,17 @@ class NestBuilder:
             size = self.pool.sizes[axis]
             reached *= max(1, int(size)) if isinstance(size, Const) else LIKELY_ROWS
         return found
+
+    def _has_long_rows(self, rows: Sequence[Symbol]) -> bool:
+        """Whether points run row by row, so that what all points of a row have in common is had once."""
+        if not self.flat or len(rows) < 2 or rows[-1] is not self.near:
+            return False
+        count, length = product([self.pool.sizes[axis] for axis in rows[:-1]]), self.pool.sizes[rows[-1]]
+        if not (isinstance(count, Const) and isinstance(length, Const)):
+            return False
+        shared = {load.data for piece in self.pieces for load in loads(piece.value)
+                  if rows[-1] not in load.data.index.free_symbols and load.data.index.free_symbols}
+        return int(count) >= self.machine.enough_rows and int(length) > costs.LONG_ROW and len(shared) >= 2
 
     def _tile(self, rows: list[Symbol] | Sequence[Symbol]) -> Symbol | None:
         """The second innermost loop, if something is contiguous along it and not along the innermost one."""
@@ -324,8 +335,12 @@ class NestBuilder:
         """Stores that may meet.
 
         Points that differ in an axis that is a dimension of the result by itself go to different places, so such axes
-        can be parallel; along all others the order is kept.
+        can be parallel; along all others the order is kept. Where all points run at once there is no order: stores that
+        combine are atomic there, and of several that replace any may be the last, as in eager.
         """
+        if self.machine.in_blocks:
+            store = ir.Store(piece.place, piece.value, piece.args, piece.mode)
+            return Nest(self._rows(self._ordered(piece.kept), [store]), [])
         strides = linear(piece.place.index, frozenset(piece.kept)).strides
         near = next((axis for axis, stride in strides.items() if stride is ONE and self._is_apart(piece, axis)), None)
         if near is not None and len(strides) == 1 and self._is_wide(near):
@@ -337,8 +352,8 @@ class NestBuilder:
         else:
             rows = self._ordered([axis for axis in strides if axis is not near and self._is_apart(piece, axis)])
         others = self._ordered([axis for axis in piece.kept if axis not in rows and axis is not near])
-        store: list[ir.Statement] = [ir.Store(piece.place, piece.value, piece.args, piece.mode)]
-        body = self._around([*others, *([near] if near is not None else [])], store)
+        stores: list[ir.Statement] = [ir.Store(piece.place, piece.value, piece.args, piece.mode)]
+        body = self._around([*others, *([near] if near is not None else [])], stores)
         return Nest(self._rows(rows, body) if rows else body, [])
 
     def _is_wide(self, axis: Symbol) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ... import debug, shapes
@@ -16,34 +17,42 @@ from .machines import CPU, Machine
 from .memory import place_buffers
 from .nests import Nest, NestBuilder
 from .pieces import Binding, Recipe, collapse, recipe_of
-from .splitting import split_reductions
+from .splitting import NO_HINTS, split_reductions
 from .values import rewrite
 
 if TYPE_CHECKING:
     from ..lowering.graph import LoweredGraph
 
 
-def schedule(graph: LoweredGraph, machine: Machine = CPU) -> KernelPlan:
-    """Fuse the computations of a graph into kernels and plan its memory."""
-    return _Scheduler(graph, machine).run()
+def schedule(graph: LoweredGraph, machine: Machine = CPU, apart: Collection[Any] = (),
+             hints: Mapping[Symbol, int] = NO_HINTS) -> KernelPlan:
+    """Fuse the computations of a graph into kernels and plan its memory.
+
+    ``apart``: nodes of the graph whose computations are not fused with others. ``hints``: what symbols are now, for
+    choices that are right for all sizes but not equally good.
+    """
+    return _Scheduler(graph, machine, frozenset(apart), hints).run()
 
 
 class _Scheduler:
-    def __init__(self, graph: LoweredGraph, machine: Machine) -> None:
+    def __init__(self, graph: LoweredGraph, machine: Machine, apart: frozenset[Any],
+                 hints: Mapping[Symbol, int]) -> None:
         self.graph = graph
         self.machine = machine
+        self.apart = apart
+        self.hints = hints
         self.pool = AxisPool(graph.facts.copy())
         self.buffers = dict(graph.buffers)
         self.kernels: dict[Recipe, Kernel] = {}
         self.outputs = frozenset([output.buffer for output in graph.outputs if isinstance(output, BufferRef)])
 
     def run(self) -> KernelPlan:
-        operations = split_reductions(self.graph.operations, self.buffers, self.pool.facts, self.machine)
+        operations = split_reductions(self.graph.operations, self.buffers, self.pool.facts, self.machine, self.hints)
         given = frozenset([item.name for item in self.graph.inputs if isinstance(item, Buffer)])
         given |= frozenset(self.graph.constants)
         # Sizes that a call's result has only when it is there: whoever uses them runs after it.
         late = {symbol: name for symbol, (name, _, _) in self.graph.symbols.items() if name not in given}
-        nodes = fuse(operations, self.pool, late, self.machine)
+        nodes = fuse(operations, self.pool, late, self.machine, self.apart)
         readers: dict[str, set[int]] = {}
         writers: dict[str, int] = {}
         for number, node in enumerate(nodes):

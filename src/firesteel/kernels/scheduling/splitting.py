@@ -9,8 +9,9 @@ The number of parts is fixed, so the result does not depend on the number of thr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ... import debug, shapes
 from ...shapes import Const, Expr, Facts, Symbol
@@ -21,18 +22,30 @@ from . import costs
 from .indices import linear, product
 from .machines import CPU, Machine
 from .phases import STORE_MODE
+from .scan_splitting import chunks_of, in_three_stages
 from .values import expressions, rewrite
+
+NO_HINTS: Mapping[Symbol, int] = MappingProxyType({})
 
 
 def split_reductions(
-    operations: Sequence[Computation | ExternCall], buffers: dict[str, Buffer], facts: Facts, machine: Machine = CPU
+    operations: Sequence[Computation | ExternCall], buffers: dict[str, Buffer], facts: Facts, machine: Machine = CPU,
+    hints: Mapping[Symbol, int] = NO_HINTS,
 ) -> list[Computation | ExternCall]:
-    """The program with long reductions taken apart; ``buffers`` gets those for the parts."""
+    """The program with long reductions taken apart; ``buffers`` gets those for the parts.
+
+    ``hints`` are what symbols are now.
+    """
     result: list[Computation | ExternCall] = []
     for operation in operations:
-        find = _chunks_of_blocks if machine.in_blocks else _chunks
-        chunks = find(operation, facts) if isinstance(operation, Computation) else 0
-        if chunks:
+        chunks = 0
+        if isinstance(operation, Computation):
+            chunks = _chunks_of_blocks(operation, facts, hints) if machine.in_blocks else _chunks(operation, facts)
+        scanned = chunks_of(operation) if machine.in_blocks and isinstance(operation, Computation) else 0
+        if scanned:
+            assert isinstance(operation, Computation)
+            result.extend(in_three_stages(operation, scanned, buffers))
+        elif chunks:
             assert isinstance(operation, Computation)
             result.extend(_in_two_stages(operation, chunks, buffers, facts))
         else:
@@ -57,31 +70,37 @@ def _chunks(computation: Computation, facts: Facts) -> int:
     return 0
 
 
-def _chunks_of_blocks(computation: Computation, facts: Facts) -> int:
+def _chunks_of_blocks(computation: Computation, facts: Facts, hints: Mapping[Symbol, int]) -> int:
     """The same where all rows run at once: as many parts as give the machine enough blocks of some size."""
     if computation.reduce not in STORE_MODE and computation.reduce != "xor":
         return 0
     results = product([axis.size for axis in computation.axes])
     length = facts.interval(product([axis.size for axis in computation.reduce_axes])).upper
+    column = is_column(computation, whole=True)
+    if column:
+        results = results.substitute({symbol: hint for symbol, hint in hints.items()})
     if not isinstance(results, Const) or length * int(results) < costs.LONG_REDUCTION:
         return 0
-    column = is_column(computation)
     if not column and int(results) >= 128:
         return 0  # whole rows: what follows can share their kernel
     side_by_side = max(1, int(results) // 64 if column else int(results))  # so many columns are one block
     chunks, least = 1, 32 if column else 2048
-    while side_by_side * chunks < 1024 and length >= 2 * chunks * least:
+    # Columns: few long parts are better than many short ones, each of which ends with a reduction across threads.
+    enough = 384 if column else 1024
+    while side_by_side * chunks < enough and length >= 2 * chunks * least:
         chunks *= 2
     return chunks if chunks >= 4 else 0
 
 
-def is_column(computation: Computation) -> bool:
-    """Whether the results lie side by side in what is read."""
+def is_column(computation: Computation, whole: bool = False) -> bool:
+    """Whether the results lie side by side in what is read; if ``whole``, what they have in common does not count."""
     axes = frozenset(axis.symbol for axis in (*computation.axes, *computation.reduce_axes))
     kept = {axis.symbol for axis in computation.axes}
+    reduced = {axis.symbol for axis in computation.reduce_axes}
     near = {
         symbol
         for expr in expressions(computation.value)
+        if not (whole and expr.free_symbols <= reduced)
         for symbol, stride in linear(expr, axes).strides.items()
         if stride is ONE
     }

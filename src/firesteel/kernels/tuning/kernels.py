@@ -161,7 +161,8 @@ class MadeUp:
         return run
 
 
-def made_up(kernel: Kernel, launch: Launch, hints: Mapping[Symbol, int]) -> MadeUp | str:
+def made_up(kernel: Kernel, launch: Launch, hints: Mapping[Symbol, int],
+            device: torch.device | None = None) -> MadeUp | str:
     """Data for a kernel, or why there can be none."""
     values: dict[Symbol, int] = {}
     for symbol, expr in zip(kernel.sizes, launch.sizes, strict=True):
@@ -194,7 +195,7 @@ def made_up(kernel: Kernel, launch: Launch, hints: Mapping[Symbol, int]) -> Made
         total += count * buffer.dtype.itemsize
         if total > MOST_BYTES:
             return "it works on too much memory"
-        memory.append(torch.full((count,), 1, dtype=buffer.dtype))
+        memory.append(torch.full((count,), 1, dtype=buffer.dtype, device=device))
     return MadeUp(memory, [values[symbol] for symbol in kernel.sizes], [1.0] * len(kernel.numbers))
 
 

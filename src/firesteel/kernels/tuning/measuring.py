@@ -46,7 +46,7 @@ class Tuner:
         timed by what that costs the processor, so that other work on the machine does not count.
         """
         names = list(ways)
-        key = disk_cache.digest("tuning", identity, names, machine_identity())
+        key = disk_cache.digest("tuning", identity, names, self.machine())
         known = disk_cache.get(KIND, key)
         if known is not None:
             recalled = _read(known)
@@ -54,7 +54,7 @@ class Tuner:
                 debug.log("autotune", "%s: %s, as measured before", what, recalled)
                 self.decisions[what] = recalled
                 return recalled
-        times = measure({name: prepare() for name, prepare in ways.items()}, one_thread)
+        times = self.times({name: prepare() for name, prepare in ways.items()}, one_thread)
         self.measured += len(times)
         best = min(names, key=lambda name: times[name])
         usual = times[names[0]]
@@ -65,6 +65,14 @@ class Tuner:
         disk_cache.put(KIND, key, json.dumps({"chosen": chosen, "seconds": times}).encode())
         self.decisions[what] = chosen
         return chosen
+
+    def machine(self) -> str:
+        """What the times depend on beside what is measured."""
+        return machine_identity()
+
+    def times(self, ways: Mapping[str, Way], one_thread: bool = False) -> dict[str, float]:
+        """Seconds of one call of each way."""
+        return measure(ways, one_thread)
 
 
 def machine_identity() -> str:

@@ -1,0 +1,179 @@
+"""Rows that are longer than a block, loops that are run as one, and the alternatives that are measured."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import firesteel as fs
+from firesteel.kernels.gpu import blocks as blocks_module
+from firesteel.kernels.gpu import print_triton
+from firesteel.kernels.gpu.blocks import Blocks, choose_blocks
+from firesteel.kernels.gpu.tuning import alternatives
+from firesteel.kernels.plan import Launch
+from firesteel.kernels.scheduling.machines import GPU
+from kernels.gpu.test_triton_printer import run_plan
+from kernels.scheduling.programs import Planned
+
+INF, NAN = float("inf"), float("nan")
+
+
+def plan_of(program, *args):
+    """The plan of a program, its kernels, and what they are called with."""
+    fs.reset()
+    planned, given = Planned(runs=False, machine=GPU), []
+
+    def backend(module, example_inputs):
+        planned(module, example_inputs)
+        return lambda *args: given.extend(args) or module(*args)
+
+    with torch.no_grad():
+        fs.compile(program, backend=backend, fullgraph=True)(*args)
+    [plan] = planned.plans
+    return plan, [step.kernel for step in plan.steps if isinstance(step, Launch)], given
+
+
+def check(program, args, blocks):
+    """The results of a program's kernels in some blocks, against eager; gives their sources."""
+    plan, kernels, given = plan_of(program, *args)
+    made = [print_triton(kernel, blocks) for kernel in kernels]
+    want = program(*args)
+    wanted = [want] if isinstance(want, torch.Tensor) else want
+    for left, right in zip(wanted, run_plan(plan, made, given), strict=True):
+        torch.testing.assert_close(right.reshape(left.shape), left, equal_nan=True)
+    return [kernel.source for kernel in made]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("held", [0, 1, 3])
+def test_largest_and_sum_of_exponentials_in_one_pass(held, dtype):
+    x = torch.randn(9, 50, dtype=dtype) * 20
+    x[1], x[2, 7], x[3, 40], x[4, 3] = -INF, -INF, INF, NAN
+    x[5, :32], x[6, 20:], x[7] = -INF, -INF, -torch.finfo(dtype).max
+    x[8, ::2] = torch.finfo(dtype).max
+    [source] = check(lambda x: torch.log_softmax(x, -1), [x], Blocks(1, 16, 0, 1, held=held))
+    assert source.count("scaling(a0_here - a0_lanes)") == 1 + max(held, 1)  # 50 is no multiple of 16
+
+
+def test_loops_over_the_same_points_are_one():
+    x, y = torch.randn(200, 16), torch.randn(200, 16)
+
+    def program(x, y):
+        z = x * y
+        return z, z.sum(0), (z * y).sum(0)
+
+    [source] = check(program, [x, y], Blocks(8, 16, 0, 1))
+    assert source.count("for ") == 1
+    assert "tl.debug_barrier" not in source
+
+
+def test_what_follows_from_the_first_sum_is_a_loop_of_its_own():
+    x = torch.randn(3, 70)
+    [source] = check(lambda x: (x - x.amax(-1, keepdim=True)).abs().sum(-1), [x], Blocks(1, 16, 0, 1))
+    assert source.count("for ") == 2
+
+
+PROGRAMS = {
+    "flat": (lambda x: torch.sin(x) * 2, (torch.randn(40, 70),)),
+    "rows": (lambda x: torch.softmax(x, -1), (torch.randn(9, 70),)),
+    "columns": (lambda x: x.sum(0), (torch.randn(30, 70),)),
+    "long": (lambda x, w: F.layer_norm(x, (200,), w, w), (torch.randn(3, 200), torch.randn(200))),
+    "transposed": (lambda x, y: x + y.t(), (torch.randn(70, 80), torch.randn(80, 70))),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_alternatives_give_the_same(name, monkeypatch):
+    program, args = PROGRAMS[name]
+    monkeypatch.setattr(blocks_module, "LONGEST", 128)
+    _, [kernel], _ = plan_of(program, *args)
+    found = list(alternatives(kernel))
+    assert found[0] == choose_blocks(kernel)
+    assert len(set(found)) > 2
+    for blocks in set(found):
+        check(program, list(args), blocks)
+
+
+def special(rows, length):
+    """Rows with infinite numbers and NaN at some places."""
+    x = torch.randn(rows, length) * 20
+    x[1], x[2, 7], x[3, length - 3], x[4, 3] = -INF, -INF, INF, NAN
+    x[5, : length // 2], x[6, length // 2:], x[7] = -INF, -INF, -3e38
+    return x
+
+
+def layer_norm_backward(grad, x, mean, deviation, w):
+    """With the sums of columns for the weights."""
+    results = torch.ops.aten.native_layer_norm_backward(grad, x, [768], mean, deviation, w, w, [True, True, True])
+    return results[0] + grad, *results[1:]
+
+
+def columns(x, y):
+    z = torch.tanh(x) * y
+    return z, z.sum(0), (z * y).amax(0)
+
+
+BF = torch.bfloat16
+# Long sums are of numbers of one sign: those that are nearly 0 would depend on the order of additions.
+ON_GPU = {
+    "group_norm": (lambda x, w, b: F.silu(F.group_norm(x, 4, w, b)),
+                   lambda: (torch.randn(130, 8, 96, 128) + 5, torch.randn(8), torch.randn(8))),
+    "long_softmax": (lambda x: torch.softmax(x, -1), lambda: (special(600, 40000),)),
+    "long_log_softmax": (lambda x: torch.log_softmax(x, -1), lambda: (special(520, 50257),)),
+    "long_short_floats": (lambda x, w: F.layer_norm(x, (30001,), w, w),
+                          lambda: (torch.randn(520, 30001).to(BF), torch.randn(30001).to(BF))),
+    "long_two_inputs": (lambda x, y: torch.ops.aten._softmax_backward_data(x, y, 1, torch.float32),
+                        lambda: (torch.randn(520, 20000), torch.softmax(torch.randn(520, 20000), -1))),
+    "columns": (columns, lambda: (torch.rand(8192, 768), torch.rand(8192, 768))),
+    "columns_short_floats": (lambda x: x.sum(0), lambda: (torch.randn(8192, 776).to(BF),)),
+    "layer_norm_backward": (layer_norm_backward, lambda: (torch.rand(4096, 768), torch.rand(4096, 768),
+                                                          -torch.rand(4096, 1), torch.rand(4096, 1), torch.randn(768))),
+    "halves": (lambda x, y: torch.cat([x * 2, y], 1), lambda: (torch.randn(300, 1000), torch.randn(300, 1000))),
+    "odd_rows": (lambda x, w: F.gelu(x) * w, lambda: (torch.randn(301, 1003).to(BF), torch.randn(301, 1).to(BF))),
+    "batch_norm": (lambda x, m, v: F.relu(F.batch_norm(x, m, v)),
+                   lambda: (torch.randn(8, 16, 28, 28), torch.randn(16), torch.rand(16))),
+}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ON_GPU)
+def test_on_gpu(name):
+    program, make = ON_GPU[name]
+    args = [arg.cuda() for arg in make()]
+    with torch.no_grad():
+        compiled = fs.compile(program, backend="native")
+        wide = [arg.double() if arg.is_floating_point() else arg for arg in args]
+        for _ in range(2):
+            got, want = compiled(*args), program(*args)
+            torch.testing.assert_close(got, want, equal_nan=True)
+        if "softmax" in name or name == "long_two_inputs":
+            return
+        exact = program(*wide)
+        for sides in zip(*[[one] if isinstance(one, torch.Tensor) else one for one in (got, want, exact)], strict=True):
+            ours, eager = [(side.double() - sides[2]).abs().max().item() for side in sides[:2]]
+            assert ours <= 2 * eager + 1e-6 * sides[2].abs().max().item()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_measured_blocks_give_the_same_and_are_kept(monkeypatch, tmp_path):
+    from firesteel.kernels.gpu import measuring
+
+    measured = []
+    times = measuring.device_seconds
+    monkeypatch.setattr(measuring, "device_seconds", lambda ways, device: measured.append(ways) or times(ways, device))
+    x, w = torch.randn(300, 20000, device="cuda"), torch.randn(20000, device="cuda")
+
+    def program(x, w):
+        return F.gelu(F.layer_norm(x, (20000,), w)), x.sum(0), torch.softmax(x, -1)
+
+    counts = []
+    for _ in range(2):
+        fs.reset()
+        with torch.no_grad(), fs.config.patch(disk_cache=True, cache_dir=str(tmp_path)):
+            compiled = fs.compile(program, mode="max-autotune")
+            for _ in range(3):
+                torch.testing.assert_close(compiled(x, w), program(x, w))
+        counts.append(len(measured))
+    assert counts[0] > 0
+    assert counts[1] == counts[0]
