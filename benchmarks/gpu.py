@@ -1,22 +1,31 @@
 """Kernels and models on an NVIDIA GPU: eager, torch.compile and firesteel, in the default mode and with CUDA graphs.
 
-    python -m benchmarks.gpu                          # kernels, then models; one table each
+    python -m benchmarks.gpu                          # kernels, then models; one table each, then the bars
     python -m benchmarks.gpu --what kernels --only softmax,rms
     python -m benchmarks.gpu --what models --json out.json
     python -m benchmarks.gpu --what kernels --without torch   # firesteel against eager alone
+    python -m benchmarks.gpu --together               # a third of the time, without first calls
 
-Each side has a process of its own with empty caches for all kernels; each model has one for firesteel and eager, and
-one for each side of torch.compile. A case is first checked on fresh random inputs against a
-float64 reference (error at most twice eager's, and within the tolerance of the dtype), or against eager where the
-random numbers or the size do not allow that. Times are medians of repeated calls: on the device, over several sets of
-inputs so that caches do not help; for cases of one tiny kernel, of the whole call as the host sees it. The first call
-of a model is that of a fresh process, imports of the compiler included (not for "fs-graphs", which comes after "fs");
-so is that of the first kernel of the table.
+A case is first checked on fresh random inputs against a float64 reference (error at most twice eager's, and within the
+tolerance of the dtype), or against eager where the random numbers or the size do not allow that. Times are medians of
+repeated calls: on the device, over several sets of inputs so that caches do not help; for cases of one tiny kernel, of
+the whole call as the host sees it. Bandwidths are shown beside that of a copy, measured in the same run.
+
+Every figure comes from a process that is alone on the machine, but for the next process, which imports libraries while
+the one before it repeats calls. For each model and compiler there are two: the first has empty caches (first call,
+default mode), the second has the caches of the first (first call in a second process, then CUDA graphs). With --once
+there is one, and no first call in a second process. First calls include what the compiler imports. For all kernels
+together there is one process for each side. Memory is the peak of what is allocated, and with CUDA graphs, of whose
+pools only a part counts as allocated, what is reserved when all that is not in use has been given back.
+
+With --together all processes of a mode compile at once, and when the last of them is done they are measured one by one.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
+import gc
 import json
 import math
 import os
@@ -24,8 +33,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -247,7 +258,14 @@ def host_ms(run: Callable[[int], Any]) -> float:
     return statistics.median(times)
 
 
-def run_kernel(name: str, side: str) -> dict[str, Any]:
+def copy_bandwidth() -> float:
+    """Bytes per millisecond that a copy on the device reads and writes."""
+    source = [torch.empty(1 << 28, device="cuda") for _ in range(2)]
+    target = torch.empty_like(source[0])
+    return 2 * target.nbytes / device_ms(lambda number: target.copy_(source[number]), 2)
+
+
+def run_kernel(name: str, side: str, first_done: Callable[[], None]) -> dict[str, Any]:
     function, make = KERNELS[name]
     args = make()
     torch.cuda.synchronize()
@@ -257,6 +275,7 @@ def run_kernel(name: str, side: str) -> dict[str, Any]:
         run(*args)
         torch.cuda.synchronize()
         first = time.perf_counter() - started
+        first_done()
         wrong = check(function, run, make) if side != "eager" else ""
         size = sum(t.numel() * t.element_size() for t in args if isinstance(t, torch.Tensor))
         count = 1 if name == "tiny" or side.endswith("graphs") else max(1, min(4, int(2e8 // max(size, 1))))
@@ -266,38 +285,158 @@ def run_kernel(name: str, side: str) -> dict[str, Any]:
         return {"ms": timer(lambda number: run(*sets[number])), "first": first, "wrong": wrong, "bytes": moved}
 
 
-def run_cases(what: str, names: list[str], sides: list[str]) -> None:
-    """Run cases in this process and print a line for each."""
+def run_cases(what: str, names: list[str], sides: list[str], together: bool = False) -> None:
+    """Run cases in this process and print a line for each. Libraries are imported before it is told to begin.
+
+    With ``together`` it says when a first call is done, and waits to be told to go on.
+    """
+    from benchmarks import gpu_models
+
+    if what == "models":
+        gpu_models.import_libraries(names)
+    sys.stdin.readline()
     torch.zeros(1, device="cuda")
-    for name, side in [(name, side) for name in names for side in sides]:
+    cases = [(name, side) for name in names for side in sides]
+    for name, side in cases:
         torch.manual_seed(int(time.time_ns() % (1 << 31)))
+        last = (name, side) == cases[-1]
+        done = (lambda: print("REPEATING", flush=True)) if last else (lambda: None)
+        if together:
+            done = wait_for_turn
+        side, _, again = side.partition(":")
         try:
             if what == "kernels":
-                result = run_kernel(name, side)
+                result = run_kernel(name, side, done)
             else:
-                from benchmarks.gpu_models import run_model
-
-                result = run_model(name, side, compiled)
+                result = gpu_models.run_model(name, side, compiled, done, bool(again))
         except Exception as error:
             result = {"wrong": f"{type(error).__name__}: {str(error)[:300]}"}
-        print("RESULT " + json.dumps([name, side, result]), flush=True)
+        print("RESULT " + json.dumps([name, f"{side}:{again}" if again else side, result]), flush=True)
+        if what == "models" and not last:
+            forget(side)
+    if what == "kernels":
+        print("COPY", copy_bandwidth(), flush=True)
 
 
-def in_process(what: str, names: list[str], sides: list[str], rows: dict[str, dict[str, Any]]) -> None:
-    """Cases in a fresh process with empty caches; the results go into the rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/t",
-                       "FIRESTEEL_CACHE_DIR": f"{folder}/fs"}
-        command = [sys.executable, "-m", "benchmarks.gpu", "--what", what, "--case", "|".join(names), "--side",
-                   ",".join(sides)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
-        for name in names:
-            for side in sides:
-                rows[name][side] = {"wrong": (done.stderr.strip().splitlines() or ["no output"])[-1][:200]}
-        for line in done.stdout.splitlines():
+def wait_for_turn() -> None:
+    print("REPEATING", flush=True)
+    sys.stdin.readline()
+
+
+def forget(side: str) -> None:
+    """Free what a side has compiled, so that it does not count as memory of the next."""
+    if side.startswith("torch"):
+        torch.compiler.reset()
+    elif side.startswith("fs"):
+        import firesteel as fs
+
+        fs.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# all cases
+
+
+class Child:
+    """A process with some cases, waiting to begin."""
+
+    def __init__(self, what: str, names: list[str], sides: list[str], caches: str, *more: str) -> None:
+        self.names, self.sides = names, sides
+        self.bandwidth = 0.0
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "FIRESTEEL_DISK_CACHE": "1",
+                       "TRITON_CACHE_DIR": f"{caches}/triton", "FIRESTEEL_CACHE_DIR": f"{caches}/firesteel"}
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.gpu", "--what", what, "--case", "|".join(names), "--side",
+             ",".join(sides), *more], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, text=True)
+
+    def run(self, rows: dict[str, dict[str, Any]], repeating: Callable[[], None], seconds: float = 300) -> None:
+        """Let it run; ``repeating`` is called when all first calls are done."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        watch = threading.Timer(seconds, self.process.kill)
+        watch.start()
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
             if line.startswith("RESULT "):
                 name, side, result = json.loads(line.removeprefix("RESULT "))
                 rows[name][side] = result
+            elif line.startswith("REPEATING"):
+                repeating()
+            elif line.startswith("COPY"):
+                self.bandwidth = float(line.split()[1])
+        self.process.wait()
+        watch.cancel()
+        self.errors.seek(0)
+        said = (self.errors.read().strip().splitlines() or ["no output"])[-1][:200]
+        for name in self.names:
+            for side in self.sides:
+                rows[name].setdefault(side, {"wrong": said})
+
+
+def run_together(what: str, names: list[str], sides: list[str], rows: dict[str, dict[str, Any]]) -> None:
+    """Let a process for each case compile, all at once, and then measure one after the other."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")  # for each of them
+    with tempfile.TemporaryDirectory() as folder:
+        for group in ([side for side in sides if not side.endswith("-graphs")],
+                      [side for side in sides if side.endswith("-graphs")]):
+            children = [Child(what, [name], [side], f"{folder}/{side.partition('-')[0]}{at}", "--together")
+                        for at, name in enumerate(names) for side in group]
+            turns = [threading.Event() for _ in children]
+            done = [threading.Event() for _ in children]
+
+            def follow(number: int, children: list[Child] = children, turns: list[threading.Event] = turns,
+                       done: list[threading.Event] = done) -> None:
+                child = children[number]
+
+                def compiled_once() -> None:
+                    done[number].set()
+                    turns[number].wait()
+                    assert child.process.stdin is not None
+                    child.process.stdin.write("go\n")
+                    child.process.stdin.flush()
+
+                child.run(rows, compiled_once)
+                done[number].set()
+                for side in child.sides:  # others were compiling at the same time
+                    rows[child.names[0]][side].pop("first", None)
+
+            threads = [threading.Thread(target=follow, args=(number,)) for number in range(len(children))]
+            for thread in threads:
+                thread.start()
+            for event in done:
+                event.wait()
+            for turn, thread in zip(turns, threads, strict=True):
+                turn.set()
+                thread.join()
+
+
+Job = tuple[list[str], list[str], str]
+"""Names of cases, sides, and the folder of caches."""
+
+
+def run_jobs(what: str, jobs: list[Job], rows: dict[str, dict[str, Any]], after: Callable[[int], None]) -> float:
+    """Run processes one after the other; each imports its libraries while the one before it repeats calls.
+
+    The result is the bandwidth of a copy, the best that was seen.
+    """
+    waiting: list[Child] = []
+    bandwidth = 0.0
+
+    def prepare(number: int) -> None:
+        if not waiting and number < len(jobs):
+            waiting.append(Child(what, *jobs[number]))
+
+    for number in range(len(jobs)):
+        prepare(number)
+        child = waiting.pop()
+        child.run(rows, lambda number=number: prepare(number + 1))
+        bandwidth = max(bandwidth, child.bandwidth)
+        after(number)
+    return bandwidth
 
 
 def cases_of(what: str) -> list[str]:
@@ -308,46 +447,119 @@ def cases_of(what: str) -> list[str]:
     return list(MODELS)
 
 
-def table(what: str, only: list[str], sides: list[str], results: dict[str, Any]) -> None:
+def jobs_of(what: str, names: list[str], sides: list[str], folder: str, second: bool) -> list[Job]:
+    if what == "kernels":
+        return [(names, [side], f"{folder}/{side.partition('-')[0]}") for side in sides]
+    made: list[Job] = []
+    for at, name in enumerate(names):
+        for kind in ("torch", "fs"):
+            caches = f"{folder}/{kind}{at}"
+            plain = [side for side in sides if side == kind]
+            graphs = [side for side in sides if side == f"{kind}-graphs"]
+            eager = ["eager"] if kind == "fs" and "eager" in sides else []
+            groups = [[*plain, *graphs, *eager]]
+            if second:
+                groups = [[*plain, *eager], [*(f"{side}:again" for side in plain), *graphs]]
+            made += [([name], group, caches) for group in groups if group]
+    return made
+
+
+def table(what: str, only: list[str], sides: list[str], results: dict[str, Any], second: bool,
+          together: bool = False) -> None:
     names = [name for name in cases_of(what) if not only or any(part in name for part in only)]
     rows: dict[str, dict[str, Any]] = {name: {} for name in names}
-    ratios: list[float] = []
-    print(f"\n{what:28}" + "".join(f"{side:>18}" for side in sides) + "   fs/torch  best/best")
+    print(f"\n{what:28}" + "".join(f"{side:>18}" for side in sides) + "   fs/torch   graphs     best", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = jobs_of(what, names, sides, folder, second)
+        remaining = {name: sum(name in job[0] for job in jobs) for name in names}
+
+        def after(number: int) -> None:
+            if what == "models":
+                for name in jobs[number][0]:
+                    remaining[name] -= 1
+                    if not remaining[name]:
+                        print_row(name, sides, rows[name], 0.0)
+
+        if together and what == "models":
+            run_together(what, names, sides, rows)
+            for name in names:
+                print_row(name, sides, rows[name], 0.0)
+        else:
+            bandwidth = run_jobs(what, jobs, rows, after)
     if what == "kernels":
-        for side in sides:
-            in_process(what, names, [side], rows)
-    for name in names:
-        if what == "models":
-            ours = [side for side in ("fs", "fs-graphs", "eager") if side in sides]
-            for group in [ours, *([side] for side in sides if side.startswith("torch"))]:
-                in_process(what, [name], group, rows)
-        print_row(name, sides, rows[name], ratios)
+        for name in names:
+            print_row(name, sides, rows[name], bandwidth)
+        print(f"a copy moves {bandwidth / 1e9:.2f} TB/s")
     results.update({f"{what}: {name}": row for name, row in rows.items()})
-    known = [ratio for ratio in ratios if ratio == ratio]
-    if known:
-        print(f"geometric mean, best against best: {math.exp(statistics.fmean(map(math.log, known))):.2f}")
+    print_bars(what, rows)
 
 
-def print_row(name: str, sides: list[str], row: dict[str, Any], ratios: list[float]) -> None:
+def milliseconds(row: dict[str, Any], side: str) -> float:
+    return row.get(side, {}).get("ms", math.nan)
+
+
+def best(row: dict[str, Any], kind: str) -> float:
+    found = [cell["ms"] for side, cell in row.items() if side.startswith(kind) and "ms" in cell]
+    return min(found, default=math.nan)
+
+
+def print_row(name: str, sides: list[str], row: dict[str, Any], bandwidth: float) -> None:
     text = ""
     for side in sides:
-        cell = row[side]
+        cell = row.get(side, {})
         spent = f"{cell['ms']:.4f} ms" if "ms" in cell else "failed"
-        text += f"{spent + ' ' + format(cell.get('first', math.nan), '.1f') + ' s':>18}"
+        first = "" if side.endswith("graphs") or "first" not in cell else f" {cell['first']:.1f} s"
+        text += f"{spent + first:>18}"
+    ratios = [milliseconds(row, f"torch{end}") / milliseconds(row, f"fs{end}") for end in ("", "-graphs")]
+    ratios.append(best(row, "torch") / best(row, "fs"))
+    ending = ""
+    moved = next((cell["bytes"] for cell in row.values() if cell.get("bytes")), 0)
+    if moved and bandwidth and name != "tiny":
+        speed = moved / best(row, "fs")
+        ending = f" {speed / 1e9:5.2f} TB/s, {100 * speed / bandwidth:3.0f}% of a copy"
+    again = [row[side]["first"] for side in ("torch:again", "fs:again") if "first" in row.get(side, {})]
+    ending += f" again {' '.join(f'{seconds:.1f}' for seconds in again)} s" if again else ""
+    peak = " ".join(f"{row[side]['peak'] / 1e9:.2f}" for side in sides if "peak" in row.get(side, {}))
+    ending += f" GB {peak}" if peak else ""
+    print(f"{name:28}{text}   " + " ".join(f"{ratio:8.2f}" for ratio in ratios) + ending, flush=True)
+    for side, cell in row.items():
+        if cell.get("wrong"):
+            print(f"    {side}: {cell['wrong']}", flush=True)
 
-    def best(kind: str) -> float:
-        return min([row[side].get("ms", math.inf) for side in sides if side.startswith(kind)], default=math.nan)
 
-    plain = row.get("torch", {}).get("ms", math.nan) / row.get("fs", {}).get("ms", math.nan)
-    ratios.append(best("torch") / best("fs"))
-    moved = next((row[side]["bytes"] for side in sides if row[side].get("bytes")), 0)
-    bandwidth = f"{moved / best('fs') / 1e9:6.2f} TB/s" if moved else ""
-    peak = " ".join(f"{row[side]['peak'] / 1e9:.2f}" for side in sides if "peak" in row[side])
-    ending = f"{bandwidth}{f' peak GB {peak}' if peak else ''}"
-    print(f"{name:28}{text}   {plain:8.2f} {ratios[-1]:8.2f} {ending}", flush=True)
-    for side in sides:
-        if row[side].get("wrong"):
-            print(f"    {side}: {row[side]['wrong']}", flush=True)
+def print_bars(what: str, rows: dict[str, dict[str, Any]]) -> None:
+    """Geometric means of torch.compile's figures over ours, and the least of them."""
+    def line(title: str, ratios: list[tuple[str, float]]) -> None:
+        known = [(name, ratio) for name, ratio in ratios if ratio == ratio and 0 < ratio < math.inf]
+        if known:
+            mean = math.exp(statistics.fmean(math.log(ratio) for _, ratio in known))
+            name, least = min(known, key=lambda item: item[1])
+            print(f"{title:44} {mean:6.2f}   least {least:.2f} ({name}), {len(known)} cases", flush=True)
+
+    def ratio(name: str, end: str) -> tuple[str, float]:
+        return name, milliseconds(rows[name], f"torch{end}") / milliseconds(rows[name], f"fs{end}")
+
+    names = list(rows)
+    if what == "kernels":
+        line("steady state, best mode against best mode", [
+            (name, best(rows[name], "torch") / best(rows[name], "fs")) for name in names if name != "tiny"])
+        for end in ("", "-graphs"):
+            line(f"a tiny kernel, host time{', CUDA graphs' if end else ''}", [
+                ratio(name, end) for name in names if name == "tiny"])
+        return
+    training = [name for name in names if "training" in name]
+    inference = [name for name in names if name not in training]
+    for title, group in (("inference", inference), ("training", training)):
+        for end in ("", "-graphs"):
+            line(f"{title}, {'CUDA graphs' if end else 'default mode'}", [ratio(name, end) for name in group])
+        line(f"{title}, best against best", [(n, best(rows[n], "torch") / best(rows[n], "fs")) for n in group])
+    for title, end in (("first call, empty caches", ""), ("first call in a second process", ":again")):
+        line(title, [(name, rows[name].get(f"torch{end}", {}).get("first", math.nan)
+                      / rows[name].get(f"fs{end}", {}).get("first", math.nan)) for name in names])
+    for end in ("", "-graphs"):
+        line(f"memory{', CUDA graphs' if end else ', default mode'}", [
+            (name, rows[name].get(f"torch{end}", {}).get("peak", math.nan)
+             / rows[name].get(f"fs{end}", {}).get("peak", math.nan)) for name in names])
 
 
 def main() -> None:
@@ -355,18 +567,23 @@ def main() -> None:
     parser.add_argument("--what", default="kernels,models")
     parser.add_argument("--only", default="", help="parts of names")
     parser.add_argument("--without", default="", help="sides to leave out, by the beginning of their names")
+    parser.add_argument("--once", action="store_true", help="no second process for each model")
+    parser.add_argument("--together", action="store_true", help="models compile at once, and are measured one by one")
     parser.add_argument("--json", default="")
-    parser.add_argument("--case", default="")
-    parser.add_argument("--side", default="")
+    parser.add_argument("--case", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--side", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
-        run_cases(given.what, given.case.split("|"), given.side.split(","))
+        run_cases(given.what, given.case.split("|"), given.side.split(","), given.together)
         return
+    # What pip does when it installs a package; a fresh checkout would compile its sources in the first call.
+    compileall.compile_dir(Path(__file__).resolve().parent.parent / "src" / "firesteel", quiet=2)
     left_out = [part for part in given.without.split(",") if part]
     sides = [side for side in SIDES if not any(side.startswith(part) for part in left_out)]
     results: dict[str, Any] = {}
     for what in given.what.split(","):
-        table(what, [part for part in given.only.split(",") if part], sides, results)
+        table(what, [part for part in given.only.split(",") if part], sides, results, not given.once,
+              given.together)
     if given.json:
         with open(given.json, "w") as file:
             json.dump(results, file, indent=1)

@@ -138,8 +138,21 @@ def check(module: nn.Module, run: Any, args: tuple[Any, ...], parameters: list[t
     return ""
 
 
-def run_model(name: str, side: str, compiled: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Times of one model."""
+def import_libraries(names: list[str]) -> None:
+    """Import what building these models needs, before anything is timed."""
+    if any(name.startswith(("gpt2", "bert", "llama")) for name in names):
+        from transformers import BertModel, GPT2LMHeadModel, LlamaForCausalLM
+
+        del BertModel, GPT2LMHeadModel, LlamaForCausalLM
+    if any(name.startswith(("resnet", "vit")) for name in names):
+        import torchvision
+
+        del torchvision
+
+
+def run_model(name: str, side: str, compiled: Callable[[str, Any], Any], first_done: Callable[[], None] = lambda: None,
+              only_first: bool = False) -> dict[str, Any]:
+    """Times of one model. ``first_done`` is called when the first call has been timed."""
     from benchmarks.gpu import device_ms
 
     module, args, train = MODELS[name]()
@@ -158,11 +171,18 @@ def run_model(name: str, side: str, compiled: Callable[[str, Any], Any]) -> dict
         call()
         torch.cuda.synchronize()
         first = time.perf_counter() - started
+        if only_first:
+            return {"first": first}
+        first_done()
         for _ in range(3):
             call()
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-        ms = device_ms(call, 1, 1.0)
+        ms = device_ms(call, 1, 0.7)
         peak = torch.cuda.max_memory_allocated()
+        if side.endswith("graphs"):
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            peak = torch.cuda.memory_reserved()
         wrong = check(module, run, args, parameters) if side.startswith("fs") else ""
     return {"ms": ms, "first": first, "wrong": wrong, "peak": peak}
