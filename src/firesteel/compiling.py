@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import config
+from .backends.native import native
 from .capture.markers import COMPILED, disabled_frame, is_disabled
 from .errors import UserCodeError
 from .runtime import stance
@@ -75,6 +76,10 @@ def compile_with(compiler: Compiler, model: Any) -> Any:
     if isinstance(model, torch.nn.Module):
         from .module_wrapper import compile_module
 
+        if compiler.backend is native:
+            from .kernels.compile import expect_model
+
+            expect_model(model)
         return model if is_disabled(model) else compile_module(compiler, model)
     if isinstance(model, (staticmethod, classmethod)):
         return type(model)(compile_with(compiler, model.__func__))

@@ -52,6 +52,9 @@ keep_freed_memory: int = 256 << 20
 to the system after every call; 0 leaves the C library alone. Linux with glibc only, and not where its environment
 variables say otherwise. What is set when compile is first called counts."""
 
+compile_processes: bool = True
+"""Compile GPU kernels in processes of their own where there are four processors or more; otherwise in threads."""
+
 cudagraphs: bool = True
 """Record CUDA graphs where the mode asks for them (``mode="reduce-overhead"``)."""
 

@@ -280,7 +280,9 @@ def call_associative_scan(tx: Tracer, function: Value, args: list[Value], kwargs
         raise GraphBreak(f"associative_scan: combine_mode is {mode!r}", "choose 'pointwise' or 'generic'")
     check_lengths(tx, "associative_scan", leaves, dim)
     xs: list[Value] = [from_dim(tx, x, dim, reverse) for x in leaves]
-    run = tx.python_object(by_halves if mode == "pointwise" else one_by_one)
+    # Elsewhere a length becomes a number: few steps are worth more than one program for all lengths.
+    open_ended = tx.options.exports and bool(leaves) and isinstance(leaves[0].fake.shape[dim], torch.SymInt)
+    run = tx.python_object(by_halves if mode == "pointwise" and not open_ended else one_by_one)
     made = tx.to_list(tx.call(run, [_Combine(tx, bound["combine_fn"], structure), ListValue(xs)], {}))
     return rebuild(tx, structure, iter([to_dim(tx, y, dim, reverse) for y in made]))
 
@@ -386,7 +388,7 @@ def carry_of(tx: Tracer, title: str, value: Value) -> tuple[list[TensorValue], S
 
 
 def _has_numbers(structure: Structure) -> bool:
-    if structure[0] in ("tuple", "list", "dict"):
+    if structure[0] in ("tuple", "list", "dict", "object"):
         return any(map(_has_numbers, structure[2]))
     return structure[0] == "number" or structure[0] == "constant" and structure[1] is not None
 

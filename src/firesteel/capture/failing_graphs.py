@@ -67,15 +67,27 @@ def bytes_of(entry: GraphInput) -> int:
     return int(hint_of(entry.example.numel())) * entry.example.element_size()
 
 
-def keep(*tensors: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
+Kept = tuple[list[int], torch.Tensor | list[torch.Tensor]]
+"""The versions of tensors, and their contents: one by one, or all in the rows of one tensor."""
+
+
+def keep(*tensors: torch.Tensor) -> Kept:
     """Copies of tensors that the graph is going to change."""
-    return [(tensor._version, tensor.detach().clone()) for tensor in tensors]
+    versions = [tensor._version for tensor in tensors]
+    first = tensors[0]
+    if len(tensors) > 2 and all(
+            tensor.dtype is first.dtype and tensor.shape == first.shape and tensor.device == first.device
+            for tensor in tensors):
+        # Such as the counters of a network's layers: one operator for all.
+        with torch.no_grad():
+            return versions, torch.stack(tensors)
+    return versions, [tensor.detach().clone() for tensor in tensors]
 
 
-def put_back(kept: list[tuple[int, torch.Tensor]], *tensors: torch.Tensor) -> None:
+def put_back(kept: Kept, *tensors: torch.Tensor) -> None:
     """Undo the changes."""
     with torch.no_grad():
-        for (version, copy), tensor in zip(kept, tensors, strict=True):
+        for version, copy, tensor in zip(*kept, tensors, strict=True):
             if tensor._version != version:
                 tensor.copy_(copy)
 

@@ -196,8 +196,15 @@ def own_control_flow(function: Any) -> Any:
     return getattr(control_flow, str(name))
 
 
+def _vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    from .vectorised import call_vmap
+
+    return call_vmap(tx, function, args, kwargs)
+
+
 # Markers that are plain functions, by where they are defined: they need not be imported yet.
 _TORCH_MARKERS = {
+    ("torch._functorch.vmap", "vmap_impl"): Marker("vmap", _vmap),
     **_CONTROL_FLOW,
     ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
     ("torch", "_check_with"): Marker("check", _check_with),

@@ -325,7 +325,7 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     """Execute on fake tensors; whatever goes wrong is left to Python by a break."""
     tx.operation = name
     try:
-        rule = find_function(name, args)
+        rule = find_function(name, args, tx.options.exports)
         if isinstance(target, str):
             return getattr(args[0], target)(*args[1:], **kwargs) if rule is None else rule(*args, **kwargs)
         if target in ITEM_METHODS and has_positions(args[1]):
