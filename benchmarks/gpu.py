@@ -364,6 +364,7 @@ class Child:
             if line.startswith("RESULT "):
                 name, side, result = json.loads(line.removeprefix("RESULT "))
                 rows[name][side] = result
+                print(f"{name}, {side}: {result.get('ms', math.nan):.4f} ms", file=sys.stderr, flush=True)
             elif line.startswith("REPEATING"):
                 repeating()
             elif line.startswith("COPY"):
