@@ -131,7 +131,7 @@ class TrainingUnit:
         made: Partition | None = self.parted
         if any(kind is not Tangent.LIKE_RESULT for kind in kinds):
             made = self._part_for(kinds)
-        # Otherwise zeros for what is missing: slower, and None becomes zero where only that could be reached.
+        # Otherwise zeros stand for what is missing, which is slower.
         fill = made is None and Tangent.NONE in kinds
         made = made or self.parted
         run = self.compile_half(made.backward, name, True)
@@ -170,11 +170,14 @@ class _Backward:
         self.examples = [item.tangent.meta["val"] for item in parted.joint.differentiable if item.tangent is not None]
         inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.examples):]
         self.layouts = [_Layout.of(entry.example) if entry.node.users else None for entry in inputs]
+        self.behind = _tangents_behind(parted.joint) if fill else []
 
     def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
                  shapes: Sequence[Any]) -> list[Any]:
         """The gradients of all inputs. The list of saved tensors is emptied."""
+        missing: set[int] = set()
         if self.fill:
+            missing = {at for at, tangent in enumerate(tangents) if tangent is None}
             tangents = [torch.zeros(shape, dtype=example.dtype, device=example.device) if tangent is None else tangent
                         for tangent, example, shape in zip(tangents, self.examples, shapes, strict=True)]
         else:
@@ -186,7 +189,23 @@ class _Backward:
         saved.clear()
         del wanted, laid_out
         found = iter(self.run(given))
-        return [how(tangents) if isinstance(how, Passed) else next(found) if how else None for how in self.gradients]
+        gradients = [how(tangents) if isinstance(how, Passed) else next(found) if how else None
+                     for how in self.gradients]
+        if missing:
+            # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.
+            gradients = [None if behind <= missing else gradient
+                         for gradient, behind in zip(gradients, self.behind, strict=True)]
+        return gradients
+
+
+def _tangents_behind(joint: JointGraph) -> list[set[int]]:
+    """For the gradient of each input, by number, the tangents that it is computed from."""
+    tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
+    behind: dict[torch.fx.Node, set[int]] = {}
+    for node in joint.graph.nodes:
+        behind[node] = {tangents.index(node)} if node in tangents else set().union(
+            *[behind[source] for source in node.all_input_nodes])
+    return [behind[output.node] if isinstance(output, FreshTensor) else set() for output in joint.gradients]
 
 
 def _is_by_rows(tensor: torch.Tensor) -> bool:

@@ -1,0 +1,34 @@
+"""Backward when gradients come for some results only: what no gradient reaches has none, as in eager."""
+
+import pytest
+import torch
+
+import firesteel as fs
+from firesteel.runtime import training
+
+
+def program(x, y, z):
+    a = torch.tanh(x * y)
+    return a * 2, (y.exp() + z).sin(), z.view(-1)
+
+
+def gradients(function, chosen):
+    torch.manual_seed(0)
+    inputs = [torch.randn(3, 4, requires_grad=True) for _ in range(3)]
+    results = function(*inputs)
+    sum(results[at].square().sum() for at in chosen).backward()
+    return [each.grad for each in inputs]
+
+
+@pytest.mark.parametrize("with_zeros", [False, True])
+@pytest.mark.parametrize("chosen", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
+def test_some_results(chosen, with_zeros, monkeypatch):
+    if with_zeros:  # as where no backward can be made for these gradients alone
+        monkeypatch.setattr(training, "part_again", lambda joint, parted: None)
+    fs.reset()
+    with fs.config.patch(raise_on_internal_error=True):
+        found = gradients(fs.compile(program, backend="native", fullgraph=True), chosen)
+    for ours, eager in zip(found, gradients(program, chosen), strict=True):
+        assert (ours is None) == (eager is None)
+        if eager is not None:
+            torch.testing.assert_close(ours, eager)
