@@ -32,3 +32,24 @@ def test_some_results(chosen, with_zeros, monkeypatch):
         assert (ours is None) == (eager is None)
         if eager is not None:
             torch.testing.assert_close(ours, eager)
+
+
+def test_what_is_not_needed_may_have_changed():
+    """The product needs the first input, which is changed behind it; the other result does not."""
+    def changing(x, y, w):
+        x += x @ w
+        return y.exp(), x
+
+    def run(function):
+        torch.manual_seed(0)
+        y, w = torch.randn(3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+        result, other = function(torch.randn(3, 3), y, w)
+        result.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            other.sum().backward()
+        return [y.grad, w.grad]
+
+    fs.reset()
+    found, expected = run(fs.compile(changing, backend="native", fullgraph=True)), run(changing)
+    torch.testing.assert_close(found[0], expected[0])
+    assert found[1] is None and expected[1] is None

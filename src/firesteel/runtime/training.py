@@ -272,12 +272,24 @@ class CompiledFunction(torch.autograd.Function):
         if all(tangent is None for tangent in given):
             return (None,) * (1 + len(unit.examples))
         run = unit.backward_for(given)
-        saved = list(ctx.saved_tensors)
+        saved = _saved_for(run, ctx)
         if not torch_compat.keeps_graph():
             ctx.maybe_clear_saved_tensors()
         if torch.is_grad_enabled():
             return (None, *_Gradients.apply(run, ctx.numbers, ctx.shapes, len(saved), *saved, *given))  # type: ignore[no-untyped-call]
         return (None, *without_autocast(run, (ctx.numbers, saved, given, ctx.shapes)))
+
+
+def _saved_for(run: _Backward, ctx: Any) -> list[Any]:
+    """What forward has saved. What this backward does not look at may have been changed since: None stands for it."""
+    try:
+        return list(ctx.saved_tensors)
+    except RuntimeError:
+        wanted = range(len(ctx.unit.saved_from)) if run.kept_at is None else run.kept_at
+        saved = torch_compat.saved_tensors_at(ctx, wanted)
+        if saved is None:
+            raise
+        return saved
 
 
 class _Gradients(torch.autograd.Function):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +64,18 @@ STATE_QUERIES: frozenset[Callable[[], Any]] = frozenset({
 
 #: Whether the backward pass that runs now was asked to keep its graph: ``retain_graph=True``.
 keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
+
+
+def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:
+    """Some of the tensors that an autograd function saved, and None for the others; None if one cannot be had."""
+    saved = getattr(ctx, "_raw_saved_tensors", ())
+    found: list[Any] = [None] * len(saved)
+    try:
+        for at in positions:
+            found[at] = saved[at].unpack()
+    except (AttributeError, IndexError, RuntimeError):  # changed since, a result of the function, or freed
+        return None
+    return found
 
 
 @contextmanager
