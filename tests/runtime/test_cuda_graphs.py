@@ -48,8 +48,8 @@ class Graph:
                 result.copy_(new)
 
 
-@pytest.fixture(autouse=True)
-def recorded(monkeypatch):
+def record_on_cpu(monkeypatch):
+    """From now on functions are recorded as a `Graph`; gives the list of those that are."""
     made = []
 
     def record(run, given, device, stack):
@@ -62,6 +62,11 @@ def recorded(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "record", record)
     monkeypatch.setattr(cuda_graphs, "SMALL", 64)
     return made
+
+
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch):
+    return record_on_cpu(monkeypatch)
 
 
 def function(run, examples, mutated=(), outputs=(), takes_list=False, saved=1000.0):

@@ -12,10 +12,9 @@ import firesteel as fs
 from firesteel.autodiff.joint import trace_training
 from firesteel.kernels.compile import compile_functional
 from firesteel.kernels.options import Options
-from firesteel.runtime import cuda_graphs, recording
 from firesteel.runtime.cuda_graphs import GraphedFunction
 from firesteel.runtime.training import TrainingUnit
-from runtime.test_cuda_graphs import Graph
+from runtime.test_cuda_graphs import record_on_cpu
 
 CPU = torch.device("cpu")
 
@@ -49,14 +48,7 @@ class Halves:
 
 @pytest.fixture
 def trained(monkeypatch):
-    def record(run, given, device, stack):
-        results = list(run(*[list(part) if isinstance(part, list) else part for part in given]))
-        return Graph(run, given, results, stack), results
-
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(recording, "follow_stream", lambda device: None)
-    monkeypatch.setattr(cuda_graphs, "record", record)
-    monkeypatch.setattr(cuda_graphs, "SMALL", 64)
+    record_on_cpu(monkeypatch)
     fs.reset()
     torch.manual_seed(0)
     model, backend = Net(), Halves()

@@ -201,10 +201,10 @@ class _Backward:
 def _tangents_behind(joint: JointGraph) -> list[set[int]]:
     """For the gradient of each input, by number, the tangents that it is computed from."""
     tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
-    behind: dict[torch.fx.Node, set[int]] = {}
+    behind = {tangent: {number} for number, tangent in enumerate(tangents)}
     for node in joint.graph.nodes:
-        behind[node] = {tangents.index(node)} if node in tangents else set().union(
-            *[behind[source] for source in node.all_input_nodes])
+        if node not in behind:
+            behind[node] = set().union(*[behind[source] for source in node.all_input_nodes])
     return [behind[output.node] if isinstance(output, FreshTensor) else set() for output in joint.gradients]
 
 

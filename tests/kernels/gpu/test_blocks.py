@@ -11,27 +11,17 @@ from firesteel.kernels.gpu import blocks as blocks_module
 from firesteel.kernels.gpu import print_triton
 from firesteel.kernels.gpu.blocks import Blocks, choose_blocks
 from firesteel.kernels.gpu.tuning import alternatives
-from firesteel.kernels.plan import Launch
-from firesteel.kernels.scheduling.machines import GPU
 from kernels.gpu.test_triton_printer import run_plan
-from kernels.scheduling.programs import Planned
+from kernels.scheduling.programs import kernels as kernels_of
+from kernels.scheduling.programs import planned_for_gpu
 
 INF, NAN = float("inf"), float("nan")
 
 
 def plan_of(program, *args):
     """The plan of a program, its kernels, and what they are called with."""
-    fs.reset()
-    planned, given = Planned(runs=False, machine=GPU), []
-
-    def backend(module, example_inputs):
-        planned(module, example_inputs)
-        return lambda *args: given.extend(args) or module(*args)
-
-    with torch.no_grad():
-        fs.compile(program, backend=backend, fullgraph=True)(*args)
-    [plan] = planned.plans
-    return plan, [step.kernel for step in plan.steps if isinstance(step, Launch)], given
+    plan, given = planned_for_gpu(program, *args)
+    return plan, kernels_of(plan), given
 
 
 def check(program, args, blocks):

@@ -11,20 +11,10 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel.runtime import recording
+from kernels.gpu.on_gpu import needs_gpu, rand, strict
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.fixture(autouse=True)
-def strict():
-    fs.reset()
-    torch.manual_seed(0)
-    with fs.config.patch(raise_on_internal_error=True):
-        yield
-
-
-def rand(*shape, **kwargs):
-    return torch.randn(*shape, device="cuda", **kwargs)
+pytestmark = needs_gpu
+__all__ = ["strict"]  # a fixture
 
 
 class Net(torch.nn.Module):

@@ -7,17 +7,11 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
+from kernels.gpu.on_gpu import needs_gpu, strict
 from kernels.gpu.test_scans_and_scatters import SCANS, SCATTERS
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.fixture(autouse=True)
-def strict():
-    fs.reset()
-    torch.manual_seed(0)
-    with fs.config.patch(raise_on_internal_error=True):
-        yield
+pytestmark = needs_gpu
+__all__ = ["strict"]  # a fixture
 
 
 def on_gpu(args):

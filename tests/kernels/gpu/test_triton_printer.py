@@ -18,7 +18,7 @@ from firesteel.kernels.gpu.blocks import Blocks
 from firesteel.kernels.plan import Allocate, Launch
 from firesteel.kernels.scheduling.machines import GPU
 from kernels.gpu.stand_in_triton import run
-from kernels.scheduling.programs import Planned
+from kernels.scheduling.programs import Planned, planned_for_gpu
 
 GOLDEN = Path(__file__).parent
 
@@ -150,16 +150,7 @@ PROGRAMS = {
 
 def printed(program, dynamic, blocks=None):
     """The plan of a program, its kernels in Triton and the arguments that it is called with."""
-    fs.reset()
-    planned, given = Planned(runs=False, machine=GPU), []
-
-    def backend(module, example_inputs):
-        planned(module, example_inputs)
-        return lambda *args: given.extend(args) or module(*args)
-
-    with torch.no_grad():
-        fs.compile(program, backend=backend, fullgraph=True, dynamic=dynamic)(*PROGRAMS[program])
-    [plan] = planned.plans
+    plan, given = planned_for_gpu(program, *PROGRAMS[program], dynamic=dynamic)
     return plan, [print_triton(step.kernel, blocks) for step in plan.steps if isinstance(step, Launch)], given
 
 

@@ -7,7 +7,7 @@ from firesteel.autodiff import trace
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import schedule
-from firesteel.kernels.scheduling.machines import CPU
+from firesteel.kernels.scheduling.machines import CPU, GPU
 from kernels.scheduling.running import run
 
 
@@ -23,6 +23,21 @@ class Planned:
         plan = schedule(lower(trace(module, example_inputs).module), self.machine)
         self.plans.append(plan)
         return (lambda *args: run(plan, args)) if self.runs else module
+
+
+def planned_for_gpu(program, *args, dynamic=None):
+    """The plan of a program for a GPU, and what it is called with."""
+    fs.reset()
+    backend, given = Planned(runs=False, machine=GPU), []
+
+    def keep(module, example_inputs):
+        backend(module, example_inputs)
+        return lambda *args: given.extend(args) or module(*args)
+
+    with torch.no_grad():
+        fs.compile(program, backend=keep, fullgraph=True, dynamic=dynamic)(*args)
+    [plan] = backend.plans
+    return plan, given
 
 
 def planned(program, *args, dynamic=False):

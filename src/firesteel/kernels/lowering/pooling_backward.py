@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import shapes
@@ -68,6 +69,20 @@ def scattered_gradient(ctx: Lowering, grad: Tensor, indices: Tensor, count: int)
     return target if wide is out.dtype else ctx.computed(lambda i: cast(target.at(i), out.dtype))
 
 
+def _sum_of_windows(ctx: Lowering, covering: Sequence[int],
+                    share: Callable[[Indices, tuple[int, ...]], Value]) -> Tensor:
+    """For each element the sum of what all windows give that may reach it, the first of them first."""
+    def body(at: Indices) -> Value:
+        total: Value | None = None
+        for back in itertools.product(*[range(number - 1, -1, -1) for number in covering]):
+            value = share(at, back)
+            total = value if total is None else add(total, value)
+        assert total is not None
+        return cast(total, ctx.out.dtype)
+
+    return ctx.computed(body)
+
+
 def gathered_gradient(
     ctx: Lowering, grad: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, indices: Tensor,
     count: int,
@@ -104,15 +119,7 @@ def gathered_gradient(
 
         return ctx.masked(mask, value, ir.const(0.0, wide))
 
-    def body(at: Indices) -> Value:
-        total: Value | None = None
-        for back in itertools.product(*[range(number - 1, -1, -1) for number in covering]):
-            value = share(at, back)
-            total = value if total is None else add(total, value)
-        assert total is not None
-        return cast(total, out.dtype)
-
-    return ctx.computed(body)
+    return _sum_of_windows(ctx, covering, share)
 
 
 @lowering("aten.max_pool2d_with_indices_backward.default")
@@ -231,15 +238,7 @@ def _avg_pool_backward(count: int) -> Any:
 
             return ctx.masked(mask, value, ir.const(0.0, wide))
 
-        def body(indices: Indices) -> Value:
-            total: Value | None = None
-            for back in itertools.product(*[range(number - 1, -1, -1) for number in covering]):
-                value = share(indices, back)
-                total = value if total is None else add(total, value)
-            assert total is not None
-            return cast(total, out.dtype)
-
-        return ctx.computed(body)
+        return _sum_of_windows(ctx, covering, share)
 
     return lower
 
