@@ -244,6 +244,33 @@ def test_an_internal_failure_is_one_warning_and_eager(monkeypatch):
     assert len(seen) == 1 and seen[0].category is FiresteelWarning and "out of order" in str(seen[0].message)
 
 
+def test_a_backward_that_cannot_be_compiled_runs_operator_by_operator(monkeypatch):
+    from firesteel.kernels import compile as road
+
+    whole = road.compile_functional
+
+    def broken(half, options, name, **others):
+        if "backward" in name:
+            raise ValueError("out of order")
+        return whole(half, options, name, **others)
+
+    def gradients(f):
+        x = torch.linspace(-1, 1, 12).reshape(3, 4).requires_grad_()
+        with torch.enable_grad():
+            return [torch.autograd.grad(f(x), x)[0] for _ in range(2)]
+
+    def program(x):
+        return (torch.softmax(x, -1) * x).square().sum()
+
+    monkeypatch.setattr(road, "compile_functional", broken)
+    with pytest.raises(ValueError, match="out of order"):
+        gradients(fs.compile(program, backend="native"))
+    with config.patch(raise_on_internal_error=False), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.testing.assert_close(gradients(fs.compile(program, backend="native")), gradients(program))
+    assert len(seen) == 1 and seen[0].category is FiresteelWarning and "out of order" in str(seen[0].message)
+
+
 # Options, logs, the debug folder
 
 

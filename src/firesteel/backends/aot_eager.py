@@ -30,13 +30,14 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
         traced = trace_training(gm, example_inputs)
         if isinstance(traced, FunctionalGraph):
             return _interpreter(traced)
-        return TrainingUnit(gm, example_inputs, traced, _compile_half)
+        return TrainingUnit(gm, example_inputs, traced, lambda half, name, takes_list: interpreted_half(half, takes_list))
     except Unsupported as error:
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)
         return outline_regions(gm).forward
 
 
-def _compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
+def interpreted_half(half: FunctionalGraph, takes_list: bool) -> Callable[..., Any]:
+    """Forward or backward, operator by operator."""
     run = _interpreter(half)
     return (lambda inputs: run(*inputs)) if takes_list else run
 

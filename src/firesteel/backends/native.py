@@ -56,14 +56,19 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
     except Exception as error:
         if config.raise_on_internal_error:
             raise
-        from firesteel.errors import FiresteelWarning, format_report
-
-        warnings.warn(format_report(
-            f"firesteel failed to compile the graph {type(gm).__name__}; it runs operator by operator.", [],
-            f"{type(error).__name__}: {error}",
-            "please report this; config.raise_on_internal_error = True shows the full traceback",
-        ), FiresteelWarning, stacklevel=4)
+        warn_of_failure(f"the graph {type(gm).__name__}", error)
         return outline_regions(gm).forward
+
+
+def warn_of_failure(what: str, error: Exception) -> None:
+    """Say that something is not compiled because of a fault in firesteel."""
+    from firesteel.errors import FiresteelWarning, format_report
+
+    warnings.warn(format_report(
+        f"firesteel failed to compile {what}; it runs operator by operator.", [],
+        f"{type(error).__name__}: {error}",
+        "please report this; config.raise_on_internal_error = True shows the full traceback",
+    ), FiresteelWarning, stacklevel=5)
 
 
 def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -93,8 +98,10 @@ def needs_gradients(example_inputs: Sequence[Any]) -> bool:
 
 def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
-    from firesteel.autodiff import FunctionalGraph
+    from firesteel.autodiff import FunctionalGraph, Unsupported
     from firesteel.autodiff.joint import trace_training
+    from firesteel.backends.aot_eager import interpreted_half
+    from firesteel.kernels import cpu
     from firesteel.kernels.compile import compile_functional, expect_kernels, frozen_inputs
     from firesteel.kernels.debug_folder import DebugFolder
     from firesteel.passes.joint_graphs import run_joint_passes
@@ -111,7 +118,17 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
         folder.write("joint.txt", traced)
 
     def compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
-        return compile_functional(half, options, name, takes_list=takes_list).run
+        try:
+            return compile_functional(half, options, name, takes_list=takes_list).run
+        except Exception as error:
+            # When backward is compiled, forward has already run, and its graph is all there is to run instead.
+            if not takes_list or config.raise_on_internal_error:
+                raise
+            if isinstance(error, (Unsupported, cpu.Unsupported)):
+                log("fallbacks", "%s runs operator by operator: %s", name, error)
+            else:
+                warn_of_failure(f"the graph {name}", error)
+            return interpreted_half(half, takes_list)
 
     prepare = functools.partial(run_joint_passes, recorded=options.cuda_graphs)
     return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget, prepare)

@@ -106,6 +106,22 @@ def test_gradient_of_batch_norm_takes_three_kernels(shape, monkeypatch):
     assert len(launches(plan)) <= 3
 
 
+def test_gradients_of_maxima_go_on_to_a_batch_norm():
+    x = torch.randn(2, 8, 6, 8)
+    out, places = F.max_pool2d(x, 2, return_indices=True)
+
+    def backward(grad, x, places, weight, mean, scale):
+        grad = torch.ops.aten.max_pool2d_with_indices_backward(grad, x, 2, 2, 0, 1, False, places)
+        grad = torch.where(x > 0, grad, 0.0)
+        return torch.ops.aten.native_batch_norm_backward(
+            grad, x, weight, None, None, mean, scale, True, 1e-5, [True, True, True])
+
+    given = torch.randn_like(out), x, places, torch.rand(8), x.mean((0, 2, 3)), 1 / x.std((0, 2, 3))
+    _, found = planned(backward, *given)
+    for value, want in zip(found, backward(*given), strict=True):
+        torch.testing.assert_close(value, want, rtol=1e-4, atol=1e-5)
+
+
 def test_single_elements_share_a_kernel():
     counters = [torch.tensor(number) for number in (3, 5, 8)]
     plan, found = planned(lambda a, b, c: (a + 1, b + 1, c * 2), *counters)
