@@ -6,7 +6,9 @@
 
 Each measurement is a fresh process. The cold one starts with empty caches, the warm one with those that the cold one
 left. The construction of the model and one eager step are not counted; what a side imports, itself included, and
-compiles is. For firesteel the stages are printed: capture is what is left when all others are taken off.
+compiles is. All processes of a program are made ready at once (of several programs with --ahead), then they are
+measured one after the other. For firesteel the stages are printed: capture is what is left when all others are taken
+off.
 """
 
 from __future__ import annotations
@@ -87,6 +89,8 @@ def measure(name: str, side: str) -> dict[str, float]:
         for parameter in parameters:
             parameter.grad = None
         torch.cuda.synchronize()
+        print("READY", flush=True)
+        sys.stdin.readline()
         started = time.perf_counter()
         if side == "torch":
             compiled: Callable[..., Any] = torch.compile(function)
@@ -105,37 +109,53 @@ def measure(name: str, side: str) -> dict[str, float]:
     return {"wall": ended - started, "imports": began - started, **found}
 
 
-def in_fresh_process(name: str, side: str, caches: str) -> dict[str, float]:
-    """Measure in a process of its own, with a folder for what compilers keep."""
-    environment = {
-        **os.environ, "FIRESTEEL_DISK_CACHE": "1", "FIRESTEEL_CACHE_DIR": f"{caches}/firesteel",
-        "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton",
-    }  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "benchmarks.gpu_first_call", "--child", name, side], env=environment,
-                          cwd=Path(__file__).resolve().parent.parent, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} ({side}) failed:\n{done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class Process:
+    """A process that measures one program, and waits to be told to begin."""
+
+    def __init__(self, name: str, side: str, kind: str, caches: str) -> None:
+        """``caches``: a folder for what compilers keep."""
+        self.name, self.side, self.kind = name, side, kind
+        environment = {
+            **os.environ, "FIRESTEEL_DISK_CACHE": "1", "FIRESTEEL_CACHE_DIR": f"{caches}/firesteel",
+            "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton",
+        }  # fmt: skip
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.gpu_first_call", "--child", name, side], env=environment,
+            cwd=Path(__file__).resolve().parent.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def is_ready(self) -> bool:
+        """Wait until it can begin; False if it has failed."""
+        assert self.process.stdout is not None
+        return any(line.strip() == "READY" for line in iter(self.process.stdout.readline, ""))
+
+    def measure(self) -> dict[str, float]:
+        """Let it begin, and wait for what it has measured."""
+        lines = self.process.communicate("go\n")[0].splitlines()
+        if self.process.returncode:
+            raise RuntimeError(f"{self.name} ({self.side}, {self.kind}) failed")
+        found: dict[str, float] = json.loads(lines[-1])
+        return found
 
 
 def measure_all(options: argparse.Namespace, sides: tuple[str, ...]) -> dict[str, dict[str, dict[str, float]]]:
     """Seconds by program, side and kind, then stage."""
-    seconds: dict[str, dict[str, dict[str, float]]] = {}
-    for name in (SIMPLE, *MODELS):
-        if not any(part in name for part in options.only.split(",")):
-            continue
-        samples: dict[str, list[dict[str, float]]] = {}
-        for _ in range(options.runs):
-            for side in sides:
-                with tempfile.TemporaryDirectory() as caches:
-                    for kind in ("cold", "warm"):
-                        samples.setdefault(f"{side} {kind}", []).append(in_fresh_process(name, side, caches))
-        seconds[name] = {key: {stage: statistics.median([value.get(stage, 0.0) for value in values])
-                               for stage in values[0]} for key, values in samples.items()}
-        for key, values in seconds[name].items():
-            print(name, key, {stage: round(value, 3) for stage, value in values.items()}, file=sys.stderr, flush=True)
-    return seconds
+    names = [name for name in (SIMPLE, *MODELS) if any(part in name for part in options.only.split(","))]
+    samples: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in names}
+    groups = [names[at : at + options.ahead] for at in range(0, len(names), options.ahead)]
+    for group in [group for group in groups for _ in range(options.runs)]:
+        with tempfile.TemporaryDirectory() as caches:
+            processes = [Process(name, side, kind, f"{caches}/{names.index(name)}_{side}")
+                         for name in group for side in sides for kind in ("cold", "warm")]
+            for one in processes:
+                if not one.is_ready():
+                    raise RuntimeError(f"{one.name} ({one.side}) failed before it was compiled")
+            for one in processes:
+                found = one.measure()
+                samples[one.name].setdefault(f"{one.side} {one.kind}", []).append(found)
+                print(one.name, one.side, one.kind, {stage: round(value, 3) for stage, value in found.items()},
+                      file=sys.stderr, flush=True)
+    return {name: {key: {stage: statistics.median([value.get(stage, 0.0) for value in values]) for stage in values[0]}
+                   for key, values in found.items()} for name, found in samples.items()}
 
 
 def main() -> int:
@@ -143,6 +163,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="programs, separated by commas, whose names contain one of these")
     parser.add_argument("--side", choices=[*SIDES, "background", "both"], default="both")
     parser.add_argument("--runs", type=int, default=1, help="cold and warm processes per program and side")
+    parser.add_argument("--ahead", type=int, default=1, help="programs whose processes are made ready at once")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--child", nargs=2, metavar=("PROGRAM", "SIDE"), help=argparse.SUPPRESS)
     options = parser.parse_args()

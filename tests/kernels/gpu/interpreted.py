@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 TORCH_NAMES = {"rint": "round", "fast_dividef": "div"}
-ASSEMBLY = {"ex2.approx.ftz.f32": "exp2"}
+ASSEMBLY = {"ex2.approx.ftz.f32": "exp2", "rcp.approx.ftz.f32": "reciprocal"}
 
 
 class Libdevice:
@@ -65,14 +65,20 @@ interpreter._patch_lang_tensor, interpreter._convert_float = patch_tensor, conve
 
 def run(made, tensors, sizes=()):
     """Run a printed kernel on tensors, in the order of its parameters."""
+    programs = made.programs.evaluate(dict(sizes)) if made.programs.free_symbols else made.programs.value
+    launch(made, programs, tensors, [value for _, value in sizes])
+
+
+def launch(made, programs, tensors, numbers):
+    """Run so many programs of a kernel; ``numbers``: its sizes, then others."""
     source = made.source.replace("from triton.language.extra import libdevice", "")
     source = source.replace("tl.inline_asm_elementwise(", "assembly(")
     file = f"<kernel {made.name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     names = {"__name__": file, "libdevice": Libdevice(), "assembly": assembly}
     exec(compile(source, file, "exec"), names)
-    programs = made.programs.evaluate(dict(sizes)) if made.programs.free_symbols else made.programs.value
-    names[made.name][(int(programs),)](*tensors, *[value for _, value in sizes])
+    if programs:
+        names[made.name][(int(programs),)](*tensors, *numbers)
 
 
 def main():

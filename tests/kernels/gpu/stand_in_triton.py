@@ -3,7 +3,8 @@
 Pointers are a tensor's elements and an offset; blocks are tensors. Like Triton, it refuses what has the wrong shape.
 """
 
-import re
+import ast
+import functools
 import types
 
 import torch
@@ -11,15 +12,16 @@ import torch
 from firesteel.torch_compat import cuda_random
 
 NUMBER = (int, float, bool)
-ASSEMBLY = {"ex2.approx.ftz.f32": torch.exp2}
+TORCH_NAMES = {"rint": "round", "fast_dividef": "div"}
+ASSEMBLY = {"ex2.approx.ftz.f32": torch.exp2, "rcp.approx.ftz.f32": torch.reciprocal}
 
 
 class Pointer:
-    def __init__(self, elements, offset=0):
-        self.elements, self.offset = elements, offset
+    def __init__(self, elements, offset=0, races=None):
+        self.elements, self.offset, self.races = elements, offset, races
 
     def __add__(self, offset):
-        return Pointer(self.elements, self.offset + offset)
+        return Pointer(self.elements, self.offset + offset, self.races)
 
 
 def tensor(value):
@@ -28,10 +30,15 @@ def tensor(value):
 
 def load(pointer, mask=None, other=None, eviction_policy=None):
     offset = tensor(pointer.offset)
+    if mask is not None:
+        mask = tensor(mask).expand(offset.shape)  # a mask has the shape of the pointers
+        offset = torch.where(mask, offset, 0)
+    assert not offset.numel() or offset.min() >= 0, "a negative index"
+    if pointer.races is not None:
+        pointer.races.load(pointer.elements, offset, mask)
     if mask is None:
         return pointer.elements[offset]
-    mask = tensor(mask).expand(offset.shape)  # a mask has the shape of the pointers
-    inside = pointer.elements[torch.where(mask, offset, 0)]
+    inside = pointer.elements[offset] if mask.any() else torch.zeros(offset.shape, dtype=pointer.elements.dtype)
     return torch.where(mask, inside, torch.tensor(other, dtype=inside.dtype))
 
 
@@ -39,7 +46,64 @@ def store(pointer, value, mask=None, eviction_policy=None):
     offset = tensor(pointer.offset)
     value = torch.as_tensor(value, dtype=pointer.elements.dtype).expand(offset.shape)
     mask = tensor(True if mask is None else mask).expand(offset.shape)
+    assert not mask.any() or offset[mask].min() >= 0, "a negative index"
+    if pointer.races is not None:
+        pointer.races.store(pointer.elements, offset, mask)
     pointer.elements[offset[mask]] = value[mask]
+
+
+def divided(a, b):
+    """``a // b``, which Triton rounds towards zero; something where ``b`` is zero."""
+    if isinstance(a, NUMBER) and isinstance(b, NUMBER):
+        return a // b
+    a, b = typed(a, b)
+    return torch.div(a, torch.where(b == 0, 1, b), rounding_mode="trunc")
+
+
+def left_over(a, b):
+    """``a % b``, which has the sign of ``a``."""
+    if isinstance(a, NUMBER) and isinstance(b, NUMBER):
+        return a % b
+    a, b = typed(a, b)
+    return torch.fmod(a, torch.where(b == 0, 1, b))
+
+
+class Libdevice:
+    """CUDA's math library, by torch."""
+
+    def __getattr__(self, name):
+        function = getattr(torch, TORCH_NAMES.get(name, name))
+        return lambda *args: function(*(args if len(args) == 1 else typed(*args)))
+
+
+def extreme(exact, other):
+    def chosen(a, b, propagate_nan=None):
+        a, b = typed(a, b)
+        return (exact if propagate_nan or not a.is_floating_point() else other)(a, b)
+
+    return chosen
+
+
+class AsTriton(ast.NodeTransformer):
+    """What means something else in Triton than in torch."""
+
+    def visit_BinOp(self, node):  # noqa: N802
+        self.generic_visit(node)
+        name = {ast.FloorDiv: "divided", ast.Mod: "left_over"}.get(type(node.op))
+        return node if name is None else ast.Call(ast.Name(name, ast.Load()), [node.left, node.right], [])
+
+    def visit_Call(self, node):  # noqa: N802
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and node.keywords:
+            node = ast.Call(ast.Attribute(node.func.value, "view", ast.Load()), node.args, [])
+        return node
+
+
+@functools.lru_cache(maxsize=64)
+def code_of(source, name):
+    tree = ast.parse(source)
+    tree.body = [part for part in tree.body if not isinstance(part, (ast.Import, ast.ImportFrom))]
+    return compile(ast.fix_missing_locations(AsTriton().visit(tree)), f"<kernel {name}>", "exec")
 
 
 def typed(a, b):
@@ -96,7 +160,7 @@ def philox(seed, *counter):
     return cuda_random._philox(int(seed), list(torch.broadcast_tensors(*[word.long() for word in counter])))
 
 
-def language(program):
+def language(program, races=None):
     tl = types.SimpleNamespace(
         program_id=lambda axis: torch.tensor(0 if axis else program), arange=torch.arange, load=load, store=store,
         where=where,
@@ -106,34 +170,34 @@ def language(program):
         sum=lambda x, axis: x.sum(axis, dtype=x.dtype), reduce=reduce, associative_scan=associative_scan,
         philox=philox, uint32=torch.uint32,
         atomic_add=atomic(torch.add), atomic_max=atomic(torch.maximum), atomic_min=atomic(torch.minimum),
-        maximum=lambda a, b, propagate_nan=None: torch.maximum(*typed(a, b)),
-        minimum=lambda a, b, propagate_nan=None: torch.minimum(*typed(a, b)),
+        maximum=extreme(torch.maximum, torch.fmax), minimum=extreme(torch.minimum, torch.fmin),
         div_rn=lambda a, b: torch.div(*typed(a, b)), sqrt_rn=torch.sqrt, sqrt=torch.sqrt, abs=torch.abs, erf=torch.erf,
         floor=torch.floor, ceil=torch.ceil, broadcast_to=lambda x, shape: tensor(x).expand(shape),
-        debug_barrier=lambda: None, constexpr=int, PropagateNan=types.SimpleNamespace(ALL=1), int1=torch.bool,
-        multiple_of=lambda x, number: x, fma=fused_multiply_add, exp=torch.exp,
+        debug_barrier=lambda: races and races.barrier(), constexpr=int, PropagateNan=types.SimpleNamespace(ALL=1), int1=torch.bool,
+        multiple_of=lambda x, number: x, max_contiguous=lambda x, number: x, fma=fused_multiply_add, exp=torch.exp,
         inline_asm_elementwise=lambda text, kinds, args, *more: ASSEMBLY[text.split()[0]](*args),
         float64=torch.float64, float32=torch.float32, float16=torch.float16, bfloat16=torch.bfloat16,
         int64=torch.int64, int32=torch.int32, int16=torch.int16, int8=torch.int8, uint8=torch.uint8,
     )  # fmt: skip
-    libdevice = types.SimpleNamespace(
-        exp=torch.exp, log=torch.log, tanh=torch.tanh, sin=torch.sin, cos=torch.cos, rint=torch.round, pow=torch.pow,
-        expm1=torch.expm1, log1p=torch.log1p, sqrt=torch.sqrt, rsqrt=torch.rsqrt,
-        fast_dividef=lambda a, b: torch.div(*typed(a, b)),
-    )  # fmt: skip
-    return tl, libdevice
+    return tl
 
 
 def run(made, tensors, sizes=()):
     """Run a printed kernel on tensors, in the order of its parameters."""
-    lines = [line for line in made.source.splitlines() if not line.startswith(("import", "from"))]
     programs = made.programs.evaluate(dict(sizes)) if made.programs.free_symbols else made.programs.value
-    text = re.sub(r"\.to\((tl\.\w+), bitcast=True\)", r".view(\1)", "\n".join(lines))
-    code = compile(text, made.name, "exec")
-    for program in range(programs):
-        tl, libdevice = language(program)
-        names = {"tl": tl, "libdevice": libdevice, "triton": types.SimpleNamespace(jit=lambda function: function)}
+    run_programs(made, range(programs), tensors, [value for _, value in sizes])
+
+
+def run_programs(made, programs, tensors, numbers, races=None):
+    """Run some programs of a kernel, in that order; ``numbers``: its sizes, then others. ``races`` is told of all."""
+    code = code_of(made.source, made.name)
+    pointers = [Pointer(torch.as_strided(t, (t.untyped_storage().nbytes() // t.element_size(),), (1,), 0),
+                        t.storage_offset(), races) for t in tensors]  # fmt: skip
+    given = [torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None) for value in numbers]
+    for program in programs:
+        if races is not None:
+            races.begin(program)
+        names = {"tl": language(program, races), "libdevice": Libdevice(), "divided": divided, "left_over": left_over,
+                 "triton": types.SimpleNamespace(jit=lambda function: function)}
         exec(code, names)
-        pointers = [Pointer(torch.as_strided(t, (t.untyped_storage().nbytes() // t.element_size(),), (1,), 0),
-                            t.storage_offset()) for t in tensors]  # fmt: skip
-        names[made.name](*pointers, *[torch.tensor(value) for _, value in sizes])
+        names[made.name](*pointers, *given)

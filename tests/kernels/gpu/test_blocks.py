@@ -38,12 +38,58 @@ def check(program, args, blocks):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("held", [0, 1, 3])
 def test_largest_and_sum_of_exponentials_in_one_pass(held, dtype):
-    x = torch.randn(9, 50, dtype=dtype) * 20
+    x = torch.randn(9, 52, dtype=dtype) * 20
     x[1], x[2, 7], x[3, 40], x[4, 3] = -INF, -INF, INF, NAN
     x[5, :32], x[6, 20:], x[7] = -INF, -INF, -torch.finfo(dtype).max
     x[8, ::2] = torch.finfo(dtype).max
     [source] = check(lambda x: torch.log_softmax(x, -1), [x], Blocks(1, 16, 0, 1, held=held))
-    assert source.count("scaling(a0_here - a0_lanes)") == 1 + max(held, 1)  # 50 is no multiple of 16
+    assert source.count("scaling(a0_here - a0_lanes)") == 1 + max(held, 1)  # 52 is no multiple of 16
+
+
+SHIFTED = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log_softmax": lambda x: torch.log_softmax(x, -1),
+    "sums": lambda x: (x.amax(-1), (x * 2).sum(-1)),
+    "scaled": lambda x: x / x.abs().amax(-1, keepdim=True),
+    "positions": lambda x: (x * torch.arange(x.shape[-1])).sum(-1, keepdim=True) + x,
+    "masked": lambda x: torch.softmax(x.masked_fill(x > 1, -INF), -1),
+}
+
+
+@pytest.mark.parametrize("name", SHIFTED)
+@pytest.mark.parametrize("held", [0, 3])
+@pytest.mark.parametrize("width, length, dtype", [
+    (50, 50, torch.float32), (47, 47, torch.float32), (49, 49, torch.float32), (51, 48, torch.float32),
+    (65, 64, torch.bfloat16), (79, 79, torch.float16), (63, 61, torch.float64),
+])  # fmt: skip
+def test_long_rows_begin_where_memory_is_read_fastest(name, held, width, length, dtype):
+    """A block begins at a multiple of 16 bytes, with what is before the row left out."""
+    x = torch.randn(11, width).to(dtype)[:, :length]
+    if dtype.is_floating_point and name in ("softmax", "log_softmax", "masked"):
+        x[3, 0], x[4, -1], x[5], x[6, 1:] = INF, NAN, -INF, -INF
+    sources = check(SHIFTED[name], [x], Blocks(1, 16, 0, 1, held=held))
+    step = 16 // dtype.itemsize
+    # Where results lie otherwise in memory, one of the two is read or written element by element.
+    shifted = width == length or name == "sums"
+    assert any("i1_skip" in source and f"// {step} * {step}" in source for source in sources) == shifted
+
+
+@pytest.mark.parametrize("program, x", [
+    (lambda x: x.sum(-1), torch.randn(5, 64)),
+    (lambda x: x.sum(-1), torch.randn(5, 68)[:, :67]),
+    (lambda x: torch.cumsum(x, -1), torch.randn(5, 67)),
+    (lambda x: x.argmax(-1), torch.randn(5, 67)),
+    (lambda x: F.layer_norm(x, (67,)), torch.randn(5, 67)),
+    (lambda x: x.sum(-1), torch.randn(5, 31)),
+])  # fmt: skip
+def test_other_rows_begin_with_their_first_element(program, x):
+    assert not any("_skip" in source for source in check(program, [x], Blocks(1, 16, 0, 1)))
+
+
+def test_a_mask_of_bytes_is_read_from_where_the_row_is():
+    x, mask = torch.randn(7, 77), torch.rand(7, 77) > 0.5
+    [source] = check(lambda x, mask: x.masked_fill(mask, -INF).amax(-1), [x, mask], Blocks(1, 32, 0, 1))
+    assert "// 16 * 16" in source
 
 
 def test_loops_over_the_same_points_are_one():

@@ -113,8 +113,9 @@ def test_what_is_not_rounded_to_a_short_type_is_eagers():
                     lambda x: (x.float() / 3 - 1).to(torch.bfloat16), lambda x: torch.floor(x.float() / 3).to(x.dtype),
                     lambda x: (x.float() / 3 > 0.5).to(x.dtype)):
         source = "".join(kernel.source for kernel in printed(program, x)[1])
-        assert "tl.div_rn" in source
+        assert "tl.div_rn" in source or "over_one_plus(" in source  # which are rounded as divisions are
         assert " / " not in source.split("def k0")[1]
     softmax = printed(lambda x: torch.softmax(x, -1), x)[1][0].source
     assert "libdevice.exp" in softmax  # it is summed
-    assert "tl.div_rn" not in softmax  # that is the last thing before the result is rounded
+    # That is the last thing before the result is rounded.
+    assert "tl.div_rn" not in softmax and "quotient(" not in softmax

@@ -93,7 +93,7 @@ def _rows(kernel: Kernel) -> Blocks:
         while block > 1 and rows // block < PROGRAMS // 2:
             block //= 2
         # More elements per thread mean more loads in flight, fewer mean more threads: at 16 both are fine.
-        return Blocks(block, length, LONGEST, _warps(block * length, 16 if length > 2048 else 8, 32))
+        return Blocks(block, length, LONGEST, _warps(block * length, 16 if length >= 2048 else 8, 32))
     return _several_times(kernel, spaces) or Blocks(1, 4096, 0, 16)
 
 

@@ -15,10 +15,12 @@ from contextlib import contextmanager
 
 from ... import shapes
 from ...shapes import Const, Expr, Symbol
-from ..ir import Axis, Kernel, Value
-from ..scheduling.indices import product
+from ...shapes.expr import ONE
+from ..ir import Axis, Kernel, Place, Value
+from ..scheduling.indices import linear, product
+from .alignment import find_shift
 from .blocks import Blocks
-from .statements import bound_of, rows_of
+from .statements import bound_of, inner_spaces, loaded, rows_of, stored
 from .values import TritonIndexPrinter, Unsupported
 
 CACHE = 1 << 25
@@ -54,6 +56,12 @@ class LanePrinter:
         self.hints = blocks.held > 0 and _bytes(kernel) > CACHE
         self.hint = ""
         """What the cache is told about accesses to elements of a row."""
+        self.shift = find_shift(kernel, blocks)
+        along = {buffer.name: buffer.dtype.itemsize for buffer in kernel.buffers}
+        inner = {axis.symbol for space in inner_spaces(kernel.body) for axis in space}
+        self.widest = max([along[place.buffer] for place in (*loaded(kernel.body), *stored(kernel.body))
+                           if place.buffer in along and place.index.free_symbols & inner], default=1)
+        """Bytes of the widest elements that lie along a row."""
         self.counter = 0
         self.indices = TritonIndexPrinter(self.names, self.helper)
 
@@ -92,6 +100,13 @@ class LanePrinter:
         if not (isinstance(total, Const) and int(total) % block == 0):
             self.line(f"x_mask = x < {self.indices.print(total)}")
             self.row_mask = "x_mask"
+
+    def _begin_row(self) -> None:
+        """Where the blocks of a row begin that is begun before its first element."""
+        if self.shift is not None:
+            name, row, step = self.shift.axis.name, self.indices.wrap(self.shift.row, 13), self.shift.step
+            self.line(f"{name}_from = {row} // {step} * {step}")
+            self.line(f"{name}_skip = {self.indices.print(self.shift.row)} - {name}_from")
 
     def _digits(self, whole: str, axes: Sequence[Axis]) -> None:
         """The loop variables from one long index."""
@@ -156,14 +171,21 @@ class LanePrinter:
         first = axes[0].symbol.name
         whole = first if len(axes) == 1 else f"{first}_all"
         lanes = f"[{self.blocks.rows if self._has_rows() else 1}, {block}]"
-        looped = (-(-size // block) - held) * block
+        # Of a row that is begun before its first element, the first block stands alone, too.
+        begin, before = (block, self.shift.step - 1) if self.shift is not None else (0, 0)
+        looped = (-(-(size + before) // block) - held) * block
         again = tuple(axes) in self.held
         known = self.held.setdefault(tuple(axes), [{} for _ in range(held)])
-        for part in ("held", "looped") if again else ("looped", "held"):
+        for part in ("held", "looped", "first") if again else ("first", "looped", "held"):
             outside = dict(self.known)
-            if part == "looped" and looped:
+            if part == "first" and begin:
                 self.hint = (_FORGET if again else _KEEP) if self.hints else ""
-                with self.block(f"for {whole}_{'back' if again else 'start'} in range(0, {looped}, {block}):"):
+                self._block_at(axes, whole, 0)
+                yield lanes
+            elif part == "looped" and looped > begin:
+                self.hint = (_FORGET if again else _KEEP) if self.hints else ""
+                span = f"0, {looped - begin}" if again else f"{begin}, {looped}"
+                with self.block(f"for {whole}_{'back' if again else 'start'} in range({span}, {block}):"):
                     if again:
                         self.line(f"{whole}_start = {looped - block} - {whole}_back")
                     self._block_at(axes, whole, None, full=True)
@@ -185,6 +207,10 @@ class LanePrinter:
         if not isinstance(size, Const) or self._is_whole(axes) or not inside:
             return 0
         count, rest = divmod(int(size), self.blocks.lanes)
+        if self.shift is not None:
+            # Blocks that are full however far a row is begun before its first element; the first one never is.
+            total = -(-(int(size) + self.shift.step - 1) // self.blocks.lanes)
+            return min(max(self.blocks.held, total - count), total - 1)
         # The last block, of which a part is empty, stands alone, so that the others need no mask.
         return min(max(self.blocks.held, int(rest > 0)), count + int(rest > 0)) if count else 0
 
@@ -196,15 +222,33 @@ class LanePrinter:
         self.lane_axes = [axis.symbol for axis in axes]
         self.lane_mask = None
         ends = size.value if isinstance(size, Const) else 0
-        exact = full or (ends > 0 and (ends % block == 0 or (start is not None and start + block <= ends)))
+        even = ends % block == 0 and self.shift is None
+        exact = full or (ends > 0 and (even or (start is not None and start + block <= ends)))
         if len(axes) > 1 and isinstance(axes[-1].size, Const) and int(axes[-1].size) % block == 0:
             self._lanes_inside(whole, axes, start)
         else:
-            begin = f"{whole}_start" if start is None else str(start)
-            self.line(f"{whole} = {begin} + tl.arange(0, {block})[None, :]")
-            self._lane_mask(None if exact else f"{whole}_mask", whole, size)
+            begin = f"{whole}_start + " if start is None else f"{start} + " if start else ""
+            lanes = f"{begin}tl.arange(0, {block})[None, :]"
+            if self.shift is not None:
+                self.line(f"{whole}_lane = {lanes}")
+                lanes = f"{whole}_lane - {whole}_skip"
+            self.line(f"{whole} = {lanes}")
+            if self.shift is not None and start == 0:
+                self.line(f"{whole}_mask = {whole} >= 0")
+                self.lane_mask = f"{whole}_mask"
+            else:
+                self._lane_mask(None if exact else f"{whole}_mask", whole, size)
             self._lane_digits(whole, axes)
         self.lanes, self.whole = f"[{self.blocks.rows if self._has_rows() else 1}, {block}]", False
+
+    def _is_narrow(self, place: Place, size: int) -> bool:
+        """Whether a thread could read more elements of a run at once than it can of the widest ones."""
+        if not self.whole or not size < self.widest <= 4 or place.indirect or len(self.lane_axes) != 1:
+            return False
+        [axis] = self.lane_axes
+        rows, lanes = map(int, (self.lanes or "[1, 1]").strip("[]").split(","))
+        return (rows * lanes // (32 * self.blocks.warps) > 16 // self.widest
+                and linear(place.index, frozenset([axis])).stride(axis) is ONE)
 
     def _leave(self, outside: dict[Value, str]) -> None:
         self.lanes = self.lane_mask = None

@@ -104,12 +104,17 @@ def stored(body: Sequence[Statement]) -> Iterator[Place]:
 def inner_spaces(body: Sequence[Statement]) -> Iterator[tuple[Axis, ...]]:
     """The axes of each loop and reduction inside the rows."""
     for statement in rows_of(body)[1]:
-        if isinstance(statement, Loop):
-            yield tuple(nest_of(statement)[0])
-        elif isinstance(statement, ir.Reduce):
-            yield statement.axes
-        elif isinstance(statement, ir.Scan):
-            yield (statement.axis,)
+        if isinstance(statement, Loop | ir.Reduce | ir.Scan):
+            yield axes_of(statement)
+
+
+def axes_of(statement: Statement) -> tuple[Axis, ...]:
+    """What a loop, a reduction or a scan inside of a row runs over; nothing for other statements."""
+    if isinstance(statement, Loop):
+        return tuple(nest_of(statement)[0])
+    if isinstance(statement, ir.Reduce):
+        return statement.axes
+    return (statement.axis,) if isinstance(statement, ir.Scan) else ()
 
 
 def bound_of(size: Expr) -> int | None:

@@ -33,6 +33,7 @@ from ...shapes import Const, Expr, Symbol
 from .. import ir
 from ..ir import Axis, Kernel, Loop, Place, Reduce, Store, Value
 from .blocks import Blocks, choose_blocks
+from .divisions import exponential_beside_one
 from .lanes import LanePrinter
 from .lanes import size_of as _size
 from .loops import Together, find_together
@@ -40,7 +41,7 @@ from .pairs import Pair, end_lines, find_pair, start_lines, step_lines
 from .scans import carried, scanning
 from .scatters import atomic
 from .short_floats import at_once, loose_values, shortcut
-from .statements import flat_nest, is_wide, loaded, nest_of, renamed, rows_of, stored
+from .statements import axes_of, flat_nest, is_wide, loaded, nest_of, renamed, rows_of, stored
 from .values import DTYPES, HELPERS, TritonIndexPrinter, Unsupported, constant, identity, operation, types_of
 
 _COMBINE = {
@@ -99,6 +100,8 @@ class _Kept:
     value: Value
     axis: Symbol
     register: str | None
+    lanes: str | None = None
+    """The shape of the register."""
 
 
 class _Printer(LanePrinter):
@@ -191,6 +194,7 @@ class _Printer(LanePrinter):
             self._rows_end(total, block)
             self._digits("x", axes)
             self.row_axes = frozenset([axis.symbol for axis in axes])
+        self._begin_row()
         self.statements(body)
         return (total + (block - 1)) // block if axes else total
 
@@ -239,7 +243,7 @@ class _Printer(LanePrinter):
             return
         for _ in self.passes(axes):
             self.statements(body)
-        if any(place.buffer in self.read_again and not self._in_registers(place) for place in stored(body)):
+        if any(place.buffer in self.read_again and not self._in_registers(place, loop) for place in stored(body)):
             self.line("tl.debug_barrier()")  # others of this program read what was written
 
     def _not_computed_again(self, axes: Sequence[Axis], body: Sequence[ir.Statement]) -> Sequence[ir.Statement]:
@@ -253,9 +257,19 @@ class _Printer(LanePrinter):
             self.kept[store.place.buffer] = _Kept(index, store.value, axis, None)
         return [statement for statement in body if not any(statement is store for store in stores)]
 
-    def _in_registers(self, place: Place) -> bool:
+    def _in_registers(self, place: Place, loop: Loop) -> bool:
+        """Whether all that is read of a buffer outside of the loop that fills it is in registers."""
         kept = self.kept.get(place.buffer)
-        return place.buffer in self.scratch or (kept is not None and kept.register is not None)
+        if place.buffer in self.scratch or kept is None or kept.register is None:
+            return place.buffer in self.scratch
+        axes = nest_of(loop)[0]
+        for other in rows_of(self.kernel.body)[1]:
+            reads = [read for read in loaded([other]) if read.buffer == place.buffer] if other is not loop else []
+            along = axes_of(other)
+            if reads and (len(along) != 1 or along[0].size is not axes[0].size or any(
+                    read.index.substitute({along[0].symbol: _LANE}) is not kept.index for read in reads)):
+                return False
+        return True
 
     # Reductions
 
@@ -447,7 +461,8 @@ class _Printer(LanePrinter):
         if place.buffer in self.read_again and axis is not None and stays and not place.masked:
             name = f"{place.buffer}_row"
             self.line(f"{name} = tl.broadcast_to({value}, {self.lanes}).to({DTYPES[store.value.dtype]})")
-            self.kept[place.buffer] = _Kept(place.index.substitute({axis: _LANE}), store.value, axis, name)
+            index = place.index.substitute({axis: _LANE})
+            self.kept[place.buffer] = _Kept(index, store.value, axis, name, self.lanes)
             value = name
         rows, lanes = self._place_depends(place, store.args)
         if (self.lanes is not None and not lanes) or (self.row_axes and not rows):
@@ -486,7 +501,7 @@ class _Printer(LanePrinter):
             raise Unsupported(f"scratch {name}, which is longer than a block, filled among other things")
         value = self.value(store.value)
         self.line(f"{name} = tl.broadcast_to({value}, {self.lanes})")
-        self.kept[name] = _Kept(place.index.substitute({axis: _LANE}), store.value, axis, name)
+        self.kept[name] = _Kept(place.index.substitute({axis: _LANE}), store.value, axis, name, self.lanes)
 
     # Values
 
@@ -504,6 +519,10 @@ class _Printer(LanePrinter):
             inner = shortcut(node, node in self.loose)
             if inner is not None:
                 text = at_once(inner, texts[inner.args[0]], self.helper)
+            elif node not in self.loose and (inner := exponential_beside_one(node)) is not None:
+                text = f"{self.helper('over_one_plus')}({texts[node.args[0]]}, {texts[inner]})"
+            elif node.op == "div" and self._divides_rows(node):
+                text = f"{self.helper('quotient')}({', '.join(texts[arg] for arg in node.args)})"
             else:
                 text = self._node(node, [texts[arg] for arg in node.args])
             if node.op in ("load",) or (users.get(node, 0) > 1 and node.args):
@@ -515,6 +534,12 @@ class _Printer(LanePrinter):
                     self.known[node] = text
             texts[node] = text
         return texts[value]
+
+    def _divides_rows(self, node: Value) -> bool:
+        """Whether what differs from lane to lane is divided by what does not."""
+        dividend, divisor = node.args
+        return (node.dtype is torch.float32 and node not in self.loose and self.lanes is not None
+                and divisor.op != "const" and self._depends(dividend)[1] and not self._depends(divisor)[1])
 
     def _node(self, node: Value, args: Sequence[str]) -> str:
         match node.op:
@@ -539,8 +564,13 @@ class _Printer(LanePrinter):
                 mask = self.value(node.args[-1]) if place.masked else None
                 return f"tl.where({mask}, {found}, 0)" if mask else found
         at, mask = self._where(place, node.args)
-        hint = self.hint if all(self._place_depends(place, node.args)) else ""
-        return f"tl.load({place.buffer} + {at}{f', mask={mask}, other=0' if mask else ''}{hint})"
+        depends = self._place_depends(place, node.args)
+        hint = self.hint if all(depends) else ""
+        where = f"{place.buffer} + {at}"
+        if self._is_narrow(place, node.dtype.itemsize):
+            # Threads would be given more elements of it than of the rest, and would have to exchange them.
+            where = f"tl.max_contiguous({where}, [1, {16 // self.widest}])"
+        return f"tl.load({where}{f', mask={mask}, other=0' if mask else ''}{hint})"
 
     def _again(self, place: Place, kept: _Kept | None) -> str | None:
         """What an earlier loop of this program stored there."""
@@ -551,6 +581,10 @@ class _Printer(LanePrinter):
                 raise Unsupported(f"scratch {place.buffer} read at {place.index}")
             return None
         stays = self.whole or place.buffer in self.handed
+        if kept.register is not None and stays and kept.lanes != self.lanes:
+            if place.buffer in self.scratch:
+                raise Unsupported(f"scratch {place.buffer} read along more or fewer lanes than it was written")
+            return None
         if kept.register is not None and stays and len(self.lane_axes) == 1:
             return kept.register
         if place.buffer in self.scratch:
@@ -563,6 +597,8 @@ class _Printer(LanePrinter):
         for symbol, value in zip(place.indirect, args, strict=False):
             text = self.value(value)
             self.names[symbol] = text if self.wide else f"{text}.to(tl.int32)"
+        if self.shift is not None and self.shift.is_of(place):
+            return f"({self.shift.axis.name}_from + {self.shift.axis.name}_lane)"
         if self.whole_index is not None:
             # What lies in memory in the order of the points needs none of their digits.
             rest = place.index - self.whole_index

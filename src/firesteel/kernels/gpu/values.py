@@ -11,7 +11,7 @@ from ...autodiff import graph as autodiff
 from ...shapes import Expr, Symbol, polynomials
 from ...shapes.printing import ATOM, IndexPrinter, Text
 from ..ir import Kernel, Value
-from . import short_floats
+from . import divisions, short_floats
 from .short_floats import CHEAPER, cheaper
 
 
@@ -56,6 +56,7 @@ HELPERS: dict[str, tuple[str, str]] = {
     "argmax": (_FOUND, "c = later_max(a, i, b, j)\n    return tl.where(c, b, a), tl.where(c, j, i)"),
     "argmin": (_FOUND, "c = later_min(a, i, b, j)\n    return tl.where(c, b, a), tl.where(c, j, i)"),
     **short_floats.HELPERS,
+    **divisions.HELPERS,
 }
 """Functions that kernels define when they use them: parameters and body."""
 
@@ -180,6 +181,8 @@ def _operation(node: Value, args: Sequence[str], helper: Callable[[str], str], d
             return f"libdevice.rsqrt({args[0]})"  # what eager's kernels call too
         case "reciprocal" if floats:
             return _divided("1.0", args[0], dtype)
+        case "sigmoid" if dtype is torch.float32:
+            return f"{helper('over_one_plus')}(1.0, libdevice.exp(-{args[0]}))"
         case "sigmoid" if floats:
             return _divided("1.0", f"(libdevice.exp(-{args[0]}) + 1.0)", dtype)
         case "div" if floats and _is_power_of_two(node.args[1]):

@@ -1,0 +1,94 @@
+"""Programs compiled for a GPU that is not there, forward and backward, and run by a stand-in for Triton: as in eager."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from benchmarks.gpu_without_gpu import nearer
+from benchmarks.native_gradients import differentiate
+from benchmarks.native_op_db import differences
+from benchmarks.pretended_gpu import PretendedGpu
+
+import firesteel as fs
+from firesteel.kernels.gpu.triton_printer import TritonKernel
+from firesteel.shapes import const
+from kernels.gpu import stand_in_triton
+from kernels.gpu.races import Race, Races
+from kernels.gpu.random_programs import RandomProgram
+
+
+def check(program, make, dynamic=None):
+    """Results and gradients of a program are eager's; the GPU that it was compiled for."""
+    gpu = PretendedGpu()
+    fs.reset()
+    want = differentiate(program, make(), {})
+    with gpu.here(), fs.config.patch(raise_on_internal_error=True):
+        got = differentiate(fs.compile(program, backend=gpu, dynamic=dynamic), make(), {})
+    if isinstance(got, Exception):
+        raise got
+    found = differences(want, got, True)
+    assert not found or all(line.startswith("values:") for line in found) and nearer(program, make, want, got), found
+    assert gpu.printed and not gpu.uncompiled
+    return gpu
+
+
+def leaves(*shapes):
+    def make():
+        generator = torch.Generator().manual_seed(0)
+        return tuple([torch.randn(shape, generator=generator).requires_grad_() for shape in shapes])
+
+    return make
+
+
+@pytest.mark.parametrize("first", range(0, 24, 6))
+def test_random_programs(first):
+    for seed in range(first, first + 6):
+        program = RandomProgram(seed)
+        check(program, program.inputs, dynamic=True if seed % 3 == 1 else None)
+
+
+def test_a_small_net():
+    def net(x, weight, scale, shift):
+        hidden = F.relu(F.batch_norm(F.conv2d(x, weight), None, None, scale, shift, training=True))
+        return F.max_pool2d(hidden, 2)
+
+    gpu = check(net, leaves((2, 3, 8, 8), (4, 3, 3, 3), (4,), (4,)))
+    assert {call.split(":")[0] for call in gpu.calls} == {
+        "aten.convolution.default", "aten.convolution_backward.default"}
+
+
+def test_a_row_is_read_by_longer_loops_than_the_one_that_writes_it():
+    def program(x, y):
+        z = x / (y.abs() + 1)
+        return torch.cat([z, torch.tanh(z[:1]), z]).sin(), z
+
+    gpu = check(program, leaves((33,), (33,)))
+    for kernel in gpu.printed:
+        stores = [line for line in kernel.source.splitlines() if "tl.store(tmp0" in line]
+        if stores and "tl.load(tmp0" in kernel.source:
+            between = kernel.source.split(stores[-1])[1].split("tl.load(tmp0")[0]
+            assert "tl.debug_barrier()" in between
+
+
+def kernel(text):
+    lines = "".join(f"    {line}\n" for line in text.strip().splitlines())
+    return TritonKernel("k", f"@triton.jit\ndef k(a, b):\n{lines}", const(2), ("*fp32", "*fp32"), 4)
+
+
+@pytest.mark.parametrize("text, message", [
+    ("i = tl.arange(0, 4)\ntl.store(a + i, 1.0)\ntl.store(b + i, tl.load(a + (3 - i)))", "without a barrier"),
+    ("i = tl.arange(0, 4)\ntl.store(b + i, tl.load(a + i))\ntl.store(a + (3 - i), 1.0)", "without a barrier"),
+    ("i = tl.arange(0, 4) + 4 * tl.program_id(0)\ntl.store(a + i, tl.load(a + (7 - i)))", "another"),
+    ("i = tl.arange(0, 4) + 4 * tl.program_id(0)\ntl.store(a + i, 1.0)\ntl.debug_barrier()\n"
+     "tl.store(b + i, tl.load(a + (7 - i)))", "another"),
+    ("i = tl.arange(0, 4) + 4 * tl.program_id(0)\ntl.store(a + i, tl.load(a + i) + 1)\ntl.debug_barrier()\n"
+     "tl.store(b + i, tl.load(a + (i + 2) % 4 + 4 * tl.program_id(0)))", None),
+])
+def test_races_are_found(text, message):
+    memory = [torch.zeros(8), torch.zeros(8)]
+    if message is None:
+        stand_in_triton.run_programs(kernel(text), range(2), memory, (), Races())
+        return
+    with pytest.raises(Race, match=message):
+        stand_in_triton.run_programs(kernel(text), range(2), memory, (), Races())
