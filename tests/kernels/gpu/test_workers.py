@@ -20,6 +20,7 @@ from kernels.gpu.test_triton_printer import printed, sin_cos, softmax
 def two(monkeypatch):
     """Two processes, and none afterwards."""
     monkeypatch.setattr(workers, "_processors", lambda: 4)
+    monkeypatch.setattr(workers, "MOST", 2)
     workers.start()
     yield workers.current()
     workers.end_all()

@@ -90,8 +90,10 @@ def compile_all(requests: Sequence[Request]) -> list[Binary | Exception]:
         workers.expect_kernels(len(missing))
         if workers.current() is None:
             coding.import_triton()
+        # The longest first, so that none of them is left to the end.
+        order = sorted(missing, key=lambda key: len(missing[key].kernel.source), reverse=True)
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1, len(missing))) as pool:
-            found.update(zip(missing, pool.map(_make, missing, missing.values()), strict=True))
+            found.update(zip(order, pool.map(_make, order, [missing[key] for key in order]), strict=True))
     return [found[key] for key in keys]
 
 

@@ -589,8 +589,6 @@ class _Printer(LanePrinter):
             return kept.register
         if place.buffer in self.scratch:
             return self.value(renamed(kept.value, {kept.axis: axis}))
-        if kept.register is not None and stays:
-            raise Unsupported(f"{place.buffer} is kept along other lanes than it is read")
         return None
 
     def _place(self, place: Place, args: Sequence[Value]) -> str:

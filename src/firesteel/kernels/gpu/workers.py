@@ -27,7 +27,7 @@ LEAST_NODES = 100
 """Graphs of so many operators have enough kernels to make up for the start of processes."""
 LEAST_KERNELS = 8
 """So many kernels are worth it as well."""
-MOST = 8
+MOST = 12
 PATIENCE = 1.0
 """Seconds that processes have to end."""
 
@@ -149,7 +149,7 @@ def start() -> None:
         if _workers is not None and any(worker.process.poll() is None for worker in _workers.all):
             return
         try:
-            _workers = Workers(min(MOST, processors // 2))
+            _workers = Workers(min(MOST, processors * 3 // 4))
         except OSError as error:
             log("kernels", "no processes to compile kernels: %s", error)
             _workers = None
