@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 SHAPES = [(7,), (33,), (3, 5), (8, 64), (2, 300), (17, 3), (2, 3, 4), (4, 1, 6), (2, 16, 9), (1, 5, 2), (65, 2, 2)]
 IMAGES = [(2, 3, 8, 8), (1, 4, 7, 9), (2, 2, 5, 6), (3, 1, 12, 4), (2, 8, 4, 4)]
+LONG = [(2, 20001), (3, 4099), (1, 33000), (600, 40), (20, 2048)]
 UNARY = {
     "relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
     "softplus": F.softplus, "half": lambda x: x * 0.5 + 1, "abs": torch.abs, "square": torch.square,
@@ -35,12 +36,13 @@ REDUCTIONS = {
 
 
 class RandomProgram:
-    """A program of a few steps on one to three tensors; its steps are fixed when it is made."""
+    """A program of a few steps on one to three tensors, with ``long`` rows if asked for; its steps are fixed."""
 
-    def __init__(self, seed: int, steps: int = 6) -> None:
+    def __init__(self, seed: int, steps: int = 6, long: bool = False) -> None:
         self.seed = seed
         self.pick = random.Random(seed)
-        self.shape = self.pick.choice(IMAGES if self.pick.random() < 0.5 else SHAPES)
+        self.shape = self.pick.choice(LONG if long else IMAGES if self.pick.random() < 0.5 else SHAPES)
+        most = 100000 if long else 20000
         self.count = self.pick.choice([1, 2, 3])
         self.steps: list = []
         self.names: list[str] = []
@@ -52,7 +54,7 @@ class RandomProgram:
                     made = step(values, [torch.ones(shape) for shape in getattr(step, "shapes", ())])
             except (RuntimeError, IndexError, ValueError, TypeError):
                 continue
-            if made.numel() == 0 or made.numel() > 20000 or not torch.isfinite(made).all():
+            if made.numel() == 0 or made.numel() > most or not torch.isfinite(made).all():
                 continue
             if made.numel() > 1 and made.std() < 0.01:
                 continue  # what is made of equal numbers, such as a softmax of one, is all rounding errors
@@ -66,12 +68,12 @@ class RandomProgram:
     def __str__(self) -> str:
         return f"{self.shape} ×{self.count}: {', '.join(self.names)}"
 
-    def inputs(self) -> tuple[torch.Tensor, ...]:
+    def inputs(self, device: str = "cpu") -> tuple[torch.Tensor, ...]:
         """Its arguments, the same in every call."""
         generator = torch.Generator().manual_seed(self.seed)
         made = [torch.randn(self.shape, generator=generator) for _ in range(self.count)]
         made += [torch.randn(shape, generator=generator) * 0.5 for shape in self.weights]
-        return tuple([tensor.requires_grad_() for tensor in made])
+        return tuple([tensor.to(device).requires_grad_() for tensor in made])
 
     def __call__(self, *inputs: torch.Tensor):
         values, weights = list(inputs[:self.count]), list(inputs[self.count:])
@@ -168,12 +170,12 @@ class RandomProgram:
         size = x.shape[dim]
         places = torch.tensor([self.pick.randrange(size) for _ in range(5)])
         if kind == "select":
-            return f"index_select({dim})", lambda v, w: v[at].index_select(dim, places)
+            return f"index_select({dim})", lambda v, w: v[at].index_select(dim, _at(places, v[at]))
         if kind == "gather":
             index = torch.randint(0, size, x.shape, generator=torch.Generator().manual_seed(self.seed))
-            return f"gather({dim})", lambda v, w: v[at].gather(dim, index)
+            return f"gather({dim})", lambda v, w: v[at].gather(dim, _at(index, v[at]))
         if kind == "index":
-            return "index", lambda v, w: v[at][places % v[at].shape[0]]
+            return "index", lambda v, w: v[at][_at(places, v[at]) % v[at].shape[0]]
         return f"max({dim})", lambda v, w: v[at].max(dim).values
 
     def scattered(self, at, x, values):
@@ -181,13 +183,15 @@ class RandomProgram:
         index = torch.randint(0, x.shape[dim], x.shape, generator=torch.Generator().manual_seed(self.seed))
         rows = torch.tensor([self.pick.randrange(x.shape[dim]) for _ in range(x.shape[dim])])
         if kind == "index_add":
-            return f"index_add({dim})", lambda v, w: v[at].index_add(dim, rows, v[at] * 2)
+            return f"index_add({dim})", lambda v, w: v[at].index_add(dim, _at(rows, v[at]), v[at] * 2)
         if kind == "scatter_add":
-            return f"scatter_add({dim})", lambda v, w: v[at].scatter_add(dim, index, v[at].cos())
+            return f"scatter_add({dim})", lambda v, w: v[at].scatter_add(dim, _at(index, v[at]), v[at].cos())
         if kind == "amax":
-            return f"scatter amax({dim})", lambda v, w: v[at].scatter_reduce(dim, index, v[at].sin(), "amax")
+            return f"scatter amax({dim})", lambda v, w: v[at].scatter_reduce(
+                dim, _at(index, v[at]), v[at].sin(), "amax")
         first = rows % x.shape[0]
-        return "index_put", lambda v, w: v[at].index_put((first,), v[at][first].sin() + 1, accumulate=True)
+        return "index_put", lambda v, w: v[at].index_put(
+            (_at(first, v[at]),), v[at][_at(first, v[at])].sin() + 1, accumulate=True)
 
     def scanned(self, at, x, values):
         dim, name = self.pick.randrange(x.dim()), self.pick.choice(["cumsum", "cumprod", "logcumsumexp"])
@@ -239,6 +243,11 @@ class RandomProgram:
     def resized(self, at, x, values):
         mode = self.pick.choice(["nearest", "bilinear"])
         return f"{mode} ×2", lambda v, w: F.interpolate(v[at], scale_factor=2, mode=mode)
+
+
+def _at(index, x):
+    """An index, on the device of a tensor."""
+    return index.to(x.device)
 
 
 def _with(shapes, step):

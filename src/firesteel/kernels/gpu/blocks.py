@@ -105,13 +105,16 @@ def _several_times(kernel: Kernel, spaces: Sequence[tuple[Axis, ...]]) -> Blocks
     if len(set(spaces)) != 1 or not reduced or not used or not isinstance(_product(spaces[0]), Const):
         return None
     inner = {axis.symbol for axis in spaces[0]}
-    reads = {place for place in loaded(reduced) if place.index.free_symbols & inner}
+    scratch = {part.name for part in kernel.scratch}  # which holds what was computed from the others
+    reads = {place for place in loaded(reduced) if place.index.free_symbols & inner and place.buffer not in scratch}
     along = {place.buffer for place in (*loaded(body), *stored(body)) if place.index.free_symbols & inner}
     sizes = [buffer.dtype.itemsize for buffer in kernel.buffers if buffer.name in along]
     if not reads or any(place.indirect for place in reads) or max(sizes) > 4:
         return None
     each = 4 if max(sizes, default=4) >= 4 else 8  # elements of a thread in a block: one access
-    return Blocks(1, 32 * 32 * each, 0, 32, held=32 // (each * len(reads)))
+    # A thread has 64 registers. Rows that may begin at odd places need some of them for that.
+    registers = 40 if int(_product(spaces[0])) % each == 0 else 32  # type: ignore[call-overload]
+    return Blocks(1, 32 * 32 * each, 0, 32, held=registers // (each * len(reads)))
 
 
 def _rows_are_near(kernel: Kernel, axes: Sequence[Axis], spaces: Sequence[tuple[Axis, ...]]) -> bool:
