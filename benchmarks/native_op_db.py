@@ -63,6 +63,8 @@ class Pair:
     """Operators of ATen that compiled graphs call, with the reason."""
     uncompiled: list[str] = field(default_factory=list)
     """Why graphs run operator by operator."""
+    notes: list[str] = field(default_factory=list)
+    """What else there is to say."""
 
 
 class Recording:
@@ -321,7 +323,7 @@ def work(count: int, compare: Callable[[Any, torch.dtype, int], Pair] = run_pair
             except Exception as error:
                 part = Pair(name, dtype, 1, [f"the comparison raises {type(error).__name__}: {str(error)[:300]}"])
             merged.samples += part.samples
-            for what in ("failures", "less_accurate", "breaks", "calls", "uncompiled"):
+            for what in ("failures", "less_accurate", "breaks", "calls", "uncompiled", "notes"):
                 getattr(merged, what).extend(getattr(part, what))
         print(json.dumps(asdict(merged)), file=results, flush=True)
 

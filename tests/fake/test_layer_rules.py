@@ -36,6 +36,8 @@ def test_gradients_of_activations_with_parameters():
         assert_same(aten.elu_backward, grad, 1.0, 1.0, 1.0, False, x)
         assert_same(aten.hardtanh_backward, grad, x, -1.0, 1.0)
         assert_same(aten.softplus_backward, grad, x, 1.0, 20.0)
+        assert_same(aten.hardshrink_backward, grad, x, 0.5)
+        assert_same(aten.softshrink_backward, grad, x, 0.5)
         assert_same(aten.native_dropout_backward, grad, x > 0, 2.0)
 
 

@@ -34,7 +34,8 @@ BINARY = (
     "add.Tensor sub.Tensor mul.Tensor div.Tensor rsub.Tensor remainder.Tensor fmod.Tensor pow.Tensor_Tensor "
     "atan2.default xlogy.Tensor maximum.default minimum.default fmax.default fmin.default bitwise_and.Tensor "
     "bitwise_or.Tensor bitwise_xor.Tensor eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor "
-    "logical_and.default logical_or.default logical_xor.default"
+    "logical_and.default logical_or.default logical_xor.default copysign.Tensor floor_divide.default heaviside.default "
+    "hypot.default logaddexp.default logaddexp2.default special_xlog1py.default"
 ).split()
 
 
@@ -51,7 +52,7 @@ def test_binary_dtypes(name):
         assert_same(overload(name), torch.ones(2, 3).to(a), torch.ones(()).to(b))
 
 
-@pytest.mark.parametrize("name", ["add.Tensor", "gt.Tensor"])
+@pytest.mark.parametrize("name", ["add.Tensor", "gt.Tensor", "rsub.Tensor", "copysign.Tensor", "logaddexp.default"])
 def test_binary_layouts(name):
     for a, b in itertools.product(layouts().values(), layouts().values()):
         assert_same(overload(name), a, b)
@@ -92,6 +93,16 @@ def test_alpha(alpha, dtype):
     x = torch.ones(2, 3).to(dtype)
     assert_same(torch.add, x, x, alpha=alpha)
     assert_same(torch.sub, x, x, alpha=alpha)
+
+
+def test_losses_and_their_like():
+    for x, y in itertools.product(layouts().values(), layouts().values()):
+        for reduction in ("none", "mean") if x.shape == y.shape else ():
+            assert_same(F.smooth_l1_loss, x, y, reduction=reduction)
+            assert_same(F.huber_loss, x, y, reduction=reduction)
+    for x in layouts().values():
+        assert_same(aten.log_sigmoid_forward.default, x)
+        assert_same(F.logsigmoid, x.bfloat16())
 
 
 def test_ternary():

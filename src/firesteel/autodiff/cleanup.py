@@ -62,7 +62,7 @@ def _same_numbers(left: Any, right: Any) -> bool:
         return all(_same_numbers(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, torch.Tensor):
         return _same(left.shape, right.shape)
-    return _number(left) is _number(right) or left == right
+    return bool(_number(left) == _number(right))
 
 
 def _leaving(graph: FunctionalGraph) -> set[torch.fx.Node]:

@@ -30,7 +30,7 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
         traced = trace_training(gm, example_inputs)
         if isinstance(traced, FunctionalGraph):
             return _interpreter(traced)
-        return TrainingUnit(gm, example_inputs, traced, lambda half, name, takes_list: interpreted_half(half, takes_list))
+        return TrainingUnit(gm, example_inputs, traced, lambda half, _, takes_list: interpreted_half(half, takes_list))
     except Unsupported as error:
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)
         return outline_regions(gm).forward

@@ -17,7 +17,7 @@ from .. import torch_compat
 from ..shapes import ShapeEnv, Symbol
 from ..torch_compat import has_symbolic_layout
 from . import symbolic
-from .dims import layout_of
+from .dims import known_equal, layout_of
 from .rules import Rule, find_rule
 from .rules.data_dependent import always, data_result, of_unknown_sum, with_masks
 from .symbolic import SYMBOLIC_NUMBERS
@@ -262,19 +262,38 @@ def _look_up(func: Any) -> _Operator:
         mutates=torch_compat.mutates_arguments(func),
         untrusted=_UNTRUSTED.get(name),
         random=torch.Tag.nondeterministic_seeded in func.tags,
-        raises_late=_raises_late(name),
+        raises_late=_raises_late(name, torch_compat.mutates_arguments(func)),
     )
     _operators[func] = operator
     return operator
 
 
-def _raises_late(name: str) -> Callable[..., bool] | None:
+def _raises_late(name: str, mutates: bool) -> Callable[..., bool] | None:
     space, base = name.split(".")[:2]
     if space not in ("aten", "prims") or base.strip("_").startswith(_RAISE_LATE):
         return lambda *args: True
     if base.strip("_").startswith(_INTEGERS_RAISE_LATE):
         return lambda *args: not any(isinstance(x, torch.Tensor) and x.dtype.is_floating_point for x in args)
-    return None
+    return _reads_what_it_writes if mutates else None
+
+
+def _reads_what_it_writes(*args: Any) -> bool:
+    """Whether an argument shares memory with the first one, which is changed, in another layout: mostly an error."""
+    changed = args[0] if args else None
+    if type(changed) is not FakeTensor:
+        return False
+    memory = torch_compat.storage_address(changed)
+    return any(type(other) is FakeTensor and other is not changed and torch_compat.storage_address(other) == memory
+               and not _same_elements(other, changed) for other in args[1:])
+
+
+def _same_elements(a: FakeTensor, b: FakeTensor) -> bool:
+    """Whether two views of one memory are the same for certain."""
+    offsets = a.storage_offset(), b.storage_offset()
+    if a.ndim != b.ndim or any(type(offset) is not int for offset in offsets) or offsets[0] != offsets[1]:
+        return False
+    pairs = zip(layout_of(a), layout_of(b), strict=True)
+    return all(type(x) is type(y) and known_equal(x, y) for old, new in pairs for x, y in zip(old, new, strict=True))
 
 
 def _no_result(*args: Any, **kwargs: Any) -> None:

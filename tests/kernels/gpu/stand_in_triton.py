@@ -143,6 +143,9 @@ def atomic(function):
         offset = tensor(pointer.offset)
         value = torch.as_tensor(value, dtype=pointer.elements.dtype).expand(offset.shape)
         mask = tensor(True if mask is None else mask).expand(offset.shape)
+        if function is torch.add:
+            pointer.elements.index_put_((offset[mask],), value[mask], accumulate=True)
+            return
         for at, one in zip(offset[mask].tolist(), value[mask], strict=True):
             pointer.elements[at] = function(pointer.elements[at], one)
 

@@ -57,10 +57,9 @@ SHIFTED = {
 
 
 @pytest.mark.parametrize("name", SHIFTED)
-@pytest.mark.parametrize("held", [0, 3])
-@pytest.mark.parametrize("width, length, dtype", [
-    (50, 50, torch.float32), (47, 47, torch.float32), (49, 49, torch.float32), (51, 48, torch.float32),
-    (65, 64, torch.bfloat16), (79, 79, torch.float16), (63, 61, torch.float64),
+@pytest.mark.parametrize("width, length, held, dtype", [
+    (50, 50, 0, torch.float32), (47, 47, 3, torch.float32), (49, 49, 0, torch.float32), (51, 48, 3, torch.float32),
+    (65, 64, 0, torch.bfloat16), (79, 79, 3, torch.float16), (63, 61, 0, torch.float64),
 ])  # fmt: skip
 def test_long_rows_begin_where_memory_is_read_fastest(name, held, width, length, dtype):
     """A block begins at a multiple of 16 bytes, with what is before the row left out."""

@@ -86,6 +86,16 @@ def test_rows_that_registers_do_not_keep_are_in_memory():
     assert not gpu.refused
 
 
+def test_sums_over_sizes_that_change_and_others_are_kernels():
+    gpu = check(lambda x: x.sum((0, 2)), leaves((7, 3, 4)), dynamic=True)
+    assert not gpu.calls and not gpu.refused
+
+
+def test_sizes_that_are_computed_with_floats_are_left_to_aten():
+    gpu = check(lambda x: F.interpolate(x, scale_factor=0.6, mode="area") * 2, leaves((2, 3, 10, 10)), dynamic=True)
+    assert any("no kernel for this device" in call for call in gpu.calls)
+
+
 def test_a_row_is_read_by_longer_loops_than_the_one_that_writes_it():
     def program(x, y):
         z = x / (y.abs() + 1)

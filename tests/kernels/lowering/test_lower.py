@@ -258,3 +258,30 @@ def test_what_is_made_on_another_device_is_made_there(device):
     assert kinds(found) == ["call", "point"]
     assert [fallback.reason for fallback in found.fallbacks] == [f"device {device}"]
     assert found.operations[0].kwargs == {"device": torch.device(device)}
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_size_that_is_known_to_be_one_is_repeated(size):
+    def halves(x):
+        first, second = x.chunk(2, 1)
+        return first - second * 2
+
+    x = torch.randn(2, size, 4)
+    torch.testing.assert_close(fs.compile(halves, backend="native", dynamic=True)(x), halves(x))
+
+
+SHUFFLES = {
+    "channels": lambda x: F.channel_shuffle(x, 2), "pixels": lambda x: F.pixel_shuffle(x, 2),
+    "back": lambda x: F.pixel_unshuffle(x, 2), "hardshrink": F.hardshrink, "softshrink": F.softshrink,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHUFFLES)
+def test_numbers_of_operators_may_be_symbols(name):
+    x = torch.randn(2, 4, 6, 6, requires_grad=True)
+    found = []
+    with fs.config.patch(raise_on_internal_error=True):
+        for function in (SHUFFLES[name], fs.compile(SHUFFLES[name], backend="native", dynamic=True)):
+            result = function(x)
+            found.append((result, *torch.autograd.grad(result.square().sum(), x)))
+    torch.testing.assert_close(found[1], found[0])

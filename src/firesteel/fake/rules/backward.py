@@ -23,7 +23,7 @@ from .strides import (
     suggests_channels_last,
 )
 
-_ACTIVATIONS = "tanh sigmoid gelu silu elu hardswish hardsigmoid hardtanh softplus"
+_ACTIVATIONS = "tanh sigmoid gelu silu elu hardswish hardsigmoid hardtanh softplus hardshrink softshrink"
 
 
 @rule(*(f"aten.{name}_backward.default" for name in _ACTIVATIONS.split()))

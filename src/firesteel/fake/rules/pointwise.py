@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from ..dims import layout_of, shape_of, stride_of
+from ..dims import known_equal, layout_of, shape_of, stride_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import Rule, rule
 from .operands import is_number, result_device, result_dtype, scalar_dtype
-from .strides import broadcast_shapes, check_broadcast, elementwise_layout
+from .strides import broadcast_shapes, check_broadcast, elementwise_layout, preserved_strides
 
 _BOOL = torch.bool
 
@@ -155,9 +155,11 @@ for _kind, _names in _UNARY.items():
 _BINARY = {
     SAME: "add.Tensor mul.Tensor add.Scalar mul.Scalar",
     NUMERIC: (
-        "sub.Tensor sub.Scalar rsub.Scalar rsub.Tensor remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar"
+        "sub.Tensor sub.Scalar rsub.Scalar remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar "
+        "floor_divide.default"
     ),
-    TO_FLOAT: "div.Tensor div.Scalar atan2.default xlogy.Tensor",
+    TO_FLOAT: "div.Tensor div.Scalar atan2.default xlogy.Tensor copysign.Tensor special_xlog1py.default",
+    FLOAT: "logaddexp.default logaddexp2.default hypot.default",
     REAL: "maximum.default minimum.default fmax.default fmin.default",
     INTEGRAL: "bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor",
     TO_BOOL: (
@@ -168,6 +170,44 @@ _BINARY = {
 for _kind, _names in _BINARY.items():
     for _name in _names.split():
         rule(f"aten.{_name}")(_binary(_kind, _name.partition(".")[0]))
+
+
+@rule("aten.rsub.Tensor")
+def rsub(x: FakeTensor, y: FakeTensor, *more: Any, **kwargs: Any) -> Any:
+    """A difference the other way round: what is subtracted from comes first in the layout, too."""
+    return _binary(NUMERIC, "rsub")(y, x, *more, **kwargs)
+
+
+@rule("aten.heaviside.default")
+def heaviside(x: FakeTensor, y: FakeTensor) -> Any:
+    """Operands of one dtype."""
+    if x.dtype is not y.dtype or x.dtype.is_complex:
+        raise FakeUnsupported("aten.heaviside", "eager takes operands of one dtype, and no complex numbers")
+    return _elementwise(REAL, (x, y))
+
+
+@rule("aten.smooth_l1_loss.default")
+def smooth_l1_loss(x: FakeTensor, y: FakeTensor, reduction: int = 1, *params: Any) -> Any:
+    """Element by element; sums and means are left to torch."""
+    return NotImplemented if reduction or x.dtype is not y.dtype else _elementwise(FLOAT, (x, y))
+
+
+@rule("aten.huber_loss.default")
+def huber_loss(x: FakeTensor, y: FakeTensor, reduction: int = 1, *params: Any) -> Any:
+    """Element by element, laid out like the first argument; sums and means are left to torch."""
+    same = x.dtype is y.dtype and x.dtype.is_floating_point and x.device == y.device \
+        and x.ndim == y.ndim and all(map(known_equal, shape_of(x), shape_of(y)))
+    if reduction or not same:
+        return NotImplemented
+    return new_fake(shape_of(x), preserved_strides(shape_of(x), stride_of(x)), x.dtype, x.device)
+
+
+@rule("aten.log_sigmoid_forward.default")
+def log_sigmoid(x: FakeTensor) -> Any:
+    """On the CPU by rows whatever the argument is, with what backward needs."""
+    if x.device.type != "cpu" or not x.dtype.is_floating_point:
+        return NotImplemented
+    return tuple([new_fake(shape_of(x), None, x.dtype, x.device) for _ in range(2)])
 
 
 @rule("aten.pow.Tensor_Scalar")

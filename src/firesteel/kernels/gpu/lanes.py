@@ -20,7 +20,7 @@ from ..ir import Axis, Kernel, Place, Value
 from ..scheduling.indices import linear, product
 from .alignment import find_shift
 from .blocks import Blocks
-from .statements import bound_of, inner_spaces, loaded, rows_of, stored
+from .statements import bound_of, inner_spaces, loaded, longest, rows_of, stored
 from .values import TritonIndexPrinter, Unsupported
 
 CACHE = 1 << 25
@@ -155,7 +155,7 @@ class LanePrinter:
             yield self.lanes
             self.spaces = {**self.spaces, tuple(axes): self.known}
         else:
-            with self.block(f"for {whole}_start in range(0, {self._longest(size)}, {self.blocks.lanes}):"):
+            with self.block(f"for {whole}_start in range(0, {self._longest(axes)}, {self.blocks.lanes}):"):
                 self._block_at(axes, whole, None)
                 yield f"[{rows}, {self.blocks.lanes}]"
         self._leave(outside)
@@ -264,17 +264,16 @@ class LanePrinter:
     def _has_rows(self) -> bool:
         return bool(rows_of(self.kernel.body)[0])
 
-    def _longest(self, size: Expr) -> str:
+    def _longest(self, axes: Sequence[Axis]) -> str:
         """How far a loop of blocks runs: the same for all rows, so at most as far as the longest of them."""
-        own = {axis.symbol for axis in rows_of(self.kernel.body)[0]}
-        if size.free_symbols & own:
-            if not (isinstance(size, shapes.Call) and size.op == "min"):
+        rows = frozenset([axis.symbol for axis in rows_of(self.kernel.body)[0]])
+        total: Expr = ONE
+        for axis in axes:
+            size = longest(axis.size, rows)
+            if size is None:
                 raise Unsupported("rows of different lengths")
-            operands = [part for part in size.operands if not part.free_symbols & own]
-            if not operands:
-                raise Unsupported("rows of different lengths")
-            size = operands[0]
-        return self.indices.print(size)
+            total = total * size
+        return self.indices.print(total)
 
     def _lane_mask(self, name: str | None, whole: str, size: Expr) -> None:
         if name is not None:

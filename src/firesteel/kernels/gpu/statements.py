@@ -117,6 +117,17 @@ def axes_of(statement: Statement) -> tuple[Axis, ...]:
     return (statement.axis,) if isinstance(statement, ir.Scan) else ()
 
 
+def longest(size: Expr, rows: frozenset[Symbol]) -> Expr | None:
+    """The size of an axis that depends on the row, at its largest: that of parts of which the last may be cut short.
+
+    None where that cannot be told.
+    """
+    if size.free_symbols.isdisjoint(rows):
+        return size
+    same = [part for part in size.args if part.free_symbols.isdisjoint(rows)]
+    return same[0] if same and isinstance(size, Call) and size.op == "min" else None
+
+
 def bound_of(size: Expr) -> int | None:
     """How long a loop is at most, as far as its text says."""
     if isinstance(size, Const):

@@ -86,6 +86,12 @@ class TritonIndexPrinter(IndexPrinter):
         self.names = names
         self.helper = helper
 
+    def visit(self, expr: Expr) -> Text:
+        try:
+            return super().visit(expr)
+        except TypeError as error:  # sizes that are computed with floats, such as those of a scaled image
+            raise Unsupported(str(error)) from None
+
     def symbol(self, symbol: Symbol) -> Text:
         return self.names.get(symbol, symbol.name), ATOM
 

@@ -15,6 +15,7 @@ Lowerings of operators get this object first. What they use most:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,6 +52,7 @@ class Lowering:
         self._indirect: dict[Symbol, ir.Value] = {}
         self._indirect_of: dict[tuple[ir.Value, Expr | None], Symbol] = {}
         self._simple: dict[Expr, Expr] = {}
+        self._sizes: dict[Expr, Expr] = {}
         self._names: set[str] = set()
 
     # The operator at hand
@@ -134,6 +136,25 @@ class Lowering:
     def same(self, a: Expr, b: Expr) -> bool:
         """Whether two expressions are known to be equal."""
         return a is b or self.known(shapes.eq(a, b)) is True
+
+    def described(self, fake: torch.Tensor) -> Spec:
+        """The description of a fake tensor, with 1 for every size that is known to be 1.
+
+        Such a size may be an expression still: of the parts of a dimension ``s`` that is cut in two the second has
+        ``s - (s + 1)//2`` elements, and where it was taken for one that is repeated, that is 1.
+        """
+        spec = Spec.of(fake)
+        if all(size.is_constant or isinstance(size, Symbol) for size in spec.shape):
+            return spec
+        return replace(spec, shape=tuple([self._size(size) for size in spec.shape]))
+
+    def _size(self, size: Expr) -> Expr:
+        if size.is_constant or isinstance(size, Symbol):
+            return size
+        found = self._sizes.get(size)
+        if found is None:
+            found = self._sizes[size] = ONE if self.same(size, ONE) else size
+        return found
 
     # Values
 

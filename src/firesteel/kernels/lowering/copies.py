@@ -76,7 +76,7 @@ def rot90(ctx: Lowering, x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) ->
 @lowering("aten.pixel_shuffle.default")
 def pixel_shuffle(ctx: Lowering, x: Tensor, factor: int) -> Tensor:
     *batch, channels, height, width = x.shape
-    n, r = len(batch), shapes.const(factor)
+    n, r = len(batch), shapes.as_expr(factor)
     taken = reshaped(ctx, x, (*batch, channels // (factor * factor), r, r, height, width))
     moved = permuted(taken, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
     return converted(ctx, reshaped(ctx, moved, ctx.out.shape))
@@ -85,7 +85,7 @@ def pixel_shuffle(ctx: Lowering, x: Tensor, factor: int) -> Tensor:
 @lowering("aten.pixel_unshuffle.default")
 def pixel_unshuffle(ctx: Lowering, x: Tensor, factor: int) -> Tensor:
     *batch, channels, height, width = x.shape
-    n, r = len(batch), shapes.const(factor)
+    n, r = len(batch), shapes.as_expr(factor)
     taken = reshaped(ctx, x, (*batch, channels, height // factor, r, width // factor, r))
     moved = permuted(taken, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
     return converted(ctx, reshaped(ctx, moved, ctx.out.shape))
@@ -94,7 +94,7 @@ def pixel_unshuffle(ctx: Lowering, x: Tensor, factor: int) -> Tensor:
 @lowering("aten.channel_shuffle.default", "aten.native_channel_shuffle.default")
 def channel_shuffle(ctx: Lowering, x: Tensor, groups: int) -> Tensor:
     batch, channels, *rest = x.shape
-    taken = reshaped(ctx, x, (batch, shapes.const(groups), channels // groups, *rest))
+    taken = reshaped(ctx, x, (batch, shapes.as_expr(groups), channels // groups, *rest))
     moved = permuted(taken, [0, 2, 1, *range(3, 3 + len(rest))])
     return converted(ctx, reshaped(ctx, moved, x.shape))
 

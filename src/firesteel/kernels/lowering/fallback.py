@@ -18,7 +18,7 @@ from ...shapes.symnode import expr_of
 from .. import ir
 from ..cpu.product import product, product_into
 from .context import Lowering
-from .tensors import Spec, Tensor
+from .tensors import Tensor
 
 FindSymbols = Callable[[str, Sequence[Expr]], None]
 
@@ -52,7 +52,7 @@ def call_aten(
             names.append(None)
             values.append(None)
         elif isinstance(fake, torch.Tensor):
-            spec = Spec.of(fake)
+            spec = ctx.described(fake)
             stored = ctx.new_buffer(spec)
             find_symbols(stored.buffer, spec.shape)
             names.append(stored.buffer)

@@ -86,7 +86,7 @@ class _Lowerer:
     def _placeholder(self, node: torch.fx.Node) -> Any:
         ctx, value = self.ctx, node.meta["val"]
         if isinstance(value, torch.Tensor):
-            stored = ctx.new_buffer(Spec.of(value), "input", node.name)
+            stored = ctx.new_buffer(ctx.described(value), "input", node.name)
             ctx.graph.inputs.append(ctx.graph.buffers[node.name])
             self._find_symbols(node.name, stored.shape, stored.strides)
             # A size that the program states to be a number from its data is still to be compared with that.
@@ -139,7 +139,7 @@ class _Lowerer:
         if "condition" in node.meta and node.meta["condition"].free_symbols <= ctx.graph.symbols.keys():
             args[0] = node.meta["condition"]  # the value of its node may be known to be true
         results = result if isinstance(result, tuple | list) else (result,)
-        ctx.outs = tuple([Spec.of(r) if isinstance(r, torch.Tensor) else None for r in results])
+        ctx.outs = tuple([ctx.described(r) if isinstance(r, torch.Tensor) else None for r in results])
         function = find_lowering(name)
         reason = "no lowering" if function is None else self._exotic(node)
         if node in self.without:

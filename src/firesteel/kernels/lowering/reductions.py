@@ -14,7 +14,7 @@ from ..ir import Value
 from .context import Lowering
 from .reducing import Body, Folding, accumulator, elements, fold, folding, inner_spec, is_empty, total
 from .registry import lowering
-from .scalars import cast, compare, div, mul, op, opmath, sub, where
+from .scalars import add, cast, compare, div, mul, op, opmath, sub, where
 from .tensors import Indices, Spec, Tensor
 
 Dims = int | Sequence[int] | None
@@ -180,20 +180,48 @@ def aminmax(ctx: Lowering, x: Tensor, *, dim: int | None = None, keepdim: bool =
 
 def moments(ctx: Lowering, x: Tensor, how: Folding, correction: Any = 0) -> tuple[Tensor, Tensor]:
     """The mean and the variance, from the deviations of a second pass, in the dtype that eager computes in."""
-    wide = opmath(x.dtype)
     x = ctx.share(x)
+    mean, _, squares = _deviations(ctx, x, how)
+    freedom = _freedom(ctx, how, correction, mean.dtype)
+    spec = inner_spec(ctx, how, mean.dtype, x.device)
+    return mean, ctx.computed(lambda indices: div(squares.at(indices), freedom), spec)
+
+
+def exact_moments(ctx: Lowering, x: Tensor, how: Folding, correction: Any) -> tuple[Tensor, Tensor]:
+    """The mean and the variance without the rounding of the mean, which the sum of the deviations tells.
+
+    The variance of elements that are all the same is exactly 0, as in eager: the gradient of its root is another there.
+    """
+    x = ctx.share(x)
+    near, deviation, squares = _deviations(ctx, x, how)
+    wide = near.dtype
     spec = inner_spec(ctx, how, wide, x.device)
+    rest = total(ctx, x, how, deviation, wide)
+    count, freedom = ctx.scalar(how.count, wide), _freedom(ctx, how, correction, wide)
+    off = ctx.computed(lambda indices: div(rest.at(indices), count), spec)
+
+    def variance(indices: Indices) -> Value:
+        return div(op("max", sub(squares.at(indices), mul(off.at(indices), rest.at(indices))), 0.0), freedom)
+
+    mean = ctx.computed(lambda indices: add(near.at(indices), off.at(indices)), spec)
+    return mean, ctx.computed(variance, spec)
+
+
+def _deviations(ctx: Lowering, x: Tensor, how: Folding) -> tuple[Tensor, Body, Tensor]:
+    """The mean as it is rounded, how far elements are from it, and the sum of the squares of that."""
+    wide = opmath(x.dtype)
     count = ctx.scalar(how.count, wide)
     summed = total(ctx, x, how, elements(x, wide), wide)
-    mean = ctx.computed(lambda indices: div(summed.at(indices), count), spec)
+    mean = ctx.computed(lambda indices: div(summed.at(indices), count), inner_spec(ctx, how, wide, x.device))
+
+    def deviation(indices: Indices) -> Value:
+        return sub(cast(x.at(indices), wide), mean.at(how.result(indices)))
 
     def squared(indices: Indices) -> Value:
-        deviation = sub(cast(x.at(indices), wide), mean.at(how.result(indices)))
-        return mul(deviation, deviation)
+        away = deviation(indices)
+        return mul(away, away)
 
-    squares = total(ctx, x, how, squared, wide)
-    freedom = _freedom(ctx, how, correction, wide)
-    return mean, ctx.computed(lambda indices: div(squares.at(indices), freedom), spec)
+    return mean, deviation, total(ctx, x, how, squared, wide)
 
 
 def _freedom(ctx: Lowering, how: Folding, correction: Any, dtype: torch.dtype) -> Value:
@@ -212,7 +240,7 @@ def _variances(name: str, root: bool) -> None:
 
     def variance(ctx: Lowering, x: Tensor, dim: Dims, correction: Any, keepdim: bool) -> Any:
         how = folding(x, dim, keepdim)
-        mean, var = moments(ctx, x, how, 1 if correction is None else correction)
+        mean, var = exact_moments(ctx, x, how, 1 if correction is None else correction)
         if len(ctx.outs) == 1:
             return ctx.computed(lambda indices: finish(var.at(indices), dtype), dtype=(dtype := ctx.out.dtype))
         first, second = ctx.outs

@@ -130,6 +130,7 @@ class Computed(Tensor):
         """The layout that it has when it is put into memory."""
         self.body = body
         self.origin = ctx.node
+        self.outs = ctx.outs
         self.memory: Stored | None = None
         self.row_sums: tuple[int, Callable[[Indices], ir.Value]] | None = None
         """A dimension along which the sum is known without adding up, and the sum at indices of any element."""
@@ -144,11 +145,13 @@ class Computed(Tensor):
         found = self._elements.get(key)
         if found is None:
             outer, ctx.origins = ctx.origins, {} if self.origin is None else {self.origin: None}
+            # Elements may be asked for while another operator is lowered; the body is about its own.
+            outs, ctx.outs = ctx.outs, self.outs
             try:
                 value = self.body(where)
                 found = self._elements[key] = (value, ctx.origins)
             finally:
-                ctx.origins = outer
+                ctx.origins, ctx.outs = outer, outs
             assert value.dtype is self.dtype, f"{self.origin}: computed {value.dtype}, not {self.dtype}"
         ctx.origins.update(found[1])
         return found[0]

@@ -63,7 +63,7 @@ class NestBuilder:
         elif self.flat:
             self._make_parallel_blocks()
         rows = self._ordered(self.rows)
-        plan = Plan(self.pieces, tuple(rows), self.pool)
+        plan = Plan(self.pieces, tuple(rows), self.pool, self.machine.in_blocks)
         body = [statement for phase in plan.phases for statement in self._phase(plan, phase)]
         return Nest(self._rows(rows, body), list(plan.scratch.values()))
 

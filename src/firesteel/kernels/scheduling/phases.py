@@ -84,6 +84,8 @@ class Plan:
     pieces: tuple[Piece, ...]
     rows: tuple[Symbol, ...]
     pool: AxisPool
+    in_blocks: bool = False
+    """Whether scratch memory is registers of lanes, see `Machine`: what is read in another way is put into memory."""
     steps: dict[str, Step] = field(default_factory=dict)
     phases: list[Phase] = field(default_factory=list)
     scratch: dict[str, ir.Scratch] = field(default_factory=dict)
@@ -221,6 +223,8 @@ class Plan:
             return piece.buffer
         if step.is_reduction:
             return self.accumulators(step)
+        if self.in_blocks and not self._is_along_lanes(step):
+            return piece.buffer
         bytes_ = product([self.pool.sizes[axis] for axis in step.inner]) * piece.dtype.itemsize
         if isinstance(bytes_, Const) and int(bytes_) > costs.ROW_BYTES:
             return piece.buffer
@@ -241,6 +245,21 @@ class Plan:
             self.point(step, node) is not None
             for reader in self.steps.values() for source, node in self._reads(reader) if source is step
         )  # fmt: skip
+
+    def _is_along_lanes(self, step: Step) -> bool:
+        """Whether all that read a row read element by element what was written there, in loops as long as its own."""
+        if len(step.inner) != 1:
+            return False
+        size = self.pool.sizes[step.inner[0]]
+        for reader in self.steps.values():
+            lanes = (*reader.inner, *reader.piece.reduced)
+            for source, load in self._reads(reader):
+                if source is step:
+                    at = self.point(step, load)
+                    if at is None or len(lanes) != 1 or at[step.inner[0]] is not lanes[0] \
+                            or self.pool.sizes[lanes[0]] is not size:
+                        return False
+        return True
 
     def stores(self, step: Step) -> list[Place]:
         """Where the values of a step with inner axes go; not its accumulators."""
