@@ -114,3 +114,14 @@ def test_changed_inputs_are_copied():
 
     made = partition(joint_of(program, torch.randn(4), leaf(4)))
     assert [item.copied for item in made.kept] == [True]
+
+
+def test_numbers_that_gradients_decide_are_found_in_backward():
+    def put(x, mask, value):
+        return x.index_put_((mask,), value)
+
+    x, value = torch.randn(4, 3, requires_grad=True) * 1, torch.randn(3, requires_grad=True)
+    parted = partition(trace_training(
+        torch.fx.symbolic_trace(put), [x, torch.tensor([True, False, True, True]), value]))
+    assert not parted.numbers
+    assert not any("index.Tensor" in str(node.target) for node in parted.forward.graph.nodes)

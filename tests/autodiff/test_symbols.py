@@ -123,3 +123,25 @@ def test_plain_modules_with_real_tensors():
     graph = trace(torch.fx.symbolic_trace(Block()), [x, w])
     check(graph)
     torch.testing.assert_close(run(graph, [x, w]), Block()(x, w))
+
+
+def test_a_number_is_read_twice():
+    """Each has a symbol of its own, and nobody asks whether they are equal."""
+    def program(a, b):
+        for _ in range(2):
+            number = a.sum().item()
+            assert number, "zero"
+        return (b * 1).sin() * number
+
+    a, b = torch.randn(4), torch.randn(4, requires_grad=True)
+    with fs.config.patch(raise_on_internal_error=True):
+        compiled = fs.compile(program, backend="native", fullgraph=True)
+        torch.testing.assert_close(compiled(a, b), program(a, b))
+
+
+def test_backward_takes_sizes_that_only_gradients_need():
+    compiled = fs.compile(lambda a: torch.nn.functional.pad(a, (1, 2)), backend="native", dynamic=True, fullgraph=True)
+    for size in (3, 5):
+        a = torch.randn(2, size, requires_grad=True)
+        compiled(a).sum().backward()
+        assert a.grad.equal(torch.ones(2, size))

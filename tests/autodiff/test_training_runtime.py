@@ -193,3 +193,59 @@ def test_saved_tensors_are_freed_while_backward_runs():
     given = [torch.randn(8, 8) for _ in range(len(node.unit.parted.backward.inputs))]
     run.run(given)
     assert given == []
+
+
+@BACKENDS
+def test_a_mask_chooses_what_is_changed_in_place(backend):
+    def masked(x, mask, value):
+        x[mask] = value
+        return x * 2
+
+    found = []
+    for function in (masked, fs.compile(masked, backend=backend)):
+        x, value = leaf(4, 3), leaf(3)
+        result = function(x * 1, torch.tensor([True, False, True, False]), value)
+        result.square().sum().backward()
+        found.append((result.detach(), x.grad, value.grad))
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_have_the_strides_of_eagers(dynamic):
+    """Those of a tangent that lies by rows, whatever the order of the result is."""
+    def program(x):
+        return x.sin() * 2
+
+    compiled = fs.compile(program, backend="native", dynamic=dynamic, fullgraph=True)
+    x = leaf(3, 4, 5).detach().permute(2, 1, 0).requires_grad_()
+    for tangent in (torch.randn(x.shape), torch.randn_like(x)):
+        found, expected = (torch.autograd.grad(function(x), x, tangent)[0] for function in (compiled, program))
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()
+
+
+def test_deviations_of_equal_elements():
+    """They are exactly 0, where eager's gradient is 0 too."""
+    def program(x):
+        return x.std(0)
+
+    compiled = fs.compile(program, backend="native", fullgraph=True)
+    x = (torch.randn(7) * 30).expand(100, 7).clone().requires_grad_()
+    assert not compiled(x).any() and not program(x).any()
+    found, expected = (torch.autograd.grad(function(x).sum(), x)[0] for function in (compiled, program))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("expanded", [True, False])
+def test_views_of_inputs_of_all_sizes(expanded):
+    """Made again by the operators of the program: places in memory would give another gradient where rows are one."""
+    def program(x):
+        return x[1:].view(-1, x.shape[1]).transpose(0, 1), x * 2
+
+    compiled = fs.compile(program, backend="native", dynamic=True, fullgraph=True)
+    for rows in (4, 7):
+        x = (leaf(3).detach().expand(rows, 3) if expanded else leaf(rows, 3).detach()).requires_grad_()
+        tangents = [torch.randn(result.shape) for result in program(x)]
+        found, expected = (torch.autograd.grad(function(x), x, tangents)[0] for function in (compiled, program))
+        torch.testing.assert_close(found, expected)
+        assert type(compiled(x)[0].grad_fn) is type(program(x)[0].grad_fn)

@@ -38,3 +38,18 @@ def test_counters_count_once_when_a_graph_raises():
     with pytest.raises(IndexError):
         compiled(torch.ones(3), torch.tensor([7]))
     assert [counter.item() for counter in counters] == [2] * 4
+
+
+def test_what_is_printed_before_memory_that_overlaps_itself(capsys):
+    """Eager refuses to read what it changes in another order; what came before has happened."""
+    def program(x):
+        print("before")
+        x[0] = 0.25
+        x += x.t()
+
+    for function in (program, fs.compile(program, backend="native")):
+        x = torch.ones(3, 3)
+        with pytest.raises(RuntimeError, match="memory location"):
+            function(x)
+        assert capsys.readouterr().out == "before\n"
+        assert x[0, 0] == 0.25

@@ -94,6 +94,8 @@ class Remade:
     """The operators that the program called; None where only the layout is known."""
     number: int = 0
     """Which of several views it is."""
+    symbolic: bool = False
+    """Whether arguments of these operators are symbols."""
 
 
 @dataclass(frozen=True)
@@ -227,11 +229,14 @@ class _JointTracing(Tracing):
         """How results are made, with what their gradients need."""
         outputs = super().describe(results, state)
         self.remade = [self.remake(value) for value in results]
-        for value, output in zip(results, outputs, strict=True):
+        for value, output, remade in zip(results, outputs, self.remade, strict=True):
             if isinstance(output, FreshTensor):
                 self.find_carrier(value, output)
             elif isinstance(output, InputAlias) and output.view is not None and value.requires_grad:
-                _check_view(value, self.inputs[output.index].example)
+                base = self.inputs[output.index].example
+                _check_view(value, base)
+                if remade.views is None and _shares_elements(base):
+                    raise Unsupported("a view of an expanded input that is known by its place in memory only")
         return outputs
 
     def remake(self, value: Any) -> Remade:
@@ -247,10 +252,22 @@ class _JointTracing(Tracing):
             tracked = tracked.parent
         if not views:  # the same elements, another object
             views.append(View(torch.ops.aten.alias.default))
-        # A place in the storage is another one when the base begins elsewhere; symbols are known to the layout only.
-        known = all(view.func is not torch.ops.aten.as_strided.default and _is_static(view.args)
-                    and _is_static(tuple(view.kwargs.values())) for view in views)
-        return Remade(history, tuple(reversed(views)) if known else None, value.output_nr)
+        # A place in the storage is another one when the base begins elsewhere.
+        numbers: set[Symbol] = set()
+        collect_symbols([[view.args, tuple(view.kwargs.values())] for view in views], numbers)
+        known = all(view.func is not torch.ops.aten.as_strided.default for view in views) \
+            and numbers <= self.input_symbols()
+        return Remade(history, tuple(reversed(views)) if known else None, value.output_nr, bool(numbers))
+
+    def input_symbols(self) -> set[Symbol]:
+        """Symbols that are sizes, strides or numbers among the inputs."""
+        found: set[Symbol] = set()
+        for entry in self.inputs:
+            example = entry.example
+            numbers = (*example.shape, *example.stride()) if isinstance(example, FakeTensor) else (example,)
+            found |= {expr for number in numbers if isinstance(number, _SYMBOLIC)
+                      and isinstance(expr := expr_of(number), Symbol)}
+        return found
 
     def find_carrier(self, value: FakeTensor, output: FreshTensor) -> None:
         """The tensor of an output's memory that autograd starts from."""
@@ -395,10 +412,11 @@ def collect_symbols(value: Any, found: set[Symbol]) -> None:
             collect_symbols(item, found)
 
 
-def _is_static(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_static, value))
-    return not isinstance(value, _SYMBOLIC)
+def _shares_elements(value: FakeTensor) -> bool:
+    """Whether several elements may be one in memory: there the gradient of a place in memory is another."""
+    shape, stride = layout_of(value)
+    return any(type(step) is int and step == 0 and not known_equal(size, 1)
+               for size, step in zip(shape, stride, strict=True))
 
 
 def _check_view(value: FakeTensor, base: FakeTensor) -> None:

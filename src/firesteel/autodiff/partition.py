@@ -390,7 +390,10 @@ class _Backward:
         for node in choice.nodes:
             if node in choice.needed:
                 collect_symbols(node.meta.get("val"), symbols)
-        self.numbers = [symbol for symbol in joint.symbols if symbol in symbols]
+        # A number that data of backward decides, such as how many elements of a tangent a mask takes, is found there.
+        # Sizes of inputs are looked up last of all, but forward has them.
+        self.numbers = [symbol for symbol, node in joint.symbols.items() if symbol in symbols
+                        and not any(source in joint.backward_nodes for source in node.all_input_nodes)]
         for symbol in self.numbers:
             self.add_input(str(symbol), joint.symbols[symbol])
         for item in self.kept:
@@ -452,7 +455,8 @@ class _Backward:
             if isinstance(expr, Const):
                 return expr.value
             if isinstance(expr, Symbol) and expr in self.joint.symbols:
-                return self.new[self.joint.symbols[expr]]
+                found = self.joint.symbols[expr]
+                return self.new.get(found) if found is node else self.emit(found)
         return None
 
     def copy(self, node: torch.fx.Node) -> None:

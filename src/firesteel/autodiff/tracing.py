@@ -382,6 +382,7 @@ class _InnerTensor(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, source: torch.Tensor, copy: list[torch.Tensor]) -> torch.Tensor:
         """The copy, behind the source. In a list it is no argument for torch, which would make a view of it."""
+        ctx.set_materialize_grads(False)  # where no gradient comes there is none, rather than zeros
         return copy[0]
 
     @staticmethod

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import torch_compat
+from ..fake import FakeUnsupported, wants_plain_sizes
 from .calls import inline
 from .control_flow import add_call, add_graph
 from .regions import capture_region, make_graph, remove
@@ -34,6 +36,20 @@ def vectorised(graph: Any, operands: Sequence[torch.Tensor], in_dims: Sequence[i
     """The results of a graph for all slices of its operands at once."""
     results: tuple[torch.Tensor, ...] = torch.vmap(graph, tuple(in_dims), tuple(out_dims))(*operands)
     return results
+
+
+def _fake_results(graph: Any, operands: Sequence[torch.Tensor], in_dims: Sequence[int | None],
+                  out_dims: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    """What `vectorised` gives for fake tensors."""
+    try:
+        return vectorised(graph, operands, in_dims, out_dims)
+    except (RuntimeError, FakeUnsupported) as error:
+        if not wants_plain_sizes(error):
+            raise
+    # In some versions of torch vmap takes linear layers and products apart in C++ that reads plain sizes; the same in
+    # Python takes symbols.
+    with torch_compat.python_dispatcher():
+        return vectorised(graph, operands, in_dims, out_dims)
 
 
 def call_vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -70,7 +86,7 @@ def call_vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, 
     operands = [leaf.node for leaf in leaves] + besides
     all_dims = (*leaf_dims, *([None] * len(besides)))
     made_dims = _out_dims(out_dims, structure, len(results))
-    fakes = run_fake(tx, vectorised, "vmap", [
+    fakes = run_fake(tx, _fake_results, "vmap", [
         graph, [node.meta["example_value"] for node in operands], all_dims, made_dims], {})
     node = add_graph(tx, "body_graph", graph)
     values = add_call(tx, vectorised, (node, tuple(operands), all_dims, made_dims), list(fakes))

@@ -11,7 +11,11 @@ of a function share memory, see `recording.Stack`. `FIRESTEEL_CUDAGRAPHS=0` turn
 
 In training, forward's recording keeps what it saves in its own memory, and backward's recording reads it there. What
 is saved is free again when backward has run, or when autograd lets go of it. Gradients are handed out in backward's
-memory: when ``.grad`` still holds them in the next step, another recording is used, whose gradients autograd adds.
+memory: when ``.grad`` still holds them in the next backward, another recording is used, whose gradients autograd adds.
+
+Forward and backward share a stack, so that backward works in the memory that forward has worked in. A forward cannot be
+replayed then while gradients are held. A program in which that would keep anything from being replayed that could be in
+stacks of their own gets those, once and for good: see `GraphedFunction._part`.
 """
 
 from __future__ import annotations
@@ -34,8 +38,13 @@ RECORDINGS = 4
 """Recordings of one function for the same sizes, all of which can be in use at once."""
 ATTEMPTS = 12
 """How often a function is recorded for the same sizes before it is left alone."""
+MOVES = 3
+"""How often a backward is recorded anew above what is held before forward and backward do not share memory any more."""
 SIZES = 16
 """Different sizes that a function is recorded for."""
+PRODUCTS = {"mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "linear", "matmul",
+            "_scaled_mm", "_int_mm"}
+"""Operators of ATen that call cuBLAS."""
 KERNEL, CALL, REPLAY, COPY, BYTES = 2.0, 7.0, 14.0, 4.0, 1.5e6
 """What things cost in microseconds: a kernel's launch, a call of ATen, a replay, a copy; bytes copied in one."""
 
@@ -51,7 +60,8 @@ def graphed(run: Callable[..., Any], functional: FunctionalGraph, device: torch.
     if reason is None and saved <= REPLAY:
         reason = "it launches so little that a replay would take longer"
     if reason is None:
-        return GraphedFunction(run, functional, device, name, takes_list, saved)
+        products = any(isinstance(step, ExternCall) and _is_product(step) for step in plan.steps)
+        return GraphedFunction(run, functional, device, name, takes_list, saved, products)
     log("fallbacks", "%s is not recorded as a CUDA graph: %s", name, reason)
     return run
 
@@ -74,9 +84,10 @@ class GraphedFunction:
     """A compiled function whose launches are recorded."""
 
     def __init__(self, run: Callable[..., tuple[Any, ...]], functional: FunctionalGraph, device: torch.device,
-                 name: str, takes_list: bool, saved: float) -> None:
-        """``saved``: the microseconds that launching takes without a recording."""
+                 name: str, takes_list: bool, saved: float, products: bool = False) -> None:
+        """``saved``: the microseconds that launching takes without a recording. ``products``: it calls cuBLAS."""
         self.run = run
+        self.products = products
         self.name = name
         self.device = device
         self.takes_list = takes_list
@@ -90,6 +101,8 @@ class GraphedFunction:
         self.kept: list[int] = []
         self.visible: int | None = None
         self.aliases = _aliases(functional)
+        self.maker = object()
+        """Tells its recordings from others of the same stack."""
         self.stacks = [Stack(), Stack()]
         """Two, so that results of the last call can be held while the other one is used."""
         self.copied_out: set[int] = set()
@@ -97,21 +110,23 @@ class GraphedFunction:
         self.off: str | None = None
         self.told = False
 
-    def as_forward(self, visible: int, data: Collection[int]) -> None:
+    def as_forward(self, visible: int, data: Collection[int]) -> Stack:
         """Say that the first ``visible`` results are for the caller, all others are saved for backward.
 
-        ``data`` are inputs that will be elsewhere in every call.
+        ``data`` are inputs that will be elsewhere in every call. Gives the stack for backward to share.
         """
         self.visible, self.data = visible, frozenset(data) - self.changed
-        self.stacks = [Stack()]  # what is saved would take too much memory twice
+        shared = Stack()
+        self.stacks = [shared]  # one, because what is saved would take too much memory twice
+        return shared
 
-    def as_backward(self, data: Collection[int], kept: Collection[int]) -> None:
+    def as_backward(self, data: Collection[int], kept: Collection[int], shared: Stack | None) -> None:
         """Say which inputs will be elsewhere in every call, and which forward has saved.
 
         Those are read where a recording of forward puts them. Without one they would have to be copied, all of them.
         """
         self.data, self.kept = frozenset(data) - self.changed, list(kept)
-        self.stacks = [Stack()]
+        self.stacks = [shared or Stack()]
 
     def __call__(self, *given: Any) -> tuple[Any, ...]:
         if self.off is None and config.cudagraphs:
@@ -141,17 +156,18 @@ class GraphedFunction:
             seen = self.sizes[key] = _Sizes()
         if seen.off:
             return None
-        usable = [recording for stack in self.stacks for recording in stack.usable()]
-        fitting = 0
+        if self.stacks[0].ended:
+            self._leave()
+        fitting = []
         for recording in seen.recordings:
             if recording.fits(inputs):
-                if recording in usable:
+                if any(stack.allows(recording) for stack in self.stacks):
                     return recording
-                fitting += 1
+                fitting.append(recording)
         return self._another(seen, inputs, fitting)
 
-    def _another(self, seen: _Sizes, inputs: Sequence[Any], held: int) -> Recording | None:
-        """A new recording, where there is a reason for one. ``held``: how many would fit, but results are in use."""
+    def _another(self, seen: _Sizes, inputs: Sequence[Any], fitting: list[Recording]) -> Recording | None:
+        """A new recording, where there is a reason for one. ``fitting``: some would fit, but results are in use."""
         before, seen.addresses = seen.addresses, [inputs[at].data_ptr() for at in self.tensors]
         seen.calls += 1
         for stack in self.stacks:
@@ -160,6 +176,17 @@ class GraphedFunction:
             return None  # the first call may compile, and shows where inputs are
         if any(owner_of(inputs[at]) is None and inputs[at].numel() for at in self.kept):
             return None
+        below = self._below(fitting)
+        if below and self.takes_list and self.stacks[0].moves < MOVES:
+            # It may only have been recorded too early, before a second forward was: now it will be above.
+            self.stacks[0].moves += 1
+            self._drop(seen, below)
+        elif below or self._is_below_gradients():
+            self._part()
+            if self.takes_list:
+                return None  # what forward has saved is in the memory that was given up
+            below = fitting
+        held = len(fitting) - len(below)
         if held:
             if self._copy_out_from_now(held):
                 return None
@@ -202,6 +229,39 @@ class GraphedFunction:
         stack.recordings.append(recording)
         return recording
 
+    def _below(self, fitting: list[Recording]) -> list[Recording]:
+        """The recordings that only those of other functions in the same stack keep from being replayed."""
+        stack = self.stacks[0]
+        if all(recording.maker is self.maker for recording in stack.recordings):
+            return []
+        return [recording for recording in fitting if stack.allows(recording, self.maker)]
+
+    def _is_below_gradients(self) -> bool:
+        """Whether a recording of forward would now be made above gradients that are held.
+
+        In later steps they would be held, too, and it would be replayed instead of the one below them: what is saved
+        would take memory twice.
+        """
+        return self.visible is not None and any(
+            recording.maker is not self.maker for stack in self.stacks for recording in stack.held())
+
+    def _part(self) -> None:
+        """Let forward and backward have stacks of their own from now on, and be recorded again.
+
+        What is held of the recordings so far stays right, because none of them is replayed any more.
+        """
+        log("kernels", "%s: CUDA graphs of forward and backward do not share memory from now on, because results of "
+            "one are held while the other runs", self.name)
+        self._wait()
+        self.stacks[0].end()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Begin anew with a stack of one's own, after the one that was shared has ended."""
+        self.stacks = [Stack()]
+        for seen in self.sizes.values():
+            seen.recordings = [recording for recording in seen.recordings if not recording.retired]
+
     def _copy_out_from_now(self, count: int) -> bool:
         """Whether results that are held will be copied out, so that the recordings there are will do.
 
@@ -211,7 +271,7 @@ class GraphedFunction:
         if self.takes_list:
             return False
         found = set()
-        for recording in [recording for stack in self.stacks for recording in stack.held()]:
+        for recording in self._own([recording for stack in self.stacks for recording in stack.held()]):
             in_use = recording.held()
             if self.visible is None or all(at < self.visible for at in in_use):
                 found |= {at for at in in_use if recording.hands[at] is Hand.FRESH and recording.can_copy(at)
@@ -220,11 +280,14 @@ class GraphedFunction:
             log("kernels", "%s: results %s of CUDA graphs are copied from now on, because they are held", self.name,
                 sorted(found))
         self.copied_out |= found
-        for recording in [recording for stack in self.stacks for recording in stack.recordings]:
+        for recording in self._own([recording for stack in self.stacks for recording in stack.recordings]):
             for at in found:
                 if recording.can_copy(at):
                     recording.hands[at] = Hand.COPY
         return bool(found)
+
+    def _own(self, recordings: Sequence[Recording]) -> list[Recording]:
+        return [recording for recording in recordings if recording.maker is self.maker]
 
     def _can_follow(self, seen: _Sizes, inputs: Sequence[Any]) -> bool:
         """Inputs are elsewhere than in all recordings: whether there should be another one."""
@@ -263,7 +326,8 @@ class GraphedFunction:
         targets = {at: room_for(inputs[at]) for at in copied}
         given = [targets.get(at, part) for at, part in enumerate(inputs)]
         memory = {torch_compat.storage_address(given[at]) for at in self.tensors}
-        graph, results = record(self.run, [given] if self.takes_list else given, self.device, stack)
+        graph, results = record(self.run, [given] if self.takes_list else given, self.device, stack,
+                                self.products)
         del given
         for at in self.aliases:
             results[at] = None
@@ -273,7 +337,7 @@ class GraphedFunction:
         hands = [self._hand(at, results) for at in range(len(results))]
         log("kernels", "%s is recorded as a CUDA graph: %d inputs are copied, %d results", self.name, len(copied),
             sum(hand is Hand.COPY for hand in hands))
-        return Recording(graph, self.device, fixed, targets, owners, results, hands, self.aliases)
+        return Recording(graph, self.device, fixed, targets, owners, results, hands, self.aliases, self.maker)
 
     def _hand(self, at: int, results: Sequence[Any]) -> Hand:
         result = results[at]
@@ -287,16 +351,28 @@ class GraphedFunction:
     def _drop(self, seen: _Sizes, recordings: Sequence[Recording]) -> None:
         if not recordings:
             return
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        self._wait()
         for recording in recordings:
             recording.retire()
         seen.recordings = [recording for recording in seen.recordings if not recording.retired]
         for stack in self.stacks:
+            for recording in stack.recordings:
+                if recording.is_stale():  # backward's, which read what is gone
+                    recording.retire()
             stack.forget_retired()
+
+    def _wait(self) -> None:
+        """Let replays end before their graphs are given up."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def _say(self, what: str, reason: str) -> None:
         log("fallbacks", "%s: %s not recorded as a CUDA graph: %s", self.name, what, reason)
+
+
+def _is_product(step: ExternCall) -> bool:
+    namespace, _, name = torch_compat.operator_name(step.target).partition(".")
+    return namespace == "aten" and name.split(".")[0] in PRODUCTS
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -3,8 +3,9 @@
 A replay writes its results where they were recorded. Who holds one can be told from how many owners its memory has, so
 that a recording is replayed only when nobody would see its results change.
 
-The recordings of a function share a pool of memory. What one has used in between may be where a later one has its
-results. So they are a stack: one is replayed only while nobody holds results of those that were recorded after it.
+The recordings of a function share a pool of memory, and so do those of forward and backward. What one has used in
+between may be where a later one has its results. So they are a stack: one is replayed only while nobody holds results
+of those that were recorded after it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _capturing: dict[torch.device, Any] = {}
 """The stream that recordings of a device are made on."""
 _recordings: weakref.WeakSet[Recording] = weakref.WeakSet()
 """All recordings there are."""
+_workspaces: dict[torch.device, Any] = {}
+"""For each device the pool with the memory that cuBLAS works in during recordings, and replays."""
 _streams: dict[torch.device, tuple[int, Any]] = {}
 """The stream that recordings of a device were last replayed on. They share memory, so they must not run at once."""
 _memory: weakref.WeakValueDictionary[int, Recording] = weakref.WeakValueDictionary()
@@ -52,13 +55,13 @@ class Recording:
 
     def __init__(self, graph: Any, device: torch.device, fixed: dict[int, int], copied: dict[int, torch.Tensor],
                  owners: dict[int, Recording], results: list[Any], hands: list[Hand],
-                 aliases: dict[int, tuple[int, ViewLayout | None]]) -> None:
+                 aliases: dict[int, tuple[int, ViewLayout | None]], maker: object = None) -> None:
         """``fixed``: the addresses of inputs that are read where they are. ``copied``: where others are copied to.
 
         ``owners``: for fixed inputs in the memory of another recording, which one. ``aliases``: results that are
-        inputs or views of them.
+        inputs or views of them. ``maker``: the same for all recordings of a function.
         """
-        self.aliases = aliases
+        self.aliases, self.maker = aliases, maker
         self.graph, self.device, self.results, self.hands = graph, device, results, hands
         self.retired = False
         self.lent = False
@@ -99,6 +102,11 @@ class Recording:
     def retire(self) -> None:
         """Never be replayed again."""
         self.retired = True
+
+    def let_go(self) -> None:
+        """Keep no memory any more. What others hold stays as it is, and is not counted from now on."""
+        self.retired, self.lent, self.graph, self.copied = True, False, None, {}
+        self.results, self.storages, self.keys, self.own, self.unused = [], [], [], [], []
 
     # Results
 
@@ -156,18 +164,30 @@ class Recording:
 
 
 class Stack:
-    """The recordings of a function, in the order in which they were made, and the pool of memory that they share."""
+    """Recordings in the order in which they were made, and the pool of memory that they share.
+
+    They are those of a function, or of forward and backward.
+    """
 
     def __init__(self) -> None:
         self.recordings: list[Recording] = []
         self.pool: Any = None
+        self.moves = 0
+        """How often a recording was made anew above those that kept it from being replayed."""
+        self.ended = False
+        """Whether those who share it have gone apart."""
 
-    def usable(self) -> list[Recording]:
-        """The recordings that can be replayed: those above all whose results are held."""
-        for at in range(len(self.recordings), 0, -1):
-            if not self.recordings[at - 1].is_free():
-                return self.recordings[at:]
-        return self.recordings
+    def allows(self, recording: Recording, maker: object = None) -> bool:
+        """Whether a recording can be replayed: nobody holds results of it or of those above it.
+
+        With ``maker``, only recordings of this function are looked at.
+        """
+        for other in reversed(self.recordings):
+            if (maker is None or other.maker is maker) and not other.is_free():
+                return False
+            if other is recording:
+                return True
+        return False
 
     def held(self) -> list[Recording]:
         """The recordings whose results are held."""
@@ -178,10 +198,20 @@ class Stack:
         self.recordings = [recording for recording in self.recordings
                            if not recording.retired or not recording.is_free()]
 
+    def end(self) -> None:
+        """Replay none of its recordings any more. Nothing overwrites what is held of them, and its memory goes back."""
+        for recording in self.recordings:
+            recording.let_go()
+        self.recordings = []
+        self.ended = True
+
 
 def record(run: Callable[..., Sequence[Any]], given: list[Any], device: torch.device,
-           stack: Stack) -> tuple[Any, list[Any]]:
-    """What a function launches, as a graph, and its results. Nothing runs on the device."""
+           stack: Stack, products: bool = False) -> tuple[Any, list[Any]]:
+    """What a function launches, as a graph, and its results. Nothing runs on the device.
+
+    ``products``: whether cuBLAS will be called.
+    """
     if not stack.recordings:
         stack.pool = torch.cuda.graph_pool_handle()  # a pool ends with its last graph
     if device not in _capturing:
@@ -191,9 +221,11 @@ def record(run: Callable[..., Sequence[Any]], given: list[Any], device: torch.de
     torch.cuda.synchronize(device)
     torch.cuda.empty_cache()  # what calls without a recording have used
     graph = torch.cuda.CUDAGraph()
-    torch_compat.clear_cublas_workspaces()  # the graph has its own, in its pool
+    torch_compat.clear_cublas_workspaces()  # those of calls without a recording
     try:
         with torch.cuda.device(device), collection_paused(), torch.cuda.stream(_capturing[device]):
+            if products:
+                _use_common_workspace(device)
             graph.capture_begin(stack.pool, capture_error_mode="thread_local")
             try:
                 results = list(run(*given))
@@ -206,6 +238,17 @@ def record(run: Callable[..., Sequence[Any]], given: list[Any], device: torch.de
     finally:
         torch_compat.clear_cublas_workspaces()
     return graph, results
+
+
+def _use_common_workspace(device: torch.device) -> None:
+    """Let cuBLAS work in memory that all recordings of a device share, as replays of them never run at once.
+
+    Nothing else is ever allocated from its pool, which is never freed: whoever clears workspaces later only makes it
+    unused until the next recording. Without this each pool of recordings would have such memory, 32 MiB on large GPUs.
+    """
+    if device not in _workspaces:
+        _workspaces[device] = torch.cuda.graph_pool_handle()
+    torch_compat.allocate_cublas_workspace(_workspaces[device], device)
 
 
 def _restore_generator(generator: torch.Generator, numbers: torch.Tensor, device: torch.device) -> None:

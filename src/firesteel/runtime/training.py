@@ -10,6 +10,8 @@ autograd records.
 
 Backward is compiled when it first runs, for those results that get a gradient: a model that returns a loss and logits
 gets one for the loss only, and no zeros are computed for the rest.
+
+Where results have nothing to do with each other there is a function for each part of them, behind one compiled forward.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import torch
 
 from .. import torch_compat
 from ..autodiff.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
+from ..autodiff.independent import Part, independent_parts, tangents_behind
 from ..autodiff.joint import History, JointGraph, Remade, Tangent, trace_training
 from ..autodiff.partition import Partition, part_again, partition
 from ..autodiff.passed import Passed
@@ -32,6 +35,7 @@ from ..autodiff.running import known_number, symbols, view_of_base
 from ..autodiff.state import GlobalState
 from ..debug import log
 from ..errors import UserCodeError
+from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..shapes import Symbol
 from .collecting import collection_paused
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from ..autodiff.graph import FunctionalGraph
+    from .recording import Stack
 
 Prepare = Callable[[JointGraph], JointGraph]
 """Improves a joint graph before it is parted."""
@@ -79,14 +84,21 @@ class TrainingUnit:
                 self.saved_from.append(len(positions) + taken)
                 taken += 1
         self.tangents_at = made.tangents_at
+        self.unreached = [at for at, (how, example) in enumerate(zip(made.gradients, self.examples, strict=True))
+                          if any(made.gradients) and not how and isinstance(example, torch.Tensor)
+                          and example.requires_grad]
+        """Inputs that have a history which no gradient flows back to, where others get gradients."""
         self.others_at = [index for index, node in enumerate(made.results) if index not in set(self.tangents_at)
                           and isinstance(node.meta["val"], torch.Tensor)]
         self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
                            for result in joint.differentiable]
         """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.assembly = _Assembly(joint, made)
-        if hasattr(self.forward, "as_forward"):  # its launches are recorded
-            self.forward.as_forward(self.result_count, self.elsewhere)
+        self.parts = independent_parts(made)
+        self.recordings: Stack | None = None
+        """Where forward and backward are recorded as CUDA graphs, if they are."""
+        if hasattr(self.forward, "as_forward"):
+            self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
 
     @functools.cached_property
     def elsewhere(self) -> set[int]:
@@ -97,17 +109,38 @@ class TrainingUnit:
                 and isinstance(example, torch.Tensor) and not example.requires_grad}
 
     def __call__(self, *inputs: Any) -> Any:
-        if self.tangents_at:
-            results = CompiledFunction.apply(self, *inputs)  # type: ignore[no-untyped-call]
+        if self.parts:
+            results = self._call_parts(inputs)
+        elif self.tangents_at:
+            given: Sequence[Any] = inputs
+            if self.unreached:
+                # Autograd would walk through their histories all the same, where memory may have been freed or tensors
+                # changed since: eager never looks there.
+                given = [*inputs]
+                for at in self.unreached:
+                    given[at] = inputs[at].detach()
+            results = CompiledFunction.apply(self, *given)  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
         return self.assembly(inputs, results)
 
+    def _call_parts(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        with torch.no_grad():
+            values = without_autocast(self.forward, inputs)
+            results = _own_results(values[:self.result_count])
+        everything = (*inputs, *results, *values[self.result_count:])
+        for part in self.parts:
+            _PartFunction.apply(self, part, everything, *[inputs[at] for at in part.inputs])  # type: ignore[no-untyped-call]
+        return tuple(results)
+
     def prepare_backward(self) -> None:
         """Compile backward before it runs, for gradients of all results."""
-        if self.tangents_at:
-            kinds = tuple([Tangent.LIKE_RESULT] * len(self.by_columns))
+        if not self.tangents_at:
+            return
+        count = len(self.by_columns)
+        for numbers in [part.results for part in self.parts] or [tuple(range(count))]:
+            kinds = tuple([Tangent.LIKE_RESULT if number in numbers else Tangent.NONE for number in range(count)])
             with self.lock:
                 if kinds not in self.backwards:
                     self.backwards[kinds] = self._make_backward(kinds)
@@ -128,19 +161,28 @@ class TrainingUnit:
     def _make_backward(self, kinds: tuple[Tangent, ...]) -> _Backward:
         number = len(self.backwards)
         name = f"{self.name}_backward{number or ''}"
-        made: Partition | None = self.parted
-        if any(kind is not Tangent.LIKE_RESULT for kind in kinds):
+        whole = self.parted
+        there = [number for number, kind in enumerate(kinds) if kind is not Tangent.NONE]
+        for part in self.parts:
+            if there[0] in part.results:
+                whole = part.parted
+        wanted = [item.tangent is not None for item in whole.joint.differentiable]
+        made: Partition | None = whole
+        if any(kind is not (Tangent.LIKE_RESULT if want else Tangent.NONE)
+               for kind, want in zip(kinds, wanted, strict=True)):
             made = self._part_for(kinds)
+            if made is not None and whole.kept_at is not None and not set(made.kept_at or ()) <= set(whole.kept_at):
+                made = None
         # Otherwise zeros stand for what is missing, which is slower.
-        fill = made is None and Tangent.NONE in kinds
-        made = made or self.parted
+        fill = made is None and sum(wanted) > len(there)
+        made = made or whole
         run = self.compile_half(made.backward, name, True)
         if hasattr(run, "as_backward"):
             kept = self.saved_from if made.kept_at is None else [self.saved_from[at] for at in made.kept_at]
             first, saved_at = len(made.numbers), len(self.examples) + self.result_count
             data = [first + at for at, source in enumerate(kept) if source in self.elsewhere]
             run.as_backward([*data, *range(first + len(kept), len(made.backward.inputs))],
-                            [first + at for at, source in enumerate(kept) if source >= saved_at])
+                            [first + at for at, source in enumerate(kept) if source >= saved_at], self.recordings)
         return _Backward(made, run, fill, self.parted.numbers)
 
     def _part_for(self, kinds: tuple[Tangent, ...]) -> Partition | None:
@@ -167,19 +209,20 @@ class _Backward:
         self.gradients = parted.gradients
         self.kept_at = parted.kept_at
         self.numbers_at = [numbers.index(symbol) for symbol in parted.numbers]
-        self.examples = [item.tangent.meta["val"] for item in parted.joint.differentiable if item.tangent is not None]
-        inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.examples):]
+        self.tangents = {number: item.tangent.meta["val"] for number, item in enumerate(parted.joint.differentiable)
+                         if item.tangent is not None}
+        inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.tangents):]
         self.layouts = [_Layout.of(entry.example) if entry.node.users else None for entry in inputs]
-        self.behind = _tangents_behind(parted.joint) if fill else []
+        self.behind = tangents_behind(parted.joint) if fill else []
 
     def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
                  shapes: Sequence[Any]) -> list[Any]:
         """The gradients of all inputs. The list of saved tensors is emptied."""
         missing: set[int] = set()
         if self.fill:
-            missing = {at for at, tangent in enumerate(tangents) if tangent is None}
-            tangents = [torch.zeros(shape, dtype=example.dtype, device=example.device) if tangent is None else tangent
-                        for tangent, example, shape in zip(tangents, self.examples, shapes, strict=True)]
+            missing = {number for number in self.tangents if tangents[number] is None}
+            tangents = [torch.zeros(shapes[number], dtype=example.dtype, device=example.device) if number in missing
+                        else tangents[number] for number, example in self.tangents.items()]
         else:
             tangents = [tangent for tangent in tangents if tangent is not None]
         laid_out = [tangent if layout is None else layout.lay_out(tangent)
@@ -198,21 +241,13 @@ class _Backward:
         return gradients
 
 
-def _tangents_behind(joint: JointGraph) -> list[set[int]]:
-    """For the gradient of each input, by number, the tangents that it is computed from."""
-    tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
-    behind = {tangent: {number} for number, tangent in enumerate(tangents)}
-    for node in joint.graph.nodes:
-        if node not in behind:
-            behind[node] = set().union(*[behind[source] for source in node.all_input_nodes])
-    return [behind[output.node] if isinstance(output, FreshTensor) else set() for output in joint.gradients]
-
-
 def _is_by_rows(tensor: torch.Tensor) -> bool:
     """Whether eager lays out what it computes from a tensor by rows: those of expanded numbers have no order either."""
     stride = tensor.stride()
     if any(type(step) is not int for step in stride):
-        return True
+        shape, steps = layout_of(tensor)
+        return all(known_equal(size, 1) or known_equal(step, row)
+                   for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
     return tensor.is_contiguous() or not any(stride)
 
 
@@ -253,8 +288,7 @@ class CompiledFunction(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         values = without_autocast(unit.forward, inputs)
         count = unit.result_count
-        results = [value.detach() if isinstance(value, torch.Tensor) and torch_compat.view_base(value) is not None
-                   else value for value in values[:count]]
+        results = _own_results(values[:count])
         everything = (*inputs, *results, *values[count:])
         ctx.unit = unit
         ctx.numbers = values[unit.numbers_at:]
@@ -272,24 +306,76 @@ class CompiledFunction(torch.autograd.Function):
         if all(tangent is None for tangent in given):
             return (None,) * (1 + len(unit.examples))
         run = unit.backward_for(given)
-        saved = _saved_for(run, ctx)
-        if not torch_compat.keeps_graph():
-            ctx.maybe_clear_saved_tensors()
-        if torch.is_grad_enabled():
-            return (None, *_Gradients.apply(run, ctx.numbers, ctx.shapes, len(saved), *saved, *given))  # type: ignore[no-untyped-call]
-        return (None, *without_autocast(run, (ctx.numbers, saved, given, ctx.shapes)))
+        return (None, *_run_backward(ctx, run, _saved_for(run, ctx), given))
 
 
-def _saved_for(run: _Backward, ctx: Any) -> list[Any]:
+class _PartFunction(torch.autograd.Function):
+    """The function that autograd knows for some results, which have nothing to do with the others in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: TrainingUnit, part: Part, everything: Sequence[Any], *inputs: Any) -> Any:
+        """Save what backward needs of all inputs, results and other values of the compiled forward."""
+        ctx.set_materialize_grads(False)
+        first = len(unit.examples)
+        ctx.unit = unit
+        ctx.part = part
+        ctx.numbers = everything[first + unit.numbers_at:]
+        ctx.shapes = [everything[first + at].shape for at in unit.tangents_at]
+        own = set(part.inputs)
+        # The history of an input that this part does not differentiate is not its business.
+        ctx.save_for_backward(*[everything[at].detach() if at < first and at not in own else everything[at]
+                                for at in [unit.saved_from[kept] for kept in part.parted.kept_at or ()]])
+        return tuple([everything[first + unit.tangents_at[number]] for number in part.results])
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        """Run the compiled backward of these results."""
+        unit: TrainingUnit = ctx.unit
+        part: Part = ctx.part
+        if all(tangent is None for tangent in tangents):
+            return (None,) * (3 + len(part.inputs))
+        given: list[Any] = [None] * len(unit.tangents_at)
+        for number, tangent in zip(part.results, tangents, strict=True):
+            given[number] = tangent
+        run = unit.backward_for(given)
+        gradients = _run_backward(ctx, run, _saved_for(run, ctx, part), given)
+        return (None, None, None, *[gradients[at] for at in part.inputs])
+
+
+def _own_results(values: Sequence[Any]) -> list[Any]:
+    """Results that autograd may give a history to."""
+    return [value.detach() if isinstance(value, torch.Tensor) and torch_compat.view_base(value) is not None
+            else value for value in values]
+
+
+def _run_backward(ctx: Any, run: _Backward, saved: list[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+    if not torch_compat.keeps_graph():
+        ctx.maybe_clear_saved_tensors()
+    if torch.is_grad_enabled():
+        made: Sequence[Any] = _Gradients.apply(run, ctx.numbers, ctx.shapes, len(saved), *saved, *tangents)  # type: ignore[no-untyped-call]
+        return made
+    found: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
+    return found
+
+
+def _saved_for(run: _Backward, ctx: Any, part: Part | None = None) -> list[Any]:
     """What forward has saved. What this backward does not look at may have been changed since: None stands for it."""
+    count = len(ctx.unit.saved_from)
+    places = range(count) if part is None or part.parted.kept_at is None else part.parted.kept_at
+    saved: list[Any] | None
     try:
-        return list(ctx.saved_tensors)
+        saved = list(ctx.saved_tensors)
     except RuntimeError:
-        wanted = range(len(ctx.unit.saved_from)) if run.kept_at is None else run.kept_at
-        saved = torch_compat.saved_tensors_at(ctx, wanted)
+        wanted = set(range(count) if run.kept_at is None else run.kept_at)
+        saved = torch_compat.saved_tensors_at(ctx, [at for at, place in enumerate(places) if place in wanted])
         if saved is None:
             raise
+    if part is None:
         return saved
+    placed: list[Any] = [None] * count
+    for at, place in enumerate(places):
+        placed[place] = saved[at]
+    return placed
 
 
 class _Gradients(torch.autograd.Function):
@@ -394,8 +480,12 @@ class _Assembly:
                 value = view_of_base(base, view, self.numbers(view, inputs))
             else:
                 value = base
+                known = symbols(self.joint.inputs, inputs, {}) if how.symbolic else {}
                 for step in how.views:
-                    value = step.func(value, *step.args, **step.kwargs)
+                    args, kwargs = step.args, step.kwargs
+                    if how.symbolic:
+                        args, kwargs = _with_numbers(args, known), _with_numbers(kwargs, known)
+                    value = step.func(value, *args, **kwargs)
             if how.history is History.ONE_OF_SEVERAL:
                 value = value.expand(how.number + 1, *value.shape).unbind()[how.number]
             return value
@@ -405,3 +495,14 @@ class _Assembly:
         if all(type(number) is int for number in (*view.shape, *view.stride, view.offset)):
             return int
         return functools.partial(known_number, symbols(self.joint.inputs, inputs, {}))
+
+
+def _with_numbers(value: Any, known: dict[Symbol, Any]) -> Any:
+    """Arguments of an operator with the numbers of this call."""
+    if isinstance(value, torch.SymInt):
+        return known_number(known, value)
+    if isinstance(value, (tuple, list)):
+        return type(value)([_with_numbers(item, known) for item in value])
+    if isinstance(value, dict):
+        return {name: _with_numbers(item, known) for name, item in value.items()}
+    return value

@@ -79,6 +79,9 @@ class Rerun:
 
     def call(self, args: tuple[Any, ...]) -> Any:
         error, rest = args[0], args[1:]
+        if torch_compat.stops_recomputation(error):
+            error.__traceback__ = None  # its frames hold the error, so they would keep tensors until they are collected
+            raise type(error)()
         result = self.unit.plain(rest)
         if ASSUMED in str(error):
             self.unit.assumption_failed(str(error))

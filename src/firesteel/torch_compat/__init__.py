@@ -57,6 +57,7 @@ from .global_state import (
     saved_tensors_at,
     set_autocast_state,
     set_grad_enabled,
+    stops_recomputation,
     without_user_packing,
 )
 from .recognised import (
@@ -80,6 +81,7 @@ from .recognised import (
     true_while_exporting,
 )
 from .tensors import (
+    allocate_cublas_workspace,
     clear_cublas_workspaces,
     convolution_memory_format,
     copy_all,
@@ -119,6 +121,7 @@ __all__ = [
     "SIDE_EFFECTS",
     "STATE_QUERIES",
     "add_call",
+    "allocate_cublas_workspace",
     "always_false_while_compiling",
     "always_true_while_compiling",
     "any_autocast_enabled",
@@ -186,6 +189,7 @@ __all__ = [
     "state_getters",
     "state_setters",
     "stop_allocating_from",
+    "stops_recomputation",
     "storage_address",
     "storage_serial",
     "symbolic_functions",

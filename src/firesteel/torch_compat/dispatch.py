@@ -196,10 +196,21 @@ def is_data_dependent(op: OpOverload) -> bool:
     return not _DATA_DEPENDENT_TAGS.isdisjoint(op.tags)
 
 
+# Python has compositions of these, but eager runs kernels of their own, whose results lie otherwise on a GPU.
+_NO_COMPOSITIONS = ("aten::upsample_nearest", "aten::_upsample_nearest_exact")
+
+
 def can_decompose(op: OpOverload) -> bool:
-    """Whether the operator is only a composition of others (``linear``, ``reshape``), in eager as well."""
+    """Whether the operator is only a composition of others (``linear``, ``reshape``), in eager as well.
+
+    >>> can_decompose(torch.ops.aten.linear.default), can_decompose(torch.ops.aten.upsample_nearest2d.default)
+    (True, False)
+    """
     key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return key in op.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+    name = op.name()
+    if torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
+        return True
+    return key in op.py_kernels and not name.startswith(_NO_COMPOSITIONS)
 
 
 def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -78,6 +78,12 @@ def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:
     return found
 
 
+def stops_recomputation(error: BaseException) -> bool:
+    """Whether an exception is no failure: `torch.utils.checkpoint` ends the second run of a function with it."""
+    kind = type(error)
+    return kind.__name__ == "_StopRecomputationError" and kind.__module__ == "torch.utils.checkpoint"
+
+
 @contextmanager
 def without_user_packing() -> Iterator[None]:
     """Keep the user's hooks on saved tensors from being called: of nested hooks torch calls the innermost only."""

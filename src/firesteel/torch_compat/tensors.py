@@ -83,12 +83,24 @@ def clear_cublas_workspaces() -> None:
     torch._C._cuda_clearCublasWorkspaces()
 
 
+def allocate_cublas_workspace(pool: Any, device: torch.device) -> None:
+    """Allocate the memory that cuBLAS works in on the current thread and stream, from a pool that is kept for good."""
+    index = device.index or 0
+    torch._C._cuda_beginAllocateCurrentThreadToPool(index, pool)
+    try:
+        torch.cuda.current_blas_handle()
+    finally:
+        torch._C._cuda_endAllocateToPool(index, pool)
+
+
 def stop_allocating_from(pool: Any, device: torch.device) -> None:
     """After a recording that failed: end the use of its pool, if torch has not."""
+    index = device.index or 0
     try:
-        torch._C._cuda_endAllocateToPool(device.index or 0, pool)
+        torch._C._cuda_endAllocateToPool(index, pool)
     except RuntimeError:
-        pass  # it has
+        return  # it has
+    torch._C._cuda_releasePool(index, pool)
 
 
 def mark_as_parameter(t: torch.Tensor) -> None:

@@ -1,0 +1,85 @@
+"""Results of one graph that have nothing to do with each other in backward: no input gets gradients from two of them.
+
+    def f(x, y):                                    parts: a with x, b with y
+        a = x.sin()
+        b = y * y.detach()
+        return a, b
+
+In eager each of them has a history of its own. ``a.backward()`` looks at nothing that belongs to ``b``, so the memory
+that ``b`` needs may have been changed or freed, and stays for ``b.backward()``. One function that made them both would
+be walked through as a whole, with all that lies before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch.fx
+
+from ..records import dataclass
+from .graph import Constant, FreshTensor, Output
+from .joint import JointGraph
+from .partition import Partition, part_again
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some differentiable results, by number, and the inputs that their gradients flow to."""
+
+    results: tuple[int, ...]
+    inputs: tuple[int, ...]
+    parted: Partition
+    """Its backward is the one of these results; `Partition.kept_at` says what it takes."""
+
+
+def independent_parts(parted: Partition) -> list[Part]:
+    """The parts that a graph falls into; none where it is of one piece."""
+    joint = parted.joint
+    if sum(item.tangent is not None for item in joint.differentiable) < 2:
+        return []
+    behind = tangents_behind(joint)
+    if any(isinstance(output, FreshTensor) and not numbers
+           for output, numbers in zip(joint.gradients, behind, strict=True)):
+        return []  # gradients that are constant, such as those of floor: not known to which result they belong
+    pieces: list[set[int]] = []
+    for numbers in behind:
+        if numbers:
+            joined = [piece for piece in pieces if piece & numbers]
+            pieces = [piece for piece in pieces if not piece & numbers]
+            pieces.append(numbers.union(*joined))
+    if len(pieces) < 2:
+        return []
+    pieces.sort(key=min)
+    # A result that no gradient flows back from requires grad all the same.
+    pieces[0] |= set(range(len(joint.differentiable))).difference(*pieces)
+    found = []
+    for piece in pieces:
+        made = part_again(_with_tangents(joint, piece, behind), parted)
+        if made is None:
+            return []
+        inputs = tuple([at for at, numbers in enumerate(behind) if numbers and numbers <= piece])
+        found.append(Part(tuple(sorted(piece)), inputs, made))
+    return found
+
+
+def _with_tangents(joint: JointGraph, piece: set[int], behind: list[set[int]]) -> JointGraph:
+    """The joint graph where gradients come for some results only."""
+    differentiable = [item if number in piece else replace(item, tangent=None)
+                      for number, item in enumerate(joint.differentiable)]
+    gradients: list[Output] = [output if numbers and numbers <= piece else Constant(None)
+                               for output, numbers in zip(joint.gradients, behind, strict=True)]
+    return replace(joint, differentiable=differentiable, gradients=gradients)
+
+
+def tangents_behind(joint: JointGraph) -> list[set[int]]:
+    """For the gradient of each input the differentiable results, by number, whose tangents it is computed from."""
+    bits: dict[torch.fx.Node, int] = {
+        item.tangent: 1 << number for number, item in enumerate(joint.differentiable) if item.tangent is not None}
+    for node in joint.graph.nodes:
+        if node not in bits:
+            found = 0
+            for source in node.all_input_nodes:
+                found |= bits[source]
+            bits[node] = found
+    return [{number for number in range(len(joint.differentiable)) if bits[output.node] >> number & 1}
+            if isinstance(output, FreshTensor) else set() for output in joint.gradients]
