@@ -284,10 +284,11 @@ def random_pairs(sweep: Sweep, start: int, count: int, long: bool) -> Iterator[P
         yield pair
 
 
-def nearer(observe: Callable[..., Any], given: Any, want: Any, got: Any) -> bool:
-    """Whether results that differ from eager's are about as near to those in double precision.
+def nearer(observe: Callable[..., Any], given: Any, want: Any, got: Any, worse: float = 8.0) -> bool:
+    """Whether results that differ from eager's are about as near to those in double precision: ``worse`` times as far.
 
-    Eager on a GPU rounds at other places than eager on the CPU, so short floats differ in their last bits.
+    Eager on a GPU rounds at other places than eager on the CPU, so short floats differ in their last bits. Random
+    programs have sums that cancel, of which the CPU's eager happens to be nearer by more than twice now and then.
     """
     def widened(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.dtype in SHORTER:
@@ -307,7 +308,7 @@ def nearer(observe: Callable[..., Any], given: Any, want: Any, got: Any) -> bool
             # What should be zero, such as the gradient of a factor in front of a normalisation, is rounding errors.
             unit = torch.finfo(eager.dtype).eps * (norm + 0.05 * max(norms))
             errors = [(true.double() - side.double()).nan_to_num(0, 0, 0).norm().item() for side in (eager, ours)]
-            if not errors[1] <= 8 * errors[0] + (32 if eager.dtype is torch.float32 else 1) * unit:
+            if not errors[1] <= worse * errors[0] + (32 if eager.dtype is torch.float32 else 1) * unit:
                 return False
         elif not torch.equal(eager, ours):
             return False
