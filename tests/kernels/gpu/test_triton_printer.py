@@ -205,7 +205,9 @@ def test_results(program, dynamic):
 BLOCKS = [Blocks(8, 16, 0, 1), Blocks(2, 16, 64, 1), Blocks(16, 8, 32, 1, 4), Blocks(1, 16, 0, 1, held=2)]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+# A long row in short blocks takes seconds; it is the same program as the short one.
+@pytest.mark.parametrize("program", [program for program in PROGRAMS if program is not long_softmax],
+                         ids=lambda program: program.__name__)
 @pytest.mark.parametrize("blocks", BLOCKS, ids=["looped", "some_looped", "tiles", "held"])
 def test_results_do_not_depend_on_blocks(program, blocks):
     try:
