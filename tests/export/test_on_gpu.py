@@ -9,16 +9,10 @@ import torch
 
 import firesteel as fs
 from firesteel.export import Dim, export
+from kernels.gpu.on_gpu import needs_gpu, strict
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.fixture(autouse=True)
-def strict_about_failures():
-    fs.reset()
-    torch.manual_seed(0)
-    with fs.config.patch(raise_on_internal_error=True):
-        yield
+pytestmark = needs_gpu
+__all__ = ["strict"]  # a fixture
 
 
 class Linear(torch.nn.Module):

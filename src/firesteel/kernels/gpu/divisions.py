@@ -1,7 +1,7 @@
-"""Quotients of float32 that are rounded as a division is, with half of its instructions.
+"""Quotients of float32 that are rounded as a division is, with fewer instructions.
 
-A division of the GPU that is rounded to the nearest takes about 13 instructions for each element. In two forms that
-kernels are full of, less will do:
+A division of the GPU that is rounded to the nearest takes a dozen instructions and more for each element, with a
+branch. In two forms that kernels are full of, six to eight will do:
 
     x / s, where s is the same for all lanes of a row: its inverse is computed once
     y / (exp(v) + 1), silu and sigmoid: the divisor cannot be small

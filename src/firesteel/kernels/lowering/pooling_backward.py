@@ -72,15 +72,13 @@ def scattered_gradient(ctx: Lowering, grad: Tensor, indices: Tensor, count: int)
 def _sum_of_windows(ctx: Lowering, covering: Sequence[int],
                     share: Callable[[Indices, tuple[int, ...]], Value]) -> Tensor:
     """For each element the sum of what all windows give that may reach it, the first of them first."""
-    dtype = ctx.out.dtype  # the body may be asked for while another operator is lowered
-
     def body(at: Indices) -> Value:
         total: Value | None = None
         for back in itertools.product(*[range(number - 1, -1, -1) for number in covering]):
             value = share(at, back)
             total = value if total is None else add(total, value)
         assert total is not None
-        return cast(total, dtype)
+        return cast(total, ctx.out.dtype)
 
     return ctx.computed(body)
 
