@@ -20,8 +20,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
-from tests.fuzz.generator import Program, generate
 from tests.fuzz.harness import COMPILERS, Report, check, run_program
+from tests.fuzz.parts import parts
+from tests.fuzz.program import Program
 from tests.fuzz.shrinker import shrink
 
 
@@ -40,10 +41,10 @@ def _checked(program: Program, compiler: str, traces: bool, seconds: int) -> Rep
         signal.alarm(0)
 
 
-def run_seed(seed: int, compiler: str, shrink_failures: bool, traces: bool, seconds: int) -> Report:
+def run_seed(seed: int, part: str, compiler: str, shrink_failures: bool, traces: bool, seconds: int) -> Report:
     """Check one program; when it fails, the report's program is the shrunk one if that was asked for."""
     torch.set_num_threads(1)
-    report = _checked(generate(seed), compiler, traces, seconds)
+    report = _checked(parts()[part](seed), compiler, traces, seconds)
     if not report.differences or not shrink_failures:
         return report
     kind = _kind(report)
@@ -69,6 +70,7 @@ def _kind(report: Report) -> str:
 def _results(seeds: Iterable[int], arguments: argparse.Namespace) -> Iterable[Report]:
     run = functools.partial(
         run_seed,
+        part=arguments.part,
         compiler=arguments.compiler,
         shrink_failures=arguments.shrink,
         traces=arguments.traces,
@@ -91,10 +93,11 @@ def main() -> int:
     parser.add_argument("--timeout", type=int, default=60, help="seconds for one program")
     parser.add_argument("--show", type=int, default=10, help="print the source of at most this many failures")
     parser.add_argument("--compiler", choices=sorted(COMPILERS), default="firesteel")
+    parser.add_argument("--part", choices=sorted(parts()), default="language", help="which generator")
     parser.add_argument("--print", type=int, metavar="SEED", help="print the program of this seed and stop")
     arguments = parser.parse_args()
     if arguments.print is not None:
-        print(generate(arguments.print).source)
+        print(parts()[arguments.part](arguments.print).source)
         return 0
 
     began = time.perf_counter()

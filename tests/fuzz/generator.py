@@ -14,6 +14,7 @@ import ast
 from dataclasses import dataclass
 
 from .definitions import DEFINITIONS
+from .program import Program
 from .statements import TENSORS
 from .values import BATCH, BOOL, FOUR, INT, MATRIX, STR, THREE, Dice, Type, Variable, tensor
 from .writer import Writer
@@ -26,18 +27,6 @@ import torch.nn.functional as F
 TOTAL = 0
 """
 VECTOR = tensor((FOUR,))
-
-
-@dataclass(frozen=True)
-class Program:
-    """Source of one random program; after shrinking, `source` is what is left of it."""
-
-    seed: int
-    source: str
-
-    @property
-    def filename(self) -> str:
-        return f"<fuzz program {self.seed}>"
 
 
 @dataclass(frozen=True)

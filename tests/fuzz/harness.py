@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .generator import Program
+from .program import Program
 from .snapshot import Facts, Snapshot, TensorFact, drain
 
 Function = Callable[..., Any]
 Transform = Callable[[Function], Function]
+Use = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
 SEED = 1234
 MAX_DIFFERENCES = 30
 # part of autograd's message about a tensor that backward needs
@@ -106,14 +107,19 @@ def run_program(program: Program, transform: Transform = identity, count: bool =
     with _loaded(program) as namespace, _quiet(), _restored_global_state():
         torch.manual_seed(SEED)
         random.seed(SEED)
-        function, calls, before, observe = namespace["make"]()
+        function, calls, before, observe, *more = namespace["make"]()
+        use = more[0] if more else _call
         transformed = transform(function)
         for index, (args, kwargs) in enumerate(calls):
             before(index)
             mode = operators if count else contextlib.nullcontext()
-            outcome.calls.append(_record(program, transformed, args, kwargs, observe, namespace, mode))
+            outcome.calls.append(_record(program, transformed, args, kwargs, observe, namespace, mode, use))
     outcome.operators = operators.count
     return outcome
+
+
+def _call(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
 
 
 def _record(
@@ -124,6 +130,7 @@ def _record(
     observe: Callable[[], dict[str, Any]],
     namespace: dict[str, Any],
     mode: contextlib.AbstractContextManager[Any],
+    use: Use,
 ) -> CallRecord:
     stdout = io.StringIO()
     snapshot = Snapshot()
@@ -132,7 +139,7 @@ def _record(
     with contextlib.redirect_stdout(stdout):
         try:
             with mode:
-                result = function(*args, **kwargs)
+                result = use(function, args, kwargs)
         except Exception as caught:
             error = caught
         result = drain(result)
@@ -328,31 +335,25 @@ def _same(left: Any, right: Any) -> bool:
 
 # Compilers
 
+Compiler = Callable[[CountingBackend], contextlib.AbstractContextManager[Transform]]
 
-@contextlib.contextmanager
-def firesteel_compiler(backend: CountingBackend) -> Iterator[Transform]:
-    """Internal errors are raised, so that they count as differences."""
-    import firesteel as fs
 
-    fs.reset()
-    try:
-        with fs.config.patch(raise_on_internal_error=True):
-            yield lambda function: fs.compile(function, backend=backend)
-    finally:
+def _firesteel(backend: str | None, dynamic: bool | None) -> Compiler:
+    """firesteel with the backend of this name, or with the one that counts. Internal errors are raised, so that they
+    count as differences. Operators inside of kernels are not counted."""
+
+    @contextlib.contextmanager
+    def compiler(counting: CountingBackend) -> Iterator[Transform]:
+        import firesteel as fs
+
         fs.reset()
+        try:
+            with fs.config.patch(raise_on_internal_error=True, disk_cache=False):
+                yield lambda function: fs.compile(function, backend=backend or counting, dynamic=dynamic)
+        finally:
+            fs.reset()
 
-
-@contextlib.contextmanager
-def native_compiler(backend: CountingBackend) -> Iterator[Transform]:
-    """Graphs become machine code. Operators inside of kernels are not counted."""
-    import firesteel as fs
-
-    fs.reset()
-    try:
-        with fs.config.patch(raise_on_internal_error=True, disk_cache=False):
-            yield lambda function: fs.compile(function, backend="native")
-    finally:
-        fs.reset()
+    return compiler
 
 
 @contextlib.contextmanager
@@ -370,9 +371,17 @@ def no_compiler(backend: CountingBackend) -> Iterator[Transform]:
     yield identity
 
 
-Compiler = Callable[[CountingBackend], contextlib.AbstractContextManager[Transform]]
 COMPILERS: dict[str, Compiler] = {
-    "firesteel": firesteel_compiler, "native": native_compiler, "torch": torch_compiler, "none": no_compiler}
+    "firesteel": _firesteel(None, None),
+    "firesteel-dynamic": _firesteel(None, True),
+    "aot_eager": _firesteel("aot_eager", None),
+    "native": _firesteel("native", None),
+    "native-dynamic": _firesteel("native", True),
+    "torch": torch_compiler,
+    "none": no_compiler,
+}
+# Those that make graphs functional: a result may lie in other memory than the plain program's.
+FUNCTIONAL = ("aot_eager", "native", "native-dynamic")
 
 
 def without_offsets(outcome: Outcome) -> Outcome:
@@ -411,7 +420,7 @@ def check(program: Program, compiler: str = "firesteel", traces: bool = False) -
     backend = CountingBackend()
     with COMPILERS[compiler](backend) as transform:
         compiled = run_program(program, transform)
-    if compiler == "native":
+    if compiler in FUNCTIONAL:
         plain, compiled = without_offsets(plain), without_offsets(compiled)
         without_refusals(plain, compiled)
     # Work done twice must not make up for work left outside.

@@ -8,7 +8,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator
 
-from .generator import Program
+from .program import Program
 
 Predicate = Callable[[Program], bool]
 Edit = Callable[[ast.Module], None]

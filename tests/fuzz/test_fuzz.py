@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from .generator import Program, generate
+from .generator import generate
 from .harness import Function, check, compare, run_program
+from .program import Program
 from .shrinker import shrink
 
 PROGRAMS = 2000
