@@ -1,0 +1,63 @@
+"""A fixed sample of every generator's programs behaves the same plain and compiled, and programs depend on the seed
+alone."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from .harness import check
+from .parts import parts
+
+COMPILERS = ("firesteel", "native", "firesteel-dynamic", "native-dynamic", "aot_eager")
+SAMPLE = 15
+"""Programs of a part that the tests run, about two seconds. A part with quicker or slower ones has its own `SAMPLE`."""
+DIGESTED = 20
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """The tensors are tiny: threads only cost time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def _module(part: str) -> types.ModuleType:
+    return importlib.import_module(f"tests.fuzz.parts.{part}")
+
+
+@pytest.mark.parametrize("part", parts())
+def test_sample_matches(part: str) -> None:
+    failures = []
+    for seed in range(getattr(_module(part), "SAMPLE", SAMPLE)):
+        compiler = COMPILERS[seed % len(COMPILERS)]
+        report = check(parts()[part](seed), compiler)
+        if report.differences:
+            failures.append(f"seed {seed}, {compiler}: " + "; ".join(report.differences[:3]))
+    assert not failures, "\n".join(failures)
+
+
+def digests() -> dict[str, str]:
+    """What identifies the first programs of each part."""
+    sources = {name: "".join(generate(seed).source for seed in range(DIGESTED)) for name, generate in parts().items()}
+    return {name: hashlib.sha256(source.encode()).hexdigest() for name, source in sources.items()}
+
+
+def test_programs_do_not_depend_on_the_process() -> None:
+    root = Path(__file__).parents[2]
+    code = "import json; from tests.fuzz.test_parts import digests; print(json.dumps(digests()))"
+    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == digests()
