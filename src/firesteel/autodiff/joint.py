@@ -52,6 +52,8 @@ from .views import View
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
+# What stands between a leaf and an input with a history.
+_SOURCE = "_InnerTensorBackward"
 _SEVERAL_VIEWS = frozenset({"UnbindBackward0", "SplitBackward0", "SplitWithSizesBackward0"})
 
 
@@ -222,7 +224,7 @@ class _JointTracing(Tracing):
     def check_mutation(self, index: int, fake: FakeTensor) -> None:
         """Inputs may get another history."""
         function = fake.grad_fn
-        if function is not None and type(function).__name__ != "_InnerTensorBackward":
+        if function is not None and type(function).__name__ != _SOURCE:
             self.changed_with_history.append(index)
 
     def describe(self, results: list[Any], state: GlobalState) -> list[Output]:
@@ -235,6 +237,8 @@ class _JointTracing(Tracing):
             elif isinstance(output, InputAlias) and output.view is not None and value.requires_grad:
                 base = self.inputs[output.index].example
                 _check_view(value, base)
+                if not base.requires_grad:
+                    raise Unsupported("a view that requires grad of an input that does not")
                 if remade.views is None and _shares_elements(base):
                     raise Unsupported("a view of an expanded input that is known by its place in memory only")
         return outputs
@@ -342,12 +346,18 @@ class _JointTracing(Tracing):
         if not leaves or not starts:
             return gradients
         self.recorder.origin = {}
+        versions = self.recorder.versions()
         torch_compat.push_dispatch_mode(self.recorder)
         try:
             with torch.autocast("cpu", enabled=False):
                 found = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
+        except RuntimeError as error:
+            # Eager will refuse as well, but not before somebody asks for these gradients.
+            raise Unsupported(f"autograd refuses to differentiate a result: {error}") from error
         finally:
             torch_compat.pop_dispatch_mode()
+        if any(memory.version != version for memory, version in versions.items()):
+            raise Unsupported("a backward changes a tensor of the forward in place")
         for index, gradient in zip(wanted, found, strict=True):
             gradients[index] = gradient
         return gradients
@@ -423,6 +433,12 @@ def _check_view(value: FakeTensor, base: FakeTensor) -> None:
     """A result that needs gradients is made again as a view of its base; autograd must know it as one."""
     if value is base:
         return
+    step, end = value.grad_fn, base.grad_fn
+    while step is not None and step is not end:
+        if isinstance(step, torch.autograd.function.BackwardCFunction) and type(step).__name__ != _SOURCE:
+            raise Unsupported("a result is a view that a torch.autograd.Function made: its backward is its own")
+        following = step.next_functions
+        step = following[0][0] if len(following) == 1 else None
     known = torch_compat.view_base(value)
     if known is None or (known is not base and known is not torch_compat.view_base(base)):
         raise Unsupported("a result shares memory with another tensor that autograd does not know to be its base")

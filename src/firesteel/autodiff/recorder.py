@@ -129,6 +129,10 @@ class Recorder(FakeMode):
                 return found
         raise Unsupported("a tensor from outside of the graph")
 
+    def versions(self) -> dict[Memory, int]:
+        """How often all memory known by now has been written to."""
+        return {tracked.memory: tracked.memory.version for tracked in self._tracked.values()}
+
     def node_of(self, fake: FakeTensor) -> torch.fx.Node:
         """The node of a tensor's present value."""
         return self.current(self.tracked(fake))

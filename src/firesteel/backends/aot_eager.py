@@ -21,19 +21,27 @@ if TYPE_CHECKING:
 @register_backend
 def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Run forward and backward of a graph as functional ATen graphs, operator by operator."""
-    from firesteel.autodiff import FunctionalGraph, Unsupported
+    from firesteel.autodiff import FunctionalGraph, Unsupported, trace
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.runtime.training import TrainingUnit
 
     try:
-        traced = trace_training(gm, example_inputs)
+        traced = trace_training(gm, example_inputs) if needs_gradients(example_inputs) else trace(gm, example_inputs)
         if isinstance(traced, FunctionalGraph):
             return _interpreter(traced)
         return TrainingUnit(gm, example_inputs, traced, lambda half, _, takes_list: interpreted_half(half, takes_list))
     except Unsupported as error:
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)
         return outline_regions(gm).forward
+
+
+def needs_gradients(example_inputs: Sequence[Any]) -> bool:
+    """Whether autograd could have something to do with a graph."""
+    import torch
+
+    return torch.is_grad_enabled() and any(
+        isinstance(example, torch.Tensor) and example.requires_grad for example in example_inputs)
 
 
 def interpreted_half(half: FunctionalGraph, takes_list: bool) -> Callable[..., Any]:

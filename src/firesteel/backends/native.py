@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from firesteel import config
+from firesteel.backends.aot_eager import needs_gradients
 from firesteel.backends.registry import register_backend
 from firesteel.debug import log
 
@@ -86,14 +87,6 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
         return made
 
     return CompiledLater(type(gm).__name__, outline_regions(gm).forward, make)
-
-
-def needs_gradients(example_inputs: Sequence[Any]) -> bool:
-    """Whether autograd could have something to do with a graph."""
-    import torch
-
-    return torch.is_grad_enabled() and any(
-        isinstance(example, torch.Tensor) and example.requires_grad for example in example_inputs)
 
 
 def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

@@ -94,6 +94,8 @@ def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     pairs = [to_graph(tx, value, keep_numbers=False) for value in inputs]
     target = AppliedFunction(cls, traceable)
     result = run_fake(tx, cls.apply, target.__name__, [fake for _, fake in pairs], {})
+    if not _is_modelled(result):
+        raise GraphBreak(f"{cls.__name__}.forward returns a {type(result).__name__}, or one among its results")
     node = tx.graph.call(target, tuple(node for node, _ in pairs), {}, tx.user_frames())
     node.meta["example_value"] = result
     tx.effects.version += 1
@@ -107,9 +109,9 @@ def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
     """
     cls = owner.cls
     graph = tx.graph.graph
-    last = next(iter(reversed(graph.nodes)), None)
-    nodes = {id(value): (value, value.node, value.fake.shape) for value in tx.tensor_of_fake.values()}
     needs = [isinstance(v := value.realize(), TensorValue) and v.fake.requires_grad for value in inputs]
+    last = next(iter(reversed(graph.nodes)), None)
+    nodes = {id(value): (value.node, value.fake.shape, _version(value)) for value in tx.tensor_of_fake.values()}
     context = tx.call(tx.python_object(ForwardContext), [TupleValue([tx.constant(need) for need in needs])], {})
     grad_enabled = torch.is_grad_enabled()
     operations = tx.graph.operations
@@ -131,9 +133,13 @@ def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
     given = {id(value) for value in _reachable(inputs)}
     if any(value is None or value.source is not None or id(value) in given for value in changes or ()):
         raise GraphBreak(f"{cls.__name__} changes something besides its result")
-    for value, node, shape in nodes.values():
-        if value.node is not node or value.fake.shape != shape:
+    for value in tx.tensor_of_fake.values():
+        if id(value) not in nodes and value.source is None:
+            continue  # made by the function itself
+        node, shape, version = nodes.get(id(value)) or (_placeholder(value.node), value.fake.shape, 0)
+        if value.fake.shape != shape or _version(value) != version:
             raise GraphBreak(f"{cls.__name__} writes to a tensor in place")
+        value.node = node  # an operation that returned the tensor as it was is to be forgotten
     read: set[Symbol] = set()
     for node in reversed(list(graph.nodes)):
         if node is last or node.op == "placeholder":
@@ -154,6 +160,25 @@ def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
         assert hint is not None
         tx.decide(eq(symbol, hint))
     return traceable
+
+
+def _version(value: TensorValue) -> int:
+    """How often a tensor has been written to. Those made in inference mode do not count."""
+    return -1 if value.fake.is_inference() else value.fake._version
+
+
+def _placeholder(node: torch.fx.Node) -> torch.fx.Node:
+    """The input of the graph that operations returned as it was."""
+    while node.op != "placeholder":
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _is_modelled(result: Any) -> bool:
+    """Whether what a function returned is made of tensors and constants: other objects are not to be made again."""
+    if type(result) is tuple:
+        return all(_is_modelled(item) for item in result)
+    return result is None or isinstance(result, (torch.Tensor, bool, int, float, str, *SYMBOLIC))
 
 
 def _symbols(number: Any) -> frozenset[Symbol]:

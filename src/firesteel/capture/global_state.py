@@ -99,6 +99,8 @@ class GlobalState:
             f"{name(torch_compat.deterministic_enabled)}() is {self.deterministic}",
             f"{name(torch.get_num_threads)}() == {self.threads}",
             f"{name(torch_compat.functorch_interpreter)}() is None",
+            # a level of forward-mode differentiation: tensors may carry tangents that no graph knows of
+            f"{name(torch_compat.forward_ad_variables)}[{torch_compat.FORWARD_AD_LEVEL!r}] is {name(-1)}",
         ]
         if not torch_compat.any_autocast_enabled():
             checks.append(f"{name(torch_compat.any_autocast_enabled)}() is False")

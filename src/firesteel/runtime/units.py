@@ -194,6 +194,8 @@ class Unit:
             return "generator and coroutine functions run as plain Python"
         if torch_compat.functorch_active():
             return "called inside of a torch.func transform"
+        if torch_compat.forward_ad_active():
+            return "called where tensors may carry tangents of forward-mode differentiation"
         if torch_compat.torch_function_stack_length() and torch_compat.function_mode_devices() is None:
             return "called inside of a TorchFunctionMode"
         mode = stance.current()

@@ -62,8 +62,17 @@ STATE_QUERIES: frozenset[Callable[[], Any]] = frozenset({
     torch.is_inference_mode_enabled, torch.get_default_dtype, torch.get_num_threads,
 })
 
+#: Where torch says which level of forward-mode differentiation is active: -1 is none.
+forward_ad_variables: dict[str, Any] = vars(torch.autograd.forward_ad)
+FORWARD_AD_LEVEL = "_current_level"
+
 #: Whether the backward pass that runs now was asked to keep its graph: ``retain_graph=True``.
 keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
+
+
+def forward_ad_active() -> bool:
+    """Whether tensors may carry tangents of forward-mode differentiation."""
+    return bool(forward_ad_variables[FORWARD_AD_LEVEL] >= 0)
 
 
 def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:

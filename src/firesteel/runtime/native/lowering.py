@@ -517,3 +517,11 @@ def lower_global_state(low: Lowering, match: Any, sources: Sources, constants: A
         register = low.receivers[id(receiver)] = low.program.load(Op.CONSTANT, a=low.program.keep(receiver))
     low.program.check(Op.CALL_IS, register, low.program.keep(expected), address)
     return True
+
+
+@rule(r"_k(\d+)\['(\w+)'\] is _k(\d+)")
+def lower_variable(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+    table = constants[int(match[1])]
+    register = low.program.load(Op.CONSTANT, a=low.program.keep(table))
+    low.check_is(low._item(register, table, match[2])[0], constants[int(match[3])])
+    return True
