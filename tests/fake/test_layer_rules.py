@@ -258,5 +258,13 @@ def test_convolution():
     assert_same(F.conv2d, torch.rand(2, 3, 4, 5), torch.rand(6, 3, 3, 3))
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_padding_of_channels_last(mode):
+    image = torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    video = torch.rand(2, 3, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d)
+    assert_same(lambda x: F.pad(x, (1, 2, -1, 1), mode=mode), image)
+    assert_same(lambda x: F.pad(x, (1, 2, 0, 1, 2, 2), mode=mode), video)
+
+
 def test_every_rule_is_used_by_these_tests(request):
     assert recorder.untested(request, "attention backward convolution images indexing losses".split()) == set()

@@ -71,6 +71,9 @@ _RAISES = frozenset({
 })
 _DIVISIONS = frozenset({"div", "floor_divide", "remainder", "fmod", "gcd", "__rshift__", "__lshift__"})
 
+REFUSED = "refused"
+"""In a node's ``meta``: eager has no kernel for these dtypes or numbers, so the call is left to ATen, which raises."""
+
 # By identity: an operator's own hash is a Python function.
 _known: dict[int, Operator] = {}
 
@@ -112,6 +115,8 @@ def raises_on_data(node: torch.fx.Node) -> bool:
     func = node.target
     if not isinstance(func, torch_compat.OpOverload) or "never_raises" in node.meta:
         return False
+    if REFUSED in node.meta:
+        return True
     space, _, base = torch_compat.schema_of(func).name.partition("::")
     if space != "aten":
         return False

@@ -30,8 +30,9 @@ from ..fake.tensor import view_of
 from ..shapes import Expr
 from ..shapes.symnode import make_symbolic
 from . import decompositions, views
+from .eager_support import is_refused
 from .graph import Unsupported
-from .operators import Kind, Operator, Writes, operator_of, view_operator
+from .operators import REFUSED, Kind, Operator, Writes, operator_of, view_operator
 from .overlap import refuse_overlap
 from .size_nodes import SizeNodes
 
@@ -84,6 +85,7 @@ class Recorder(FakeMode):
         self._tracked: dict[int, Tracked] = {}
         self._is_core = is_core or decompositions.is_core
         self._decompositions: dict[int, Callable[..., Any] | None] = {}
+        self._inside_decomposition = False
 
     # -----------------------------------------------------------------------------------------------------------------
     # tensors
@@ -195,7 +197,7 @@ class Recorder(FakeMode):
             raise Unsupported("a tensor from outside of the graph")
         return value
 
-    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> torch.fx.Node:
         """Write down an operator and its new tensors."""
         node_args = tuple([self._argument(value) for value in args])
         node_kwargs = {key: self._argument(value) for key, value in kwargs.items() if not _is_default(key, value)}
@@ -203,6 +205,7 @@ class Recorder(FakeMode):
         self._take(result, node)
         if self.data_symbols:
             self._find_data_symbols(result, node)
+        return node
 
     def _take(self, result: Any, node: torch.fx.Node) -> None:
         """Results are tensors with memory of their own."""
@@ -243,6 +246,8 @@ class Recorder(FakeMode):
         operator = operator_of(func)
         kind = operator.kind
         if kind is Kind.PURE:
+            if operator.random and "generator" in kwargs and kwargs["generator"] is None:
+                operator, kwargs = _without_generator(operator, kwargs)
             return self._compute(operator, args, kwargs)
         if kind is Kind.VIEW:
             return self._make_view(operator, args, kwargs)
@@ -262,12 +267,20 @@ class Recorder(FakeMode):
             decomposition = self._decompositions[id(func)]
         except KeyError:
             decomposition = self._decompositions[id(func)] = decompositions.find(func, operator.name, self._is_core)
-        if decomposition is not None:
-            result = self.run(decomposition, args, kwargs)
+        computed = decomposition is not None or decompositions.is_lowered(operator.name)
+        refused = computed and not self._inside_decomposition and is_refused(operator, args, kwargs)
+        if decomposition is not None and not refused:
+            inside, self._inside_decomposition = self._inside_decomposition, True
+            try:
+                result = self.run(decomposition, args, kwargs)
+            finally:
+                self._inside_decomposition = inside
             if result is not NotImplemented:
                 return result
         result = dispatch(self, func, args, kwargs)
-        self.record(func, args, kwargs, result)
+        node = self.record(func, args, kwargs, result)
+        if refused:
+            node.meta[REFUSED] = True
         return result
 
     def _make_view(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -406,6 +419,16 @@ class Recorder(FakeMode):
             raise Unsupported("a tensor is resized in place")
         torch_compat.replace_metadata(fake, view_of(new, *layout_of(new), 0))
         self._new_root(fake, self.node_of(new))
+
+
+def _without_generator(operator: Operator, kwargs: dict[str, Any]) -> tuple[Operator, dict[str, Any]]:
+    """The overload that draws from the default generator, which is meant by ``generator=None``."""
+    _, name, overload = operator.name.split(".")
+    plain = overload.removesuffix("generator").removesuffix("_") or "default"
+    found = torch_compat.find_operator("aten", name, plain) if overload.endswith("generator") else None
+    if found is None:
+        return operator, kwargs
+    return operator_of(found), {key: value for key, value in kwargs.items() if key != "generator"}
 
 
 _names: dict[int, tuple[Any, str]] = {}

@@ -20,6 +20,7 @@ from ..shapes import ContradictionError, Expr, ShapeEnv, Symbol, UndecidableErro
 from ..shapes.symnode import SymNode, choose, expr_of
 from .attention_masks import FUNCTIONS as ATTENTION
 from .attention_masks import KnownMasks
+from .checked_functions import one_hot
 from .cleanup import clean_up, separate_results
 from .graph import (
     Constant,
@@ -252,6 +253,8 @@ class Tracing:
     def rule_of(self, name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
         """What runs in the place of a function that C++ takes apart in ways that need plain sizes, or that can be had
         for less."""
+        if name == "one_hot":
+            return one_hot
         return self.masks.attention if name in ATTENTION else find_function(name, args)
 
     def attribute(self, name: str) -> Any:

@@ -112,6 +112,9 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     if isinstance(value, TensorValue):
         return value.node, value.fake
     if isinstance(value, ConstantValue):
+        if isinstance(value.value, numpy.bool_):
+            # torch takes it for a float in arithmetic, for a bool in torch.tensor and refuses it as a flag
+            raise GraphBreak("a bool of NumPy as an argument of a tensor operation", "write bool(...) around it")
         constant = value.value.item() if isinstance(value.value, numpy.generic) else value.value
         return constant, constant
     if isinstance(value, NumberValue):

@@ -37,6 +37,7 @@ from .dispatch import (
     torch_dispatch_stack_length,
     torch_function_enabled,
     torch_function_stack_length,
+    without_torch_function,
 )
 from .dynamo_imports import (
     behind_torchs_compiler,
@@ -204,6 +205,7 @@ __all__ = [
     "torch_function_checks",
     "torch_function_enabled",
     "torch_function_stack_length",
+    "without_torch_function",
     "true_while_exporting",
     "users_of_storage",
     "users_of_tensor",

@@ -150,6 +150,8 @@ def python_dispatcher_enabled() -> bool:
 
 #: Context manager: operators called inside skip ``__torch_dispatch__`` of modes and subclasses.
 below_python_key = torch._C._DisableTorchDispatch
+#: Context manager: functions called inside skip ``__torch_function__`` of modes and subclasses.
+without_torch_function = torch._C.DisableTorchFunction
 
 
 def operator_name(op: Any) -> str:

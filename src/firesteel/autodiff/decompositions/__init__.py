@@ -26,7 +26,12 @@ def is_core(name: str) -> bool:
     >>> is_core("aten.mm.default"), is_core("aten.addmm.default")
     (True, True)
     """
-    return name in LIBRARY or _is_lowered()(name)
+    return name in LIBRARY or is_lowered(name)
+
+
+def is_lowered(name: str) -> bool:
+    """Whether kernels have a lowering for an operator."""
+    return _is_lowered()(name)
 
 
 @functools.cache
@@ -51,4 +56,4 @@ def find(func: Any, name: str, stays: Callable[[str], bool]) -> Decomposition | 
 
 writes = find_write
 
-__all__ = ["Decomposition", "find", "is_core", "writes"]
+__all__ = ["Decomposition", "find", "is_core", "is_lowered", "writes"]

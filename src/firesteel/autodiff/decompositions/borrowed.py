@@ -31,7 +31,7 @@ EXACT: frozenset[str] = frozenset({
     "aten.triu_indices.default", "aten.upsample_bilinear2d.default",
 })
 NOT_IN_HALF_PRECISION: frozenset[str] = frozenset({
-    "aten.grid_sampler_2d.default", "aten.mse_loss.default", "aten.soft_margin_loss.default",
+    "aten.mse_loss.default", "aten.soft_margin_loss.default",
     "aten.upsample_bicubic2d.default", "aten.upsample_linear1d.default", "aten.upsample_trilinear3d.default",
 })
 BORROWED = EXACT | NOT_IN_HALF_PRECISION

@@ -138,3 +138,29 @@ def upsample_bicubic2d_backward(grad: FakeTensor, output_size: Any, input_size: 
 def upsample2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Any], *params: Any) -> Any:
     """In the shape of the argument, which is given as numbers."""
     return _in_format_of(grad, input_size) if _resampled(grad) and grad.ndim == 4 else NotImplemented
+
+
+def _padded(x: FakeTensor, padding: Sequence[Any], reflects: bool) -> Any:
+    """On the CPU the memory format stays, though torch's meta kernels say that results are contiguous."""
+    count = len(padding) // 2
+    if x.device != CPU or x.ndim != count + 2 or not suggests_channels_last(*layout_of(x)):
+        return NotImplemented
+    shape = list(shape_of(x))
+    for k in range(count):
+        size, before, after = shape[-1 - k], padding[2 * k], padding[2 * k + 1]
+        if reflects and (before >= size or after >= size):
+            return NotImplemented
+        shape[-1 - k] = size + before + after
+        if shape[-1 - k] < 1:
+            return NotImplemented
+    return _in_format_of(x, shape)
+
+
+@rule("aten.reflection_pad2d.default", "aten.reflection_pad3d.default")
+def reflection_pad(x: FakeTensor, padding: Sequence[Any]) -> Any:
+    return _padded(x, padding, True)
+
+
+@rule("aten.replication_pad2d.default", "aten.replication_pad3d.default")
+def replication_pad(x: FakeTensor, padding: Sequence[Any]) -> Any:
+    return _padded(x, padding, False)

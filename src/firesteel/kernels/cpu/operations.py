@@ -150,7 +150,8 @@ def _extreme_number(predicate: str) -> Rule:
     return rule
 
 
-FLOAT["fmax"], FLOAT["fmin"] = _extreme_number("ogt"), _extreme_number("olt")
+# of two zeros the first
+FLOAT["fmax"], FLOAT["fmin"] = _extreme_number("oge"), _extreme_number("ole")
 
 
 @_rule(FLOAT, "isnan")

@@ -143,8 +143,8 @@ def tanh(e: Emitter, x: Operand) -> Operand:
     near = w.fma(w.mul(square, x), w.polynomial(square, TANH), x)
     power = w.exp(w.add(size, size))
     far = w.sub(w.f(1.0), w.div(w.f(2.0), w.add(power, w.f(1.0))))
-    far = e.intrinsic("copysign", far, x)
-    return e.select(e.compare("olt", size, w.f(1.0)), near, far)
+    # of both, for near is 0.0 at -0.0
+    return e.intrinsic("copysign", e.select(e.compare("olt", size, w.f(1.0)), near, far), x)
 
 
 def erf(e: Emitter, x: Operand) -> Operand:

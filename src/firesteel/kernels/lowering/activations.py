@@ -136,8 +136,9 @@ def threshold(ctx: Lowering, x: Tensor, threshold: Any, value: Any) -> Tensor:
 @lowering("aten.softshrink.default")
 def softshrink(ctx: Lowering, x: Tensor, lambd: Any = 0.5) -> Tensor:
     def function(a: Value, width: Value) -> Value:
-        outside = where(compare("gt", a, width), sub(a, width), where(compare("lt", a, neg(width)), add(a, width), 0.0))
-        return where(ir.op("isnan", a), a, outside)
+        # What is inside becomes a zero of its own sign, and NaN stays.
+        low = where(compare("lt", a, neg(width)), add(a, width), mul(a, 0.0))
+        return where(compare("gt", a, width), sub(a, width), low)
 
     return pointwise(ctx, function, x, lambd)
 

@@ -117,9 +117,9 @@ def float_floor_division(a: Value, b: Value, steps: torch.dtype) -> Value:
 def _integer_quotient(ctx: Lowering, name: str, x: Operand, y: Operand) -> Tensor:
     if isinstance(y, Tensor):
         return divided_by_tensor(ctx, name, x, y)
-    if isinstance(y, Expr) or y == 0:
+    if isinstance(y, Expr) or y == 0 or (isinstance(y, int) and y % 2 ** (8 * ctx.out.dtype.itemsize) == 0):
         return ctx.unsupported("division of integers raises for 0")
-    if y == -1:  # the quotient of the smallest integer overflows, which processors trap
+    if y == -1 and ctx.out.dtype.is_signed:  # the quotient of the smallest integer overflows, which processors trap
         return pointwise(ctx, neg if name.startswith("div") else lambda a: mul(a, 0), x)
     return pointwise(ctx, scalar_op(name), x, y)
 
@@ -163,6 +163,9 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
         return _integer_power(ctx, x, int(exponent))
     # Eager's squares are rounded in bfloat16 but not in float16.
     steps = ctx.out.dtype if ctx.out.dtype is torch.bfloat16 else opmath(ctx.out.dtype)
+    if ctx.out.dtype is torch.float16 and ctx.device.type == "cpu" and abs(exponent) == 0.5:
+        # no square root there: the power of -inf is inf, not NaN
+        return pointwise(ctx, lambda a: op("pow", a, float(exponent)), x)
     return pointwise(ctx, lambda a: float_power(a, float(exponent), steps), x)
 
 

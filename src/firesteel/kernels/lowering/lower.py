@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from ... import debug, shapes, torch_compat
+from ...autodiff.operators import REFUSED
 from ...shapes import Expr, Facts, Symbol
 from ...shapes.symnode import SymNode, expr_of
 from . import policy
@@ -144,6 +145,8 @@ class _Lowerer:
         reason = "no lowering" if function is None else self._exotic(node)
         if node in self.without:
             function, reason = None, "no kernel for this device"
+        if REFUSED in node.meta:
+            function, reason = None, "eager raises an error"
         if function is not None and (not reason or name in policy.VIEWS):
             ctx.reason = ""
             made = len(ctx.graph.operations), len(ctx.graph.fallbacks)

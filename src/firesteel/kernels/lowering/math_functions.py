@@ -241,6 +241,8 @@ def _extremum(name: str, on_bools: str) -> Any:
         def function(a: Value, b: Value) -> Value:
             if a.dtype is torch.bool:
                 return ir.op(on_bools, a, b)
+            if name[0] == "f" and ctx.out.dtype is torch.bfloat16:
+                a, b = b, a  # of two zeros eager takes the second here, otherwise the first
             return op(name if a.dtype.is_floating_point else name.removeprefix("f"), a, b)
 
         return pointwise(ctx, function, x, y)

@@ -41,11 +41,16 @@ def _converted(ctx: Lowering, x: Tensor, spec: Spec) -> Tensor:
     return ctx.computed(lambda indices: cast(x.at(indices), spec.dtype), spec)
 
 
-def _reciprocal_deviation(ctx: Lowering, variance: Tensor, eps: Any, spec: Spec) -> Tensor:
-    """``1 / sqrt(variance + eps)``, once for each row."""
+def _reciprocal_deviation(ctx: Lowering, variance: Tensor, eps: Any, spec: Spec, mean: Tensor | None = None) -> Tensor:
+    """``1 / sqrt(variance + eps)``, once for each row. With ``mean``, NaN where its square overflows: on the CPU,
+    eager adds the squared difference between the means of parts of a row, the first of which is 0."""
 
     def body(indices: Indices) -> Value:
-        return div(1.0, ir.op("sqrt", add(variance.at(indices), ctx.scalar(eps, spec.dtype))))
+        spread = variance.at(indices)
+        if mean is not None and ctx.device.type == "cpu":
+            middle = mean.at(indices)
+            spread = add(spread, mul(mul(middle, middle), 0.0))
+        return div(1.0, ir.op("sqrt", add(spread, ctx.scalar(eps, spec.dtype))))
 
     return ctx.realize(ctx.computed(body, spec))
 
@@ -63,7 +68,7 @@ def layer_norm(
     wide = opmath(x.dtype)
     x = ctx.share(x)
     mean, variance = moments(ctx, x, how)
-    scale = _reciprocal_deviation(ctx, variance, eps, inner_spec(ctx, how, wide, x.device))
+    scale = _reciprocal_deviation(ctx, variance, eps, inner_spec(ctx, how, wide, x.device), mean)
 
     def body(indices: Indices) -> Value:
         row = how.result(indices)
@@ -130,7 +135,7 @@ def group_norm(
         return ctx.unsupported("a size that may be 0")
     wide = opmath(x.dtype)
     mean, variance = moments(ctx, grouped, how)
-    scale = _reciprocal_deviation(ctx, variance, eps, inner_spec(ctx, how, wide, x.device))
+    scale = _reciprocal_deviation(ctx, variance, eps, inner_spec(ctx, how, wide, x.device), mean)
 
     def body(indices: Indices) -> Value:
         row = (indices[0], ctx.simplify(indices[1] // channels), *[ZERO] * (len(shape) - 2))

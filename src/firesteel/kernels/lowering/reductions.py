@@ -15,7 +15,7 @@ from .context import Lowering
 from .reducing import Body, Folding, accumulator, elements, fold, folding, inner_spec, is_empty, total
 from .registry import lowering
 from .scalars import add, cast, compare, div, mul, op, opmath, sub, where
-from .tensors import Indices, Spec, Tensor
+from .tensors import ONE, ZERO, Indices, Spec, Tensor
 
 Dims = int | Sequence[int] | None
 
@@ -321,6 +321,8 @@ def _norm(ctx: Lowering, x: Tensor, how: Folding, order: float) -> Tensor:
         return fold(ctx, "sum", how, lambda i: cast(compare("ne", size_of(i), 0.0), wide), ctx.out)
     if order == 1:
         return fold(ctx, "sum", how, size_of, ctx.out)
+    if all(size is ONE for size in how.sizes):  # powers, which may overflow, are for several
+        return ctx.computed(lambda i: cast(size_of(how.source(i, tuple([ZERO] * len(how.dims)))), dtype))
     # float32 squares overflow, and so do eager's
     power: Body = (lambda i: mul(size_of(i), size_of(i))) if order == 2 else (lambda i: op("pow", size_of(i), order))
     summed = total(ctx, x, how, power, wide)

@@ -1,0 +1,255 @@
+"""Every operator sample that the torch wheel carries, in every dtype that it declares, with special values put into its
+tensors, eager against compiled by the native backend:
+
+    python -m benchmarks.special_values --results build/special.jsonl        # all pairs; goes on where it stopped
+    python -m benchmarks.special_values --only softmax --dtypes float16,bool
+    python -m benchmarks.special_values --write-differences    # renew tests/conformance/special_values.txt
+
+Zeros of both signs, infinities, NaN, denormals, the largest and smallest numbers of a dtype, halves, large integers. A
+pair of an operator and a dtype is equal when on each sample values (NaN at the same places, zeros of the same sign
+where eager itself gives one answer), dtypes, sizes, strides and the types of errors are eager's. Where eager itself is
+undefined nothing is drawn: quotients of the smallest integer, conversions of floats to integers that cannot hold them,
+sums whose result depends on their order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.fuzz.values import Dice
+from torch.utils import _pytree as pytree
+
+import firesteel as fs
+from benchmarks.native_op_db import AMBIGUOUS, UNDEFINED, Pair, compare_all, copied, differences, operators, run, work
+
+ROOT = Path(__file__).parent.parent
+KNOWN = ROOT / "tests" / "conformance" / "special_values.txt"
+DTYPES = (
+    "float32", "float64", "int64", "bool", "uint8", "float16", "bfloat16", "int32", "int8", "int16", "complex64",
+    "complex128",
+)  # fmt: skip
+SAMPLES = 5
+# Quotients of the smallest integer by -1 are undefined, and remainders.
+_QUOTIENTS = ("div", "floor_divide", "remainder", "fmod", "gcd", "lcm", "true_divide", "__rdiv__", "__rmod__",
+              "__rpow__", "pow", "float_power", "abs", "sgn", "neg", "unfold")
+# Conversions to integers of what they cannot hold.
+_CONVERTING = ("byte", "char", "int", "long", "short", "to", "type_as", "histc", "histogram", "bincount", "nearest",
+               "interpolate", "upsample", "grid_sample", "quantize", "multinomial", "searchsorted", "bucketize",
+               "round", "masked_scatter", "view_as", "logspace", "linspace", "arange", "kthvalue", "combinations")
+# Operators whose zeros have the sign that the instruction at hand gives them: eager's vectors and remainders differ,
+# and the order of sums decides.
+_SIGNLESS = ("max", "min", "amax", "amin", "aminmax", "clamp", "clip", "clamp_min", "clamp_max", "nn.functional.relu",
+             "nn.functional.relu6", "nn.functional.hardtanh", "nn.functional.softshrink", "nn.functional.hardshrink",
+             "nn.functional.threshold", "maximum", "minimum", "cummax", "cummin", "msort", "sort", "topk", "unique")
+
+
+def specials(dtype: torch.dtype, kind: int, moderate: bool) -> list[Any]:
+    """Special values of one kind; ``moderate`` leaves out those whose sums depend on the order of addition."""
+    if dtype is torch.bool:
+        return [True, False]
+    if not (dtype.is_floating_point or dtype.is_complex):
+        limits = torch.iinfo(dtype)
+        found = [[0, 1, 2], [limits.max, limits.max - 1], [-1, -2, 3], [limits.min + 1, limits.max // 2], [0, 1, 127]]
+        return [min(max(value, limits.min), limits.max) for value in found[kind]]
+    limits = torch.finfo(dtype)
+    inf, nan = float("inf"), float("nan")
+    found = [
+        [0.0, -0.0, 1.0, -1.0, nan],
+        [inf, -inf, nan],
+        [limits.smallest_normal, -limits.smallest_normal, limits.smallest_normal / 2, -0.0],
+        [limits.max, limits.min, limits.max / 2] if not moderate else [limits.max**0.25, -limits.max**0.25, 0.0],
+        [0.5, 1.5, 2.5, -0.5, -2.5, *(() if moderate else (float(min(2**53, limits.max / 4)),))],
+    ]
+    return found[kind]
+
+
+def with_specials(value: Any, dtype: torch.dtype, values: Sequence[Any], dice: Dice) -> Any:
+    """A copy of a tensor with a share of its elements replaced."""
+    flat = value.detach().clone().contiguous().view(-1)
+    for place in range(min(flat.numel(), 64)):
+        if dice.chance(0.4):
+            flat[place] = dice.choice(values)
+    made = value.detach().clone()
+    made.copy_(flat.view(value.shape))
+    return made
+
+
+def is_elementwise(op: Any) -> bool:
+    """Whether each element of the result comes of one element of each argument."""
+    kinds = {cls.__name__ for cls in type(op).__mro__}
+    return bool(kinds & {"UnaryUfuncInfo", "BinaryUfuncInfo", "ShapeFuncInfo"}) or op.name in (
+        "where", "addcmul", "addcdiv", "lerp", "clamp", "masked_fill", "cat", "stack", "nn.functional.pad", "clone",
+        "nan_to_num", "gather", "index_select", "transpose", "permute", "flip", "roll", "tril", "triu")
+
+
+def drawn_samples(op: Any, dtype: torch.dtype, count: int) -> Iterator[tuple[int, Any]]:
+    """Samples with special values in them, always the same ones."""
+    torch.manual_seed(7)
+    found = []
+    try:
+        for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=False)):
+            found.append((number, sample))
+            if number > 60:
+                break
+    except Exception:  # some sample functions need packages that are not here
+        return
+    chosen = found if len(found) <= count else [found[round(k * (len(found) - 1) / (count - 1))] for k in range(count)]
+    if not chosen:
+        return
+    chosen = [chosen[k % len(chosen)] for k in range(count)]
+    converts = any(word == op.name or word in op.name.split(".") for word in _CONVERTING) or any(
+        word in op.name for word in ("quant", "grid", "upsample", "interpolate", "hist", "nearest"))
+    divides = any(word in op.name for word in _QUOTIENTS)
+    moderate = not is_elementwise(op)
+    for kind, (number, sample) in enumerate(chosen):
+        dice = Dice(number * 1000 + kind)
+        values = specials(dtype, kind % 5, moderate)
+        if converts and dtype.is_floating_point:
+            values = [0.0, -0.0, 1.0, 0.5, 1.5]
+        if divides and dtype.is_signed and not dtype.is_floating_point and not dtype.is_complex:
+            values = [value for value in values if value != torch.iinfo(dtype).min]
+
+        def replaced(value: Any, first: bool, values: Any = values, dice: Dice = dice) -> Any:
+            if not isinstance(value, torch.Tensor) or value.dtype is not dtype or value.layout is not torch.strided:
+                return value
+            if value.is_meta or not (first or dtype.is_floating_point or dtype.is_complex):
+                return value  # integers may be places
+            return with_specials(value, dtype, values, dice)
+
+        given = pytree.tree_map(lambda value: replaced(value, True), sample.input)  # noqa: B023
+        args = pytree.tree_map(lambda value: replaced(value, False), sample.args)  # noqa: B023
+        kwargs = pytree.tree_map(lambda value: replaced(value, False), sample.kwargs)  # noqa: B023
+        yield number * 10 + kind, ((given, *args), kwargs)
+
+
+def zero_differences(want: Any, got: Any) -> list[str]:
+    """Zeros of another sign."""
+    found = []
+    for left, right in zip(pytree.tree_leaves(want), pytree.tree_leaves(got), strict=True):
+        if isinstance(left, torch.Tensor) and left.is_floating_point() and left.layout is torch.strided \
+                and not left.is_meta:
+            zero = left == 0
+            if not torch.equal(left.signbit()[zero], right.signbit()[zero]):
+                found.append(f"signs of zeros: {right[zero].tolist()[:8]}, eager {left[zero].tolist()[:8]}")
+    return found
+
+
+def run_pair(op: Any, dtype: torch.dtype, count: int) -> Pair:
+    """Compare an operator's samples in one dtype."""
+    pair = Pair(op.formatted_name, str(dtype).removeprefix("torch."))
+    values = op.name not in UNDEFINED
+    function = op.op
+
+    def program(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    signs = is_elementwise(op) and op.name not in _SIGNLESS
+    for number, given in drawn_samples(op, dtype, count):
+        try:
+            first, second = copied(given), copied(given)
+        except Exception:
+            continue
+        if os.environ.get("FIRESTEEL_SPECIAL_EAGER"):
+            run(function, *first)
+            continue
+        fs.reset()
+        want = run(function, *first)
+        with fs.config.patch(raise_on_internal_error=True, disk_cache=False):
+            got = run(fs.compile(program), *second)
+        pair.samples += 1
+        found = differences(want, got, values and op.name not in AMBIGUOUS)
+        if not found and signs and values and not isinstance(want, Exception):
+            found = zero_differences(want, got)
+        if found and not isinstance(want, Exception):
+            again = run(function, *copied(given))  # what eager does not repeat cannot be compared
+            if differences(want, again, values):
+                continue
+        pair.failures += [f"sample {number}: {line}" for line in found]
+    return pair
+
+
+def eager_ends(name: str, dtype: str) -> bool:
+    """Whether a pair whose comparison ended its process does so in eager alone."""
+    os.environ["FIRESTEEL_SPECIAL_EAGER"] = "1"
+    try:
+        (pair,) = compare_all([(name, dtype)], SAMPLES, 1, ("benchmarks.special_values",))
+    finally:
+        del os.environ["FIRESTEEL_SPECIAL_EAGER"]
+    return bool(pair.failures)
+
+
+def known_differences() -> dict[tuple[str, str], str]:
+    """Pairs that are known to differ, with the reason."""
+    if not KNOWN.exists():
+        return {}
+    lines = [line.split(": ", 1) for line in KNOWN.read_text().splitlines() if line and not line.startswith("#")]
+    return {(name.split()[0], name.split()[1]): reason for name, reason in lines}
+
+
+def all_pairs(only: str, dtypes: Sequence[str]) -> list[tuple[str, str]]:
+    """Names of operators with the dtypes that they declare, dtype after dtype."""
+    ops = operators(only)
+    return list(dict.fromkeys(
+        (op.formatted_name, dtype) for dtype in dtypes for op in ops
+        if getattr(torch, dtype) in op.supported_dtypes("cpu")
+    ))  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="operators whose name contains this")
+    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--part", default="0/1", help="which part of the pairs, such as 0/4")
+    parser.add_argument("--results", type=Path, help="append outcomes here; pairs that are there are not run again")
+    parser.add_argument("--write-differences", action="store_true", help="renew the list of known differences")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(options.samples, run_pair)
+        return 0
+    started = time.perf_counter()
+    part, parts = map(int, options.part.split("/"))
+    wanted = all_pairs(options.only, options.dtypes.split(","))[part::parts]
+    found: dict[tuple[str, str], Pair] = {}
+    if options.results and options.results.exists():
+        for line in options.results.read_text().splitlines():
+            pair = Pair(**json.loads(line))
+            found[pair.name, pair.dtype] = pair
+    missing = [pair for pair in wanted if pair not in found]
+    for pair in compare_all(missing, options.samples, options.processes, ("benchmarks.special_values",)):
+        if any("crash" in line or "no end" in line for line in pair.failures) and eager_ends(pair.name, pair.dtype):
+            pair = Pair(pair.name, pair.dtype, 0, [], notes=["eager itself ends the process"])
+        found[pair.name, pair.dtype] = pair
+        for line in pair.failures[:2]:
+            print(f"DIFFERS {pair.name} {pair.dtype}: {line}", flush=True)
+        if options.results:
+            with options.results.open("a") as file:
+                file.write(json.dumps(asdict(pair)) + "\n")
+    compared = [found[key] for key in wanted if key in found and found[key].samples]
+    equal = [pair for pair in compared if not pair.failures]
+    for dtype, count in sorted(collections.Counter(pair.dtype for pair in compared if pair.failures).items()):
+        print(f"{count} of {sum(pair.dtype == dtype for pair in compared)} pairs differ in {dtype}")
+    print(f"{len(equal)} of {len(compared)} pairs are equal ({len(equal) / max(len(compared), 1):.2%}), "
+          f"{sum(pair.samples for pair in compared)} samples, {time.perf_counter() - started:.0f} s")
+    if options.write_differences:
+        known = known_differences()
+        KNOWN.write_text("".join(
+            f"{pair.name} {pair.dtype}: {known.get((pair.name, pair.dtype), pair.failures[0])}\n"
+            for pair in sorted(compared, key=lambda pair: (pair.name, pair.dtype)) if pair.failures))
+    return 1 if any(pair.failures and (pair.name, pair.dtype) not in known_differences() for pair in compared) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

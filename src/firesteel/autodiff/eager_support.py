@@ -1,0 +1,182 @@
+"""Whether eager's own kernel takes a call at all, found by calling it once on a few numbers.
+
+Eager has no kernel for some pairs of operator and dtype (``abs`` of bools), and refuses numbers that do not fit into a
+dtype (``torch.where(c, bytes, 300)``). Our kernels would compute something there. Such calls stay what they are, calls
+of ATen, which raises the error when the program runs. Answers are remembered for the process; the calls of most
+programs, floats of 32 or 64 bits with ordinary numbers, are not even looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from ..fake import FakeTensor
+from .operators import Operator
+
+_USUAL = (torch.float32, torch.float64)
+# Operators without kernels for floats.
+_WHOLE = ("bitwise", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "gcd", "lcm")
+# Operators that fill a tensor with a number, and which argument that is.
+_FILLS = {
+    "aten.full.default": 1, "aten.full_like.default": 1, "aten.new_full.default": 2, "aten.scalar_tensor.default": 0,
+    "aten.fill.Scalar": 1,
+}  # fmt: skip
+_LARGEST = 3.4e38
+"""No finite number up to this is refused by any operator on floats of 32 bits and more."""
+# Operators that read places out of tensors, or what a forward operator left for them: nothing to try with made-up ones.
+_TRUSTING = ("backward", "embedding", "index", "scatter", "gather", "put", "take", "nll_loss", "unpool", "segment",
+             "searchsorted", "bucketize", "rnn", "lstm", "gru", "attention", "conv", "mkldnn", "quant", "unique")
+_MOST_ELEMENTS = 4096
+_LONGEST = 8
+
+_known: dict[Any, bool] = {}
+
+
+class _Unknown(Exception):
+    """An argument that cannot be stood in for."""
+
+
+def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether eager raises an error for a call on tensors of these dtypes with these numbers."""
+    if operator.random:
+        return False
+    fill = _FILLS.get(operator.name)
+    if fill is not None:
+        return _does_not_fit(fill, args, kwargs)
+    tensors: list[FakeTensor] = []
+    if not _looks_unusual((*args, *kwargs.values()), tensors) and not _is_for_integers(operator):
+        return False
+    if not tensors or any(not _can_run(x) for x in tensors):
+        return False
+    pointwise = torch.Tag.pointwise in operator.func.tags
+    key: Any
+    if pointwise:
+        try:
+            key = (id(operator.func), *[_key(arg) for arg in args], *[(k, _key(v)) for k, v in kwargs.items()])
+        except _Unknown:
+            return False
+    else:
+        if any(word in operator.name for word in _TRUSTING):
+            return False
+        if len(tensors) > 1 and sum(_elements(x) for x in tensors) > _MOST_ELEMENTS:
+            return False  # smaller ones might not fit together
+        key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type) for x in tensors])
+    refused = _known.get(key)
+    if refused is None:
+        refused = _known[key] = _refuses_any(operator.func, args, kwargs) if pointwise \
+            else _refuses_dtype(operator.func, args, kwargs, tensors)
+    return refused
+
+
+def _is_for_integers(operator: Operator) -> bool:
+    return operator.name.removeprefix("aten.").startswith(_WHOLE)
+
+
+def _looks_unusual(values: Sequence[Any], tensors: list[FakeTensor]) -> bool:
+    """Whether there is anything in a call that eager might refuse; collects its tensors."""
+    unusual = False
+    for value in values:
+        kind = type(value)
+        if kind is FakeTensor:
+            tensors.append(value)
+            unusual = unusual or value.dtype not in _USUAL
+        elif kind is list or kind is tuple:
+            unusual = _looks_unusual(value, tensors) or unusual
+        elif kind is int or kind is float:
+            unusual = unusual or _LARGEST < abs(value) < float("inf")
+        elif kind is torch.SymInt or kind is torch.SymFloat:
+            unusual = True
+    return unusual
+
+
+def _can_run(x: FakeTensor) -> bool:
+    return x.device.type == "cpu" or (x.device.type == "cuda" and torch.cuda.is_available())
+
+
+def _does_not_fit(position: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a number cannot be an element of the tensor that it fills."""
+    number = _number(args[position] if len(args) > position else kwargs.get("fill_value", kwargs.get("value")))
+    dtype = kwargs.get("dtype") or (args[0].dtype if args and isinstance(args[0], torch.Tensor) else None)
+    if dtype is None or isinstance(number, bool | complex) or not isinstance(number, int | float):
+        return False
+    if (dtype in _USUAL or dtype is torch.int64) and (-_LARGEST < number < _LARGEST or number - number != 0) \
+            and not (dtype is torch.int64 and isinstance(number, float)):
+        return False
+    key = ("fill", dtype, number if number == number else "nan", type(number))
+    refused = _known.get(key)
+    if refused is None:
+        refused = _known[key] = _raises(torch.ops.aten.scalar_tensor.default, (number,), {"dtype": dtype}, Exception)
+    return refused
+
+
+def _refuses_any(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a pointwise operator raises for tensors of one element, 1."""
+    return _raises(func, args, kwargs, Exception)
+
+
+def _refuses_dtype(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[FakeTensor]) -> bool:
+    """Whether an operator says that it has no kernel for a dtype. What else it says to tensors that are smaller than
+    they really are does not count."""
+    longest = _MOST_ELEMENTS if sum(_elements(x) for x in tensors) <= _MOST_ELEMENTS else _LONGEST
+    return _raises(func, args, kwargs, NotImplementedError, longest)
+
+
+def _raises(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: type[Exception],
+            longest: int | None = None) -> bool:
+    """Whether a call with small real tensors raises an error of this kind."""
+    try:
+        with torch_compat.below_python_key(), torch_compat.without_torch_function(), torch.no_grad():
+            given = [_stand_in(arg, longest) for arg in args]
+            func(*given, **{key: _stand_in(value, longest) for key, value in kwargs.items()})
+    except _Unknown:
+        return False
+    except kind:
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def _elements(x: FakeTensor) -> int:
+    count = 1
+    for size in x.shape:
+        count *= size if isinstance(size, int) else 2
+    return count
+
+
+def _stand_in(value: Any, longest: int | None = None) -> Any:
+    """A small real tensor for a fake one; without ``longest`` one of a single element."""
+    if type(value) is FakeTensor:
+        if longest is None:
+            return torch.ones((1,) * value.dim(), dtype=value.dtype, device=value.device)
+        sizes = [min(size, longest) if isinstance(size, int) else 2 for size in value.shape]
+        return torch.zeros(sizes, dtype=value.dtype, device=value.device)
+    if type(value) in (list, tuple):
+        return [_stand_in(item, longest) for item in value]
+    if isinstance(value, torch.Tensor):
+        raise _Unknown
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Numbers that vary may become as large as these."""
+    if isinstance(value, torch.SymInt):
+        return 2**62
+    if isinstance(value, torch.SymFloat):
+        return 1e300
+    return bool(value) if isinstance(value, torch.SymBool) else value
+
+
+def _key(value: Any) -> Any:
+    if type(value) is FakeTensor:
+        return value.dtype, value.dim() == 0, value.device.type
+    if type(value) in (list, tuple):
+        return tuple([_key(item) for item in value])
+    if isinstance(value, torch.Tensor):
+        raise _Unknown
+    number = _number(value)
+    return ("nan" if number != number else number), type(number)
