@@ -20,6 +20,7 @@ from ..shapes import ContradictionError, Symbol, UndecidableError
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
 from .signals import GraphBreak
+from .storages import LOOKING, guard_places
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
@@ -183,6 +184,8 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     node_args, node_kwargs = tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}
     if name in TRUTHS and _has_tensor(fake_args):
         return data_truth(tx, target, name, node_args, node_kwargs)
+    if name in LOOKING:
+        guard_places(tx, name, fake_args, fake_kwargs)
     result = run_assuming(tx, target, name, fake_args, fake_kwargs)
     assert_assumptions(tx, ready=False)
     if isinstance(result, SYMBOLIC) and isinstance(made := expr_of(result), Symbol) and made in _new_symbols(tx):

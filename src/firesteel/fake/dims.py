@@ -334,6 +334,18 @@ def require_equal(a: Any, b: Any) -> bool:
     return table.env.check(eq(_operand(a), _operand(b)))
 
 
+def depends_on_data(number: Any) -> bool:
+    """Whether data decides on a number."""
+    return type(number) is Dim and number.table.depends_on_data(number.expr)
+
+
+def require_natural(number: Any) -> bool:
+    """Whether a number is not negative; where data decides, that it is not becomes a check of the program."""
+    if type(number) is not Dim:
+        return bool(number >= 0)
+    return number.table.env.check(le(0, number.expr))
+
+
 def smaller(a: Any, b: Any) -> Any:
     """``min(a, b)``: where data decides an expression, otherwise the one that is smaller now, with a guard."""
     if type(a) is int and type(b) is int:

@@ -377,6 +377,8 @@ class Kernel:
     in_place: frozenset[tuple[str, str]] = frozenset()
     """Pairs of a written and a read parameter that may be the same memory: every element is read before it is written.
     Apart from these, a written parameter shares memory with no other."""
+    signed: frozenset[Symbol] = frozenset()
+    """The integer parameters that may be negative: arguments and items of tensors, while sizes are not."""
 
     def __str__(self) -> str:
         from .printing import print_kernel

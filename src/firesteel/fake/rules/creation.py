@@ -7,8 +7,18 @@ from typing import Any
 
 import torch
 
-from ..dims import layout_of, shape_of, stride_of
-from ..tensor import FakeTensor, new_fake
+from ..dims import (
+    contiguous_strides,
+    depends_on_data,
+    known_equal,
+    layout_of,
+    offset_of,
+    require_natural,
+    shape_of,
+    smaller,
+    stride_of,
+)
+from ..tensor import FakeTensor, FakeUnsupported, new_fake, view_of
 from . import rule
 from .operands import CPU, scalar_dtype, wrap_dim
 from .strides import channels_last_strides, format_strides, is_dense, preserved_strides, suggests_channels_last
@@ -169,14 +179,32 @@ def repeat(x: FakeTensor, repeats: Sequence[Any]) -> Any:
 
 @rule("aten.constant_pad_nd.default")
 def pad(x: FakeTensor, padding: Sequence[Any], value: Any = 0) -> Any:
-    """Wider at the ends, in the memory format of the argument. Padding that cuts is left to torch."""
+    """Wider at the ends, in the memory format of the argument; negative padding cuts, but not more than there is."""
     shape = list(shape_of(x))
-    if len(padding) % 2 or len(padding) > 2 * len(shape) or any(count < 0 for count in padding):
+    if len(padding) % 2 or len(padding) > 2 * len(shape):
         return NotImplemented
     if all(type(count) is int and count == 0 for count in padding):
         return NotImplemented
+    left, stride, offset = list(shape), stride_of(x), offset_of(x)
+    # What is only cut keeps its layout as a copy does; for a contiguous tensor that makes no difference.
+    grows = all(known_equal(*pair) for pair in zip(stride, contiguous_strides(shape), strict=True))
     for i in range(len(padding) // 2):
-        shape[-1 - i] = shape[-1 - i] + padding[2 * i] + padding[2 * i + 1]
+        at = -1 - i
+        for position, count in enumerate(padding[2 * i : 2 * i + 2]):
+            cut: Any = 0
+            if depends_on_data(count):
+                cut, grows = smaller(count, 0), True
+            elif count < 0:
+                cut = count
+            else:
+                grows = grows or bool(count > 0)
+            left[at] = left[at] + cut
+            shape[at] = shape[at] + count
+            offset = offset - cut * stride[at] if position == 0 else offset
+            if not require_natural(left[at]):
+                raise FakeUnsupported("aten.constant_pad_nd", "cuts more than there is")
+    if not grows:
+        return like(view_of(x, left, stride, offset))
     strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
     return new_fake(shape, strides, x.dtype, x.device)
 

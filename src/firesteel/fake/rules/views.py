@@ -330,32 +330,33 @@ def unbind(x: FakeTensor, dim: int = 0) -> Any:
     return [select(x, at, i) for i in range(int(shape_of(x)[at]))]
 
 
-def _in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> bool:
-    """Whether the arguments are sound. Reaching outside the storage is an error in eager only, hence left to it."""
+def _require_in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:
+    """Leave a layout that is not sound to eager, which says what is wrong; torch's meta kernels take any."""
     if len(size) != len(stride) or offset < 0 or any(s < 0 for s in size) or any(s < 0 for s in stride):
-        return False
+        raise FakeUnsupported("aten.as_strided", "is no layout of a tensor")
     if any(s == 0 for s in size):
-        return True
+        return
     last: Any = offset + 1
     for s, st in zip(size, stride, strict=True):
         last = last + (s - 1) * st
     if not x.unbounded and last * x.dtype.itemsize > dim_of(x.untyped_storage().nbytes()):
         raise FakeUnsupported("aten.as_strided", "reaches outside the storage")
-    return True
 
 
 @rule("aten.as_strided.default")
 def as_strided(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
     """Any view of the storage."""
     offset = offset_of(x) if storage_offset is None else storage_offset
-    return view_of(x, size, stride, offset) if _in_storage(x, size, stride, offset) else NotImplemented
+    _require_in_storage(x, size, stride, offset)
+    return view_of(x, size, stride, offset)
 
 
 @rule("aten.as_strided_.default")
 def as_strided_(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
     """As ``as_strided``, in place."""
     offset = offset_of(x) if storage_offset is None else storage_offset
-    return update_metadata(x, size, stride, offset) if _in_storage(x, size, stride, offset) else NotImplemented
+    _require_in_storage(x, size, stride, offset)
+    return update_metadata(x, size, stride, offset)
 
 
 @rule("aten.resize_.default")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import torch
 
 from ...shapes import Call, Const, Expr, Product, Sum, Symbol, as_expr
+from ..signs import may_be_negative
 from .scopes import Emitter
 from .text import Operand, Unsupported
 
@@ -174,16 +175,8 @@ class IndexEmitter(Emitter):
         return self.binary(instruction, left, right)
 
     def nonnegative(self, expr: Expr) -> bool:
-        """Whether an expression is known not to be negative: sizes and loop variables are not."""
-        if isinstance(expr, Const):
-            return expr.value >= 0
-        if isinstance(expr, Symbol):
-            return expr in self.symbols
-        if isinstance(expr, Sum):
-            return expr.const >= 0 and all(factor > 0 and self.nonnegative(part) for part, factor in expr.terms)
-        if isinstance(expr, Call) and expr.op not in ("floordiv", "mod", "min", "max", "mul"):
-            return False
-        return all(map(self.nonnegative, expr.args))
+        """Whether an expression is known not to be negative: loop variables and most parameters are not."""
+        return not may_be_negative(expr, lambda symbol: symbol in self.symbols and symbol not in self.signed)
 
     def floor_division(self, op: str, left: Operand, right: Operand, positive: bool) -> Operand:
         """Quotient or remainder rounded down, as Python's. `positive`: neither operand is negative."""

@@ -61,6 +61,7 @@ class KernelPrinter(StatementEmitter):
     def parameters(self, buffers: str, sizes: str, numbers: str) -> None:
         """Read the kernel's parameters."""
         kernel = self.kernel
+        self.signed = kernel.signed
         pointers, dtypes = {}, {}
         for position, buffer in enumerate(kernel.buffers):
             at = self.raw(f"getelementptr ptr, ptr {buffers}, i64 {position}")

@@ -50,6 +50,8 @@ class Emitter:
         self.levels: dict[Any, int] = {}
         """The scope that a symbol or a local was bound in; those not here are parameters."""
         self.symbols: dict[Symbol, Operand] = {}
+        self.signed: frozenset[Symbol] = frozenset()
+        """The parameters that may be negative."""
         self.axis: Symbol | None = None
         """The loop variable whose consecutive values are the lanes of vectors, if code is being vectorised."""
         self.lanes = 1

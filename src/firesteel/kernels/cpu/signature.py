@@ -21,7 +21,8 @@ class _Writer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.parts: list[str] = []
-        self.symbols: dict[Symbol, str] = {symbol: f"s{n}" for n, symbol in enumerate(kernel.sizes)}
+        self.symbols: dict[Symbol, str] = {
+            symbol: f"{'n' if symbol in kernel.signed else 's'}{n}" for n, symbol in enumerate(kernel.sizes)}
         self.symbols.update({symbol: f"f{n}" for n, symbol in enumerate(kernel.numbers)})
         self.buffers = {buffer.name: f"b{n}" for n, buffer in enumerate(kernel.buffers)}
         self.buffers.update({scratch.name: f"t{n}" for n, scratch in enumerate(kernel.scratch)})

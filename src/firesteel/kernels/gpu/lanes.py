@@ -63,7 +63,7 @@ class LanePrinter:
                            if place.buffer in along and place.index.free_symbols & inner], default=1)
         """Bytes of the widest elements that lie along a row."""
         self.counter = 0
-        self.indices = TritonIndexPrinter(self.names, self.helper)
+        self.indices = TritonIndexPrinter(self.names, self.helper, kernel.signed)
 
     # Text
 

@@ -117,7 +117,7 @@ class _Printer(LanePrinter):
         self.kept: dict[str, _Kept] = {}
         # What is computed with sizes as values may be larger than any index.
         sizes = {} if self.wide else {size: f"{size.name}.to(tl.int64)" for size in kernel.sizes}
-        self.long_indices = TritonIndexPrinter(ChainMap(sizes, self.names), self.helper)
+        self.long_indices = TritonIndexPrinter(ChainMap(sizes, self.names), self.helper, kernel.signed)
         writes = {place.buffer for place in stored(kernel.body)}
         self.read_again = {place.buffer for place in loaded(kernel.body)} & writes
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from ...autodiff import graph as autodiff
-from ...shapes import Expr, Symbol, polynomials
+from ...shapes import Expr, Symbol
 from ...shapes.printing import ATOM, IndexPrinter, Text
 from ..ir import Kernel, Value
+from ..signs import may_be_negative
 from . import divisions, short_floats
 from .short_floats import CHEAPER, cheaper
 
@@ -81,9 +82,11 @@ _INTEGER_CALLS = {"min": "tl.minimum", "max": "tl.maximum", "abs": "tl.abs", "di
 class TritonIndexPrinter(IndexPrinter):
     """Index code in Triton's Python, where the names of symbols are given."""
 
-    def __init__(self, names: Mapping[Symbol, str], helper: Callable[[str], str]) -> None:
+    def __init__(self, names: Mapping[Symbol, str], helper: Callable[[str], str],
+                 signed: frozenset[Symbol] = frozenset()) -> None:
         super().__init__()
         self.names = names
+        self.signed = signed
         self.helper = helper
 
     def visit(self, expr: Expr) -> Text:
@@ -98,8 +101,8 @@ class TritonIndexPrinter(IndexPrinter):
     def binary(self, op: str, left: Expr, right: Expr) -> Text:
         if op not in self.operators:
             return super().binary(op, left, right)
-        # Indices and sizes are not negative, except where padding has subtracted from them.
-        if _may_be_negative(left):
+        # Indices and sizes are not negative, except where padding has subtracted from them; numbers may be.
+        if any(may_be_negative(operand, lambda symbol: symbol not in self.signed) for operand in (left, right)):
             name = self.helper("floor_divide" if op == "floordiv" else "floor_modulo")
             return f"{name}({self.print(left)}, {self.print(right)})", ATOM
         sign = {"floordiv": " // ", "mod": " % "}[op]
@@ -114,11 +117,6 @@ class TritonIndexPrinter(IndexPrinter):
 
     def choice(self, condition: Expr, then: Expr, otherwise: Expr) -> Text:
         return f"tl.where({self.print(condition)}, {self.print(then)}, {self.print(otherwise)})", ATOM
-
-
-def _may_be_negative(expr: Expr) -> bool:
-    constant, terms = polynomials.parts(expr)
-    return constant < 0 or any(coefficient < 0 for _, coefficient in terms)
 
 
 def constant(value: Value) -> str:

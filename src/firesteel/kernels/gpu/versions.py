@@ -69,7 +69,7 @@ def extent_of(kernel: Kernel) -> Expr | None:
     """
     if not kernel.sizes or not is_wide(kernel):
         return None
-    parts: dict[Expr, None] = dict.fromkeys(kernel.sizes)
+    parts: dict[Expr, None] = dict.fromkeys([*kernel.sizes, *[-size for size in kernel.sizes if size in kernel.signed]])
     for buffer in kernel.buffers:
         last: Expr = const(0)
         for size, stride in zip(buffer.shape, buffer.strides, strict=True):

@@ -103,10 +103,17 @@ class _Scheduler:
                 kernel.buffers.append(Buffer(parameter, old.dtype, old.shape, old.strides, kind, old.device))
         kernel.writes = frozenset(use.written)
         kernel.sizes = sorted(use.sizes, key=lambda symbol: symbol.name)
+        kernel.signed = frozenset([size for size in kernel.sizes if not self._is_natural(size)])
         kernel.numbers = sorted(use.numbers, key=lambda symbol: symbol.name)
         # What a block of lanes does not keep of a row is computed again, later than the statement that made it.
         kernel.in_place = frozenset() if self.machine.in_blocks and nest.scratch else _in_place(use, nest)
         return kernel
+
+
+    def _is_natural(self, parameter: Symbol) -> bool:
+        """Whether a parameter is never negative."""
+        origin = self.graph.symbols.get(parameter)
+        return origin is not None or self.pool.facts.interval(parameter).lower >= 0
 
 
 def _reads(node: Node) -> set[str]:
