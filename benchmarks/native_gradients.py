@@ -340,8 +340,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument("--inductor", action="store_true", help="renew the list of what torch's own backend lowers")
     parser.add_argument("--write-failures", action="store_true", help="renew the list of known failures")
+    parser.add_argument("--check-bounds", action="store_true", help="kernels check every access")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.check_bounds:
+        os.environ["FIRESTEEL_CHECK_BOUNDS"] = "1"  # for the workers
     native = options.backend == "native"
     if options.worker:
         work(options.samples, functools.partial(run_pair, backend=options.backend, fallbacks=native))

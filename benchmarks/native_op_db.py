@@ -4,6 +4,7 @@
     python -m benchmarks.native_op_db --only softmax --samples 20
     python -m benchmarks.native_op_db --dtypes float32,bool
     python -m benchmarks.native_op_db --inductor               # which operators torch's own backend lowers itself
+    python -m benchmarks.native_op_db --check-bounds           # with kernels that check every access
     python -m benchmarks.native_op_db --write-failures         # renew tests/conformance/native_op_db_failures.txt
     FIRESTEEL_OP_DB_DEVICE=cuda python -m benchmarks.native_op_db   # on a GPU
 
@@ -515,8 +516,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument("--inductor", action="store_true", help="renew the list of what torch's own backend lowers")
     parser.add_argument("--write-failures", action="store_true", help="renew the list of known failures")
+    parser.add_argument("--check-bounds", action="store_true", help="kernels check every access")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.check_bounds:
+        os.environ["FIRESTEEL_CHECK_BOUNDS"] = "1"  # for the workers
     if options.worker:
         work(options.samples)
         return 0

@@ -58,6 +58,11 @@ compile_processes: bool = True
 cudagraphs: bool = True
 """Record CUDA graphs where the mode asks for them (``mode="reduce-overhead"``)."""
 
+check_bounds: bool = False
+"""Compile kernels for CPUs that look at every address before they use it: an access outside of its buffer raises a
+RuntimeError that names kernel, buffer and element. Several times slower, for looking for errors in firesteel itself. It
+counts for what is compiled while it is set; kernels for GPUs have no such checks."""
+
 debug_dir: str = ""
 """A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 from benchmarks import module_db, native_gradients, optim_db
 
+from firesteel import config
+
 BACKENDS = native_gradients.BACKENDS
 STRIDE, PARTS = 29, 2
 OPERATORS = [op for op in native_gradients.differentiable() if torch.float32 in op.supported_backward_dtypes("cpu")]
@@ -22,7 +24,8 @@ def test_operators(part):
     for number, op in enumerate(SAMPLE[part::PARTS]):
         backend = BACKENDS[0] if number % 3 else BACKENDS[1]
         dtype = native_gradients.DTYPES[number % 2]
-        pair = native_gradients.run_pair(op, getattr(torch, dtype), 1, backend, fallbacks=False)
+        with config.patch(check_bounds=bool(part % 2)):
+            pair = native_gradients.run_pair(op, getattr(torch, dtype), 1, backend, fallbacks=False)
         compared += pair.samples
         # the list only ever shrinks: what works now must be taken out, nothing may be added
         assert (op.formatted_name, dtype) in known[backend] or not pair.failures, (backend, pair)

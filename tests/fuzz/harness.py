@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .guarded import guarded
 from .program import Program
 from .snapshot import Facts, Snapshot, TensorFact, drain
 
@@ -97,17 +98,24 @@ class Outcome:
         return [call.raised for call in self.calls if call.raised]
 
 
-def run_program(program: Program, transform: Transform = identity, count: bool = False) -> Outcome:
+def run_program(
+    program: Program,
+    transform: Transform = identity,
+    count: bool = False,
+    making: contextlib.AbstractContextManager[Any] | None = None,
+) -> Outcome:
     """Run the program from scratch with its function replaced by `transform(function)`.
 
-    `count` counts the ATen calls of the program's own calls, for plain runs.
+    `count` counts the ATen calls of the program's own calls, for plain runs. The program's arguments and state are made
+    inside of `making`.
     """
     outcome = Outcome()
     operators = OperatorCount()
     with _loaded(program) as namespace, _quiet(), _restored_global_state():
         torch.manual_seed(SEED)
         random.seed(SEED)
-        function, calls, before, observe, *more = namespace["make"]()
+        with making or contextlib.nullcontext():
+            function, calls, before, observe, *more = namespace["make"]()
         use = more[0] if more else _call
         transformed = transform(function)
         for index, (args, kwargs) in enumerate(calls):
@@ -340,9 +348,9 @@ def _same(left: Any, right: Any) -> bool:
 Compiler = Callable[[CountingBackend], contextlib.AbstractContextManager[Transform]]
 
 
-def _firesteel(backend: str | None, dynamic: bool | None) -> Compiler:
+def _firesteel(backend: str | None, dynamic: bool | None, **settings: Any) -> Compiler:
     """firesteel with the backend of this name, or with the one that counts. Internal errors are raised, so that they
-    count as differences. Operators inside of kernels are not counted."""
+    count as differences. Operators inside of kernels are not counted. `settings`: more of `firesteel.config`."""
 
     @contextlib.contextmanager
     def compiler(counting: CountingBackend) -> Iterator[Transform]:
@@ -350,7 +358,7 @@ def _firesteel(backend: str | None, dynamic: bool | None) -> Compiler:
 
         fs.reset()
         try:
-            with fs.config.patch(raise_on_internal_error=True, disk_cache=False):
+            with fs.config.patch(raise_on_internal_error=True, disk_cache=False, **settings):
                 yield lambda function: fs.compile(function, backend=backend or counting, dynamic=dynamic)
         finally:
             fs.reset()
@@ -379,11 +387,23 @@ COMPILERS: dict[str, Compiler] = {
     "aot_eager": _firesteel("aot_eager", None),
     "native": _firesteel("native", None),
     "native-dynamic": _firesteel("native", True),
+    # Kernels that check every access, and tensors whose memory ends where another access is a crash.
+    "native-checked": _firesteel("native", None, check_bounds=True),
+    "native-dynamic-checked": _firesteel("native", True, check_bounds=True),
+    "native-guarded": _firesteel("native", None),
+    "native-dynamic-guarded": _firesteel("native", True),
     "torch": torch_compiler,
     "none": no_compiler,
 }
 # Those that make graphs functional: a result may lie in other memory than the plain program's.
-FUNCTIONAL = ("aot_eager", "native", "native-dynamic")
+FUNCTIONAL = ("aot_eager", *(name for name in COMPILERS if name.startswith("native")))
+
+
+def _placing(compiler: str, program: Program) -> contextlib.AbstractContextManager[Any] | None:
+    """Where the tensors of a program lie, if that is the compiler's affair."""
+    if not compiler.endswith("guarded"):
+        return None
+    return guarded("begin" if program.seed % 2 else "end")
 
 
 def without_offsets(outcome: Outcome) -> Outcome:
@@ -428,7 +448,7 @@ def check(
         after_plain(plain)
     backend = CountingBackend()
     with COMPILERS[compiler](backend) as transform:
-        compiled = run_program(program, transform)
+        compiled = run_program(program, transform, making=_placing(compiler, program))
     if compiler in FUNCTIONAL:
         plain, compiled = without_offsets(plain), without_offsets(compiled)
         without_refusals(plain, compiled)

@@ -19,7 +19,8 @@ import torch
 from .harness import check
 from .parts import parts
 
-COMPILERS = ("firesteel", "native", "firesteel-dynamic", "native-dynamic", "aot_eager")
+COMPILERS = ("firesteel", "native-checked", "firesteel-dynamic", "native-dynamic", "aot_eager", "native",
+             "native-dynamic-checked")
 SAMPLE = 15
 """Programs of a part that the tests run, about two seconds. A part with quicker or slower ones has its own `SAMPLE`."""
 DIGESTED = 20

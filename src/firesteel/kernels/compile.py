@@ -15,13 +15,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
-from .. import debug
+from .. import config, debug
 from ..records import dataclass
 from .debug_folder import DebugFolder
 from .options import Options
@@ -121,6 +121,7 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     from ..passes import Settings, run_passes
     from .cpu import compile_kernels
     from .cpu.engine import assembly, llvm_text
+    from .cpu.target import host
     from .host.results import with_results
     from .lowering import lower
     from .plan_cache import load_plan, plan_key, store_plan
@@ -131,7 +132,8 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     if not device.is_cpu:
         return _compile_for_gpu(functional, options, frozen, clock, folder, takes_list, device)
     tuner: Tuner | None = None
-    if options.max_autotune:
+    checked = config.check_bounds
+    if options.max_autotune and not checked:  # what is measured is not what checked kernels take
         from .tuning import Tuner, hints_of, tuned_targets
 
         tuner = Tuner()
@@ -148,7 +150,7 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
             stored = load_plan(key, functional) if key is not None else None
     if stored is not None:
         plan, kernels, compiled = stored
-        return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list)
+        return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, checked=checked)
     with clock.stage("lower"):
         lowered = lower(functional.module)
     if folder:
@@ -164,12 +166,13 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
         folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
     with clock.stage("generate"):
         if tuner is None:
-            targets: list[Target | None] = [None] * len(kernels)
-            compiled = compile_kernels(kernels)
+            target = replace(host(), checked=True) if checked else None
+            targets: list[Target | None] = [target] * len(kernels)
+            compiled = compile_kernels(kernels, target)
         else:
             targets = [*tuned_targets(plan, kernels, hints_of(functional), tuner)]
             compiled = [compile_kernels([one], target)[0] for one, target in zip(kernels, targets, strict=True)]
-    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list)
+    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, checked=checked)
     if key is not None:
         store_plan(key, plan, kernels, compiled, functional)
     if debug.enabled("kernels"):
@@ -267,14 +270,14 @@ def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: froz
 
 def _executable(passed: Passed, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
                 compiled: Sequence[Any], options: Options, clock: _Clock, takes_list: bool,
-                name: str = "a graph") -> Executable:
+                name: str = "a graph", checked: bool = False) -> Executable:
     from .host.printer import host_function
     from .targets import target_of
 
     with clock.stage("host"):
         addresses = {id(kernel): made if hasattr(made, "programs") else made.address
                      for kernel, made in zip(kernels, compiled, strict=True)}
-        host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list)
+        host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list, checked)
     run = host.run
     if not (target := target_of(passed.functional.graph)).is_cpu:
         from .gpu.devices import on_device

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from .. import torch_compat
+from .. import config, torch_compat
 from ..autodiff.graph import FunctionalGraph
 from ..debug import enabled, log
 from ..runtime import disk_cache
@@ -45,7 +45,7 @@ def plan_key(functional: FunctionalGraph, device: torch.device | None = None) ->
     if described.unknown:
         return None
     return disk_cache.digest(
-        _sources(), torch.__version__, _machine(device), str(torch.get_default_dtype()),
+        _sources(), torch.__version__, _machine(device), config.check_bounds, str(torch.get_default_dtype()),
         torch.are_deterministic_algorithms_enabled(), _numbers(functional), "\n".join(lines),
         repr([entry.name for entry in functional.inputs]), repr(functional.outputs), repr(functional.mutated),
         described.facts())

@@ -15,7 +15,7 @@ import torch
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, as_expr
 from ..ir import Kernel, Loop, Statement
-from . import tiles, vectorising
+from . import bounds, tiles, vectorising
 from .statements import StatementEmitter
 from .target import Target, has_symbol
 from .text import Function, Module, Operand, element_type, memory_type
@@ -45,6 +45,8 @@ def print_kernel(kernel: Kernel, target: Target) -> Module:
     printer.top(kernel.body)
     printer.block.terminator = "ret void"
     module.functions.append(entry)
+    if target.checked:
+        bounds.add_checks(module, printer.checked)
     return module
 
 
@@ -54,6 +56,8 @@ class KernelPrinter(StatementEmitter):
     def __init__(self, kernel: Kernel, module: Module, function: Function, target: Target) -> None:
         super().__init__(module, function, target)
         self.kernel = kernel
+        self.checked: dict[Function, bounds.Checked] = {}
+        """What functions may touch, where that is checked."""
         self.freed: list[str] = []
         self.grain = target.tuning.grain or GRAIN
         self.streamed = target.tuning.stream or STREAM
@@ -78,6 +82,18 @@ class KernelPrinter(StatementEmitter):
         dtypes.update({scratch.name: scratch.dtype for scratch in kernel.scratch})
         self.setup(pointers, dtypes, written, found)
         self.large = self._is_large()
+        if self.target.checked:
+            self._note_extents(buffers, frozenset((buffers, sizes, numbers, "%context")))
+
+    def _note_extents(self, buffers: str, parameters: frozenset[str]) -> None:
+        """Read where buffers end, which stands behind their addresses."""
+        count, extents = len(self.kernel.buffers), {}
+        for position, buffer in enumerate(self.kernel.buffers):
+            at = self.raw(f"getelementptr ptr, ptr {buffers}, i64 {count + position}")
+            end = self.raw(f"load ptr, ptr {at}, align 8{INVARIANT}")
+            extents[self.pointers[buffer.name]] = bounds.Extent(end, position)
+        report = self.raw(f"getelementptr ptr, ptr {buffers}, i64 {2 * count}")
+        self.checked[self.function] = bounds.Checked(report, parameters, extents)
 
     def _is_large(self) -> Operand | None:
         """Whether results are too large for the cache, and nothing that is written is also read."""
@@ -100,7 +116,7 @@ class KernelPrinter(StatementEmitter):
 
     def allocate_scratch(self) -> None:
         """Memory for rows that are used again."""
-        for scratch in self.kernel.scratch:
+        for position, scratch in enumerate(self.kernel.scratch, len(self.kernel.buffers)):
             size = self.index(scratch.size)
             width = scratch.dtype.itemsize
             if size.is_constant and int(size.text) * width <= STACK_LIMIT:
@@ -113,6 +129,10 @@ class KernelPrinter(StatementEmitter):
                 name = self.raw(f"call ptr @aligned_alloc(i64 64, i64 {size.text})")
                 self.freed.append(name)
             self.pointers[scratch.name] = name
+            if self.target.checked:
+                end = self.raw(f"getelementptr {memory_type(scratch.dtype)}, ptr {name}, "
+                               f"i64 {self.index(scratch.size).text}")
+                self.checked[self.function].extents[name] = bounds.Extent(end, position)
 
     def free_scratch(self) -> None:
         for name in self.freed:
@@ -192,6 +212,7 @@ class KernelPrinter(StatementEmitter):
         inner.free_scratch()
         inner.block.terminator = "ret void"
         self.module.functions.append(function)
+        self.checked.update(inner.checked)
 
     def range(self, nest: _Nest, begin: Operand, end: Operand) -> None:
         """Some of the iterations of a parallel loop."""

@@ -42,6 +42,8 @@ class Target:
     features: str
     vector_bytes: int
     tuning: Tuning = UNTUNED
+    checked: bool = False
+    """Whether kernels look at every address before they use it, see `bounds`."""
 
     @property
     def has_masks(self) -> bool:
@@ -62,7 +64,8 @@ class Target:
     @property
     def description(self) -> str:
         tuning = "" if self.tuning == UNTUNED else f"{self.tuning} "
-        return f"{tuning}{self.cpu} {self.vector_bytes} {self.features}"
+        checked = "checked " if self.checked else ""
+        return f"{checked}{tuning}{self.cpu} {self.vector_bytes} {self.features}"
 
 
 @functools.cache

@@ -263,7 +263,8 @@ class ValueEmitter(IndexEmitter):
         lanes = self.lanes
         start = self.lane_address(place.buffer, rest, indirect, step)
         # The last vector ends with the last element that is asked for: what follows may not be there.
-        offsets = [*[lanes * part for part in range(step - 1)], step * (lanes - 1) + 1 - lanes]
+        last = step * (lanes - 1) + 1 - lanes
+        offsets = [*[lanes * part for part in range(step - 1) if lanes * part < last], last]
         vectors = []
         for offset in offsets:
             pointer = self.raw(f"getelementptr {memory_type(dtype)}, ptr {start}, i64 {offset}")

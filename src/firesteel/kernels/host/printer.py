@@ -31,7 +31,7 @@ from ...runtime.native.objects import NativeUnavailable
 from ...shapes import Expr, Symbol, print_python
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
 from ..plan import Allocate, KernelPlan, Launch, WriteBack
-from . import machine, stretch
+from . import bounds, machine, stretch
 from .extern_calls import function_of, literal, returns_several
 from .launching import Launchable, blocks_launcher, portable_launcher, view
 from .lifetimes import Lifetimes, lifetimes
@@ -71,12 +71,13 @@ def restride(t: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) 
 
 def host_function(
     plan: KernelPlan, addresses: Mapping[int, Launchable], native: bool = True, keep: Any = None,
-    takes_list: bool = False,
+    takes_list: bool = False, checked: bool = False,
 ) -> HostFunction:
     """The function that runs a plan. ``addresses``: of compiled kernels, by the identity of their description.
 
     ``keep`` is what has to stay alive as long as the function, such as the kernels' code. With ``takes_list`` the
-    function takes one list, which it empties, and lets go of inputs as soon as it has done with them.
+    function takes one list, which it empties, and lets go of inputs as soon as it has done with them. ``checked``:
+    the kernels check their accesses, and are told what they need for it.
     """
     made: machine.HostMachine | None = None
     if native:
@@ -84,7 +85,7 @@ def host_function(
             made = machine.machine()
         except NativeUnavailable:
             made = None
-    return _HostPrinter(plan, addresses, made, keep, takes_list).print()
+    return _HostPrinter(plan, addresses, made, keep, takes_list, checked).print()
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,9 @@ class _HostPrinter:
     """Prints one plan."""
 
     def __init__(self, plan: KernelPlan, addresses: Mapping[int, Launchable], made: machine.HostMachine | None,
-                 keep: Any, takes_list: bool) -> None:
+                 keep: Any, takes_list: bool, checked: bool) -> None:
         self.plan = plan
+        self.checked = checked
         self.takes_list = takes_list
         self.keep = keep
         self.addresses = addresses
@@ -109,7 +111,7 @@ class _HostPrinter:
         self.layouts = _Layouts()
         self.found: Lifetimes = lifetimes(plan, reuse=made is not None)
         self.namespace: dict[str, Any] = {"torch": torch, "math": math, "empty_strided": torch.empty_strided,
-                                          "kept": keep}
+                                          "kept": keep, "end_of": bounds.end_of}
         self.lines: list[str | _Check] = []
         self.names: set[str] = {*keyword.kwlist, *vars(builtins), *self.namespace, "run"}
         self.variables: dict[str, str] = {}
@@ -283,13 +285,20 @@ class _HostPrinter:
             return None
         returned = "".join(f"{self.variable(name)}, " for name in results).removesuffix(" ")
         source = f"# native\ndef run({', '.join(self.parameters)}):\n{text}\n    return ({returned})\n"
-        function = self.machine.function(made.table)
+        function = self.native(made)
         if self.takes_list:
             return HostFunction(lambda inputs: function(*inputs), source, native=True)
         return HostFunction(function, source, native=True)
 
+    def native(self, made: stretch.Stretch) -> Callable[..., Any]:
+        """The builtin that runs a stretch."""
+        assert self.machine is not None
+        function = self.machine.function(made.table)
+        return bounds.watched(function) if self.checked else function
+
     def builder(self, arguments: Sequence[str]) -> stretch.StretchBuilder:
-        made = stretch.StretchBuilder(self.found, self.addresses, self.variable, self.symbols, self.python, arguments)
+        made = stretch.StretchBuilder(self.found, self.addresses, self.variable, self.symbols, self.python, arguments,
+                                      self.checked)
         made.program.keep(self.keep)
         return made
 
@@ -319,7 +328,7 @@ class _HostPrinter:
         filled = [*map(self.variable, results), *(name for name, _ in named)]
         function = f"stretch{self.stretches}"
         self.stretches += 1
-        self.namespace[function] = self.machine.function(made.table)
+        self.namespace[function] = self.native(made)
         self.names.add(function)
         self.quiet = True
         self.lines.extend(f"# {line}" for line in self.describe(steps))
@@ -364,8 +373,11 @@ class _HostPrinter:
             known = self.bound[id(kernel)] = self.fresh(kernel.name)
             found = self.addresses[id(kernel)]
             counts = len(kernel.buffers), len(kernel.sizes), len(kernel.numbers)
-            self.namespace[known] = (portable_launcher(found, *counts) if isinstance(found, int)
-                                     else blocks_launcher(found.address, *counts, found.extent is not None))
+            if not isinstance(found, int):
+                launcher = blocks_launcher(found.address, *counts, found.extent is not None)
+            else:
+                launcher = bounds.checked_launcher(found, kernel) if self.checked else portable_launcher(found, *counts)
+            self.namespace[known] = launcher
         return known
 
     def release(self, positions: Sequence[int]) -> None:

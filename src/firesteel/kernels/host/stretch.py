@@ -14,6 +14,7 @@ from ...shapes import Expr, Symbol, const, maximum
 from ...torch_compat import native_calls
 from ..ir import Buffer, BufferRef
 from ..plan import Allocate, Launch
+from . import bounds
 from .launching import Launchable, device_number
 from .lifetimes import Lifetimes
 from .program import LARGE, HostProgram, Op
@@ -39,9 +40,9 @@ class StretchBuilder:
 
     def __init__(self, found: Lifetimes, addresses: Mapping[int, Launchable], variable: Callable[[str], str],
                  symbols: Mapping[Symbol, tuple[str, str, int] | str], python: Callable[[Expr], str],
-                 arguments: Sequence[str] = ()) -> None:
+                 arguments: Sequence[str] = (), checked: bool = False) -> None:
         """``addresses``: of kernels, by the identity of their description, or kernels that run in blocks.
-        ``variable``: Python's name of a buffer.
+        ``variable``: Python's name of a buffer. ``checked``: kernels are told where buffers end.
 
         ``symbols``: for each a size or stride of a buffer, or the Python variable of a number. ``python`` prints an
         expression that rows cannot compute.
@@ -51,12 +52,16 @@ class StretchBuilder:
         self.variable = variable
         self.symbols = symbols
         self.python = python
+        self.checked = checked
         self.arguments = list(arguments)
         self.complete = bool(arguments)
         self.program = HostProgram(len(self.arguments))
         self.expressions = Expressions(self.program, self.symbol)
         self.objects: dict[str, int] = {}
         self.addresses_of: dict[str, int] = {}
+        self.bytes_of: dict[str, Expr] = {}
+        """The memory of buffers that the stretch makes itself."""
+        self.numbers_of_ends: dict[str, int] = {}
         self.memory: dict[str, int] = {}
         self.temporary: dict[str, int] = {}
         """Tensors that nothing outside of the stretch sees, on devices where there is no plain memory."""
@@ -136,6 +141,21 @@ class StretchBuilder:
             register = self.addresses_of[root] = self.program.fill(Op.POINTER, self.tensor(root))
         return register
 
+    def end(self, buffer: str) -> int:
+        """The register of the address behind a buffer's memory."""
+        root = self.found.group(buffer)
+        size = self.bytes_of.get(root)
+        if size is not None:
+            return self.program.fill(Arithmetic.ADD_SCALED, self.number(size), a=1, index=self.address(root))
+        constant = self.found.plan.constants.get(root)
+        if constant is not None:
+            return self.constant(bounds.end_of(constant))
+        known = self.numbers_of_ends.get(root)
+        if known is None:
+            text = f"end_of({self.variable(root)})"
+            known = self.numbers_of_ends[root] = self.program.fill(Op.INTEGER, self.argument(text))
+        return known
+
     # Steps
 
     def allocate(self, buffer: Buffer) -> None:
@@ -149,12 +169,13 @@ class StretchBuilder:
         elif name in self.found.tensors or buffer.device.type != "cpu":
             dtype, device = native_calls.dtype_number(buffer.dtype), device_number(buffer.device)
             self.objects[name], self.addresses_of[name] = program.empty(sizes, strides, dtype, self.number, device)
+            self.bytes_of[name] = bounds.bytes_of(buffer, _bytes(buffer))
             if name not in self.found.tensors:
                 self.temporary[name] = self.objects[name]
             if buffer.device.type == "cpu":
                 self.advise(self.addresses_of[name], _bytes(buffer))
         else:
-            size = maximum(_bytes(buffer), 1)
+            self.bytes_of[name] = size = maximum(_bytes(buffer), 1)
             register = program.register()
             program.row(Op.MEMORY, register, self.number(size))
             program.memory.append(register)
@@ -172,6 +193,9 @@ class StretchBuilder:
         buffers = [self.address(name) for name in step.buffers]
         sizes = [self.number(size) for size in step.sizes]
         if isinstance(kernel, int):
+            if self.checked:
+                number = bounds.launch_number(step.kernel, step.buffers)
+                buffers += [*map(self.end, step.buffers), self.constant(bounds.record_address()), self.constant(number)]
             self.program.launch(kernel, buffers, sizes, numbers, _is_long(step))
         else:
             at: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
