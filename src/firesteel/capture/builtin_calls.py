@@ -12,7 +12,8 @@ import numpy
 
 from . import operators
 from .call_handlers import HANDLERS, handles
-from .objects import special_method
+from .call_signatures import refused
+from .objects import has_special, special_method, special_result
 from .signals import GraphBreak, SkipFrame, UserRaise
 from .values.base import IdentityKey, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
@@ -53,9 +54,17 @@ def is_foldable(obj: Any) -> bool:
 # Attributes and types
 
 
+def attribute_name(tx: Tracer, value: Value) -> str:
+    """The name given to ``getattr`` and its like."""
+    name = tx.constant_of(value)
+    if not isinstance(name, str):
+        raise refused("an attribute whose name is no string")
+    return name
+
+
 @handles(getattr)
 def call_getattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    name = tx.constant_of(args[1])
+    name = attribute_name(tx, args[1])
     if len(args) == 2:
         return tx.get_attr(args[0], name)
     try:
@@ -68,19 +77,19 @@ def call_getattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
 
 @handles(setattr)
 def call_setattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    args[0].realize().set_attr(tx, tx.constant_of(args[1]), args[2])
+    args[0].realize().set_attr(tx, attribute_name(tx, args[1]), args[2])
     return ConstantValue(None)
 
 
 @handles(delattr)
 def call_delattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    args[0].realize().del_attr(tx, tx.constant_of(args[1]))
+    args[0].realize().del_attr(tx, attribute_name(tx, args[1]))
     return ConstantValue(None)
 
 
 @handles(hasattr)
 def call_hasattr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(tx.has_attr(args[0], tx.constant_of(args[1])))
+    return ConstantValue(tx.has_attr(args[0], attribute_name(tx, args[1])))
 
 
 def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
@@ -114,10 +123,7 @@ def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
 @handles(isinstance)
 def call_isinstance(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     classes = tx.constant_of(args[1])
-    try:
-        return ConstantValue(is_instance(tx, args[0].realize(), classes))
-    except TypeError as error:
-        raise tx.raised(error) from None
+    return ConstantValue(is_instance(tx, args[0].realize(), classes))
 
 
 @handles(issubclass)
@@ -164,13 +170,20 @@ class IdentityNumber(Value):
         return f"id({code.value(self.of)})"
 
 
+def _hash_of(number: int) -> int:
+    """What ``hash()`` makes of the result of ``__hash__``."""
+    fits = -1 << (sys.hash_info.width - 1) <= number < 1 << (sys.hash_info.width - 1)
+    return -2 if number == -1 else number if fits else hash(number)
+
+
 @handles(hash)
 def call_hash(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
     if isinstance(value, ObjectValue):
         method = special_method(tx, value, "__hash__")
         if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
-            return tx.call(method, [], {})
+            result = special_result(tx, "__hash__", tx.call(method, [], {}))
+            return tx.fold(_hash_of, [tx.constant_of(result)], {})
         raise GraphBreak("hash() of an object")
     token = value.key(tx)
     if isinstance(token, IdentityKey):
@@ -189,6 +202,8 @@ def call_len(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 @handles(iter)
 def call_iter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 2:
+        if not has_special(args[0], "__call__"):
+            raise refused("iter")
         return CallableIterator(args[0], args[1])
     return tx.iterate(args[0])
 

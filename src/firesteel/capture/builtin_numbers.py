@@ -14,7 +14,7 @@ from .. import shapes
 from . import number_rules, operators
 from .call_handlers import HANDLERS, PYTHON_HANDLERS, Handler, handles
 from .equivalents.reductions import sum_
-from .objects import special_method
+from .objects import call_special
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
@@ -84,7 +84,7 @@ def call_abs(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(value, TensorValue):
         return tx.call_torch("abs", [value], {})
     if isinstance(value, ObjectValue):
-        return tx.call(special_method(tx, value, "__abs__"), [], {})
+        return call_special(tx, value, "__abs__")
     return number_rules.apply(tx, abs, [value])
 
 
@@ -93,7 +93,9 @@ def call_round(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     value = args[0].realize()
     rest = [*args[1:], *kwargs.values()]
     if isinstance(value, ObjectValue):
-        return tx.call(special_method(tx, value, "__round__"), rest, {})
+        if len(rest) == 1 and rest[0].is_constant() and rest[0].as_constant() is None:
+            rest = []
+        return call_special(tx, value, "__round__", rest)
     if isinstance(value, TensorValue):
         raise GraphBreak("round() of a tensor")
     if len(rest) == 1 and rest[0].is_constant() and rest[0].as_constant() is None:
@@ -107,6 +109,8 @@ def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
     if any(isinstance(arg.realize(), ObjectValue) for arg in args):
         left, right = args[0].realize(), args[1].realize()
         return operators.dispatch_binary(tx, "divmod", left, right, "__divmod__", "__rdivmod__")
+    if not all(number_rules.is_number(arg.realize()) or isinstance(arg.realize(), TensorValue) for arg in args):
+        return tx.fold(divmod, [tx.constant_of(arg) for arg in args], {})
     return tx.make_tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
 
 
@@ -116,7 +120,10 @@ def call_pow(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tx.binary("**", args[0], args[1])
     base = args[0].realize()
     if isinstance(base, ObjectValue) and not kwargs:
-        return tx.call(special_method(tx, base, "__pow__"), args[1:], {})
+        result = call_special(tx, base, "__pow__", args[1:])
+        if result.is_constant() and result.as_constant() is NotImplemented:
+            raise GraphBreak("pow() of an object that refuses")
+        return result
     return tx.fold(pow, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
 
 
@@ -154,7 +161,7 @@ def truth(tx: Tracer, value: Value) -> Value:
 def call_index(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
     if isinstance(value, ObjectValue):
-        return tx.call(special_method(tx, value, "__index__"), [], {})
+        return call_special(tx, value, "__index__")
     if isinstance(value, TensorValue):
         raise GraphBreak("a tensor as an index needs its data")
     if isinstance(value, NumberValue) and value.python_type() is int:

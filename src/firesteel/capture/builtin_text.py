@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config
 from .call_handlers import PYTHON_HANDLERS, Handler, handles
 from .equivalents import REGISTRY
-from .objects import special_method
+from .objects import special_method, special_result
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
@@ -39,7 +39,7 @@ def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") 
     if isinstance(value, ObjectValue) and not isinstance(value, ExceptionValue):
         method = special_method(tx, value, "__format__")
         if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
-            return tx.call(method, [ConstantValue(spec)], {})
+            return special_result(tx, "__format__", tx.call(method, [ConstantValue(spec)], {}))
         if not spec:
             return ConstantValue(text_of(tx, value, str))
         raise GraphBreak(f"formatting {value.describe()}")
@@ -67,7 +67,8 @@ def text_of(tx: Tracer, value: Value, function: Any) -> str:
             if isinstance(method, MethodValue) and (
                     isinstance(method.function, FunctionValue) or
                     isinstance(method.function, PythonObject) and method.function.obj in REGISTRY):
-                return tx.constant_of(tx.call(method, [], {}))
+                text = tx.constant_of(special_result(tx, name, tx.call(method, [], {})))
+                return ascii(text)[1:-1] if function is ascii else text
         if isinstance(value, ExceptionValue):
             return tx.constant_of(value.call_method(tx, "__str__" if function is str else "__repr__", [], {}))
         raise GraphBreak(f"the text of {value.describe()}")

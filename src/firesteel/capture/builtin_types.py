@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import operator
 import weakref
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from . import number_rules
 from .builtin_numbers import truth
 from .builtin_text import text_of, text_with_numbers
 from .call_handlers import Handler
-from .objects import special_method
+from .call_signatures import refused
+from .objects import call_special, has_special, special_method
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, SliceValue
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 
 def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if kwargs and len(args) != 3:
+        raise refused("type")
     if len(args) == 1:
         return tx.python_object(args[0].realize().python_type())
     raise GraphBreak("making a class with type()")
@@ -88,9 +92,9 @@ def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[
         if isinstance(value, NumberValue) and len(args) == 1 and not kwargs and cls is not complex:
             return number_rules.apply(tx, cls, [value])
         if isinstance(value, ObjectValue) and len(args) == 1:
-            bound = special_method(tx, value, method) or special_method(tx, value, "__index__")
-            if bound is not None:
-                return tx.call(bound, [], {})
+            for name in (method, "__float__", "__index__")[:: 1 if cls is complex else 2]:
+                if special_method(tx, value, name) is not None:
+                    return tx.fold(cls, [tx.constant_of(call_special(tx, value, name))], {})
     return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
 
 
@@ -128,6 +132,9 @@ def _call_dict(cls: type) -> Handler:
 
 def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     factory = args[0].realize() if args else None
+    if factory is not None and not (factory.is_constant() and factory.as_constant() is None) and \
+            not has_special(factory, "__call__"):
+        raise refused("defaultdict")
     if isinstance(factory, ConstantValue) and factory.value is None:
         factory = None
     made = DictValue({}, cls=collections.defaultdict, factory=factory)
@@ -169,6 +176,8 @@ def call_slice(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 def call_enumerate(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterable = args[0] if args else kwargs["iterable"]
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    if start.python_type() is not int:
+        start = tx.call(tx.python_object(operator.index), [start], {})
     return EnumerateIterator(tx.iterate(iterable), start)
 
 
@@ -195,7 +204,9 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     if isinstance(value, ObjectValue):
         method = special_method(tx, value, "__reversed__")
         if method is not None:
-            return tx.call(method, [], {})
+            return tx.call(method, [], {})  # anything
+        if not has_special(value, "__getitem__") or issubclass(value.cls, dict):
+            raise refused("reversed")
         length = tx.constant_of(value.length(tx))
         return ListIterator([tx.get_item(value, ConstantValue(i)) for i in reversed(range(length))])
     raise GraphBreak(f"reversed() of {value.describe()}")
@@ -203,6 +214,8 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
 
 def call_partial(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     function = args[0].realize()
+    if not has_special(function, "__call__"):
+        raise refused("functools.partial")
     if isinstance(function, PartialValue):
         return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
     return PartialValue(function, args[1:], kwargs)
@@ -211,6 +224,10 @@ def call_partial(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
 def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[0] if args else kwargs.get("start", ConstantValue(0))
     step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
+    if not all(issubclass(value.python_type(), (int, float, complex)) for value in (start, step)):
+        raise GraphBreak("itertools.count() of something else than numbers")
+    if start.python_type() is bool:
+        start = tx.binary("+", start, ConstantValue(0))  # it counts in integers from the start
     return CountIterator(start, step)
 
 

@@ -11,6 +11,7 @@ from . import builtin_numbers, number_rules  # noqa: F401 - registers how they a
 from .builtin_calls import is_foldable
 from .builtin_text import is_logger, replay_logging
 from .call_handlers import HANDLERS, PYTHON_HANDLERS
+from .call_signatures import call_native_method, checked, handled
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
 from .equivalents import REGISTRY
 from .equivalents.torch_functions import BY_NAME
@@ -158,7 +159,7 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
     except TypeError:
         handler = None
     if handler is not None:
-        return handler(tx, args, kwargs)
+        return handled(tx, handler, obj, args, kwargs)
     if is_graph_function(obj) and not is_disallowed(obj):
         return tx.call_torch(obj, args, kwargs)
     marker = marker_of(obj)
@@ -168,8 +169,10 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         return call_descriptor(tx, obj, args, kwargs)
     equivalent = REGISTRY.get(obj) if _hashable(obj) else None
     if equivalent is not None:
+        checked(obj, args, kwargs)
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if is_foldable(obj):
+        checked(obj, args, kwargs)
         number = number_rules.call(tx, obj, args) if not kwargs else None
         if number is not None:
             return number
@@ -218,6 +221,7 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
 
     receiver, rest = args[0].realize(), args[1:]
     name, owner = obj.__name__, obj.__objclass__
+    checked(obj, args, kwargs)
     if owner is object or owner is type:
         if name == "__setattr__" and isinstance(receiver, ObjectValue):
             generic_set_attr(tx, receiver, tx.constant_of(rest[0]), rest[1], plain=True)
@@ -249,4 +253,4 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
     if isinstance(receiver, ObjectValue) and receiver.storage is None and owner is not object \
             and not issubclass(receiver.cls, BaseException):
         raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")
-    return receiver.call_method(tx, name, rest, kwargs)
+    return call_native_method(tx, receiver, name, rest, kwargs)

@@ -190,7 +190,7 @@ class Capture:
                     continue
                 except UserRaise:
                     cause = GraphBreak(f"the program raises {raised.value.python_type().__name__} here")
-                    cause.raises = True  # type: ignore[attr-defined]
+                    cause.raises = True
             except GraphBreak as error:
                 cause = error
             except NotConstant as error:
@@ -259,7 +259,7 @@ class Capture:
         frame = self.frame
         frame.current = inst
         self.reason = BreakReason(cause.reason, cause.hint, frames or (frame.user_frame(),))
-        if self.unit.options.fullgraph and not getattr(cause, "raises", False):
+        if self.unit.options.fullgraph and not cause.raises:
             raise GraphBreakError(cause.reason, cause.hint or None, self.reason.frames)
         code = self.new_code()
         code.user_line = inst.lineno

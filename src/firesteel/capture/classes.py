@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from .builtin_types import CLASS_HANDLERS
+from .call_signatures import checked, handled
 from .equivalents import REGISTRY
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
@@ -35,13 +36,14 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
     cls = value.cls
     handler = CLASS_HANDLERS.get(cls)
     if handler is not None:
-        return handler(tx, args, kwargs)
+        return handled(tx, handler, cls, args, kwargs)
     if cls in FOLDED or issubclass(cls, (enum.Enum, numpy.generic, numpy.dtype)):
         return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
     if cls is torch.Size:
         return TupleValue(tx.to_list(args[0]) if args else [], torch.Size)
     equivalent = REGISTRY.get(cls)
     if equivalent is not None:
+        checked(cls, args, kwargs)
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if is_graph_function(cls):
         return tx.call_torch(cls, args, kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -302,14 +303,48 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
     raise tx.raised(AttributeError(f"'super' object has no attribute {name!r}"))
 
 
+def has_special(obj: Value, name: str) -> bool:
+    """Whether the type has a method of this name; what its metaclass has does not count."""
+    return any(name in vars(base) for base in obj.realize().python_type().__mro__)
+
+
 def special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
     """A special method, looked up on the type as the interpreter does; None when the type has none."""
     cls = obj.python_type()
     raw, owner = find_on_class(cls, name, tx)
-    if raw is _ABSENT or raw is None:
+    if raw is _ABSENT:
         return None
+    if raw is None:
+        raise GraphBreak(f"{name} of {obj.describe()} is None")  # Python raises, with a message for each method
     assert owner is not None
     return bind(tx, obj, cls, name, raw, owner)
+
+
+# What Python insists on; subclasses of these are accepted with a warning or converted, which is left to Python.
+RESULTS: dict[str, type] = {
+    "__bool__": bool, "__len__": int, "__hash__": int, "__int__": int, "__index__": int, "__float__": float,
+    "__complex__": complex, "__str__": str, "__repr__": str, "__format__": str, "__length_hint__": int,
+}
+
+
+def call_special(tx: Tracer, obj: Value, name: str, args: list[Value] | None = None) -> Value:
+    """Call a special method as the interpreter does; breaks when there is none, or when its result is refused."""
+    method = special_method(tx, obj, name)
+    if method is None:
+        raise GraphBreak(f"{obj.describe()} has no {name}")
+    return special_result(tx, name, tx.call(method, args or [], {}))
+
+
+def special_result(tx: Tracer, name: str, result: Value) -> Value:
+    """The result of a special method; breaks when Python refuses it, so that it raises."""
+    result = result.realize()
+    kind = result.python_type()
+    if kind is not RESULTS.get(name, kind) or name == "__iter__" and not has_special(result, "__next__"):
+        raise GraphBreak(f"{name} returns {result.describe()}")
+    if name == "__len__" and (tx.truth(tx.compare("<", result, tx.constant(0))) or
+                              result.is_constant() and result.as_constant() > sys.maxsize):
+        raise GraphBreak("__len__ returns a negative or very large number")
+    return result
 
 
 def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: dict[str, Value], what: str) -> Value:
@@ -331,7 +366,7 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
     method = special_method(tx, obj, name)
     if method is None:
         raise GraphBreak(f"{what}: {obj.describe()} has no {name}")
-    return tx.call(method, args, kwargs)
+    return special_result(tx, name, tx.call(method, args, kwargs))
 
 
 def generic_truth(tx: Tracer, obj: Value) -> bool:
@@ -339,17 +374,20 @@ def generic_truth(tx: Tracer, obj: Value) -> bool:
     cls = obj.python_type()
     for name in ("__bool__", "__len__"):
         if find_on_class(cls, name, tx)[0] is not _ABSENT:
-            method = special_method(tx, obj, name)
-            assert method is not None
-            return tx.truth(tx.call(method, [], {}))
+            return tx.truth(call_special(tx, obj, name))
     return True
+
+
+def can_iterate(obj: Value) -> bool:
+    """Whether the type has what ``iter()`` asks for."""
+    return has_special(obj, "__iter__") or has_special(obj, "__getitem__")
 
 
 def generic_iter(tx: Tracer, obj: Value) -> Value:
     """``iter(obj)`` through ``__iter__`` or the sequence protocol."""
     method = special_method(tx, obj, "__iter__")
     if method is not None:
-        return tx.call(method, [], {})
+        return special_result(tx, "__iter__", tx.call(method, [], {}))
     if special_method(tx, obj, "__getitem__") is not None and isinstance(obj, ObjectValue):
         from .equivalents.builtin_iterators import sequence_iterator
 

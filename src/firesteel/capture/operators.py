@@ -72,8 +72,9 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     """``left <symbol> right``, or the augmented assignment."""
     left, right = left.realize(), right.realize()
     function, method, reflected = BINARY[symbol]
+    folded = IN_PLACE[symbol][0] if in_place else function  # they differ in what they say when they fail
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
-        return tx.fold(function, [left.value, right.value], {})
+        return tx.fold(folded, [left.value, right.value], {})
     if is_number(left) and is_number(right):
         return number_rules.apply(tx, function, [left, right])
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
@@ -92,7 +93,7 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     if isinstance(left, TEXT_OR_NUMBER) and isinstance(right, TEXT_OR_NUMBER):
         if symbol == "+" and left.python_type() is str and right.python_type() is str:
             return join(tx, [left, right])
-        return number_rules.fold(tx, function, [left, right])  # beside a string, a complex number, a number of NumPy's
+        return number_rules.fold(tx, folded, [left, right])  # beside a string, a complex number, a number of NumPy's
     if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
         if in_place and isinstance(left, ObjectValue):
             augmented = special_method(tx, left, IN_PLACE[symbol][1])
@@ -102,13 +103,13 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
                     return outcome
         return dispatch_binary(tx, symbol + "=" if in_place else symbol, left, right, method, reflected)
     if _plain(left) and _plain(right):
-        return tx.fold(function, [left.as_constant(), right.as_constant()], {})
+        return tx.fold(folded, [left.as_constant(), right.as_constant()], {})
     try:
         constants = [left.as_constant(), right.as_constant()]
     except NotConstant:
         raise GraphBreak(
             f"operator {symbol} between {left.describe()} and {right.describe()} is not captured") from None
-    return tx.fold(function, constants, {})
+    return tx.fold(folded, constants, {})
 
 
 def _not_implemented(value: Value) -> bool:
@@ -128,6 +129,8 @@ def dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: 
     for receiver, other, name in order:
         if isinstance(receiver, TensorValue):
             continue  # a tensor gives NotImplemented for objects it does not know
+        if isinstance(receiver, SequenceValue) and name in ("__add__", "__mul__", "__rmul__"):
+            continue  # concatenation comes after the methods of both, and is refused
         if isinstance(receiver, (ConstantValue, NumberValue)) or \
                 find_on_class(receiver.python_type(), name, tx)[1] is None:
             continue

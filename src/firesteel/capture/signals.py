@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 class GraphBreak(Exception):
     """The current instruction cannot be captured: run it in Python between two graphs."""
 
+    raises = False
+    """Whether the instruction is known to raise: no break of the user's making."""
+
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
         self.reason = reason

@@ -178,6 +178,43 @@ def call_function_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list
     return _result(code, f"{nested}({ops[1]})(*{ops[2]}{extra})")
 
 
+@step(lambda inst: inst.argval + 3, "DICT_MERGE")
+def dict_merge(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    code.line(f"{code.constant(merge_keywords)}({ops[0]}, {ops[2]}, {ops[-1]})")
+    return ops[:-1]
+
+
+def merge_keywords(function: Any, keywords: dict[str, Any], more: Any) -> None:
+    """Add to the keywords of a call what stands behind ``**``; raises as Python does, in the function's name."""
+    taker = _Taker(function)
+    more = more if isinstance(more, dict) else _mapping(taker, more)
+    taker(**keywords, **more)
+    keywords.update(more)
+
+
+class _Taker:
+    """Takes all keywords, and is called in messages what `function` is called."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, **kwargs: Any) -> None:
+        pass
+
+    def __str__(self) -> str:
+        name = getattr(self.function, "__qualname__", None)
+        module = getattr(self.function, "__module__", None)
+        if name is None:
+            return str(self.function)
+        return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+
+def _mapping(taker: Any, more: Any) -> dict[str, Any]:
+    if not hasattr(more, "keys"):
+        taker(**more)  # raises
+    return dict(more)
+
+
 @step(1, "GET_ITER")
 def get_iter(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, f"{code.constant(builtins.iter)}({ops[0]})")
@@ -233,8 +270,8 @@ def build_map(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) 
 
 
 for _op, _values, _template in (
-    ("LIST_EXTEND", 1, "{0}.extend({last})"), ("SET_UPDATE", 1, "{0}.update({last})"),
-    ("DICT_UPDATE", 1, "{0}.update({last})"), ("DICT_MERGE", 1, "{0}.update({last})"),
+    ("LIST_EXTEND", 1, "{0}[:] = [*{0}, *{last}]"), ("SET_UPDATE", 1, "{0}.update({last})"),
+    ("DICT_UPDATE", 1, "{0}.update({last})"),
     ("LIST_APPEND", 1, "{0}.append({last})"), ("SET_ADD", 1, "{0}.add({last})"),
     ("MAP_ADD", 2, "{0}[{key}] = {last}"),
 ):

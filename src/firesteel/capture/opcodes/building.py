@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
+from ..objects import can_iterate, has_special
 from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue, SliceValue
@@ -91,6 +92,8 @@ def map_add(frame: Frame, inst: Instruction) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(frame: Frame, inst: Instruction) -> None:
     items = frame.pop()
+    if not can_iterate(items):
+        raise GraphBreak(f"unpacking {items.describe()}")  # Python raises, in other words than extend
     frame.stack[-inst.argval].realize().call_method(frame.tx, "extend", [items], {})
 
 
@@ -106,6 +109,8 @@ def dict_merge(frame: Frame, inst: Instruction) -> None:
     mapping = frame.pop()
     target = frame.stack[-inst.argval].realize()
     assert isinstance(target, DictValue)
+    if not has_special(mapping, "keys"):
+        raise GraphBreak(f"** of {mapping.describe()}")  # Python raises
     for key, value in target.pairs(tx, mapping):
         if target.lookup(tx, key.realize()) is not None:
             raise GraphBreak(f"keyword argument {key.as_constant()!r} given twice")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..bytecode.instructions import Instruction
+from ..call_signatures import refused
 from ..frame import Frame, cells_of_made_function
+from ..objects import can_iterate, has_special
 from ..values.base import Value
 from ..values.constants import NullValue
 from ..values.functions import FunctionValue
@@ -41,11 +43,17 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     if inst.argval:
         mapping = frame.pop().realize()
         args_value, function = frame.pop(), frame.pop()
+        if not has_special(mapping, "keys"):
+            raise refused("a function behind **")
         for key, value in DictValue({}).pairs(tx, mapping):
+            if not issubclass(key.python_type(), str):
+                raise refused("a function behind **")
             kwargs[tx.constant_of(key)] = value
     else:
         args_value, function = frame.pop(), frame.pop()
     frame.pop()  # NULL
+    if not can_iterate(args_value):
+        raise refused("a function behind *")
     frame.push(tx.call(function, tx.to_list(args_value), kwargs))
 
 

@@ -223,9 +223,9 @@ class UserKey(IdentityKey):
 
 def user_key(tx: Tracer, value: Value) -> UserKey:
     """The key of an object whose class defines ``__hash__``."""
-    from ..objects import special_method
+    from ..objects import call_special
 
-    number = without_effects(tx, lambda: tx.constant_of(tx.call(special_method(tx, value, "__hash__"), [], {})))
+    number = without_effects(tx, lambda: tx.constant_of(call_special(tx, value, "__hash__")))
     return UserKey(tx, value, hash(number))
 
 

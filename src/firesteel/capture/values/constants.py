@@ -219,13 +219,16 @@ class NativeMethod(Value):
         return super().get_attr(tx, name)
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.receiver.call_method(tx, self.name, args, kwargs)
+        from ..call_signatures import call_native_method
+
+        return call_native_method(tx, self.receiver, self.name, args, kwargs)
 
     def truth(self, tx: Tracer) -> bool:
         return True
 
     def emit(self, code: EntryCode) -> str:
-        return f"{code.value(self.receiver)}.{self.name}"
+        receiver = code.value(self.receiver)
+        return f"{receiver}.{self.name}" if receiver.isidentifier() else f"({receiver}).{self.name}"
 
 
 class SliceValue(Value):

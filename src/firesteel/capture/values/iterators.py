@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..signals import UserRaise
 from ..source import Source
 from .base import Value, identity_key
 from .constants import OpaqueValue
@@ -357,8 +358,15 @@ class CallableIterator(IteratorValue):
     def next_item(self, tx: Tracer) -> Value | None:
         if self.done:
             return None
-        item = tx.call(self.function, [], {})
-        if tx.truth(tx.compare("==", item, self.sentinel)):
+        from ..operators import same_or_equal
+
+        try:
+            item: Value | None = tx.call(self.function, [], {})
+        except UserRaise as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            item = None
+        if item is None or same_or_equal(tx, self.sentinel, item):
             tx.effects.stepped(self)
             self.done = True
             return None

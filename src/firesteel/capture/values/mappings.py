@@ -180,6 +180,7 @@ class DictValue(Value):
 
     def pairs(self, tx: Tracer, other: Value) -> list[tuple[Value, Value]]:
         """The items of a mapping or of an iterable of pairs."""
+        from ..objects import can_iterate
         from .objects import ObjectValue
 
         other = other.realize()
@@ -193,6 +194,8 @@ class DictValue(Value):
             return [(k, tx.get_item(other, k)) for k in keys]
         result: list[tuple[Value, Value]] = []
         for pair in tx.to_list(other):
+            if not can_iterate(pair):
+                raise GraphBreak(f"{pair.describe()} where a dictionary expects a pair")  # Python raises
             parts = tx.to_list(pair)
             if len(parts) != 2:
                 raise tx.raised(ValueError(
@@ -371,6 +374,8 @@ class DictViewValue(Value):
 
             return ListIterator(self.elements(tx)[::-1])
         if name in SetValue.OPERATIONS or name == "isdisjoint":
+            if not isinstance(args[0].realize(), (SetValue, DictViewValue)) and name.startswith("__"):
+                self.unsupported(f"method {name!r} with {args[0].describe()}")
             return self.as_set(tx).call_method(tx, name, args, kwargs)
         self.unsupported(f"method {name!r}")
 

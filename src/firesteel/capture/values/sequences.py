@@ -28,7 +28,7 @@ def _index(tx: Tracer, key: Value) -> Any:
         raise GraphBreak("a tensor as an index into a Python sequence needs its value",
                          "index with a Python int, or stack the sequence into a tensor and index that")
     if isinstance(key, ObjectValue):
-        return tx.call_method(key, "__index__", [], {}).as_constant()
+        return tx.constant_of(tx.objects.call_special(tx, key, "__index__"))
     return tx.constant_of(key)
 
 
@@ -98,8 +98,9 @@ class SequenceValue(Value):
             if found is None:
                 if self.builtin is tuple:
                     raise tx.raised(ValueError("tuple.index(x): x not in tuple"))
-                shown = args[0].as_constant() if args[0].is_constant() else "x"
-                raise tx.raised(ValueError(f"{shown!r} is not in {self.builtin.__name__}"))
+                if not args[0].is_constant():
+                    raise GraphBreak(f"{args[0].describe()} is not in the {self.builtin.__name__}")  # Python raises
+                raise tx.raised(ValueError(f"{args[0].as_constant()!r} is not in {self.builtin.__name__}"))
             return tx.constant(found)
         if name == "count" and not kwargs:
             from ..operators import same_or_equal
@@ -110,6 +111,9 @@ class SequenceValue(Value):
 
             return tx.compare(DUNDER_TO_COMPARE[name], self, args[0])
         if name in ("__add__", "__mul__", "__rmul__"):
+            fitting = (int,) if "mul" in name else (self.builtin,)
+            if not issubclass(args[0].python_type(), fitting):
+                self.unsupported(f"{name} with {args[0].describe()}")  # Python raises
             return tx.binary("*" if "mul" in name else "+", self, args[0])
         if name in ("__repr__", "__str__", "__format__"):
             return tx.fold(repr, [tx.constant_of(self)], {})
