@@ -120,8 +120,8 @@ TENSOR_METHODS = ("add", "dim", "size", "sum", "tolist", "view", "reshape", "num
 # their results are addresses, sizes in memory, or belong to pickling
 LEFT_OUT = {
     "__init_subclass__", "__subclasshook__", "__class_getitem__", "__reduce__", "__reduce_ex__", "__sizeof__",
-    "__dir__", "__getattribute__", "__new__", "__class__", "__getnewargs__", "__getstate__", "__doc__", "__dict__", "__weakref__",
-    "__module__",
+    "__dir__", "__getattribute__", "__new__", "__class__", "__getnewargs__", "__getstate__", "__doc__",
+    "__dict__", "__weakref__", "__module__",
 }
 VALUES = (
     (3, ("0", "1", "2", "-1", "n", "n + 1", "True")),
