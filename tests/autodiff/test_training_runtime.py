@@ -1,4 +1,4 @@
-"""Compiled functions in autograd: hooks, saved tensors, retained graphs, anomaly mode, second derivatives."""
+"""Compiled functions in autograd: hooks, saved tensors, retained graphs, anomaly mode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel import config
-from firesteel.errors import UserCodeError
 
 BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "native"])
 
@@ -118,17 +117,6 @@ def test_anomaly_mode(backend):
     with torch.autograd.set_detect_anomaly(True), pytest.warns(UserWarning), \
             pytest.raises(RuntimeError, match="returned nan"):
         compiled(leaf(3)).sum().backward()
-
-
-@BACKENDS
-def test_second_derivatives_say_what_to_do(backend):
-    args = arguments()
-    compiled = fs.compile(mlp, backend=backend)
-    gradients = torch.autograd.grad(compiled(*args).sum(), args, create_graph=True)
-    expected = torch.autograd.grad(mlp(*args).sum(), args)
-    torch.testing.assert_close(list(gradients), list(expected))
-    with pytest.raises(UserCodeError, match='backend="eager"'):
-        gradients[0].sum().backward()
 
 
 def test_no_zeros_for_results_that_get_no_gradient():

@@ -101,6 +101,15 @@ class Remade:
 
 
 @dataclass(frozen=True)
+class Carrier:
+    """A tensor that the captured graph makes: its output at ``output`` or the base of that, or a changed input."""
+
+    output: int | None = None
+    base: bool = False
+    changed: int | None = None
+
+
+@dataclass(frozen=True)
 class Differentiable:
     """A result that gradients come back to: the value of ``node``, or the new contents of a changed input.
 
@@ -142,6 +151,11 @@ class JointGraph:
     state_changes: list[StateChange] = field(default_factory=list)
     guards: list[Any] = field(default_factory=list)
     returns_tuple: bool = True
+    carriers: list[Carrier | None] = field(default_factory=list)
+    """For each differentiable result which tensor it is when the captured graph runs; None where that is not known."""
+    eager_frees: frozenset[int] = frozenset()
+    """One for each function of eager's history that saves tensors, equal ones once: a bit for each differentiable
+    result that it lies behind. Backward of one such result frees what the others need as well."""
 
     def __str__(self) -> str:
         plain = FunctionalGraph(self.graph, self.inputs, self.outputs, self.mutated, self.constants,
@@ -230,6 +244,7 @@ class _JointTracing(Tracing):
     def describe(self, results: list[Any], state: GlobalState) -> list[Output]:
         """How results are made, with what their gradients need."""
         outputs = super().describe(results, state)
+        self.results = results
         self.remade = [self.remake(value) for value in results]
         for value, output, remade in zip(results, outputs, self.remade, strict=True):
             if isinstance(output, FreshTensor):
@@ -308,11 +323,25 @@ class _JointTracing(Tracing):
             super().finish(graph)
             return
         before = set(graph.graph.nodes)
+        self.known_carriers = [self.carrier_of(fake, item, graph.outputs) for fake, item in carried]
+        self.eager_frees = shared_saves([fake for fake, _ in carried])
         differentiable = self.add_tangents(carried)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
         symbols = self.symbol_nodes()
         described = [self.gradient(value) for value in gradients]
         self.close(graph, described, differentiable, symbols, before)
+
+    def carrier_of(self, fake: FakeTensor, item: Differentiable, outputs: list[Output]) -> Carrier | None:
+        """Where a run of the captured graph has the tensor that autograd starts from."""
+        if item.mutation is not None:
+            return Carrier(changed=item.mutation)
+        for position, (value, output) in enumerate(zip(self.results, outputs, strict=True)):
+            if isinstance(output, FreshTensor) and output.memory == item.memory:
+                if value is fake:
+                    return Carrier(position)
+                if torch_compat.view_base(value) is fake:
+                    return Carrier(position, base=True)
+        return None
 
     def add_tangents(self, carried: list[tuple[FakeTensor, Differentiable]]) -> list[Differentiable]:
         """Placeholders behind those of the inputs."""
@@ -406,7 +435,35 @@ class _JointTracing(Tracing):
         self.joint = JointGraph(
             whole.graph, self.inputs, whole.outputs[:count], self.remade, whole.mutated, results, made,
             set(whole.graph.nodes) - before, eager_saves, whole.constants, dict(zip(symbols, names, strict=False)),
-            whole.state_changes, [], whole.returns_tuple)
+            whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees)
+
+
+def shared_saves(tensors: Sequence[torch.Tensor]) -> frozenset[int]:
+    """See `JointGraph.eager_frees`; the tensors are the differentiable results."""
+    order: dict[Any, bool] = {}  # autograd's functions, each behind those that come before it in backward
+    for tensor in tensors:
+        stack: list[tuple[Any, bool]] = [(tensor.grad_fn, False)]
+        while stack:
+            function, left = stack.pop()
+            if left:
+                del order[function]
+                order[function] = True
+            elif function not in order:
+                order[function] = False
+                stack.append((function, True))
+                stack += [(following, False) for following, _ in function.next_functions if following is not None]
+    bits = dict.fromkeys(order, 0)
+    for number, tensor in enumerate(tensors):
+        bits[tensor.grad_fn] |= 1 << number
+    found: set[int] = set()
+    for function in reversed(order):
+        behind = bits[function]
+        for following, _ in function.next_functions:
+            if following is not None:
+                bits[following] |= behind
+        if behind not in found and torch_compat.saves_tensors(function):
+            found.add(behind)
+    return frozenset(found)
 
 
 def collect_symbols(value: Any, found: set[Symbol]) -> None:

@@ -20,7 +20,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +38,7 @@ from ..errors import UserCodeError
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..shapes import Symbol
 from .collecting import collection_paused
+from .replaying import CHANGED, Call, Replay
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -95,6 +96,9 @@ class TrainingUnit:
         """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.assembly = _Assembly(joint, made)
         self.parts = independent_parts(made)
+        self.eager_frees = tuple(joint.eager_frees)
+        saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
+        self.replay = Replay(module, self.examples, joint, self.state, saved)
         self.recordings: Stack | None = None
         """Where forward and backward are recorded as CUDA graphs, if they are."""
         if hasattr(self.forward, "as_forward"):
@@ -119,19 +123,21 @@ class TrainingUnit:
                 given = [*inputs]
                 for at in self.unreached:
                     given[at] = inputs[at].detach()
-            results = CompiledFunction.apply(self, *given)  # type: ignore[no-untyped-call]
+            results = CompiledFunction.apply(self, self.replay.remember(given), *given)  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
         return self.assembly(inputs, results)
 
     def _call_parts(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        call = self.replay.remember(inputs)
         with torch.no_grad():
             values = without_autocast(self.forward, inputs)
             results = _own_results(values[:self.result_count])
         everything = (*inputs, *results, *values[self.result_count:])
         for part in self.parts:
-            _PartFunction.apply(self, part, everything, *[inputs[at] for at in part.inputs])  # type: ignore[no-untyped-call]
+            own = [inputs[at] for at in part.inputs]
+            _PartFunction.apply(self, call, part, everything, *own)  # type: ignore[no-untyped-call]
         return tuple(results)
 
     def prepare_backward(self) -> None:
@@ -283,7 +289,7 @@ class CompiledFunction(torch.autograd.Function):
     """The function that autograd knows."""
 
     @staticmethod
-    def forward(ctx: Any, unit: TrainingUnit, *inputs: Any) -> Any:
+    def forward(ctx: Any, unit: TrainingUnit, call: Call | None, *inputs: Any) -> Any:
         """Run the compiled forward and save what backward needs."""
         ctx.set_materialize_grads(False)
         values = without_autocast(unit.forward, inputs)
@@ -291,6 +297,8 @@ class CompiledFunction(torch.autograd.Function):
         results = _own_results(values[:count])
         everything = (*inputs, *results, *values[count:])
         ctx.unit = unit
+        ctx.call = call
+        ctx.freed = 0
         ctx.numbers = values[unit.numbers_at:]
         ctx.shapes = [results[at].shape for at in unit.tangents_at]
         ctx.save_for_backward(*[everything[at] for at in unit.saved_from])
@@ -304,20 +312,22 @@ class CompiledFunction(torch.autograd.Function):
         unit: TrainingUnit = ctx.unit
         given = [tangents[at] for at in unit.tangents_at]
         if all(tangent is None for tangent in given):
-            return (None,) * (1 + len(unit.examples))
-        run = unit.backward_for(given)
-        return (None, *_run_backward(ctx, run, _saved_for(run, ctx), given))
+            return (None,) * (2 + len(unit.examples))
+        return (None, None, *_run_backward(ctx, given))
 
 
 class _PartFunction(torch.autograd.Function):
     """The function that autograd knows for some results, which have nothing to do with the others in backward."""
 
     @staticmethod
-    def forward(ctx: Any, unit: TrainingUnit, part: Part, everything: Sequence[Any], *inputs: Any) -> Any:
+    def forward(ctx: Any, unit: TrainingUnit, call: Call | None, part: Part, everything: Sequence[Any],
+                *inputs: Any) -> Any:
         """Save what backward needs of all inputs, results and other values of the compiled forward."""
         ctx.set_materialize_grads(False)
         first = len(unit.examples)
         ctx.unit = unit
+        ctx.call = call
+        ctx.freed = 0
         ctx.part = part
         ctx.numbers = everything[first + unit.numbers_at:]
         ctx.shapes = [everything[first + at].shape for at in unit.tangents_at]
@@ -333,13 +343,12 @@ class _PartFunction(torch.autograd.Function):
         unit: TrainingUnit = ctx.unit
         part: Part = ctx.part
         if all(tangent is None for tangent in tangents):
-            return (None,) * (3 + len(part.inputs))
+            return (None,) * (4 + len(part.inputs))
         given: list[Any] = [None] * len(unit.tangents_at)
         for number, tangent in zip(part.results, tangents, strict=True):
             given[number] = tangent
-        run = unit.backward_for(given)
-        gradients = _run_backward(ctx, run, _saved_for(run, ctx, part), given)
-        return (None, None, None, *[gradients[at] for at in part.inputs])
+        gradients = _run_backward(ctx, given, part)
+        return (None, None, None, None, *[gradients[at] for at in part.inputs])
 
 
 def _own_results(values: Sequence[Any]) -> list[Any]:
@@ -348,17 +357,76 @@ def _own_results(values: Sequence[Any]) -> list[Any]:
             else value for value in values]
 
 
-def _run_backward(ctx: Any, run: _Backward, saved: list[Any], tangents: Sequence[Any]) -> Sequence[Any]:
-    if not torch_compat.keeps_graph():
+def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -> Sequence[Any]:
+    """The gradients of all inputs, by compiled code, or where that cannot be by running the captured graph again."""
+    unit: TrainingUnit = ctx.unit
+    call: Call | None = ctx.call
+    differentiable, keeps = torch.is_grad_enabled(), torch_compat.keeps_graph()
+    if ctx.freed and (call is None or _is_freed(unit, ctx.freed, tangents)):
+        ctx.saved_tensors  # noqa: B018  (raises, and says how to keep them)
+    if call is not None and (ctx.freed or differentiable or torch_compat.functorch_active() or any(
+            tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
+        inputs = call.inputs if ctx.freed else _inputs_of(ctx, call)
+        if inputs is None:
+            raise RuntimeError(CHANGED)
+        if not keeps:
+            _free(ctx, tangents, inputs)
+        return unit.replay.gradients(call, inputs, tangents)
+    run = unit.backward_for(tangents)
+    saved = _saved_for(run, ctx, part)
+    if not keeps:
+        _free(ctx, tangents)
         ctx.maybe_clear_saved_tensors()
-    if torch.is_grad_enabled():
+    del call  # the inputs that it holds may go now
+    if differentiable:
         made: Sequence[Any] = _Gradients.apply(run, ctx.numbers, ctx.shapes, len(saved), *saved, *tangents)  # type: ignore[no-untyped-call]
         return made
     found: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
     return found
 
 
-def _saved_for(run: _Backward, ctx: Any, part: Part | None = None) -> list[Any]:
+def _is_freed(unit: TrainingUnit, freed: int, tangents: Sequence[Any]) -> bool:
+    """Whether eager would have freed what these gradients need, in backward passes for the results of ``freed``."""
+    now = _bits(tangents)
+    return any(behind & freed and behind & now for behind in unit.eager_frees)
+
+
+def _bits(tangents: Sequence[Any]) -> int:
+    return sum(1 << number for number, tangent in enumerate(tangents) if tangent is not None)
+
+
+def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) -> None:
+    """Autograd is about to free what was saved. Keep the inputs if eager could still differentiate a result then."""
+    unit: TrainingUnit = ctx.unit
+    call: Call | None = ctx.call
+    ctx.freed |= _bits(tangents)
+    if call is None:
+        return
+    lost = 0
+    for behind in unit.eager_frees:
+        if behind & ctx.freed:
+            lost |= behind
+    if lost == (1 << len(unit.tangents_at)) - 1:
+        ctx.call = None
+        return
+    if inputs is None:
+        try:
+            inputs = _inputs_of(ctx, call)
+        except RuntimeError:
+            inputs = None  # changed since: a backward that needs them will say so
+    ctx.call = replace(call, inputs=inputs)
+
+
+def _inputs_of(ctx: Any, call: Call) -> list[Any]:
+    """The inputs of the call, out of what was saved and remembered."""
+    unit: TrainingUnit = ctx.unit
+    count = len(unit.examples)
+    saved = {} if unit.parts else {at: value for at, value in zip(unit.saved_from, ctx.saved_tensors, strict=True)
+                                   if at < count}
+    return unit.replay.inputs(call, saved)
+
+
+def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:
     """What forward has saved. What this backward does not look at may have been changed since: None stands for it."""
     count = len(ctx.unit.saved_from)
     places = range(count) if part is None or part.parted.kept_at is None else part.parted.kept_at

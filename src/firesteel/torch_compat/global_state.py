@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,6 +86,27 @@ def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:
     except (AttributeError, IndexError, RuntimeError):  # changed since, a result of the function, or freed
         return None
     return found
+
+
+def saves_tensors(function: Any) -> bool:
+    """Whether a function of autograd's graph has saved tensors, which a backward pass frees."""
+    if isinstance(function, torch.autograd.function.BackwardCFunction):
+        return len(function._raw_saved_tensors) > 0  # type: ignore[attr-defined]
+    kind: Any = type(function)
+    for name in _saved_names(kind):
+        try:
+            saved = getattr(function, name)
+        except RuntimeError:  # changed since
+            return True
+        if saved is not None and (not isinstance(saved, tuple) or any(item is not None for item in saved)):
+            return True
+    return False
+
+
+@functools.cache
+def _saved_names(kind: type) -> tuple[str, ...]:
+    start = "_raw_saved_"
+    return tuple(name.replace(start, "_saved_", 1) for name in dir(kind) if name.startswith(start))
 
 
 def stops_recomputation(error: BaseException) -> bool:

@@ -148,6 +148,14 @@ def view_base(t: torch.Tensor) -> torch.Tensor | None:
     return t._base if t._is_view() else None
 
 
+def alias_with_history(t: torch.Tensor) -> torch.Tensor:
+    """The same elements and the history that ``t`` has now, without a reference to ``t`` as a view would have it."""
+    if t.dim():
+        return torch.unsafe_chunk(t, 1)[0]
+    alias: torch.Tensor = torch.ops.aten._unsafe_view.default(t, ())  # slower
+    return alias
+
+
 def is_functional_tensor(t: torch.Tensor) -> bool:
     """Whether ``t`` is a wrapper of C++ functionalisation."""
     return torch._is_functional_tensor(t)
@@ -156,6 +164,10 @@ def is_functional_tensor(t: torch.Tensor) -> bool:
 def is_functorch_tensor(t: torch.Tensor) -> bool:
     """Whether ``t`` is a wrapper of a ``torch.func`` transform."""
     return torch._C._functorch.is_functorch_wrapped_tensor(t)
+
+
+#: Whether a tensor stands for many at once, as those do that ``torch.autograd.grad(is_grads_batched=True)`` hands over.
+is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
 
 
 def is_zero_tensor(t: torch.Tensor) -> bool:

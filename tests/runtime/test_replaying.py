@@ -1,0 +1,219 @@
+"""Gradients of gradients, second backward passes and batched gradients of compiled functions equal eager's."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import firesteel as fs
+from firesteel.errors import UserCodeError
+
+BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "native"])
+
+
+def leaf(*shape):
+    return torch.linspace(0.5, 1.5, torch.Size(shape).numel()).reshape(shape).requires_grad_()
+
+
+class Cubed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 5 * x**2  # not the derivative, so that it shows who computes it
+
+
+def in_place(x):
+    h = x * 2
+    h.mul_(x)
+    h[0] = 3
+    return h.sin().sum()
+
+
+def bases(x):
+    h = x.exp()
+    return (h[0] * x[1]).sum() + (h.t() @ x).square().sum()
+
+
+FUNCTIONS = {
+    "elementwise": lambda x: (x.sin() * x).sum(),
+    "products": lambda x: torch.tanh(x @ x.t()).sum(),
+    "a function of its own": lambda x: (Cubed.apply(x) * x).sum(),
+    "in place": in_place,
+    "views": bases,
+    "dropout": lambda x: (F.dropout(x, 0.5) * x).square().sum(),
+    "detached": lambda x: (x * x.detach() * x).sum(),
+    "normalised": lambda x: F.layer_norm(x, (3,)).pow(3).sum(),
+}
+
+
+def second(function, x):
+    torch.manual_seed(0)
+    (gradient,) = torch.autograd.grad(function(x), x, create_graph=True)
+    torch.rand(3)  # the numbers drawn are those of the call
+    return gradient, torch.autograd.grad(gradient.square().sum(), x)[0], torch.rand(())
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivatives(name, backend):
+    function = FUNCTIONS[name]
+    compiled = fs.compile(lambda x: function(x), backend=backend)
+    for _ in range(2):
+        torch.testing.assert_close(second(compiled, leaf(2, 3)), second(function, leaf(2, 3)))
+
+
+@BACKENDS
+def test_third_derivatives_and_penalties(backend):
+    def run(function):
+        w, x = leaf(3, 3), leaf(2, 3)
+        (gradient,) = torch.autograd.grad(function(x.exp(), w).sum(), x, create_graph=True)
+        penalty = (gradient.norm(dim=1) - 1).square().mean()
+        (again,) = torch.autograd.grad(penalty, x, create_graph=True)
+        again.sum().backward()
+        return gradient, penalty, w.grad, x.grad
+
+    def layer(x, w):
+        return torch.sigmoid(x @ w)
+
+    torch.testing.assert_close(run(fs.compile(layer, backend=backend)), run(layer))
+
+
+@BACKENDS
+def test_changed_inputs(backend):
+    """An input with a history that the graph changes, and buffers that it updates."""
+    model = torch.nn.BatchNorm1d(3).double()
+
+    def layer(h):
+        h.mul_(h.detach() + 1)
+        return model(h).sin()
+
+    def run(function):
+        model.reset_running_stats()
+        x = leaf(4, 3).detach().double().requires_grad_()
+        h = x * 2 + 1
+        result = function(h)
+        (gradient,) = torch.autograd.grad((result * h).sum(), x, create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), x), result, h, *(b.clone() for b in model.buffers())
+
+    torch.testing.assert_close(run(fs.compile(layer, backend=backend)), run(layer))
+
+
+@BACKENDS
+def test_inputs_that_depend_on_each_other(backend):
+    def both(a, b):
+        return (a * b).sin()
+
+    def run(function):
+        x = leaf(3)
+        (gradient,) = torch.autograd.grad(function(x, x.exp()).sum(), x, create_graph=True)
+        return gradient, torch.autograd.grad(gradient.sum(), x)
+
+    torch.testing.assert_close(run(fs.compile(both, backend=backend)), run(both))
+
+
+@BACKENDS
+def test_an_input_changed_since_is_an_error(backend):
+    x, y = leaf(3), torch.ones(3)
+    result = fs.compile(lambda x, y: x.exp() + y, backend=backend)(x, y)
+    y.add_(1)
+    torch.autograd.grad(result.sum(), x, retain_graph=True)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        torch.autograd.grad(result.sum(), x, create_graph=True)
+
+
+@BACKENDS
+def test_jacobians_and_hessians(backend):
+    def function(x):
+        return x.sin() * x.sum()
+
+    compiled = fs.compile(function, backend=backend)
+    x = torch.linspace(0.5, 1.5, 3)
+    for vectorize in (False, True):
+        torch.testing.assert_close(
+            torch.autograd.functional.jacobian(compiled, x, vectorize=vectorize),
+            torch.autograd.functional.jacobian(function, x, vectorize=vectorize))
+        torch.testing.assert_close(
+            torch.autograd.functional.hessian(lambda x: compiled(x).sum(), x, vectorize=vectorize),
+            torch.autograd.functional.hessian(lambda x: function(x).sum(), x, vectorize=vectorize))
+
+
+RESULTS = {
+    "x + 1": lambda x: (x + 1,),
+    "x * 2": lambda x: (x * 2,),
+    "sin": lambda x: (x.sin(),),
+    "sharing an input": lambda x: (x * 2, x.sin(), x + 1),
+    "sharing a value": lambda x: ((h := x.exp()) * 2, h + 1, x.cos()),
+    "one behind the other": lambda x: (h := x.exp(), h.sin()),
+}
+
+
+def one_after_the_other(function, order, leafs):
+    x = leaf(2, 3)
+    results = function(x if leafs else x * 1)
+    found = []
+    for number in order:
+        try:
+            results[number % len(results)].sum().backward()
+            found.append("ran")
+        except RuntimeError as error:
+            found.append(str(error)[:40])
+    return found, x.grad
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", RESULTS)
+def test_backward_of_one_after_the_other(name, backend):
+    function = RESULTS[name]
+    compiled = fs.compile(lambda x: function(x), backend=backend)
+    for order in ((0, 0), (0, 1, 2), (2, 1, 0), (1, 2, 1)):
+        for leafs in (True, False):
+            (found, gradient), (expected, same) = (
+                one_after_the_other(each, order, leafs) for each in (compiled, function))
+            assert found == expected
+            torch.testing.assert_close(gradient, same)
+
+
+@BACKENDS
+def test_nothing_is_kept_longer_than_needed(backend):
+    """After backward, and where an input becomes part of what was computed from it."""
+    compiled = fs.compile(lambda h, y: h.exp() * y, backend=backend)
+    gc.collect()
+    gc.disable()
+    try:
+        x = leaf(3)
+        h, y = x * 1, torch.ones(3)
+        seen = weakref.ref(h)
+        result = compiled(h, y)
+        h += result
+        y += result
+        del h, result, y
+        assert seen() is None
+        result = compiled(h := x * 1, torch.ones(3))
+        seen = weakref.ref(h)
+        del h
+        result.sum().backward()
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+@BACKENDS
+def test_what_cannot_run_again_says_what_to_do(backend):
+    def step(x, w):
+        (w * w).sum().backward()
+        return (x * x).sum()
+
+    x, w = leaf(3), leaf(3)
+    (gradient,) = torch.autograd.grad(fs.compile(step, backend=backend)(x, w), x, create_graph=True)
+    torch.testing.assert_close(gradient, 2 * x)
+    with pytest.raises(UserCodeError, match='backend="eager"'):
+        torch.autograd.grad(gradient.sum(), x)
