@@ -371,3 +371,19 @@ def test_a_backend_gets_the_options_it_takes():
     fs.compile(lambda x: x + 1, backend=backend, mode="max-autotune")(torch.ones(2))
     assert given == {"options": None, "mode": "max-autotune"}
     fs.compile(lambda x: x + 1, backend=lambda gm, inputs: gm.forward, options={"level": 3})(torch.ones(2))
+
+
+@pytest.mark.parametrize("calls_before", [0, 60])
+def test_torchscript_traces_the_operators_of_compiled_code(calls_before):
+    def f(x):
+        return torch.sin(x) * 2
+
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+    x, other = torch.linspace(0, 1, 4), torch.linspace(2, 3, 4)
+    for plain in (f, net):
+        compiled = fs.compile(plain)
+        for _ in range(calls_before):
+            compiled(x)
+        traced = torch.jit.trace(compiled, x)
+        assert torch.equal(traced(other), plain(other))
+        torch.testing.assert_close(compiled(other), plain(other))

@@ -67,6 +67,10 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
-    value = importlib.import_module(module) if name == "export" else getattr(importlib.import_module(module), name)
+    from firesteel.interruptions import uninterrupted
+
+    with uninterrupted():  # a child that is forked in the middle of an import would wait for its end for ever
+        imported = importlib.import_module(module)
+    value = imported if name == "export" else getattr(imported, name)
     globals()[name] = value
     return value

@@ -13,6 +13,7 @@ from . import config
 from .backends.native import native
 from .capture.markers import COMPILED, disabled_frame, is_disabled
 from .errors import UserCodeError
+from .interruptions import uninterrupted
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
 from .runtime.tracebacks import leaving
@@ -51,9 +52,10 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     def apply(target: Any) -> Any:
         if disable:
             return target
-        compiler = Compiler(backend if backend is not None else config.default_backend, fullgraph=fullgraph,
-                            dynamic=dynamic, mode=mode, options=options)
-        return compile_with(compiler, target)
+        with uninterrupted():  # much is imported when first needed
+            compiler = Compiler(backend if backend is not None else config.default_backend, fullgraph=fullgraph,
+                                dynamic=dynamic, mode=mode, options=options)
+            return compile_with(compiler, target)
 
     return apply if model is None else apply(model)
 

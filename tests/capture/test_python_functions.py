@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -594,3 +596,55 @@ def test_generator_is_returned_unfinished() -> None:
         return g
 
     check(f, lambda: (x(), [1, 2, 3]))
+
+
+# Python's limits
+
+
+def test_the_recursion_limit_is_the_programs_own() -> None:
+    seen = []
+
+    def backend(gm, inputs):
+        seen.append(sys.getrecursionlimit())
+        return gm.forward
+
+    def f(x):
+        return x + sys.getrecursionlimit()
+
+    expected = f(torch.zeros(2))
+    for chosen in ("eager", backend):
+        assert torch.equal(fs.compile(f, backend=chosen)(torch.zeros(2)), expected)
+    assert seen == [sys.getrecursionlimit()]
+
+
+RECURSIVE_SUBCLASS = """
+import sys, threading, torch
+import firesteel as fs
+
+class Again(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return f(args[0])
+
+def f(x):
+    return torch.sin(x) * 2
+
+def call():
+    try:
+        fs.compile(f)(torch.ones(4).as_subclass(Again))
+    except RecursionError:
+        print("RecursionError", sys.getrecursionlimit())
+
+call()
+for size in (1 << 20, 8 << 20):
+    threading.stack_size(size)
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_recursion_of_a_tensor_subclass_stays_within_the_c_stack() -> None:
+    done = subprocess.run([sys.executable, "-c", RECURSIVE_SUBCLASS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["RecursionError 1000"] * 3

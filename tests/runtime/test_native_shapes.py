@@ -22,7 +22,7 @@ from firesteel.runtime.native.lowering import Lowering
 from firesteel.runtime.native.machine import machine, self_test
 from firesteel.runtime.native.objects import NativeUnavailable
 from firesteel.runtime.native.program import Op, Program
-from firesteel.runtime.native.upgrade import Prologue, Upgrade, split
+from firesteel.runtime.native.upgrade import REFUSAL, Prologue, Upgrade, refusal, split
 from firesteel.shapes import Call, Const, Product, ShapeGuard, Sum, Symbol
 
 A, B, C = (shapes.symbol(name) for name in ("a", "b", "c"))
@@ -266,7 +266,7 @@ def entry(condition, free, body, inputs=(), first=None, others=()):
     sources = {"_fs_s0": SizeSource(base, 0), "_fs_s1": SizeSource(base, 1), "_fs_s2": StrideSource(base, 0)}
     symbols = {A: sources["_fs_s0"], B: sources["_fs_s1"], C: sources["_fs_s2"], N: LocalSource("n")}
     names = {A: "_fs_s0", B: "_fs_s1", C: "_fs_s2", N: "n"}
-    namespace = {"_fs_miss": "miss", "graph": lambda *args: args}
+    namespace = {"_fs_miss": "miss", "_fs_refused": refusal("miss"), "graph": lambda *args: args}
     origins = {}
     guards = [STATE, tensor_guard(x, free, (0,)), Guard(LocalSource("n"), "type", "type({0}) is int")]
     lines = []
@@ -295,7 +295,7 @@ def entry(condition, free, body, inputs=(), first=None, others=()):
         exec(compile(text, "<entry>", "exec"), scope)
         return scope["entry"].__code__
 
-    start = ["try:", *("    " + line for line in lines), "except Exception: return _fs_miss",
+    start = ["try:", *("    " + line for line in lines), REFUSAL,
              "if _fs_warm is not None: _fs_warm(x, n)", *call]
     made = types.FunctionType(compile_lines(start), namespace)
     prologue = Prologue(["x", "n"], lines, origins, call, "graph", list(inputs), [body], compile_lines, symbols)

@@ -16,6 +16,7 @@ from ..fake.dims import known_equal, layout_of, numel_of, offset_of, storage_siz
 from ..fake.functions import find_function, is_described, short_name
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.tensor import view_of
+from ..interruptions import safe_point
 from ..shapes import ContradictionError, Expr, ShapeEnv, Symbol, UndecidableError, eq
 from ..shapes.symnode import SymNode, choose, expr_of
 from .attention_masks import FUNCTIONS as ATTENTION
@@ -185,6 +186,7 @@ class Tracing:
                 continue
             if op == "output":
                 return self.value_of(node.args[0])
+            safe_point()
             meta = node.meta
             recorder.origin = {key: meta[key] for key in _ORIGIN if key in meta}
             args = self.value_of(node.args)

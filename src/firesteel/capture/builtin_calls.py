@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FOLDABLE_MODULES = frozenset({"math", "cmath", "_operator", "_bisect", "unicodedata", "zlib", "binascii", "_struct"})
 FOLDABLE_BUILTINS = frozenset({
     abs, ascii, bin, callable, chr, divmod, format, hash, hex, oct, ord, pow, repr, round, len, min, max, sum, sorted,
-    issubclass, sys.getrecursionlimit, sys.getsizeof, sys.intern, int.from_bytes, bytes.fromhex, float.fromhex,
+    issubclass, sys.getsizeof, sys.intern, int.from_bytes, bytes.fromhex, float.fromhex,
     str.maketrans, dict.fromkeys,
 })
 

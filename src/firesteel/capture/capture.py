@@ -14,6 +14,7 @@ from .. import torch_compat
 from ..debug import enabled, log
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode
+from ..interruptions import safe_point
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
@@ -180,6 +181,7 @@ class Capture:
                 return self.finish_with_break(instruction, stack, cause, getattr(cause, "frames", ()))
             tx.root_step = steps
             steps += 1
+            safe_point()
             frame.index += 1
             before = (tx.graph.operations, tx.effects.version, len(tx.shape_env.checks))
             try:

@@ -4,7 +4,7 @@
         try:
             if not (type(a) is Tensor and a.shape == (10,) and ...): return MISS
             ...
-        except Exception: return MISS
+        except Exception as error: return refused(error)
         (_fs_g0, _fs_g1) = graph(a, b)
         items.append(_fs_g0)
         return _fs_g1
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.native.upgrade import Prologue, Upgrade, upgrade_after
+from ..runtime.native.upgrade import REFUSAL, Prologue, Upgrade, refusal, upgrade_after
 from ..shapes import ShapeGuard
 from ..shapes.symnode import make_symbolic
 from .bytecode.line_table import with_lines
@@ -250,13 +250,14 @@ class EntryCode:
         """Compile the entry. With `user_code` the lines of the body carry the user's line numbers and file."""
         lines: list[str] = []
         if self.prologue:
-            lines = ["try:", *("    " + text for text in self.prologue), "except Exception: return _fs_miss"]
+            lines = ["try:", *("    " + text for text in self.prologue), REFUSAL]
         hits = upgrade_after(len(self.prologue))
         if hits is not None:
             lines.append(f"if _fs_warm is not None: _fs_warm({', '.join(self.parameters)})")
         compile_lines = _Compiler(self.name, self.parameters, self.body, self.body_lines, filename, user_code)
         self.text, code = compile_lines.text_and_code([*lines, *graph_call])
         self.namespace["_fs_miss"] = miss
+        self.namespace["_fs_refused"] = refusal(miss)
         made = types.FunctionType(code, self.namespace)
         if hits is not None:
             prologue = Prologue(self.parameters, self.prologue, self.origins, graph_call, self.graph_function,

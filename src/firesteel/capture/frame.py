@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserFrame
+from ..interruptions import safe_point
 from .bytecode.instructions import DecodedCode, Instruction, decode
 from .signals import GraphBreak, UserRaise
 from .values.base import Value
@@ -108,6 +109,7 @@ class Frame:
             while True:
                 instruction = self.current = instructions[self.index]
                 self.index += 1
+                safe_point()
                 try:
                     outcome = HANDLERS[instruction.op](self, instruction)
                 except UserRaise as raised:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +14,7 @@ import torch
 
 from .. import torch_compat
 from .guards import Guard
+from .recursion import deepest
 
 if TYPE_CHECKING:
     pass
@@ -31,7 +34,7 @@ class InterpreterSettings:
 
     def __enter__(self) -> None:
         self.in_progress.append(self)
-        sys.setrecursionlimit(max(self.limit, 20_000))
+        sys.setrecursionlimit(deepest(self.limit))
         gc.disable()
 
     def __exit__(self, *exc: object) -> None:
@@ -42,6 +45,20 @@ class InterpreterSettings:
         sys.setrecursionlimit(self.limit)
         if self.collecting:
             gc.enable()
+
+    @classmethod
+    @contextmanager
+    def of_the_program(cls) -> Iterator[None]:
+        """The program's own recursion limit around code of the user that a capture calls, as a backend is."""
+        if not cls.in_progress:
+            yield
+            return
+        ours = sys.getrecursionlimit()
+        sys.setrecursionlimit(cls.in_progress[0].limit)
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(ours)
 
     @classmethod
     def abandon(cls) -> None:
@@ -101,6 +118,7 @@ class GlobalState:
             f"{name(torch_compat.functorch_interpreter)}() is None",
             # a level of forward-mode differentiation: tensors may carry tangents that no graph knows of
             f"{name(torch_compat.forward_ad_variables)}[{torch_compat.FORWARD_AD_LEVEL!r}] is {name(-1)}",
+            f"{name(torch_compat.is_tracing)}() is False",
         ]
         if not torch_compat.any_autocast_enabled():
             checks.append(f"{name(torch_compat.any_autocast_enabled)}() is False")

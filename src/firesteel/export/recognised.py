@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-_lock = threading.RLock()
+from ..locks import new_rlock
+
+_lock = new_rlock()
 
 
 def _cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:

@@ -22,6 +22,7 @@ import torch
 import torch.fx
 
 from .. import config, debug
+from ..interruptions import safe_point
 from ..records import dataclass
 from .debug_folder import DebugFolder
 from .options import Options
@@ -68,6 +69,7 @@ class _Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        safe_point()
         started = time.perf_counter()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from ..autodiff.graph import FunctionalGraph
+from ..interruptions import safe_point
 from ..records import dataclass
 from .attention import attention
 from .channels_last import channels_last
@@ -95,6 +96,7 @@ def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> Pass
     """Run all passes over a graph, which is changed."""
     passed = Passed(functional)
     for each in PASSES if settings.device.type == "cpu" else ON_GPU:
+        safe_point()
         started = time.perf_counter()
         passed.functional = each(passed.functional, settings)
         passed.runs.append(_run(each.__name__, started, passed.functional))

@@ -16,6 +16,7 @@ import torch
 from .. import torch_compat
 from ..autodiff.state import GlobalState
 from ..debug import log
+from ..interruptions import uninterrupted
 from .collecting import collection_paused
 from .locking import compiling
 
@@ -64,7 +65,7 @@ class CompiledLater:
                 log("fallbacks", "%s goes on operator by operator: settings of torch changed meanwhile", self.name)
                 return
             try:
-                with collection_paused():
+                with uninterrupted(), collection_paused():
                     made = make()
             except Exception as error:
                 self.error = error  # for the next call, which is the program's own

@@ -17,11 +17,13 @@ from ..backends.native import native
 from ..backends.registry import lookup_backend
 from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.capture import Entry
+from ..capture.global_state import InterpreterSettings
 from ..capture.graph import CapturedGraph
 from ..capture.markers import disabled_frame, is_disabled, own_control_flow
 from ..capture.modules import has_hooks
 from ..capture.torch_calls import is_graph_function
 from ..errors import BackendError, UserCodeError
+from ..interruptions import interruptible
 from . import stance
 from .skipping import runs_plain
 from .units import MISS, Resume, Unit, drive, function_start
@@ -47,6 +49,7 @@ class Compiler:
         name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
         self.backend_name = name
         self.backend = lookup_backend(backend)
+        self.backend_is_own = (getattr(self.backend, "__module__", None) or "").startswith("firesteel.")
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.mode = mode
@@ -157,7 +160,7 @@ class Compiler:
         if self.events is not None:
             self.events.graph(unit, captured)
         try:
-            compiled = self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
+            compiled = self._call_backend(captured)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             raise BackendError(self.backend_name, text, None, (unit.user_frame,)) from error
@@ -165,6 +168,12 @@ class Compiler:
             text = f"it returned a {type(compiled).__name__} instead of a callable"
             raise BackendError(self.backend_name, text, None, (unit.user_frame,))
         return compiled
+
+    def _call_backend(self, captured: CapturedGraph) -> Any:
+        if self.backend_is_own:
+            return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
+        with interruptible(), InterpreterSettings.of_the_program():
+            return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
 
     def compiled(self, unit: Unit, entry: Entry) -> None:
         from ..debug.events import record

@@ -20,7 +20,6 @@ stacks of their own gets those, once and for good: see `GraphedFunction._part`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +31,7 @@ from ..autodiff.graph import FreshTensor, FunctionalGraph, InputAlias, SameAs, V
 from ..debug import log
 from ..kernels.ir import ExternCall
 from ..kernels.plan import KernelPlan, Launch
+from ..locks import new_rlock
 from .recording import SMALL, Hand, Recording, Stack, has_own_memory, owner_of, record, room_for
 
 RECORDINGS = 4
@@ -48,7 +48,7 @@ PRODUCTS = {"mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "mv"
 KERNEL, CALL, REPLAY, COPY, BYTES = 2.0, 7.0, 14.0, 4.0, 1.5e6
 """What things cost in microseconds: a kernel's launch, a call of ATen, a replay, a copy; bytes copied in one."""
 
-_lock = threading.RLock()
+_lock = new_rlock()
 
 
 def graphed(run: Callable[..., Any], functional: FunctionalGraph, device: torch.device, name: str, takes_list: bool,

@@ -23,13 +23,13 @@ import secrets
 import stat
 import struct
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .. import config
 from ..debug import log
+from ..locks import new_lock
 
 SIZE_LIMIT = 1 << 30
 """How many bytes the entries may take together before the ones not used for longest go."""
@@ -44,18 +44,9 @@ _NAME = re.compile(r"[0-9a-f]{40}\.entry(\.[0-9a-f]{8}\.tmp)?")
 _KIND = re.compile(r"[a-z][a-z0-9_]*")
 _KEY = re.compile(r"[0-9a-f]{40}")
 
-_lock = threading.Lock()
+_lock = new_lock()
 _unusable: set[str] = set()  # directories that a write failed in; not tried again by this process
 _written: dict[str, int] = {}  # bytes written per directory since the last look at its size
-
-
-def _renew_lock() -> None:
-    """In a forked child the thread that held the lock does not exist."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def digest(*parts: object) -> str:

@@ -13,9 +13,7 @@ One entry of the disk cache holds all that is known of one code object, its cont
 from __future__ import annotations
 
 import json
-import os
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Iterable
@@ -23,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..debug import log
+from ..locks import new_lock
 from . import disk_cache
 
 KIND = "learned"
@@ -82,16 +81,7 @@ class _Record:
 # By identity: equal code objects of different functions share an entry on disk, and comparing code is slow. A record
 # holds its code weakly, and the place in this table goes with the code.
 _records: dict[int, _Record] = {}
-_lock = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """In a forked child the thread that held the lock does not exist."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+_lock = new_lock()
 
 
 def recall(code: types.CodeType, start_index: int) -> Learned:

@@ -17,7 +17,6 @@ Where results have nothing to do with each other there is a function for each pa
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -36,6 +35,8 @@ from ..autodiff.state import GlobalState
 from ..debug import log
 from ..errors import UserCodeError
 from ..fake.dims import contiguous_strides, known_equal, layout_of
+from ..interruptions import uninterrupted
+from ..locks import new_lock
 from ..shapes import Symbol
 from .collecting import collection_paused
 from .replaying import CHANGED, Call, Replay
@@ -65,7 +66,7 @@ class TrainingUnit:
         self.prepare = prepare
         if prepare is not None:
             joint = prepare(joint)
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.state = GlobalState.current()
         made = self.parted = partition(joint, memory_budget)
         log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, made.saved_bytes,
@@ -160,7 +161,7 @@ class TrainingUnit:
             with self.lock:
                 found = self.backwards.get(kinds)
                 if found is None:
-                    with collection_paused():
+                    with uninterrupted(), collection_paused():
                         found = self.backwards[kinds] = self._make_backward(kinds)
         return found
 

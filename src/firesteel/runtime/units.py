@@ -23,6 +23,7 @@ from ..errors import (
     UserFrame,
     format_report,
 )
+from ..interruptions import raised_by_handler, uninterrupted
 from . import stance
 from .collecting import collection_paused
 from .explain_miss import changed_inputs, first_failure
@@ -82,6 +83,8 @@ class Rerun:
         if torch_compat.stops_recomputation(error):
             error.__traceback__ = None  # its frames hold the error, so they would keep tensors until they are collected
             raise type(error)()
+        if raised_by_handler(error):
+            raise error
         result = self.unit.plain(rest)
         if ASSUMED in str(error):
             self.unit.assumption_failed(str(error))
@@ -177,7 +180,8 @@ class Unit:
                 result = function(*args)
                 if result is not MISS:
                     return result
-            entry = self.compile(args)
+            with uninterrupted():
+                entry = self.compile(args)
         if entry is None:
             return self.plain(args)
         result = entry.function(*args)
@@ -192,6 +196,8 @@ class Unit:
             return self.given_up
         if self.code.co_flags & UNCAPTURED_FLAGS:
             return "generator and coroutine functions run as plain Python"
+        if torch_compat.is_tracing():
+            return "called while TorchScript traces"
         if torch_compat.functorch_active():
             return "called inside of a torch.func transform"
         if torch_compat.forward_ad_active():
@@ -234,6 +240,11 @@ class Unit:
             return None
         except FiresteelError:
             raise
+        except RecursionError:
+            # calls that Python itself may still find room for, and if not, it says so in the user's own frames
+            self.given_up = "calls nest deeper than this thread's stack has room for"
+            self.options.skipped(self, self.given_up)
+            return None
         except Exception as error:
             if config.raise_on_internal_error or self.options.fullgraph:
                 raise

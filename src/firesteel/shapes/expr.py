@@ -23,11 +23,11 @@ Where Python would raise (a division by zero), a simplified expression may have 
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 from weakref import WeakValueDictionary
+
+from firesteel.locks import new_rlock
 
 Kind: TypeAlias = Literal["int", "float", "bool"]
 Scalar: TypeAlias = "int | float"
@@ -37,17 +37,8 @@ Values: TypeAlias = "Mapping[Symbol, int | float]"
 _nodes: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
 # Lookups go straight to the table of references below, for speed; insertions go through `_share`.
 _references = _nodes.data  # type: ignore[attr-defined]
-_lock = threading.RLock()
+_lock = new_rlock()
 _serials = itertools.count()
-
-
-def _reset_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-# Another thread may hold the lock at the moment of a fork; the child must not wait for it.
-os.register_at_fork(after_in_child=_reset_lock)
 
 
 class Expr:

@@ -7,15 +7,16 @@ import gc
 import importlib
 import operator
 import sys
-import threading
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ..locks import new_lock
+
 _neutralised = False
-_neutralise_lock = threading.Lock()
+_neutralise_lock = new_lock()
 _MARK = "__dynamo_disable"
 
 

@@ -56,11 +56,12 @@ function_stack_length = torch._C._len_torch_function_stack
 functorch_interpreter = torch._C._functorch.peek_interpreter_stack
 deterministic_enabled = torch._C._get_deterministic_algorithms
 any_autocast_enabled = torch._C._is_any_autocast_enabled
+is_tracing = torch._C._is_tracing  # for TorchScript
 
 #: Questions that run no Python code outside of function modes.
 STATE_QUERIES: frozenset[Callable[[], Any]] = frozenset({
-    function_stack_length, functorch_interpreter, deterministic_enabled, any_autocast_enabled, torch.is_grad_enabled,
-    torch.is_inference_mode_enabled, torch.get_default_dtype, torch.get_num_threads,
+    function_stack_length, functorch_interpreter, deterministic_enabled, any_autocast_enabled, is_tracing,
+    torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, torch.get_num_threads,
 })
 
 #: Where torch says which level of forward-mode differentiation is active: -1 is none.

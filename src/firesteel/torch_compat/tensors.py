@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 
+from ..locks import new_lock
 from .dispatch import below_python_key
 
 TensorType = TypeVar("TensorType", bound=torch.Tensor)
@@ -108,7 +108,7 @@ def mark_as_parameter(t: torch.Tensor) -> None:
     t._is_param = True
 
 
-_serial_lock = threading.Lock()
+_serial_lock = new_lock()
 _next_serial = 0
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from ...locks import new_lock
 from .target import Target, llvm_binding, new_machine
 
 MOST_THREADS = 8
@@ -68,17 +68,8 @@ class Coder:
             library.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-_lock = threading.Lock()
+_lock = new_lock()
 _idle: dict[tuple[str, str], list[Coder]] = {}
-
-
-def _renew_lock() -> None:
-    """In a forked child the threads that held the lock or a coder do not exist."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager

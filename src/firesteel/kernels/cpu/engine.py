@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from ...debug import log
+from ...locks import new_rlock
 from ...records import dataclass
 from ...runtime import disk_cache
 from ...runtime.native.loader import LoadedObject, load_code
@@ -38,18 +38,9 @@ class CompiledKernel:
     """Under which the code is found again, in this process and on disk."""
 
 
-_lock = threading.RLock()
+_lock = new_rlock()
 _compiled: dict[str, CompiledKernel] = {}
 _loaded: list[LoadedObject] = []
-
-
-def _renew_lock() -> None:
-    """In a forked child the thread that held the lock does not exist."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> list[CompiledKernel]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from dataclasses import fields
 from typing import Any
 
 import torch
 
+from ...locks import new_lock
 from ...records import dataclass
 
 
@@ -93,7 +93,7 @@ def new_machine(cpu: str, features: str) -> Any:
 
 
 _initialised = False
-_initialising = threading.Lock()
+_initialising = new_lock()
 
 
 def _llvm() -> Any:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +18,7 @@ import torch
 
 from ... import torch_compat
 from ...debug import log
+from ...locks import new_rlock
 from ...shapes import Expr
 from ..cpu.engine import compile_text
 from .triton_compiler import Binary, Request, compile_all
@@ -246,7 +245,7 @@ class _Descriptors:
     """All descriptors of the process; they live as long as it does."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = new_rlock()
         self.found: dict[tuple[str, torch.device], _Descriptor] = {}
         self.all: list[_Descriptor] = []
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -294,14 +293,6 @@ class _Descriptors:
 
 
 _descriptors = _Descriptors()
-
-
-def _renew_lock() -> None:
-    """In a forked child the thread that held the lock does not exist."""
-    _descriptors.lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def architecture(device: torch.device) -> int:

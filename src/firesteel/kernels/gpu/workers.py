@@ -13,12 +13,12 @@ import os
 import queue
 import subprocess
 import sys
-import threading
 import time
 from typing import Any
 
 from ... import config
 from ...debug import log
+from ...locks import new_lock
 from . import coding
 from .coding import LENGTH, LENGTHS, Code, read_exactly
 
@@ -123,7 +123,7 @@ class Workers:
         self.all.clear()
 
 
-_lock = threading.Lock()
+_lock = new_lock()
 _workers: Workers | None = None
 
 
@@ -178,8 +178,8 @@ def end_all() -> None:
 
 def _forget() -> None:
     """A forked child has no claim to its parent's processes."""
-    global _workers, _lock
-    _workers, _lock = None, threading.Lock()
+    global _workers
+    _workers = None
 
 
 atexit.register(end_all)

@@ -8,13 +8,13 @@ all that it had.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ... import torch_compat
+from ...locks import new_lock
 from ...runtime import disk_cache
 from ...runtime.native import arithmetic
 from ...runtime.native.builtins import builtin_maker
@@ -63,7 +63,7 @@ class HostMachine:
 
 
 _machine: HostMachine | NativeUnavailable | None = None
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def machine() -> HostMachine:

@@ -13,9 +13,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import config, torch_compat
 from ...debug import log
+from ...interruptions import raised_by_handler, uninterrupted
 from ...records import dataclass
 from ..collecting import collection_paused
 from ..locking import compiling
@@ -43,16 +42,20 @@ GROUPED_INPUTS = 8
 REFUSALS = 4
 """So often may the checker refuse what the Python guards accept, until the entry stays with those."""
 
+REFUSAL = "except Exception as _fs_error: return _fs_refused(_fs_error)"
+"""The end of a block of guards."""
+
 LOADED = re.compile(r"\b_fs_s\d+\b")
-_lock = threading.RLock()
 
 
-def _renew_lock() -> None:
-    global _lock
-    _lock = threading.RLock()  # in a new process nobody holds it
+def refusal(miss: Any) -> Callable[[Exception], Any]:
+    """What an entry does when a guard raises: the guard does not hold, unless a signal came just then."""
+    def refused(error: Exception) -> Any:
+        if raised_by_handler(error):
+            raise error
+        return miss
 
-
-os.register_at_fork(after_in_child=_renew_lock)
+    return refused
 
 
 def upgrade_after(lines: int) -> int | None:
@@ -102,7 +105,8 @@ class Upgrade:
             self.remaining = 1  # another thread compiles; the next call will do
             return
         try:
-            self._change(args)
+            with uninterrupted():
+                self._change(args)
         finally:
             lock.release()
 
@@ -171,7 +175,7 @@ class Split:
         arguments = ", ".join(prologue.parameters)
         lines = [f"_fs_found = _fs_native({arguments})", "if _fs_found is None:", "    try:"]
         lines.extend("        " + line for line in prologue.lines)
-        lines.append("    except Exception: return _fs_miss")
+        lines.append(f"    {REFUSAL}")
         lines.append(f"    if _fs_warm is not None: _fs_warm({arguments})")
         other = []
         calls = prologue.graph_call
@@ -185,7 +189,7 @@ class Split:
             other.append("    _fs_inputs = _fs_found")
         if self.kept:
             kept = ["        " + line for line in self.kept]
-            other.extend(["    try:", *kept, "    except Exception: return _fs_miss"])
+            other.extend(["    try:", *kept, f"    {REFUSAL}"])
         return [*lines, *(["else:", *other] if other else []), *calls]
 
 
