@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .bytecode.instructions import Instruction
+from .bytecode.machine import CALLABLE_FIRST
 from .entry_code import EntryCode
 from .frame import Frame
 from .signals import SkipFrame
@@ -73,9 +74,10 @@ def is_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> l
     return _result(code, f"{code.constant(operator.is_not if inst.argval else operator.is_)}({ops[0]}, {ops[1]})")
 
 
-@step(1, "UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT", "UNARY_NOT")
+@step(1, "UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT", "UNARY_NOT", "TO_BOOL")
 def unary_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    symbol = {"UNARY_NEGATIVE": "-", "UNARY_POSITIVE": "+", "UNARY_INVERT": "~", "UNARY_NOT": "not "}[inst.op]
+    symbol = {"UNARY_NEGATIVE": "-", "UNARY_POSITIVE": "+", "UNARY_INVERT": "~", "UNARY_NOT": "not ",
+              "TO_BOOL": "not not "}[inst.op]
     return _result(code, f"{symbol}{ops[0]}")
 
 
@@ -114,14 +116,19 @@ def load_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) 
 
 @step(1, "LOAD_METHOD")
 def load_method(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return ["", *_result(code, f"{ops[0]}.{inst.argval}")]
+    return _without_receiver(_result(code, f"{ops[0]}.{inst.argval}"))
 
 
 @step(3, "LOAD_SUPER_ATTR")
 def load_super_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     name, is_method, _ = inst.argval
     result = _result(code, f"{ops[0]}({ops[1]}, {ops[2]}).{name}")
-    return ["", *result] if is_method else result
+    return _without_receiver(result) if is_method else result
+
+
+def _without_receiver(function: list[str]) -> list[str]:
+    """Something to call, and the NULL that stands for its receiver."""
+    return [*function, ""] if CALLABLE_FIRST else ["", *function]
 
 
 @step(2, "STORE_ATTR")
@@ -142,10 +149,10 @@ def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> li
     first, second, args = ops[0], ops[1], ops[2:]
     positional = args[: len(args) - len(names)]
     keywords = [f"{name}={text}" for name, text in zip(names, args[len(positional):], strict=True)]
-    if first:
+    if first and second:
         function, positional = first, [second, *positional]
     else:
-        function = second
+        function = first or second
     nested = code.constant(frame.tx.options.nested)
     if not positional and not keywords and "__class__" in frame.code.co_freevars:
         receiver = own_first_argument(frame)
@@ -175,7 +182,7 @@ def call_or_super(nested: Callable[[Any], Any], function: Any, cell: Any, receiv
 def call_function_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     nested = code.constant(frame.tx.options.nested)
     extra = f", **{ops[3]}" if inst.argval else ""
-    return _result(code, f"{nested}({ops[1]})(*{ops[2]}{extra})")
+    return _result(code, f"{nested}({ops[0] or ops[1]})(*{ops[2]}{extra})")
 
 
 @step(lambda inst: inst.argval + 3, "DICT_MERGE")
@@ -252,6 +259,11 @@ def format_value(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str
     conversion, has_spec = inst.argval
     spec = ops[1] if has_spec else "''"
     return _result(code, f"{code.constant(format_field)}({ops[0]}, {conversion!r}, {spec})")
+
+
+@step(1, "CONVERT_VALUE")
+def convert_value(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{code.constant(CONVERSIONS[str(inst.argval)])}({ops[0]})")
 
 
 @step(lambda inst: inst.argval, "BUILD_STRING")

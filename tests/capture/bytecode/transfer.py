@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from firesteel.capture.bytecode import cells_at, decode, handled_slots, live_locals, make_continuation, raise_at
 from firesteel.capture.bytecode.assemble import assemble
 from firesteel.capture.bytecode.liveness import own_variables
-from firesteel.capture.bytecode.machine import MachineInstruction, Region
+from firesteel.capture.bytecode.machine import CALLABLE_FIRST, MachineInstruction, Region
 
 
 @dataclasses.dataclass
@@ -64,8 +64,14 @@ class Instrumented:
 
         consts = (*code.co_consts, lambda: True, self.hook)
         # Asks first whether to take the stack apart, so that flow analysis of the copy sees a way on, stack intact.
-        emit("PUSH_NULL")
-        emit("LOAD_CONST", len(consts) - 2)
+        def emit_function(constant: int) -> None:
+            if not CALLABLE_FIRST:
+                emit("PUSH_NULL")
+            emit("LOAD_CONST", constant)
+            if CALLABLE_FIRST:
+                emit("PUSH_NULL")
+
+        emit_function(len(consts) - 2)
         if sys.version_info < (3, 12):
             emit("PRECALL")
         emit("CALL")
@@ -73,10 +79,9 @@ class Instrumented:
         jump = stub[-1]
         for i in reversed(range(depth)):
             emit("STORE_FAST", plain + i)
-        emit("PUSH_NULL")
-        emit("LOAD_CONST", len(consts) - 1)
+        emit_function(len(consts) - 1)
         for name in self.cells:
-            emit("LOAD_CLOSURE", self.slot[name])
+            emit("LOAD_FAST" if CALLABLE_FIRST else "LOAD_CLOSURE", self.slot[name])
         if sys.version_info < (3, 12):
             emit("PRECALL", len(self.cells))
         emit("CALL", len(self.cells))
@@ -85,12 +90,18 @@ class Instrumented:
             emit("LOAD_FAST", plain + min(self.handled))
             emit("POP_EXCEPT")
         emit("RETURN_VALUE")
-        self.stub_length = len(stub)
-        jump.target = self.entry + len(stub)
-
+        if CALLABLE_FIRST:
+            emit("NOP")
         def move(position: int) -> int:
             # Jumps to the instruction arrive at the hook.
             return position if position <= self.entry else position + len(stub)
+
+        self.stub_length = len(stub)
+        jump.target = self.entry + len(stub)
+        if CALLABLE_FIRST:
+            # Where a callee's exception goes is decided by what stands before the call.
+            region = self.decoded.machine.instructions[self.entry].region
+            stub[-1].region = region and dataclasses.replace(region, target=move(region.target))
 
         body = []
         for position, instruction in enumerate(self.decoded.machine.instructions):

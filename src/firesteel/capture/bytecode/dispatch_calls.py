@@ -20,7 +20,7 @@ from typing import Any
 
 from .assemble import assemble
 from .instructions import ATTRIBUTE_SHIFT
-from .machine import MachineInstruction, read_machine_code
+from .machine import CALLABLE_FIRST, MachineInstruction, read_machine_code
 
 INNER_SCOPES = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 PRECALL = "PRECALL" in dis.opmap
@@ -71,7 +71,7 @@ def _is_inner_scope(const: Any) -> bool:
 def _call_from(instructions: list[MachineInstruction], at: int) -> int | None:
     """Where the call is that begins at this instruction, if one does: KW_NAMES and PRECALL come before it."""
     start = at
-    if instructions[at].name == "CALL_FUNCTION_EX":
+    if instructions[at].name in ("CALL_FUNCTION_EX", "CALL_KW"):
         return at
     if at and instructions[at - 1].name in ("KW_NAMES", "PRECALL"):
         return None  # began earlier
@@ -81,24 +81,27 @@ def _call_from(instructions: list[MachineInstruction], at: int) -> int | None:
 
 
 def _above(call: MachineInstruction) -> int:
-    """How many values are above the callee."""
-    return call.arg if call.name == "CALL" else 1 + (call.arg & 1)
+    """How many values are above the callee: arguments, in 3.13 their names and NULL too."""
+    arguments = 1 + (call.arg & 1) if call.name == "CALL_FUNCTION_EX" else call.arg + (call.name == "CALL_KW")
+    return arguments + CALLABLE_FIRST
 
 
 def _has_null_below(instructions: list[MachineInstruction], depths: list[int | None], call: int) -> bool:
-    """Whether the callee stands above NULL, not below its first argument as in `with` and decorators."""
+    """Whether the callee stands beside NULL, not below its first argument as in `with` and decorators."""
     depth = depths[call]
     if depth is None:
         return False
     instruction = instructions[call]
-    arguments = instruction.arg if instruction.name == "CALL" else _above(instruction)
-    # In 3.11, PRECALL has taken the arguments off the counted depth already.
-    slot = depth - 2 if PRECALL and instruction.name == "CALL" else depth - 2 - arguments
+    if CALLABLE_FIRST:
+        slot = depth - _above(instruction)
+    else:
+        # In 3.11, PRECALL has taken the arguments off the counted depth already.
+        slot = depth - 2 - (0 if PRECALL and instruction.name == "CALL" else _above(instruction))
     for at in range(call - 1, -1, -1):
+        if depths[at] == slot + (not CALLABLE_FIRST) and _finds_method(instructions[at]):
+            return True
         if depths[at] == slot:
             return instructions[at].name == "PUSH_NULL"
-        if depths[at] == slot + 1 and _finds_method(instructions[at]):
-            return True
     return False
 
 
@@ -115,15 +118,18 @@ def _plain_attribute(instruction: MachineInstruction) -> list[MachineInstruction
         lookup = dataclasses.replace(instruction, name="LOAD_ATTR")
     else:
         lookup = dataclasses.replace(instruction, arg=instruction.arg & ~1)
-    return [lookup, _like(instruction, "PUSH_NULL"), _like(instruction, "SWAP", 2)]
+    swap = [] if CALLABLE_FIRST else [_like(instruction, "SWAP", 2)]
+    return [lookup, _like(instruction, "PUSH_NULL"), *swap]
 
 
 def _choose(where: MachineInstruction, above: int, choose_at: int) -> list[MachineInstruction]:
     """Replace the callee, which stands below `above` values, by ``choose(callee)``."""
     swap = [("SWAP", above + 1)] if above else []
     call = [("PRECALL", 1), ("CALL", 1)] if PRECALL else [("CALL", 1)]
-    return [_like(where, name, arg) for name, arg in
-            (*swap, ("PUSH_NULL", 0), ("SWAP", 2), ("LOAD_CONST", choose_at), ("SWAP", 2), *call, *swap)]
+    function = [("PUSH_NULL", 0), ("SWAP", 2), ("LOAD_CONST", choose_at), ("SWAP", 2)]
+    if CALLABLE_FIRST:
+        function = function[2:] + function[:2]
+    return [_like(where, name, arg) for name, arg in (*swap, *function, *call, *swap)]
 
 
 def _like(where: MachineInstruction, name: str, arg: int = 0) -> MachineInstruction:

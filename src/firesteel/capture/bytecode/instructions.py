@@ -1,13 +1,15 @@
-"""One form for the bytecode of CPython 3.11 and 3.12: `decode(code)` gives the instructions that capture interprets.
+"""One form for the bytecode of CPython 3.11 to 3.13: `decode(code)` gives the instructions that capture interprets.
 
-CACHE, EXTENDED_ARG, NOP, RESUME, PRECALL, KW_NAMES and END_FOR do not appear, specialised opcodes neither. Jump targets
-are positions in `DecodedCode.instructions`. In the tables `a, b -> c` means: pops b and a (b was on top), pushes c.
+CACHE, EXTENDED_ARG, NOP, RESUME, PRECALL, KW_NAMES and END_FOR do not appear, specialised opcodes neither; what 3.13
+spreads over several opcodes (CALL_KW and its names, MAKE_FUNCTION and its attributes, TO_BOOL before what looks at a
+truth value) is one. "3.12" means 3.12 and later. Jump targets are positions
+in `DecodedCode.instructions`. In the tables `a, b -> c` means: pops b and a (b was on top), pushes c.
 `NULL` is CPython's empty stack slot. `local`, `cell` etc. below are variable *names*; `argval` is as given,
 `-` stands for None. "3.11"/"3.12" marks an op that only this version produces.
 
 Constants, names, variables
     LOAD_CONST              constant             -> constant
-    PUSH_NULL               -                    -> NULL              (also split off LOAD_GLOBAL)
+    PUSH_NULL               -                    -> NULL              (also split off LOAD_GLOBAL; in 3.13 after it)
     POP_TOP                 -                    a ->
     COPY                    n                    -> the n-th value from the top (1 is the top)
     SWAP                    n                    exchanges the top with the n-th value from the top (the top is the 1st)
@@ -22,7 +24,8 @@ Constants, names, variables
     STORE_GLOBAL, DELETE_GLOBAL   name           a -> / (nothing)
     LOAD_NAME, STORE_NAME, DELETE_NAME  name     class bodies and modules
     MAKE_CELL               name                                      puts the slot's value (or nothing) into a new cell
-    LOAD_CLOSURE            name                 -> cell object
+    LOAD_CLOSURE            name                 -> cell object       3.13: LOAD_FAST of any cell variable, so where
+                                                 a comprehension has taken the cell out: -> value
     LOAD_DEREF, STORE_DEREF, DELETE_DEREF  name  -> value / a -> / (nothing); NameError/UnboundLocalError when empty
     LOAD_CLASSDEREF         name                 -> value             locals() first, then the cell; 3.11
     LOAD_LOCALS             -                    -> locals()          3.12
@@ -35,6 +38,7 @@ Constants, names, variables
 
 Operators
     UNARY_POSITIVE, UNARY_NEGATIVE, UNARY_NOT, UNARY_INVERT   -       a -> result
+    TO_BOOL                 -                    a -> bool            `not not a`; 3.13
     BINARY_OP               '+', '//', '+=' ...  a, b -> result       in-place forms have the '='
     COMPARE_OP              '<' '<=' '==' '!=' '>' '>='   a, b -> result
     IS_OP, CONTAINS_OP      invert: bool         a, b -> bool         `a is b`, `a in b`; with invert: not
@@ -45,7 +49,8 @@ Operators
     STORE_SLICE             -                    value, container, start, stop ->         3.12
     LOAD_ATTR               name                 obj -> value
     LOAD_METHOD             name                 obj -> function, obj    for a plain method,
-                                                 obj -> NULL, value      for anything else (both are right for CALL)
+                                                 obj -> NULL, value      for anything else (both are right for CALL);
+                                                 in 3.13 obj -> value, NULL
     LOAD_SUPER_ATTR         (name, is_method, two_arg)  super, cls, self -> value; with is_method like LOAD_METHOD; 3.12
     STORE_ATTR              name                 value, obj ->
     DELETE_ATTR             name                 obj ->
@@ -53,8 +58,8 @@ Operators
 Calls and functions
     CALL                    (count, kwnames)     x, y, arg1 .. argN -> result    N = count; kwnames: tuple[str, ...]
                                                  names the last len(kwnames) args. x is NULL: calls y(args);
-                                                 otherwise calls x(y, args)
-    CALL_FUNCTION_EX        has_kwargs: bool     NULL, callable, args[, kwargs] -> result
+                                                 y is NULL (3.13): calls x(args); otherwise calls x(y, args)
+    CALL_FUNCTION_EX        has_kwargs: bool     NULL, callable, args[, kwargs] -> result     (3.13: callable, NULL)
                                                  args: a tuple or any iterable, kwargs: a mapping
     MAKE_FUNCTION           flags                [defaults], [kwdefaults], [annotations], [closure], code -> function
                                                  each in brackets is there if its flag (1, 2, 4, 8) is set
@@ -66,6 +71,7 @@ Building
     BUILD_STRING            n                    n strings -> str
     BUILD_SLICE             n (2 or 3)           start, stop[, step] -> slice
     FORMAT_VALUE            (conversion, has_spec)  value[, spec] -> str    conversion is '', 's', 'r' or 'a'
+    CONVERT_VALUE           's', 'r' or 'a'      value -> str         before a FORMAT_VALUE; 3.13
     LIST_APPEND, SET_ADD    n                    value ->             into the container n-th from the top after the pop
     MAP_ADD                 n                    key, value ->        same, n-th after both pops
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE  n      iterable ->          same
@@ -82,7 +88,8 @@ Building
     CALL_INTRINSIC_1        name                 a -> result          3.12; 'TYPEVAR', 'PARAMSPEC', 'TYPEVARTUPLE',
                                                  'SUBSCRIPT_GENERIC', 'TYPEALIAS'
     CALL_INTRINSIC_2        name                 a, b -> result       3.12; 'TYPEVAR_WITH_BOUND',
-                                                 'TYPEVAR_WITH_CONSTRAINTS', 'SET_FUNCTION_TYPE_PARAMS'
+                                                 'TYPEVAR_WITH_CONSTRAINTS', 'SET_FUNCTION_TYPE_PARAMS',
+                                                 'SET_TYPEPARAM_DEFAULT'
     PRINT_EXPR, IMPORT_STAR pushes_none: bool    a -> [None]          never in functions
 
 Control flow (argval is the target's position)
@@ -134,7 +141,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .machine import MachineCode, Positions, read_machine_code
+from .machine import CALLABLE_FIRST, MachineCode, MachineInstruction, Positions, read_machine_code
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,7 +251,8 @@ JUMPS = frozenset(
 TERMINATORS = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 """Ops after which control does not fall through to the next instruction."""
 
-_DROPPED = frozenset({"NOP", "RESUME", "PRECALL", "KW_NAMES", "END_FOR"})
+_DROPPED = frozenset({"NOP", "RESUME", "PRECALL", "KW_NAMES", "END_FOR", "SET_FUNCTION_ATTRIBUTE"})
+_LOOKS_AT_TRUTH = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"})
 
 _RENAMED = {
     "JUMP_FORWARD": "JUMP",
@@ -275,6 +283,7 @@ _INTRINSIC_2 = {
     2: ("CALL_INTRINSIC_2", "TYPEVAR_WITH_BOUND"),
     3: ("CALL_INTRINSIC_2", "TYPEVAR_WITH_CONSTRAINTS"),
     4: ("CALL_INTRINSIC_2", "SET_FUNCTION_TYPE_PARAMS"),
+    5: ("CALL_INTRINSIC_2", "SET_TYPEPARAM_DEFAULT"),
 }
 
 SLOT_OPCODES = frozenset(dis.opname[op] for op in (*dis.haslocal, *dis.hasfree))
@@ -299,7 +308,7 @@ LOAD_FAST_UNCHECKED = _IS_312
 ATTRIBUTE_SHIFT = int(_IS_312)
 """How far LOAD_ATTR's argument is shifted: in 3.12 its lowest bit asks for a method."""
 _NAME_SHIFT = {"LOAD_GLOBAL": 1, "LOAD_ATTR": ATTRIBUTE_SHIFT, "LOAD_SUPER_ATTR": 2}
-_COMPARE_SHIFT = 4 if _IS_312 else 0
+_COMPARE_SHIFT = 5 if CALLABLE_FIRST else 4 if _IS_312 else 0
 _BINARY_OPERATORS = [symbol for _, symbol in dis._nb_ops]  # type: ignore[attr-defined]
 _CONVERSIONS = ("", "s", "r", "a")
 
@@ -311,7 +320,10 @@ def _normalise(code: types.CodeType, name: str, arg: int, kwnames: tuple[str, ..
     if name == "LOAD_CONST":
         return name, code.co_consts[arg]
     if name in SLOT_OPCODES:
-        return name, code._varname_from_oparg(arg)  # type: ignore[attr-defined]
+        variable = code._varname_from_oparg(arg)  # type: ignore[attr-defined]
+        if name == "LOAD_FAST" and CALLABLE_FIRST and (variable in code.co_cellvars or variable in code.co_freevars):
+            return "LOAD_CLOSURE", variable
+        return name, variable
     if name in _HAS_NAME:
         attribute = code.co_names[arg >> _NAME_SHIFT.get(name, 0)]
         if name == "LOAD_ATTR" and arg & ATTRIBUTE_SHIFT:
@@ -331,6 +343,10 @@ def _normalise(code: types.CodeType, name: str, arg: int, kwnames: tuple[str, ..
         return name, bool(arg & 1)
     if name == "FORMAT_VALUE":
         return name, (_CONVERSIONS[arg & 3], bool(arg & 4))
+    if name in ("FORMAT_SIMPLE", "FORMAT_WITH_SPEC"):
+        return "FORMAT_VALUE", ("", name == "FORMAT_WITH_SPEC")
+    if name == "CONVERT_VALUE":
+        return name, _CONVERSIONS[arg]
     if name == "UNPACK_EX":
         return name, (arg & 0xFF, arg >> 8)
     if name == "CALL_INTRINSIC_1":
@@ -385,6 +401,18 @@ def _decode(code: types.CodeType) -> DecodedCode:
             elif name == "PRECALL" and entry is None:
                 entry = position
             continue
+        if name == "TO_BOOL" and machine.instructions[position + 1].name in _LOOKS_AT_TRUTH:
+            entry = position
+            continue
+        if name == "POP_TOP" and CALLABLE_FIRST and position and machine.instructions[position - 1].name == "END_FOR":
+            continue
+        if name == "CALL_KW":
+            # Its names are the constant before it, which the normal form does not push.
+            name, kwnames = "CALL", instructions.pop().argval
+            entry = machine_entry.pop()
+            index_of_position[-1] -= 1
+        elif name == "MAKE_FUNCTION" and CALLABLE_FIRST:
+            arg = _function_attributes(machine.instructions, position)
         if real.target is None:
             op, argval = _normalise(code, name, arg, kwnames)
         else:
@@ -392,7 +420,7 @@ def _decode(code: types.CodeType) -> DecodedCode:
         instruction = Instruction(
             index=len(instructions),
             op=op,
-            arg=arg if dis.opmap[name] >= dis.HAVE_ARGUMENT else None,
+            arg=arg if dis.opmap[real.name] >= dis.HAVE_ARGUMENT else None,
             argval=argval,
             lineno=real.positions.lineno,
             offset=real.offset,
@@ -409,6 +437,9 @@ def _decode(code: types.CodeType) -> DecodedCode:
         # 3.12 leaves the receiver on the stack for an END_SEND that follows; the normal form's SEND does that itself.
         if jump.op == "SEND" and machine.instructions[target].name == "END_SEND":
             target += 1
+        # 3.13 has END_FOR and POP_TOP behind a loop, and neither runs.
+        if jump.op == "FOR_ITER" and CALLABLE_FIRST and machine.instructions[target].name == "END_FOR":
+            target += 2
         jump.argval = index_of_position[target]
     handlers: dict[tuple[int, int, bool], ExceptionHandler] = {}
     for instruction, position in zip(instructions, machine_entry, strict=True):
@@ -421,6 +452,15 @@ def _decode(code: types.CodeType) -> DecodedCode:
                 handlers[key] = handler
             instruction.handler = handler
     return DecodedCode(code, instructions, machine, machine_entry)
+
+
+def _function_attributes(instructions: list[MachineInstruction], position: int) -> int:
+    """The flags of a MAKE_FUNCTION that says with opcodes of their own which attributes the function gets (3.13)."""
+    flags = 0
+    while instructions[position + 1].name == "SET_FUNCTION_ATTRIBUTE":
+        position += 1
+        flags |= instructions[position].arg
+    return flags
 
 
 # Stack effects that do not depend on the argument.
@@ -437,8 +477,8 @@ _FIXED_EFFECTS = {
         _words("""
         SWAP DELETE_FAST DELETE_GLOBAL DELETE_NAME MAKE_CELL DELETE_DEREF LOAD_FROM_DICT_OR_DEREF
         LOAD_FROM_DICT_OR_GLOBALS COPY_FREE_VARS SETUP_ANNOTATIONS UNARY_POSITIVE UNARY_NEGATIVE UNARY_NOT UNARY_INVERT
-        LOAD_ATTR LIST_TO_TUPLE CALL_INTRINSIC_1 JUMP GET_ITER CHECK_EXC_MATCH CHECK_EG_MATCH YIELD_VALUE
-        GET_YIELD_FROM_ITER ASYNC_GEN_WRAP STOPITERATION_ERROR GET_AWAITABLE GET_AITER"""),
+        TO_BOOL CONVERT_VALUE LOAD_ATTR LIST_TO_TUPLE CALL_INTRINSIC_1 JUMP GET_ITER CHECK_EXC_MATCH CHECK_EG_MATCH
+        YIELD_VALUE GET_YIELD_FROM_ITER ASYNC_GEN_WRAP STOPITERATION_ERROR GET_AWAITABLE GET_AITER"""),
         0,
     ),
     **dict.fromkeys(

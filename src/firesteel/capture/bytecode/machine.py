@@ -4,9 +4,11 @@ This is the layer below the normal form of `instructions.py`: one `MachineInstru
 Python, jumps as positions in the list. A few opcodes do two things at once; they are split here into opcodes that
 exist as well, so that every point between two normalised instructions is a point in this list:
 
-    LOAD_GLOBAL (NULL + name)        ->  PUSH_NULL; LOAD_GLOBAL name
-    RETURN_CONST c                   ->  LOAD_CONST c; RETURN_VALUE                        (3.12)
+    LOAD_GLOBAL (NULL + name)        ->  PUSH_NULL; LOAD_GLOBAL name                       (3.13: the other way round)
+    RETURN_CONST c                   ->  LOAD_CONST c; RETURN_VALUE                        (3.12, 3.13)
     JUMP_IF_FALSE_OR_POP t           ->  COPY 1; POP_JUMP_FORWARD_IF_FALSE t; POP_TOP      (3.11)
+    LOAD_FAST_LOAD_FAST a, b         ->  LOAD_FAST a; LOAD_FAST b                          (3.13, stores too)
+    COMPARE_OP (bool)                ->  COMPARE_OP; TO_BOOL                               (3.13)
 """
 
 from __future__ import annotations
@@ -14,14 +16,31 @@ from __future__ import annotations
 import dataclasses
 import dis
 import opcode
+import sys
 import types
 from collections.abc import Iterator
 
-CACHE_ENTRIES: list[int] = opcode._inline_cache_entries  # type: ignore[attr-defined]
+
+def _cache_entries() -> list[int]:
+    """How many units of cache follow each opcode: a list by opcode until 3.12, a dictionary by name from 3.13 on."""
+    known = opcode._inline_cache_entries  # type: ignore[attr-defined]
+    return known if isinstance(known, list) else [known.get(name, 0) for name in dis.opname]
+
+
+CACHE_ENTRIES = _cache_entries()
+CALLABLE_FIRST = sys.version_info >= (3, 13)
+"""Whether a call's function stands below the slot for its receiver, which is NULL if there is none, or above it."""
 
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 _JUMPS = frozenset(dis.hasjrel)
 _BACKWARD = frozenset(op for op in _JUMPS if "BACKWARD" in dis.opname[op])
+
+_PAIRS = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+_COMPARES_TO_BOOL = 16
 
 Positions = dis.Positions
 NO_POSITIONS = dis.Positions(None, None, None, None)
@@ -102,8 +121,16 @@ def read_machine_code(code: types.CodeType) -> MachineCode:
         # A jump to an instruction with prefixes goes to the first prefix.
         position_of_offset[start] = position_of_offset[offset] = len(instructions)
         if name == "LOAD_GLOBAL" and arg & 1:
-            instructions.append(MachineInstruction("PUSH_NULL", 0, where, offset))
-            instructions.append(MachineInstruction("LOAD_GLOBAL", arg & ~1, where, offset))
+            pair = [MachineInstruction("PUSH_NULL", 0, where, offset),
+                    MachineInstruction("LOAD_GLOBAL", arg & ~1, where, offset)]
+            instructions.extend(reversed(pair) if CALLABLE_FIRST else pair)
+        elif name in _PAIRS:
+            first, second = _PAIRS[name]
+            instructions.append(MachineInstruction(first, arg >> 4, where, offset))
+            instructions.append(MachineInstruction(second, arg & 15, where, offset))
+        elif name == "COMPARE_OP" and CALLABLE_FIRST and arg & _COMPARES_TO_BOOL:
+            instructions.append(MachineInstruction("COMPARE_OP", arg & ~_COMPARES_TO_BOOL, where, offset))
+            instructions.append(MachineInstruction("TO_BOOL", 0, where, offset))
         elif name == "RETURN_CONST":
             instructions.append(MachineInstruction("LOAD_CONST", arg, where, offset))
             instructions.append(MachineInstruction("RETURN_VALUE", 0, where, offset))

@@ -71,6 +71,13 @@ def format_value(frame: Frame, inst: Instruction) -> None:
     frame.push(format_text(frame.tx, frame.pop(), conversion, spec))
 
 
+@opcode("CONVERT_VALUE")
+def convert_value(frame: Frame, inst: Instruction) -> None:
+    from ..builtin_text import format_text
+
+    frame.push(format_text(frame.tx, frame.pop(), str(inst.argval), ""))
+
+
 @opcode("LIST_APPEND")
 def list_append(frame: Frame, inst: Instruction) -> None:
     value = frame.pop()

@@ -32,6 +32,8 @@ def call(frame: Frame, inst: Instruction) -> None:
         args = args[: -len(names)]
     if isinstance(first, NullValue):
         frame.push(frame.tx.call(second, args, kwargs))
+    elif isinstance(second, NullValue):
+        frame.push(frame.tx.call(first, args, kwargs))
     else:
         frame.push(frame.tx.call(first, [second, *args], kwargs))
 
@@ -42,7 +44,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     kwargs: dict[str, Value] = {}
     if inst.argval:
         mapping = frame.pop().realize()
-        args_value, function = frame.pop(), frame.pop()
+        args_value = frame.pop()
         if not has_special(mapping, "keys"):
             raise refused("a function behind **")
         for key, value in DictValue({}).pairs(tx, mapping):
@@ -50,8 +52,8 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
                 raise refused("a function behind **")
             kwargs[tx.constant_of(key)] = value
     else:
-        args_value, function = frame.pop(), frame.pop()
-    frame.pop()  # NULL
+        args_value = frame.pop()
+    function = next(value for value in (frame.pop(), frame.pop()) if not isinstance(value, NullValue))
     if not can_iterate(args_value):
         raise refused("a function behind *")
     frame.push(tx.call(function, tx.to_list(args_value), kwargs))

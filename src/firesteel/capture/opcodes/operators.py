@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from ..builtin_numbers import not_
 from ..bytecode.instructions import Instruction
+from ..bytecode.machine import CALLABLE_FIRST
 from ..frame import Frame
 from ..operators import contains, same_object, unary
 from ..signals import GraphBreak
+from ..values.base import Value
 from ..values.constants import NULL, ConstantValue, SliceValue
 from ..values.functions import MethodValue, SuperValue
 from ..values.objects import ClassValue
@@ -31,6 +33,11 @@ def unary_invert(frame: Frame, inst: Instruction) -> None:
 @opcode("UNARY_NOT")
 def unary_not(frame: Frame, inst: Instruction) -> None:
     frame.push(not_(frame.tx, frame.pop()))
+
+
+@opcode("TO_BOOL")
+def to_bool(frame: Frame, inst: Instruction) -> None:
+    frame.push(not_(frame.tx, not_(frame.tx, frame.pop())))
 
 
 @opcode("BINARY_OP")
@@ -104,8 +111,7 @@ def load_method(frame: Frame, inst: Instruction) -> None:
         frame.push(method.function)
         frame.push(method.receiver)
     else:
-        frame.push(NULL)
-        frame.push(method)
+        _push_function(frame, method)
 
 
 @opcode("LOAD_SUPER_ATTR")
@@ -117,8 +123,14 @@ def load_super_attr(frame: Frame, inst: Instruction) -> None:
     else:
         raise GraphBreak("super is not the builtin")
     if is_method:
-        frame.push(NULL)
-    frame.push(found)
+        _push_function(frame, found)
+    else:
+        frame.push(found)
+
+
+def _push_function(frame: Frame, function: Value) -> None:
+    """Push something to call that has no receiver, and the NULL that stands for it."""
+    frame.stack.extend((function, NULL) if CALLABLE_FIRST else (NULL, function))
 
 
 @opcode("STORE_ATTR")

@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-SUPPORTED_VERSIONS = ((3, 11), (3, 12))
+SUPPORTED_VERSIONS = ((3, 11), (3, 12), (3, 13))
 VARARGS, KEYWORDS, NOARGS, FASTCALL = 0x01, 0x02, 0x04, 0x80  # METH_VARARGS and so on
 TYPE, SIZE, CELL = 8, 16, 16  # offsets in every object, in lists, tuples and dicts, and in cells
 ITEMS = 24  # offset in tuples
