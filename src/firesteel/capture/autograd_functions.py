@@ -15,7 +15,8 @@ import torch
 from ..fake import FakeTensor, FakeUnsupported
 from ..shapes import Symbol, eq
 from ..shapes.symnode import expr_of
-from .call_handlers import PYTHON_HANDLERS
+from ..torch_compat.autograd_functions import apply_of_functions
+from .call_handlers import handles
 from .objects import class_member, find_on_class
 from .signals import GraphBreak, NotConstant, UserRaise
 from .source import AttrSource
@@ -220,4 +221,4 @@ def _static(tx: Tracer, cls: type, name: str) -> Value:
     return tx.wrap(raw.__func__, AttrSource(source, "__func__"))
 
 
-PYTHON_HANDLERS[torch.autograd.Function.apply.__func__] = apply  # type: ignore[attr-defined]
+handles(apply_of_functions())(apply)

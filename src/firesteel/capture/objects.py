@@ -7,6 +7,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
 from .source import AttrSource, ConstantSource, Source, item_source
@@ -247,6 +248,8 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
         member = class_member(tx, cls, name, raw, owner)
         assert member.source is not None
         return MethodValue(value, tx.wrap(raw.__func__, AttrSource(member.source, "__func__")))
+    if kind is types.ClassMethodDescriptorType and raw in HANDLERS:
+        return MethodValue(value, tx.python_object(raw))
     data = (types.BuiltinFunctionType, types.MemberDescriptorType, types.GetSetDescriptorType)
     if kind in C_METHODS or kind in data or isinstance(raw, property):
         return tx.python_object(getattr(cls, name))

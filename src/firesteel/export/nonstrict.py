@@ -28,6 +28,7 @@ from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
 from ..fake.resampling import any_factor
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
+from ..torch_compat.autograd_functions import apply_in_python, code_of_apply
 from ..torch_compat.below_autograd import below_autograd
 from ..torch_compat.pytrees import tree_flatten, tree_unflatten
 from ..torch_compat.recognised import answering_as_exporting
@@ -41,7 +42,7 @@ from .recognised import recognising_control_flow
 from .signature import ArgumentSpec, ConstantArgument, TensorArgument
 from .subgraphs import record_control_flow
 
-_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_APPLY = code_of_apply()
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -55,7 +56,7 @@ def _nothing() -> None:
 def trace_nonstrict(module: torch.nn.Module, arguments: Arguments, declared: Any,
                     preserved: Sequence[str] = ()) -> Traced:
     """The pre-dispatch graph of a module by running its forward; the calls of some submodules are described."""
-    with any_factor():
+    with any_factor(), apply_in_python():
         return _Run(module, arguments, declared, preserved).run()
 
 

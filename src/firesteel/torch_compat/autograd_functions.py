@@ -1,0 +1,42 @@
+"""``torch.autograd.Function.apply``: a method in Python until torch 2.14, one in C since."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_IN_C = not isinstance(torch.autograd.Function.__dict__["apply"], classmethod)
+_RAW: Any = torch.autograd.Function.__dict__["apply"]
+
+
+def apply_of_functions() -> Any:
+    """What `MyFunction.apply` calls with the class and the arguments: a Python function, or a descriptor of C's."""
+    return _RAW if _IN_C else _RAW.__func__
+
+
+def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    return _RAW.__get__(None, cls)(*args, **kwargs)
+
+
+def code_of_apply() -> types.CodeType:
+    """The code that a frame runs below which a function's forward is, inside of :func:`apply_in_python`."""
+    code: types.CodeType = (_apply if _IN_C else _RAW.__func__).__code__
+    return code
+
+
+@contextlib.contextmanager
+def apply_in_python() -> Iterator[None]:
+    """``apply`` leaves a frame on Python's stack."""
+    if not _IN_C:
+        yield
+        return
+    function: Any = torch.autograd.Function
+    function.apply = classmethod(_apply)
+    try:
+        yield
+    finally:
+        function.apply = _RAW
