@@ -29,6 +29,12 @@ def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") 
         # a format that does not suit the type is refused here and now; "c" asks for a character, which few numbers are
         tx.fold(format, ["" if conversion else value.python_type()(1), spec], {})
         return TextValue(tx, [(value, conversion, spec)])
+    if isinstance(value, TextValue) and spec and not conversion and len(value.parts) == 1:
+        # Python 3.13 converts first and formats the text then
+        part = value.parts[0]
+        if not isinstance(part, str) and part[1] and not part[2]:
+            tx.fold(format, ["", spec], {})
+            return TextValue(tx, [(part[0], part[1], spec)])
     if not spec:
         text = text_with_numbers(tx, value, conversion in ("", "s"))
         if text is not None:

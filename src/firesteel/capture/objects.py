@@ -171,7 +171,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             value = tx.found(real, AttrSource(obj.source, name))
             obj.attrs[name] = value
             return value
-        raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}"))
+        raise tx.raised(AttributeError(f"{_name_in_errors(cls)!r} object has no attribute {name!r}"))
     if kind in C_METHODS or kind is types.BuiltinFunctionType:
         if name in ("__init__", "__init_subclass__", "__setattr__", "__getattribute__", "__delattr__", "__new__",
                     "__reduce_ex__", "__dir__", "__sizeof__") and owner is object:
@@ -443,8 +443,24 @@ def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plai
                     [class_member(tx, cls, name, raw, owner), obj, value], {})
             return
     elif not cls.__dictoffset__ and not issubclass(cls, BaseException):
-        raise tx.raised(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}"))
+        raise tx.raised(AttributeError(_no_place_for(cls, name)))
     obj.store_attr(tx, name, value)
+
+
+def _name_in_errors(cls: type) -> str:
+    """What an error about an empty slot calls a class: with its module since Python 3.13."""
+    if sys.version_info < (3, 13) or cls.__module__ in ("__main__", "builtins"):
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _no_place_for(cls: type, name: str) -> str:
+    """What this Python says about writing an attribute of an object that has no dictionary."""
+    try:
+        object().x = 1  # type: ignore[attr-defined]
+    except AttributeError as error:
+        return str(error).replace("'object'", repr(cls.__name__)).replace("'x'", repr(name))
+    raise AssertionError("objects without a dictionary take any attribute")
 
 
 def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = False) -> None:
@@ -476,6 +492,11 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
     if type(raw) is types.MemberDescriptorType and name not in obj.attrs and obj.source is not None:
         present = hasattr(obj.real, name)
     if not present:
-        text = f"{cls.__name__!r} object has no attribute {name!r}" if raw is _ABSENT else name
+        if raw is not _ABSENT:
+            text = name
+        elif cls.__dictoffset__:
+            text = f"{cls.__name__!r} object has no attribute {name!r}"
+        else:
+            text = _no_place_for(cls, name)
         raise tx.raised(AttributeError(text))
     obj.store_attr(tx, name, None)

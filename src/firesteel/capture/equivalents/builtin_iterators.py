@@ -201,7 +201,7 @@ class SentinelIterator:
 
 _NOT_CALLABLE = (
     "iter(object, sentinel): object must be callable"
-    if sys.version_info >= (3, 12)
+    if sys.version_info[:2] == (3, 12)
     else "iter(v, w): v must be callable"
 )
 

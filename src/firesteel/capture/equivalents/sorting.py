@@ -61,10 +61,8 @@ def _sorted_runs(pairs: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
     runs = []
     start = 0
     while start < len(pairs):
-        end, descending = _natural_run(pairs, start)
-        run = pairs[start:end]
-        if descending:
-            run.reverse()
+        run = (_natural_run if sys.version_info >= (3, 13) else _strict_run)(pairs[start:])
+        end = start + len(run)
         while end < len(pairs) and len(run) < shortest:
             _insert(run, pairs[end])
             end += 1
@@ -73,16 +71,56 @@ def _sorted_runs(pairs: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
     return runs
 
 
-def _natural_run(pairs: list[tuple[Any, Any]], start: int) -> tuple[int, bool]:
-    """The end of the sorted run that begins at `start`, and whether it strictly descends."""
-    end = start + 1
+def _strict_run(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The sorted run that `pairs` begins with, turned round if it strictly descends: until Python 3.12."""
+    end = 1
     if end == len(pairs):
-        return end, False
-    descending = bool(pairs[end][0] < pairs[start][0])
-    end += 1
+        return pairs
+    descending = bool(pairs[1][0] < pairs[0][0])
+    end = _end_of(pairs, 2, descending)
+    run = pairs[:end]
+    if descending:
+        run.reverse()
+    return run
+
+
+def _end_of(pairs: list[tuple[Any, Any]], end: int, descending: bool) -> int:
     while end < len(pairs) and bool(pairs[end][0] < pairs[end - 1][0]) == descending:
         end += 1
-    return end, descending
+    return end
+
+
+def _natural_run(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The sorted run that `pairs` begins with, turned round if it descends, equal ones allowed: from Python 3.13 on."""
+    end = _end_of(pairs, 1, False)
+    if end == len(pairs):
+        return pairs
+    if end > 1:
+        if pairs[0][0] < pairs[end - 1][0]:
+            return pairs[:end]
+        pairs = pairs[:end][::-1] + pairs[end:]  # all of them are equal: what follows descends
+    end += 1
+    equal = 0
+    while end < len(pairs):
+        if pairs[end][0] < pairs[end - 1][0]:
+            pairs = _last_turned(pairs, end, equal)
+            equal = 0
+        elif pairs[end - 1][0] < pairs[end][0]:
+            break
+        else:
+            equal += 1
+        end += 1
+    pairs = _last_turned(pairs, end, equal)
+    pairs = pairs[:end][::-1] + pairs[end:]
+    return pairs[:_end_of(pairs, end, False)]
+
+
+def _last_turned(pairs: list[tuple[Any, Any]], end: int, equal: int) -> list[tuple[Any, Any]]:
+    """Equal ones in a descending run are turned round beforehand, to be in their order when the run has been."""
+    if not equal:
+        return pairs
+    start = end - equal - 1
+    return pairs[:start] + pairs[start:end][::-1] + pairs[end:]
 
 
 def _insert(run: list[tuple[Any, Any]], pair: tuple[Any, Any]) -> None:
