@@ -185,9 +185,9 @@ def call_function_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list
     return _result(code, f"{nested}({ops[0] or ops[1]})(*{ops[2]}{extra})")
 
 
-@step(lambda inst: inst.argval + 3, "DICT_MERGE")
+@step(lambda inst: inst.argval + 3 + CALLABLE_FIRST, "DICT_MERGE")
 def dict_merge(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"{code.constant(merge_keywords)}({ops[0]}, {ops[2]}, {ops[-1]})")
+    code.line(f"{code.constant(merge_keywords)}({ops[0]}, {ops[-2]}, {ops[-1]})")
     return ops[:-1]
 
 
