@@ -62,11 +62,9 @@ def test_a_crash_is_reported_and_the_next_program_runs(mine: Worker, act: str, s
 
 
 def test_a_hang_in_machine_code_is_killed() -> None:
-    with worker(timeout=30) as one:
-        assert one.check(planted("pass")).kind == "equal"  # importing is not part of the program's time
-        one.timeout = 0.5
+    with worker(timeout=4) as one:
         verdict = one.check(planted(HANG))
-        assert verdict.kind == "hang" and verdict.seconds < 10
+        assert verdict.kind == "hang"
         assert any("in fn" in line for line in verdict.differences[1:]), verdict.differences
         one.timeout = 30
         assert one.check(planted("pass")).kind == "equal"

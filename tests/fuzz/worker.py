@@ -47,6 +47,10 @@ PRELOADED = [
     *(f"tests.fuzz.parts.{name}" for name in parts()),
 ]
 
+MOST_MEMORY = 8 << 30
+"""Bytes of addresses that a process may have: a program that asks for more gets an error, not the machine."""
+
+START_S = 300.0
 GRACE_S = 5.0
 """How long a killed process has to write where it was."""
 
@@ -146,6 +150,9 @@ class Worker:
             self._process.start()
             theirs.close()
             self._checked = 0
+            if not self._connection.poll(START_S):  # importing is not part of a program's time
+                raise TimeoutError("a worker process does not start")
+            self._connection.recv()
         self._checked += 1
         assert self._connection is not None
         return self._connection
@@ -196,8 +203,10 @@ def _serve(connection: Connection, log: str) -> None:
     os.dup2(descriptor, 2)  # what the C library says before it aborts is worth keeping
     faulthandler.enable(2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends everything
     torch.set_num_threads(1)
+    connection.send("ready")
     while True:
         try:
             task = connection.recv()
