@@ -13,7 +13,7 @@ import numpy
 from . import operators
 from .call_handlers import HANDLERS, handles
 from .call_signatures import refused
-from .objects import has_special, special_method, special_result
+from .objects import call_special, has_special, special_method, special_result
 from .signals import GraphBreak, SkipFrame, UserRaise
 from .values.base import IdentityKey, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
@@ -116,7 +116,7 @@ def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
         if classes is torch.nn.Parameter:
             return issubclass(kind, torch.nn.Parameter)
         if classes is torch.nn.Buffer:
-            return issubclass(kind, torch.nn.Buffer)
+            return tx.has_attr(value, "_is_buffer") and tx.truth(tx.get_attr(value, "_is_buffer"))
     return issubclass(kind, classes)
 
 
@@ -212,6 +212,8 @@ def call_iter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def call_next(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     from .values.iterators import GeneratorValue
 
+    if len(args) == 1 and isinstance(args[0].realize(), ObjectValue):
+        return call_special(tx, args[0].realize(), "__next__")  # with its own StopIteration
     item = tx.next_item(args[0])
     if item is not None:
         return item

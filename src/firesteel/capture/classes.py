@@ -45,6 +45,8 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
     if equivalent is not None:
         checked(cls, args, kwargs)
         return tx.call(tx.python_object(equivalent), args, kwargs)
+    if cls is torch.nn.Buffer:
+        raise GraphBreak("making a torch.nn.Buffer, which is a tensor with a mark", "make it outside and pass it in")
     if is_graph_function(cls):
         return tx.call_torch(cls, args, kwargs)
     if cls is types.MethodType:

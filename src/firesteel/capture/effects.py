@@ -87,11 +87,11 @@ class Effects:
                 what.emit_mutation(code, code.value(what), owner)
             elif kind == "attribute":
                 value, name = what
-                setter = code.constant(_plain_setter(value))
+                setter = code.constant(_plain_setter(value, name))
                 code.line(f"{setter}({code.value(value)}, {name!r}, {code.value(value.attrs[name])})")
             elif kind == "deleted":
                 value, name = what
-                code.line(f"{code.constant(_plain_deleter(value))}({code.value(value)}, {name!r})")
+                code.line(f"{code.constant(_plain_deleter(value, name))}({code.value(value)}, {name!r})")
             else:
                 function, args, kwargs = what
                 parts = [code.value(arg) for arg in args]
@@ -99,18 +99,32 @@ class Effects:
                 code.line(f"{code.constant(function)}({', '.join(parts)})")
 
 
-def _plain_setter(value: Any) -> Any:
+def set_past_descriptor(obj: Any, name: str, value: Any) -> None:
+    """Store an attribute in the instance's dictionary, whatever its class has under this name."""
+    obj.__dict__[name] = value
+
+
+def forget_past_descriptor(obj: Any, name: str) -> None:
+    """Remove an attribute from the instance's dictionary, unless it is gone already."""
+    obj.__dict__.pop(name, None)
+
+
+def _plain_setter(value: Any, name: str) -> Any:
     """How to set an attribute whose user-level ``__setattr__`` has already been executed symbolically."""
     from .values.objects import ModuleValue, ObjectValue
 
+    if isinstance(value, ObjectValue) and value.is_behind_descriptor(name):
+        return set_past_descriptor
     if isinstance(value, ObjectValue) and not isinstance(value, ModuleValue):
         return object.__setattr__
     return setattr
 
 
-def _plain_deleter(value: Any) -> Any:
+def _plain_deleter(value: Any, name: str) -> Any:
     from .values.objects import ModuleValue, ObjectValue
 
+    if isinstance(value, ObjectValue) and value.is_behind_descriptor(name):
+        return forget_past_descriptor
     if isinstance(value, ObjectValue) and not isinstance(value, ModuleValue):
         return forget_attribute
     return forget_any_attribute

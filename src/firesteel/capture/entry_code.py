@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import types
 import weakref
@@ -25,6 +24,7 @@ from ..shapes import ShapeGuard
 from ..shapes.symnode import make_symbolic
 from .bytecode.line_table import with_lines
 from .guards import Guard
+from .replaced_builtins import ORIGINAL
 from .signals import GraphBreak, Restart
 from .source import LocalSource, Source, WeakConstant
 from .values.base import LazyValue, Value
@@ -68,7 +68,7 @@ class EntryCode:
         self.name = name
         self.parameters = parameters
         # C code that imports looks for its builtins in the globals of the running frame
-        self.namespace: dict[str, Any] = {"__builtins__": builtins, "math": math}
+        self.namespace: dict[str, Any] = {"__builtins__": ORIGINAL, "math": math}
         self.prologue: list[str] = []
         self.origins: dict[str, Source | Guard | ShapeGuard] = {}
         self.graph_function = ""

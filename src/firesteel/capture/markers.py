@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .. import torch_compat
 from .signals import GraphBreak
 from .values.base import Value
 
@@ -108,7 +109,9 @@ def _constant_result(tx: Tracer, function: Value, args: list[Value], kwargs: dic
     real = getattr(function, "real", None) or function.as_constant()
     plain = [tx.constant_of(arg) if not hasattr(arg.realize(), "real") else arg.realize().real for arg in args]  # type: ignore[attr-defined]
     original = real.__dict__.get("__wrapped__", real)
-    return tx.fold(original, plain, {k: tx.constant_of(v) for k, v in kwargs.items()})
+    keywords = {k: tx.constant_of(v) for k, v in kwargs.items()}
+    with torch_compat.below_python_key():  # capture's own mode would make its tensors fake
+        return tx.fold(original, plain, keywords)
 
 
 def _original(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

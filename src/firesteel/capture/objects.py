@@ -112,7 +112,8 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     raw, owner = find_on_class(cls, name, tx)
     if raw is not _ABSENT:
         kind = type(raw)
-        if hasattr(kind, "__set__") or hasattr(kind, "__delete__"):  # a data descriptor goes first
+        if hasattr(kind, "__get__") and (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
+            # a data descriptor goes first
             assert owner is not None
             return bind(tx, obj, cls, name, raw, owner)
     if isinstance(obj, ObjectValue):
@@ -442,6 +443,8 @@ def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plai
             tx.call(class_member(tx, kind, "__set__", method, method_owner),
                     [class_member(tx, cls, name, raw, owner), obj, value], {})
             return
+        if kind is not types.MemberDescriptorType and hasattr(kind, "__delete__"):
+            raise GraphBreak(f"setting attribute {name!r}, whose descriptor has no __set__")  # Python raises
     elif not cls.__dictoffset__ and not issubclass(cls, BaseException):
         raise tx.raised(AttributeError(_no_place_for(cls, name)))
     obj.store_attr(tx, name, value)
@@ -480,6 +483,9 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
         assert member.source is not None
         tx.call(tx.wrap(raw.fdel, AttrSource(member.source, "fdel")), [obj], {})
         return
+    if type(raw) is not types.MemberDescriptorType and hasattr(type(raw), "__set__") \
+            and not hasattr(type(raw), "__delete__"):
+        raise GraphBreak(f"deleting attribute {name!r}, whose descriptor has no __delete__")  # Python raises
     if type(raw) is not types.MemberDescriptorType and hasattr(type(raw), "__delete__"):
         method, method_owner = find_on_class(type(raw), "__delete__")
         if not isinstance(method, types.FunctionType):

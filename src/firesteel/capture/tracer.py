@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from .graph import GraphBuilder
 from .guards import Guard, GuardSet, NumberSeen, hold, same_constant
 from .number_nodes import NumberNodes
 from .objects import find_on_class
+from .replaced_builtins import as_the_program_sees_them
 from .signals import GraphBreak, NotConstant, UserRaise
 from .source import (
     ConstantSource,
@@ -207,7 +209,7 @@ class Tracer:
         value = self.globals_values.get(id(table))
         if value is None:
             source = GlobalsSource(ConstantSource.of(table, "globals"))
-            value = DictValue({}, source, table)
+            value = DictValue({}, source, as_the_program_sees_them() if table is vars(builtins) else table)
             self.globals_values[id(table)] = value
             self.remember(table, value)
         return value

@@ -12,6 +12,7 @@ from .. import config, torch_compat
 from ..capture.assertions import ASSUMED, assumptions_of
 from ..capture.capture import Entry, Start, capture
 from ..capture.dynamism import Suspects
+from ..capture.replaced_builtins import pythons_builtins
 from ..capture.signals import SkipFrame
 from ..debug import enabled, log
 from ..errors import (
@@ -180,7 +181,7 @@ class Unit:
                 result = function(*args)
                 if result is not MISS:
                     return result
-            with uninterrupted():
+            with uninterrupted(), pythons_builtins():
                 entry = self.compile(args)
         if entry is None:
             return self.plain(args)

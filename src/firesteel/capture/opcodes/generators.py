@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
+from ..objects import call_special
 from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.iterators import GeneratorValue, IteratorValue, OpaqueIterator
+from ..values.objects import ObjectValue
 from .control_flow import is_none
 from .registry import opcode
 
@@ -34,7 +36,16 @@ def send(frame: Frame, inst: Instruction) -> None:
     elif is_none(value):
         if isinstance(receiver, OpaqueIterator):
             raise GraphBreak("yield from an iterator that was made outside")
-        item, result = receiver.next_item(tx), ConstantValue(None)
+        item, result = None, ConstantValue(None)
+        if not isinstance(receiver, ObjectValue):
+            item = receiver.next_item(tx)
+        else:
+            try:
+                item = call_special(tx, receiver, "__next__")
+            except UserRaise as raised:
+                if not issubclass(raised.value.python_type(), StopIteration):
+                    raise
+                result = tx.get_attr(raised.value, "value")
     else:
         try:
             item, result = tx.call_method(receiver, "send", [value], {}), ConstantValue(None)

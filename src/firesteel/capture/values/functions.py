@@ -148,10 +148,13 @@ class FunctionValue(Value):
         if name == "__doc__":
             doc = self.code.co_consts[0] if self.code.co_consts else None
             return tx.constant(doc if isinstance(doc, str) else None)
-        if name in ("__annotations__", "__dict__", "__type_params__"):
+        if name == "__dict__":
+            from .function_attributes import FunctionDict
+
+            return FunctionDict(self)
+        if name in ("__annotations__", "__type_params__"):
             made = tx.make_dict({}) if name != "__type_params__" else tx.make_tuple([])
-            if name != "__dict__":
-                self.attrs[name] = made
+            self.attrs[name] = made
             return made
         if name == "__kwdefaults__":
             return tx.make_dict(dict(self.kwdefaults)) if self.kwdefaults else tx.constant(None)

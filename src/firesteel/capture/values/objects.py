@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...runtime.tracebacks import as_raised
+from ..effects import set_past_descriptor
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
 from .base import Value, identity_key, inherits_method, user_key
@@ -115,6 +116,13 @@ class ObjectValue(Value):
         """Whether a stored attribute lives outside of the instance dictionary."""
         return any(isinstance(vars(base).get(name), types.MemberDescriptorType) for base in self.cls.__mro__)
 
+    def is_behind_descriptor(self, name: str) -> bool:
+        """Whether setting the attribute would run a descriptor's Python code, which has run already."""
+        raw = next((vars(base)[name] for base in self.cls.__mro__ if name in vars(base)), None)
+        own = (types.MemberDescriptorType, types.GetSetDescriptorType)
+        return raw is not None and not isinstance(raw, own) and \
+            (hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__"))
+
     def emit(self, code: EntryCode) -> str:
         from .sequences import ListValue
 
@@ -130,7 +138,8 @@ class ObjectValue(Value):
             self.storage.emit_mutation(code, name, self.cls)  # type: ignore[attr-defined]
         for attr, value in self.attrs.items():
             if value is not None:
-                code.line(f"{code.constant(object.__setattr__)}({name}, {attr!r}, {code.value(value)})")
+                setter = set_past_descriptor if self.is_behind_descriptor(attr) else object.__setattr__
+                code.line(f"{code.constant(setter)}({name}, {attr!r}, {code.value(value)})")
         return name
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
@@ -498,5 +507,6 @@ class ExceptionValue(ObjectValue):
             code.line(f"{code.constant(as_raised)}({name}, {code.constant(tuple(self.places))})")
         for attr, value in self.attrs.items():
             if value is not None:
-                code.line(f"{code.constant(object.__setattr__)}({name}, {attr!r}, {code.value(value)})")
+                setter = set_past_descriptor if self.is_behind_descriptor(attr) else object.__setattr__
+                code.line(f"{code.constant(setter)}({name}, {attr!r}, {code.value(value)})")
         return name
