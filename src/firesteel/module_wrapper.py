@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from . import torch_compat
 from .capture.modules import has_hooks
 from .errors import UserCodeError
 from .runtime import stance
@@ -23,7 +24,7 @@ _COMPILER = "_firesteel_compiler"
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module(*args, **kwargs)``."""
     original = type(self)._firesteel_original
-    if has_hooks(original) or type(original).__call__ is not torch.nn.Module.__call__:
+    if has_hooks(original) or not torch_compat.calls_forward(original):
         return _through(self, args, kwargs)
     forward = original.forward
     if type(forward) is not types.MethodType or type(forward.__func__) is not types.FunctionType:

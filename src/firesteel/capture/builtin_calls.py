@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 import operator
 import sys
@@ -13,8 +14,9 @@ import numpy
 from . import operators
 from .call_handlers import HANDLERS, handles
 from .call_signatures import refused
-from .objects import call_special, has_special, special_method, special_result
+from .objects import call_special, class_member, find_on_class, has_special, special_method, special_result
 from .signals import GraphBreak, SkipFrame, UserRaise
+from .source import ConstantSource
 from .values.base import IdentityKey, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue, MethodValue
@@ -26,6 +28,7 @@ from .values.tensors import TensorValue
 if TYPE_CHECKING:
     from .tracer import Tracer
 
+HEAP_TYPE = 1 << 9
 FOLDABLE_MODULES = frozenset({"math", "cmath", "_operator", "_bisect", "unicodedata", "zlib", "binascii", "_struct"})
 FOLDABLE_BUILTINS = frozenset({
     abs, ascii, bin, callable, chr, divmod, format, hash, hex, oct, ord, pow, repr, round, len, min, max, sum, sorted,
@@ -101,6 +104,10 @@ def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
     kind = value.python_type()
     if isinstance(value, TensorValue) and type(classes).__name__ == "tensortype":
         return isinstance(value.fake, classes)
+    own = _own_check(tx, classes, "__instancecheck__", value)
+    if own is not None:
+        return own
+    _guard_subclass(tx, kind, classes)
     real = getattr(value, "real", None)
     if real is not None and not isinstance(value, (TensorValue, FunctionValue)):
         return isinstance(real, classes)
@@ -120,6 +127,25 @@ def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
     return issubclass(kind, classes)
 
 
+def _own_check(tx: Tracer, cls: Any, name: str, value: Value) -> bool | None:
+    """The answer of a metaclass that the user has written; None for all others."""
+    raw, owner = find_on_class(type(cls), name) if isinstance(cls, type) else (None, None)
+    if not isinstance(raw, types.FunctionType) or owner is None or owner is abc.ABCMeta or \
+            raw.__module__.startswith("torch"):
+        return None
+    find_on_class(type(cls), name, tx)
+    return tx.truth(tx.call(class_member(tx, type(cls), name, raw, owner), [tx.python_object(cls), value], {}))
+
+
+def _guard_subclass(tx: Tracer, kind: type, cls: Any) -> None:
+    """Rely on what an abstract class says about a class: classes can be registered at any time."""
+    if isinstance(cls, abc.ABCMeta) and kind.__flags__ & HEAP_TYPE and kind not in tx.made_classes \
+            and cls not in kind.__mro__:
+        answer = issubclass(kind, cls)
+        tx.guard(ConstantSource.of(kind, kind.__qualname__), "class", f"{{k[0]}}({{0}}, {{1}}) is {answer}",
+                 (issubclass,), (ConstantSource.of(cls, cls.__qualname__),))
+
+
 @handles(isinstance)
 def call_isinstance(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     classes = tx.constant_of(args[1])
@@ -128,7 +154,17 @@ def call_isinstance(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
 
 @handles(issubclass)
 def call_issubclass(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return tx.fold(issubclass, [tx.constant_of(args[0]), tx.constant_of(args[1])], {})
+    kind, classes = tx.constant_of(args[0]), tx.constant_of(args[1])
+    for cls in classes if isinstance(classes, tuple) else (classes,):
+        if not isinstance(kind, type):
+            break
+        own = _own_check(tx, cls, "__subclasscheck__", args[0])
+        if own is not None and cls is classes:
+            return ConstantValue(own)
+        if own is not None:
+            raise GraphBreak("issubclass() with several classes, one of which answers itself")
+        _guard_subclass(tx, kind, cls)
+    return tx.fold(issubclass, [kind, classes], {})
 
 
 @handles(callable)

@@ -94,6 +94,8 @@ class Frame:
             if scope is builtins.__dict__:
                 return self.tx.globals_of(builtins.__dict__).lookup(self.tx, key)  # type: ignore[return-value]
             raise GraphBreak(f"name {name!r} from a replaced __builtins__")
+        if scope is builtins.__dict__:
+            self.tx.globals_of(scope).lookup(self.tx, key)  # relies on its not being there
         raise self.tx.raised(NameError(f"name {name!r} is not defined", name=name))
 
     # Running

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from .. import torch_compat
-from .guards import Guard
+from .guards import Guard, stamp_condition
 from .recursion import deepest
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class GlobalState:
             # a level of forward-mode differentiation: tensors may carry tangents that no graph knows of
             f"{name(torch_compat.forward_ad_variables)}[{torch_compat.FORWARD_AD_LEVEL!r}] is {name(-1)}",
             f"{name(torch_compat.is_tracing)}() is False",
+            f"{name(torch_compat.dispatch_stack_length)}() == {self.dispatch_modes}",
+            stamp_condition(torch_compat.TENSOR_METHODS, name),
         ]
         if not torch_compat.any_autocast_enabled():
             checks.append(f"{name(torch_compat.any_autocast_enabled)}() is False")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import torch
 
+from .. import torch_compat
 from ..errors import UserFrame
 from .source import Source, WeakConstant, class_is_permanent
 
@@ -30,6 +31,8 @@ class Guard:
     constants: tuple[Any, ...] = ()
     frames: tuple[UserFrame, ...] = ()
     others: tuple[Source, ...] = ()
+    #: The check in words, where the condition itself says little.
+    text: str = ""
 
     def code(self, variable: Callable[[Source], str], constant: Callable[[object], str]) -> str:
         names = [variable(self.source)] if self.source is not None else [""]
@@ -38,6 +41,8 @@ class Guard:
 
     def describe(self) -> str:
         """The check in the user's terms."""
+        if self.text:
+            return self.text
         names = [self.source.name if self.source is not None else ""]
         names.extend(other.name for other in self.others)
         return self.template.format(*names, k=[_short(obj) for obj in self.constants])
@@ -120,6 +125,11 @@ def constant_condition(value: object) -> tuple[str, tuple[Any, ...]]:
     if kind in EQUAL_MEANS_SAME:
         return "{0} == {k[0]} and type({0}) is {k[1]}", (value, kind)
     return "{k[1]}({0}, {k[0]})", (value, same_constant)
+
+
+def stamp_condition(stamp: torch_compat.ClassStamp, name: Callable[[Any], str]) -> str:
+    """The condition that a class of torch has torch's own methods; ``name(obj)`` names a bound object."""
+    return f"({name(stamp.current)}.value == {name(stamp.known)}.value or {name(stamp.recheck)}())"
 
 
 EQUAL_MEANS_SAME: frozenset[type] = frozenset({bytes, torch.device, torch.Size})

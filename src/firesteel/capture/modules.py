@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .. import torch_compat
 from .markers import is_disabled
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
@@ -55,7 +56,8 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
         raise GraphBreak(f"{module.describe()} is marked as disabled", "remove the disable marker to compile it")
     raw, owner = find_on_class(cls, "__call__", tx)
     assert owner is not None
-    if owner is torch.nn.Module:
+    if owner is torch.nn.Module and torch_compat.MODULE_METHODS.quick():
+        tx.guard_stamp(torch_compat.MODULE_METHODS)
         compiled = module.real.__dict__.get("_compiled_call_impl")
         if has_hooks(module.real) or compiled is not None or _changes_hooks(tx, module):
             if compiled is not None:

@@ -226,7 +226,7 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
         return tx.python_object(cls.__members__[name])
     raw, owner = find_on_class(cls, name, tx)
     if raw is _ABSENT:
-        meta_raw, meta_owner = find_on_class(type(cls), name)
+        meta_raw, meta_owner = find_on_class(type(cls), name, tx)
         if meta_raw is _ABSENT:
             if find_on_class(type(cls), "__getattr__")[0] is not _ABSENT:
                 raise GraphBreak(f"attribute {name!r} of {value.describe()} through its metaclass")
@@ -234,9 +234,13 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
             raise tx.raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
         assert meta_owner is not None
         if isinstance(meta_raw, types.FunctionType):
-            return MethodValue(value, tx.python_object(meta_raw))
+            return MethodValue(value, class_member(tx, type(cls), name, meta_raw, meta_owner))
         if isinstance(meta_raw, property) and meta_raw.fget is not None:
-            return tx.call(tx.python_object(meta_raw.fget), [value], {})
+            member = class_member(tx, type(cls), name, meta_raw, meta_owner)
+            assert member.source is not None
+            return tx.call(tx.wrap(meta_raw.fget, AttrSource(member.source, "fget")), [value], {})
+        if not hasattr(type(meta_raw), "__get__"):
+            return class_member(tx, type(cls), name, meta_raw, meta_owner)
         return tx.python_object(getattr(cls, name))
     assert owner is not None
     kind = type(raw)

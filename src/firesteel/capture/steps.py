@@ -318,8 +318,15 @@ def global_variable(table: dict[str, Any], name: str) -> Any:
 
 @step(0, "DELETE_GLOBAL")
 def delete_global(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"del {code.constant(frame.globals)}[{inst.argval!r}]")
+    code.line(f"{code.constant(forget_global)}({code.constant(frame.globals)}, {inst.argval!r})")
     return []
+
+
+def forget_global(table: dict[str, Any], name: str) -> None:
+    """DELETE_GLOBAL."""
+    if name not in table:
+        raise NameError(f"name {name!r} is not defined", name=name)
+    del table[name]
 
 
 def raise_unbound(name: str) -> Any:

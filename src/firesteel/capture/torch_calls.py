@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import types
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from ..shapes import ContradictionError, Symbol, UndecidableError
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
 from .signals import GraphBreak
+from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
 from .values.base import Value
@@ -65,6 +67,9 @@ VALUE_ONLY = frozenset({
 PLACEHOLDERS: dict[type, Any] = {int: 2, float: 2.5, bool: True}
 # Functions whose result is a truth value that data decides on.
 TRUTHS = frozenset({"equal", "allclose"})
+# What raises or warns, whatever the device, while deterministic algorithms are asked for, and what gives new memory.
+NOT_DETERMINISTIC = frozenset({"put", "put_", "max_unpool1d", "max_unpool2d", "max_unpool3d", "resize_", "resize_as_"})
+UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
 ITEM_METHODS = (operator.getitem, operator.setitem)
 
@@ -173,6 +178,30 @@ class UngraphableArgument(GraphBreak):
 def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Record one operation; a string target is a tensor method."""
     target = torch_compat.operator_of_definition(target)
+    if torch.are_deterministic_algorithms_enabled():
+        return _call_deterministic(tx, target, args, kwargs)
+    return _call(tx, target, args, kwargs)
+
+
+def _call_deterministic(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """An operation while deterministic algorithms are asked for: torch refuses some, and fills new memory."""
+    name = (target if isinstance(target, str) else getattr(target, "__name__", "")).partition(".")[0]
+    if name in NOT_DETERMINISTIC:
+        raise GraphBreak(f"{_title(target)} is refused where deterministic algorithms are asked for")
+    result = _call(tx, target, args, kwargs)
+    if name in UNINITIALISED and isinstance(result, TensorValue):
+        settings: Any = torch.utils.deterministic
+        fills = AttrSource(ConstantSource.of(settings, "torch.utils.deterministic"), "fill_uninitialized_memory")
+        if tx.truth(tx.wrap(settings.fill_uninitialized_memory, fills)):
+            dtype = result.fake.dtype
+            plain = dtype is torch.bool or not (dtype.is_floating_point or dtype.is_complex)
+            value = (dtype is torch.bool or torch.iinfo(dtype).max) if plain else math.nan
+            _call(tx, "fill_", [result.call_method(tx, "detach", [], {}) if result.fake.requires_grad else result,
+                                ConstantValue(value)], {})
+    return result
+
+
+def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     keep_numbers = name in VALUE_ONLY
     if isinstance(target, type(operator.add)) and target in _METHOD_OF and \

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import shapes
+from .. import shapes, torch_compat
 from ..errors import UserFrame
 from ..shapes.symnode import expr_of
 from . import assertions, calls, classes, gradients, modules, number_rules, objects, operators, torch_calls, wrapping
 from .dynamism import Dynamism, TensorSeen
 from .effects import Effects
 from .graph import GraphBuilder
-from .guards import Guard, GuardSet, NumberSeen, hold, same_constant
+from .guards import Guard, GuardSet, NumberSeen, hold, same_constant, stamp_condition
 from .number_nodes import NumberNodes
 from .objects import find_on_class
 from .replaced_builtins import as_the_program_sees_them
@@ -95,6 +95,7 @@ class Tracer:
         # branches on data that are being captured, by code and instruction, and copies that captured ones have made
         self.branching: list[tuple[types.CodeType, int]] = []
         self.copies: list[Any] = []
+        self.stamps: list[torch_compat.ClassStamp] = []
         self.looked_up: list[LazyValue] = []
         self.hashed_by_identity: list[Value] = []
         self.inlined: set[types.CodeType] = set()
@@ -135,6 +136,20 @@ class Tracer:
         frames = self.frames
         here = (frames[-1].user_frame(),) if frames else ()
         self.guards.add(Guard(source, kind, template, tuple(hold(obj) for obj in constants), here, others))
+
+    def guard_stamp(self, stamp: torch_compat.ClassStamp) -> None:
+        """Rely on a class of torch having torch's own methods."""
+        if stamp not in self.stamps:
+            self.stamps.append(stamp)
+            constants: list[Any] = []
+
+            def name(obj: Any) -> str:
+                constants.append(obj)
+                return f"{{k[{len(constants) - 1}]}}"
+
+            condition = stamp_condition(stamp, name)
+            self.guards.add(Guard(None, "class", condition, tuple(constants),
+                                  text=f"the methods of {stamp.cls.__name__} are torch's own"))
 
     def _of_made_class(self, source: Source | None) -> bool:
         while source is not None and source.base is not None:
@@ -206,10 +221,15 @@ class Tracer:
         return value
 
     def globals_of(self, table: dict[str, Any]) -> DictValue:
+        return self.table_of_module(table, GlobalsSource(ConstantSource.of(table, "globals")))
+
+    def table_of_module(self, table: dict[str, Any], where: Source) -> DictValue:
+        """The attributes of a module: the same Value as the globals of its functions, whichever is met first."""
         value = self.globals_values.get(id(table))
         if value is None:
-            source = GlobalsSource(ConstantSource.of(table, "globals"))
-            value = DictValue({}, source, as_the_program_sees_them() if table is vars(builtins) else table)
+            known = self.known.get(id(table))
+            real = as_the_program_sees_them() if table is vars(builtins) else table
+            value = known if isinstance(known, DictValue) else DictValue({}, where, real)
             self.globals_values[id(table)] = value
             self.remember(table, value)
         return value

@@ -243,8 +243,10 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         if kind is torch.Size:
             tx.guard(source, "constant", "{0} == {k[0]}", (real,))
             return TupleValue([ConstantValue(size) for size in real], torch.Size, source)
+        if kind.__flags__ & (1 << 9):
+            tx.classes_read[kind] = None
         tx.guard(source, "length", f"len({{0}}) == {len(real)}")
-        items: list[Value] = [LazyValue(tx, item, item_source(source, i)) for i, item in enumerate(tuple(real))]
+        items: list[Value] = [LazyValue(tx, item, item_source(source, i)) for i, item in enumerate(tuple.__iter__(real))]
         return TupleValue(items, kind, source)
     if kind in (dict, collections.OrderedDict):
         _guard_type(tx, kind, source)
@@ -329,6 +331,8 @@ def guard_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source, siz
     else:
         shape, stride = tensor_conditions(tx, real, source, sizes), ""
     leaf = f" and {{0}}.is_leaf is {real.is_leaf}" if real.requires_grad else ""
+    if kind is torch.nn.Parameter:
+        tx.guard_stamp(torch_compat.PARAMETER_METHODS)
     tx.guard(source, "tensor",
              f"type({{0}}) is {{k[0]}} and {shape} and {{0}}.dtype is {{k[1]}} "
              f"{stride}and {{0}}.requires_grad is {real.requires_grad} "

@@ -127,7 +127,7 @@ class Compiler:
         return target
 
     def nested_module(self, module: torch.nn.Module) -> Any:
-        if type(module).__call__ is not torch.nn.Module.__call__ or has_hooks(module) or is_disabled(module):
+        if not torch_compat.calls_forward(module) or has_hooks(module) or is_disabled(module):
             return module
         forward = module.forward
         if type(forward) is types.MethodType and type(forward.__func__) is types.FunctionType and \

@@ -205,6 +205,11 @@ class Unit:
             return "called where tensors may carry tangents of forward-mode differentiation"
         if torch_compat.torch_function_stack_length() and torch_compat.function_mode_devices() is None:
             return "called inside of a TorchFunctionMode"
+        if torch_compat.torch_dispatch_stack_length() and not self.options.exports:
+            return "called inside of a TorchDispatchMode, which is to see every operator"
+        for stamp in (torch_compat.TENSOR_METHODS, torch_compat.PARAMETER_METHODS):
+            if not stamp.quick():
+                return f"{stamp.cls.__name__}.{stamp.replaced()} is not torch's own"
         mode = stance.current()
         if mode == "force_eager" or self.options.frozen:
             return mode

@@ -7,6 +7,7 @@ torch from importing it behind our back.
 
 from __future__ import annotations
 
+from .class_stamps import MODULE_METHODS, PARAMETER_METHODS, TENSOR_METHODS, ClassStamp, calls_forward
 from .dispatch import (
     DispatchMode,
     HigherOrderOperator,
@@ -52,6 +53,7 @@ from .global_state import (
     any_autocast_enabled,
     autocast_state,
     deterministic_enabled,
+    dispatch_stack_length,
     forward_ad_active,
     forward_ad_variables,
     function_stack_length,
@@ -122,13 +124,17 @@ from .tracing import (
 __all__ = [
     "AUTOCAST_DEVICES",
     "AutocastState",
+    "ClassStamp",
     "DispatchMode",
     "FORWARD_AD_LEVEL",
     "HigherOrderOperator",
+    "MODULE_METHODS",
     "OPERATOR_TYPES",
     "OpOverload",
+    "PARAMETER_METHODS",
     "SIDE_EFFECTS",
     "STATE_QUERIES",
+    "TENSOR_METHODS",
     "add_call",
     "alias_with_history",
     "allocate_cublas_workspace",
@@ -141,6 +147,7 @@ __all__ = [
     "begin_profiler_region",
     "behind_torchs_compiler",
     "below_python_key",
+    "calls_forward",
     "can_decompose",
     "check_when_run",
     "clear_cublas_workspaces",
@@ -151,6 +158,7 @@ __all__ = [
     "decompose",
     "decomposition_of",
     "deterministic_enabled",
+    "dispatch_stack_length",
     "disabled_torch_function",
     "dispatch_key_bits",
     "dispatch_keys",

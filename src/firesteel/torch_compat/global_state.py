@@ -53,6 +53,7 @@ AUTOCAST_DEVICES: tuple[str, ...] = ("cpu", "cuda")
 
 #: Questions that guards ask, as torch's own C functions: no Python frame around them.
 function_stack_length = torch._C._len_torch_function_stack
+dispatch_stack_length = torch._C._len_torch_dispatch_stack
 functorch_interpreter = torch._C._functorch.peek_interpreter_stack
 deterministic_enabled = torch._C._get_deterministic_algorithms
 any_autocast_enabled = torch._C._is_any_autocast_enabled
@@ -60,7 +61,8 @@ is_tracing = torch._C._is_tracing  # for TorchScript
 
 #: Questions that run no Python code outside of function modes.
 STATE_QUERIES: frozenset[Callable[[], Any]] = frozenset({
-    function_stack_length, functorch_interpreter, deterministic_enabled, any_autocast_enabled, is_tracing,
+    function_stack_length, dispatch_stack_length, functorch_interpreter, deterministic_enabled, any_autocast_enabled,
+    is_tracing,
     torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, torch.get_num_threads,
 })
 

@@ -11,11 +11,14 @@ of most graphs here is never run: their backend makes something else of the grap
 
 from __future__ import annotations
 
+import re
+import types
 from typing import Any
 
 import torch
 import torch.fx
 
+TORCH_NAME = re.compile(r"\btorch(?:\.\w+)+")
 _WRITTEN = ("_code", "_lineno_map", "_prologue_start")
 
 
@@ -28,6 +31,44 @@ def code_of(module: torch.fx.GraphModule) -> str:
     return "\n".join(parts)
 
 
+class _Bound:
+    """A namespace of torch with the functions that a graph calls, as they were when it was made."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+def _bind_functions(module: torch.fx.GraphModule) -> None:
+    """Make a graph's code call the functions of its nodes. It calls torch's by name, and names may be given others."""
+    names = {}
+    for node in module.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, (types.FunctionType, types.BuiltinFunctionType)):
+            name = torch.fx.node._get_qualified_name(node.target)
+            if name.startswith("torch."):
+                names[name] = node.target
+    table = getattr(type(module).forward, "__globals__", {})
+    if not names or table.get("torch") is not torch:
+        return
+    root: Any = _Bound(torch)
+    for name in {*TORCH_NAME.findall(module._code), *names}:
+        *spaces, last = name.split(".")[1:]
+        here: Any = root
+        original: Any = torch
+        for space in spaces:
+            original = getattr(original, space, None)
+            if not isinstance(original, types.ModuleType):
+                break
+            here = here.__dict__.setdefault(space, _Bound(original))
+        else:
+            found = names.get(name, getattr(original, last, None))
+            if found is not None and not isinstance(found, types.ModuleType):
+                here.__dict__[last] = found
+    table["torch"] = root
+
+
 class LazyGraphModule(torch.fx.GraphModule):
     """A graph module whose code is written on first use. Everything else is as in its base class."""
 
@@ -35,7 +76,9 @@ class LazyGraphModule(torch.fx.GraphModule):
         """Write the code anew; while the module is being made, leave that for later."""
         if "_is_written" in self.__dict__:
             self.__dict__["_is_written"] = True
-            return super().recompile()
+            written = super().recompile()
+            _bind_functions(self)
+            return written
         self.__dict__["_is_written"] = False
         return None
 

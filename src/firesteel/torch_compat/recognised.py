@@ -158,8 +158,8 @@ def graph_break_functions() -> list[Callable[..., Any]]:
 def guarded_state_getters() -> frozenset[Callable[..., Any]]:
     """Those of :func:`state_getters` whose answers follow from what every compiled entry checks, or never change."""
     return frozenset({
-        torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
-        torch.is_autocast_cpu_enabled, torch.get_autocast_cpu_dtype, torch.get_autocast_gpu_dtype,
+        torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled,
+        torch.is_autocast_cpu_enabled,
         torch.get_default_dtype, torch.get_num_threads, torch.are_deterministic_algorithms_enabled,
         torch._C._get_deterministic_algorithms, torch._C._is_torch_function_mode_enabled,
         torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack,

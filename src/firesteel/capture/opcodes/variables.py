@@ -8,6 +8,8 @@ from typing import Any
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..signals import GraphBreak, UserRaise
+from ..source import ConstantSource, item_source
+from ..values.base import Value
 from ..values.constants import NULL, ConstantValue
 from ..values.functions import CellValue
 from .registry import opcode
@@ -157,16 +159,25 @@ def import_name(frame: Frame, inst: Instruction) -> None:
     if level == 0 and name in sys.modules:
         top = sys.modules[name] if names else sys.modules.get(name.partition(".")[0])
         if top is not None and all(hasattr(top, n) for n in names or ()):
-            frame.push(tx.python_object(top))
+            frame.push(_imported(frame, name if names else name.partition(".")[0], top))
+            if not names and "." in name:
+                _imported(frame, name, sys.modules[name])
             return
     elif level > 0:
         package = frame.globals.get("__package__") or ""
         parts = package.rsplit(".", level - 1)
         absolute = parts[0] + ("." + name if name else "")
         if absolute in sys.modules and names and all(hasattr(sys.modules[absolute], n) for n in names):
-            frame.push(tx.python_object(sys.modules[absolute]))
+            frame.push(_imported(frame, absolute, sys.modules[absolute]))
             return
     raise GraphBreak(f"importing {name!r}, which is not imported yet", "import it at the top of the module")
+
+
+def _imported(frame: Frame, name: str, module: Any) -> Value:
+    """The module that `import` finds under a name, which other modules may be put under."""
+    where = item_source(ConstantSource.of(sys.modules, "sys.modules"), name)
+    frame.tx.guard(where, "identity", "{0} is {k[0]}", (module,))
+    return frame.tx.python_object(module)
 
 
 @opcode("IMPORT_FROM")

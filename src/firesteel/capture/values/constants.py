@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import operator
 import types
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..signals import GraphBreak, NotConstant
-from ..source import ConstantSource, InstanceDictSource, Source, item_source
+from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key, inherits_method
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class ConstantValue(Value):
         return True
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
+        if isinstance(self.value, enum.Enum):
+            found = self.member_attr(tx, name) or self.method_of_member(tx, name)
+            if found is not None:
+                return found
         try:
             attr = getattr(self.value, name)
         except AttributeError as error:
@@ -58,6 +63,26 @@ class ConstantValue(Value):
                 return MethodValue(self, tx.python_object(function))
             return NativeMethod(self, name)
         return tx.python_object(attr)
+
+    def member_attr(self, tx: Tracer, name: str) -> Value | None:
+        """What an enum member's dictionary holds under the name: a member is a constant, its attributes are not."""
+        held = {"value": "_value_", "name": "_name_"}.get(name, name)
+        if held != name and inspect.getattr_static(type(self.value), name, None) is not vars(enum.Enum)[name]:
+            return None  # the class defines an attribute of its own
+        if held not in self.value.__dict__ or (held == name and hasattr(type(self.value), name)):
+            return None
+        where = self.source or ConstantSource.of(self.value, str(self.value))
+        return tx.lazy(self.value.__dict__[held], item_source(InstanceDictSource(where), held)).realize()
+
+    def method_of_member(self, tx: Tracer, name: str) -> Value | None:
+        """A method or property that the user has given to an enum."""
+        from ..objects import bind, find_on_class
+
+        raw, owner = find_on_class(type(self.value), name)
+        if owner is None or owner.__module__ == "enum" or not isinstance(raw, (types.FunctionType, property)):
+            return None
+        find_on_class(type(self.value), name, tx)
+        return bind(tx, self, type(self.value), name, raw, owner)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "join" and isinstance(self.value, (str, bytes)) and len(args) == 1 and not kwargs:
@@ -300,16 +325,12 @@ class PythonObject(Value):
     def get_attr(self, tx: Tracer, name: str) -> Value:
         obj = self.obj
         if isinstance(obj, types.ModuleType):
-            table = obj.__dict__
             where = InstanceDictSource(self.source or ConstantSource.of(obj, obj.__name__))
-            if name in table:
-                return tx.lazy(table[name], item_source(where, name)).realize()
-            try:
-                attr = getattr(obj, name)  # a lazily imported submodule or a module __getattr__
-            except AttributeError as error:
-                tx.guard(where, "missing attribute", f"{name!r} not in {{0}}")
-                raise tx.raised(error) from None
-            return tx.python_object(attr)
+            table = tx.table_of_module(obj.__dict__, where)  # the globals of the module's own functions
+            if name == "__dict__":
+                return table
+            found = table.lookup(tx, ConstantValue(name))
+            return found.realize() if found is not None else self.computed_attr(tx, name, where)
         if name == "__class__":
             return tx.python_object(type(obj))
         try:
@@ -317,6 +338,23 @@ class PythonObject(Value):
         except AttributeError as error:
             raise tx.raised(error) from None
         return tx.python_object(attr)
+
+    def computed_attr(self, tx: Tracer, name: str, where: Source) -> Value:
+        """An attribute of a module that is not in its dictionary: its class computes it, or its ``__getattr__``."""
+        obj = self.obj
+        fallback = obj.__dict__.get("__getattr__")
+        if fallback is None:
+            tx.guard(where, "missing attribute", "'__getattr__' not in {0}")
+        elif inspect.getattr_static(type(obj), name, None) is None and isinstance(fallback, types.FunctionType) \
+                and not obj.__name__.startswith("torch"):
+            return tx.call(tx.lazy(fallback, item_source(where, "__getattr__")), [ConstantValue(name)], {})
+        try:
+            attr = getattr(obj, name)  # torch's own flags, or a submodule that is imported when it is asked for
+        except AttributeError as error:
+            raise tx.raised(error) from None
+        if name in obj.__dict__ or isinstance(attr, types.ModuleType) or callable(attr):
+            return tx.python_object(attr)
+        return tx.lazy(attr, AttrSource(self.source or ConstantSource.of(obj, obj.__name__), name)).realize()
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         if type(self.obj).__module__ == "typing":  # Optional[int]

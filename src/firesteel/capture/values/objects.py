@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import torch_compat
 from ...runtime.tracebacks import as_raised
 from ..effects import set_past_descriptor
 from ..signals import GraphBreak
@@ -256,7 +257,9 @@ class ModuleValue(ObjectValue):
             return known
         tx.classes_read[self.cls] = None
         if inherits_method(self.cls, "__getattr__", torch.nn.Module) and name not in self.attrs \
-                and name not in self.real.__dict__ and not _on_class(self.cls, name):
+                and name not in self.real.__dict__ and not _on_class(self.cls, name) \
+                and torch_compat.MODULE_METHODS.quick():
+            tx.guard_stamp(torch_compat.MODULE_METHODS)
             found = self.table_attr(tx, name)
             if found is not None:
                 return found
@@ -269,9 +272,10 @@ class ModuleValue(ObjectValue):
         return generic_get_attr(tx, self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
-        if not inherits_method(self.cls, "__setattr__", torch.nn.Module):
+        if not inherits_method(self.cls, "__setattr__", torch.nn.Module) or not torch_compat.MODULE_METHODS.quick():
             super().set_attr(tx, name, value)
             return
+        tx.guard_stamp(torch_compat.MODULE_METHODS)
         found = getattr(self.cls, name, None)
         if isinstance(found, property):
             super().set_attr(tx, name, value)
@@ -367,11 +371,13 @@ class ClassValue(Value):
         """A special method that a metaclass written in Python defines."""
         import types
 
-        from ..objects import find_on_class
+        from ..objects import class_member, find_on_class
         from .functions import MethodValue
 
-        raw, _ = find_on_class(type(self.cls), name)
-        return MethodValue(self, tx.python_object(raw)) if isinstance(raw, types.FunctionType) else None
+        raw, owner = find_on_class(type(self.cls), name, tx)
+        if not isinstance(raw, types.FunctionType) or owner is None:
+            return None
+        return MethodValue(self, class_member(tx, type(self.cls), name, raw, owner))
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         import enum

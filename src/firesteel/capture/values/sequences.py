@@ -7,13 +7,16 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
-from ..source import Source, StorageSource, item_source
+from ..source import AttrSource, ConstantSource, Source, StorageSource, item_source
 from .base import LazyValue, Value
 from .constants import ConstantValue, NumberValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..tracer import Tracer
+
+
+FIELD_GETTER = type(collections.namedtuple("FIELD_GETTER", "field").field)  # type: ignore[misc]
 
 
 def _index(tx: Tracer, key: Value) -> Any:
@@ -168,9 +171,22 @@ class TupleValue(SequenceValue):
             fields = getattr(self.cls, "_fields", None)
             if fields is None and hasattr(self.cls, "n_sequence_fields"):
                 fields = getattr(self.cls, "__match_args__", None) or ()
-            if fields and name in fields:
+            if fields and name in fields and self.is_field(tx, name):
                 return self.items[fields.index(name)]
         return generic_get_attr(tx, self, name)
+
+    def is_field(self, tx: Tracer, name: str) -> bool:
+        """Whether a field of a named tuple is what the class was made with."""
+        from ..objects import find_on_class
+
+        raw, owner = find_on_class(self.cls, name, tx)
+        if owner is None or not owner.__flags__ & (1 << 9):
+            return True  # a class in C
+        if type(raw) is not FIELD_GETTER:
+            return False
+        table = AttrSource(ConstantSource.of(owner, owner.__qualname__), "__dict__")
+        tx.guard(item_source(table, name), "identity", "{0} is {k[0]}", (raw,))
+        return True
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         if self.cls.__dictoffset__ or isinstance(self.cls.__setattr__, types.FunctionType):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import ctypes
 import functools
 import gc
 import inspect
@@ -524,4 +525,15 @@ def lower_variable(low: Lowering, match: Any, sources: Sources, constants: Any, 
     table = constants[int(match[1])]
     register = low.program.load(Op.CONSTANT, a=low.program.keep(table))
     low.check_is(low._item(register, table, match[2])[0], constants[int(match[3])])
+    return True
+
+
+@rule(r"_k(\d+)\.value == _k(\d+)\.value or _k\d+\(\)")
+def lower_stamp(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+    current, known = (constants[int(match[i])] for i in (1, 2))
+    if type(current) is not ctypes.c_uint32 or type(known) is not ctypes.c_uint32:
+        return False
+    low.program.keep(current)
+    low.program.keep(known)
+    low.program.check(Op.SAME_TAG, 0, ctypes.addressof(current), ctypes.addressof(known))
     return True

@@ -9,6 +9,7 @@ type, the size, the kind of a dictionary's keys, a cell's content) are tried on 
 from __future__ import annotations
 
 import collections
+import ctypes
 import struct
 import sys
 import types
@@ -256,6 +257,10 @@ def source(tensors: TensorLayout | None) -> str:
               field("offset", "%pc", 12, "i32") + "  %field_at = getelementptr i8, ptr %v, i32 %offset\n"
               "  %held = load ptr, ptr %field_at, align 8\n  %held_is = icmp eq ptr %held, %a\n"
               "  br i1 %held_is, label %next, label %none\n"),
+        block(Op.SAME_TAG,
+              "  %tag_known_at = inttoptr i64 %b to ptr\n  %tag = load i32, ptr %a, align 4\n"
+              "  %tag_known = load i32, ptr %tag_known_at, align 4\n  %tag_is = icmp eq i32 %tag, %tag_known\n"
+              "  br i1 %tag_is, label %next, label %none\n"),
         block(Op.TENSOR, _tensor_block(tensors, field, same)),
         *(block(op, text) for op, text in arithmetic.blocks(tensors, field).items()),
     ]
@@ -500,6 +505,12 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
     code, key = inner.__code__, "some key"
     table = {key: 1, "other": 2}
     tuple_item, closure = c_function("PyTuple_GetItem"), c_function("PyFunction_GetClosure")
+    tags = (ctypes.c_uint32 * 3)(7, 7, 8)
+
+    def same_tags(p: Program, first: int) -> None:
+        p.keep(tags)
+        p.check(Op.SAME_TAG, 0, ctypes.addressof(tags) + 4 * first, ctypes.addressof(tags) + 4 * first + 4)
+
     weak, answer, order = weakref.ref(Instance), builtin_parts(sys.is_finalizing), mro_offset()
     return [
         (lambda p: p.load(Op.CONSTANT, a=p.keep(key)), [1], []),
@@ -528,6 +539,8 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
         (lambda p: p.load(Op.CLASS_FUNCTION, p.load(Op.CONSTANT, a=p.keep(Machine)), p.keep("function")), [1], []),
         (lambda p: p.load(Op.CLASS_FUNCTION, p.load(Op.CONSTANT, a=p.keep(Instance)), p.keep("a")), [], [1]),
         (lambda p: p.check(Op.FIELD_IS, 0, p.keep(bool.__mro__), index=order), [bool], [int, str]),
+        (lambda p: same_tags(p, 0), [1], []),
+        (lambda p: same_tags(p, 1), [], [1]),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(False), answer[0]), [1], []),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(True), answer[0]), [], [1]),
     ]

@@ -72,6 +72,7 @@ class Op(enum.IntEnum):
     EQUAL = 38  # source == b
     DIFFERENT = 39  # source != b
     AT_LEAST = 40  # source >= b
+    SAME_TAG = 41  # the 32-bit numbers at the addresses a and b are equal
 
 
 NUMBERS = frozenset(range(Op.INTEGER, Op.EQUAL))
