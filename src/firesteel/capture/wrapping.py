@@ -246,7 +246,8 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         if kind.__flags__ & (1 << 9):
             tx.classes_read[kind] = None
         tx.guard(source, "length", f"len({{0}}) == {len(real)}")
-        items: list[Value] = [LazyValue(tx, item, item_source(source, i)) for i, item in enumerate(tuple.__iter__(real))]
+        items: list[Value] = [LazyValue(tx, item, item_source(source, i))
+                              for i, item in enumerate(tuple.__iter__(real))]
         return TupleValue(items, kind, source)
     if kind in (dict, collections.OrderedDict):
         _guard_type(tx, kind, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import enum
 import inspect
 import operator
@@ -346,7 +347,7 @@ class PythonObject(Value):
         if fallback is None:
             tx.guard(where, "missing attribute", "'__getattr__' not in {0}")
         elif inspect.getattr_static(type(obj), name, None) is None and isinstance(fallback, types.FunctionType) \
-                and not obj.__name__.startswith("torch"):
+                and not _imports(fallback.__code__):
             return tx.call(tx.lazy(fallback, item_source(where, "__getattr__")), [ConstantValue(name)], {})
         try:
             attr = getattr(obj, name)  # torch's own flags, or a submodule that is imported when it is asked for
@@ -373,6 +374,13 @@ class PythonObject(Value):
 
     def emit(self, code: EntryCode) -> str:
         return code.constant(self.obj)
+
+
+def _imports(code: types.CodeType) -> bool:
+    """Whether a function may import: such a ``__getattr__`` is there for modules that are loaded when needed."""
+    if "import_module" in code.co_names or "__import__" in code.co_names:
+        return True
+    return any(instruction.opname == "IMPORT_NAME" for instruction in dis.get_instructions(code))
 
 
 class OpaqueValue(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, Source, StorageSource, item_source
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 
-FIELD_GETTER = type(collections.namedtuple("FIELD_GETTER", "field").field)  # type: ignore[misc]
+class _Pair(NamedTuple):
+    first: Any
+
+
+FIELD_GETTER = type(vars(_Pair)["first"])
 
 
 def _index(tx: Tracer, key: Value) -> Any:
