@@ -330,6 +330,9 @@ class PythonObject(Value):
             table = tx.table_of_module(obj.__dict__, where)  # the globals of the module's own functions
             if name == "__dict__":
                 return table
+            fallback = obj.__dict__.get("__getattr__")
+            if name not in obj.__dict__ and isinstance(fallback, types.FunctionType) and _imports(fallback.__code__):
+                getattr(obj, name, None)  # loads it, and mostly leaves it in the module's dictionary
             found = table.lookup(tx, ConstantValue(name))
             return found.realize() if found is not None else self.computed_attr(tx, name, where)
         if name == "__class__":
