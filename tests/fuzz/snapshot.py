@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 import functools
+import re
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ PLAIN = (int, float, complex, str, bytes, type(None), type(Ellipsis), torch.dtyp
 # Lazy iterators whose items are facts when they are part of a result.
 ITERATORS = (types.GeneratorType, map, filter, zip, enumerate, reversed)
 MAX_ITEMS = 50
+# Where an object lies differs from run to run.
+ADDRESS = re.compile(" at 0x[0-9a-f]+")
 # An internal error may hold on to the whole compiler; nobody reads on after this many facts.
 MAX_FACTS = 20_000
 
@@ -66,7 +69,7 @@ def drain(value: Any) -> Any:
             ended_with = f"{type(error).__name__}: {error}"
         return Drained(type(value).__name__, items, ended_with)
     # Only exact types are rebuilt, and only when they do hold an iterator, so that identities stay as they are.
-    if type(value) in (tuple, list):
+    if type(value) is tuple or type(value) is list:
         drained = [drain(item) for item in value]
         if any(new is not old for new, old in zip(drained, value, strict=True)):
             return type(value)(drained)
@@ -91,8 +94,9 @@ class Snapshot:
         if len(self.facts) >= MAX_FACTS:
             return
         if isinstance(value, PLAIN) and type(value).__module__ in ("builtins", "torch"):
-            self.facts.append((path, (type(value).__name__, value)))
-        elif isinstance(value, (tuple, frozenset)) and not isinstance(value, torch.Size):
+            fact = ADDRESS.sub("", value) if type(value) is str and " at 0x" in value else value
+            self.facts.append((path, (type(value).__name__, fact)))
+        elif type(value) is tuple or type(value) is frozenset:
             # Python may or may not share equal immutable objects, so their identity is no fact.
             self._children(path, value)
         elif id(value) in self._seen:
@@ -169,11 +173,16 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         return
     if isinstance(value, BaseException):
         yield from exception_parts(value)
+    for base in (int, float, str, bytes):  # a subclass of the program's
+        if isinstance(value, base):
+            yield ".plain", base.__new__(base, value) if base is not str else str.__str__(value)
     if isinstance(value, dict):
         factory = getattr(value, "default_factory", None)
         if factory is not None:
-            yield ".default_factory", repr(factory)
-        for index, (key, item) in enumerate(value.items()):
+            yield ".default_factory", factory
+        # what it holds, whatever a class of the program's says about that
+        items = OrderedDict.items if isinstance(value, OrderedDict) else dict.items
+        for index, (key, item) in enumerate(items(value)):
             if isinstance(key, PLAIN):
                 yield f"[{key!r} at {index}]", item
             else:
@@ -181,14 +190,24 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                 yield f".item{index}", item
     elif isinstance(value, (set, frozenset)):
         # Python promises no order for sets; a program that depends on it shows it in other values.
-        for index, item in enumerate(sorted(value, key=repr)):
+        for index, item in enumerate(sorted(_members(value), key=_address_free)):
             yield f".member{index}", item
     elif isinstance(value, (list, tuple, deque)):
-        for index, item in enumerate(value):
+        for index, item in enumerate(_members(value)):
             yield f"[{index}]", item
         if isinstance(value, deque):
             yield ".maxlen", value.maxlen
     yield from _attributes(value)
+
+
+def _members(value: Any) -> Iterator[Any]:
+    """The items of a sequence or set as its builtin base gives them."""
+    base = next(base for base in type(value).__mro__ if base in (list, tuple, deque, set, frozenset))
+    return iter(base.__iter__(value))
+
+
+def _address_free(value: Any) -> str:
+    return ADDRESS.sub("", repr(value))
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
