@@ -264,7 +264,7 @@ def call_next(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @handles(sorted)
 def call_sorted(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ListValue(tx.sort(tx.to_list(args[0]), kwargs))
+    return ListValue(tx.sort(tx.to_list(args[0], hint=True), kwargs))
 
 
 @handles(any)

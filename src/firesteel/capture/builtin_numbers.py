@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import shapes
-from . import number_rules, operators
+from . import number_rules, object_operators
 from .call_handlers import HANDLERS, PYTHON_HANDLERS, Handler, handles
 from .equivalents.reductions import sum_
 from .objects import call_special
@@ -108,7 +108,7 @@ def call_round(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if any(isinstance(arg.realize(), ObjectValue) for arg in args):
         left, right = args[0].realize(), args[1].realize()
-        return operators.dispatch_binary(tx, "divmod", left, right, "__divmod__", "__rdivmod__")
+        return object_operators.binary(tx, "divmod", left, right, ("__divmod__", "__rdivmod__"))
     if not all(number_rules.is_number(arg.realize()) or isinstance(arg.realize(), TensorValue) for arg in args):
         return tx.fold(divmod, [tx.constant_of(arg) for arg in args], {})
     return tx.make_tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])

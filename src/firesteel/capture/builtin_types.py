@@ -6,6 +6,7 @@ import collections
 import functools
 import itertools
 import operator
+import types
 import weakref
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from .values.iterators import (
     RangeIterator,
     ZipIterator,
 )
+from .values.mapping_proxies import make_mapping_proxy
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ObjectValue
 from .values.ranges import RangeValue, make_range
@@ -109,7 +111,7 @@ def call_str(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 
 def call_list(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ListValue(tx.to_list(args[0]) if args else [])
+    return ListValue(tx.to_list(args[0], hint=True) if args else [])
 
 
 def call_tuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -117,7 +119,7 @@ def call_tuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
         value = args[0].realize()
         if isinstance(value, TupleValue) and value.cls is tuple:
             return value
-        return TupleValue(tx.to_list(value))
+        return TupleValue(tx.to_list(value, hint=True))
     return TupleValue([])
 
 
@@ -144,10 +146,12 @@ def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
 
 def _call_set(cls: type) -> Handler:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        made = SetValue({}, cls)
-        for item in tx.to_list(args[0]) if args else []:
-            made.items.setdefault(item.key(tx), item.realize())
-        return made
+        if args:
+            given = args[0].realize()
+            if isinstance(given, SetValue) and given.cls is cls is frozenset:
+                return given
+            return SetValue.of(tx, given, cls)
+        return SetValue({}, cls)
 
     return call
 
@@ -238,5 +242,5 @@ CLASS_HANDLERS: dict[type, Handler] = {
     set: _call_set(set), frozenset: _call_set(frozenset), collections.deque: call_deque, range: call_range,
     slice: call_slice, enumerate: call_enumerate, zip: call_zip, map: call_map, filter: call_filter,
     reversed: call_reversed, functools.partial: call_partial, itertools.count: call_count,
-    weakref.ref: make_weak_reference,
+    weakref.ref: make_weak_reference, types.MappingProxyType: make_mapping_proxy,
 }

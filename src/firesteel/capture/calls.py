@@ -14,6 +14,7 @@ from .call_handlers import HANDLERS, PYTHON_HANDLERS
 from .call_signatures import call_native_method, checked, handled
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
 from .equivalents import REGISTRY
+from .equivalents.collections_methods import fromkeys
 from .equivalents.torch_functions import BY_NAME
 from .frame import Frame
 from .markers import is_disallowed, marker_of
@@ -171,6 +172,9 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
     if equivalent is not None:
         checked(obj, args, kwargs)
         return tx.call(tx.python_object(equivalent), args, kwargs)
+    if isinstance(obj, types.BuiltinFunctionType) and obj.__name__ == "fromkeys" and \
+            isinstance(obj.__self__, type) and issubclass(obj.__self__, dict):
+        return tx.call(tx.python_object(fromkeys), [tx.python_object(obj.__self__), *args], kwargs)
     if is_foldable(obj):
         checked(obj, args, kwargs)
         number = number_rules.call(tx, obj, args) if not kwargs else None

@@ -21,7 +21,7 @@ from .values.functions import MethodValue
 from .values.mappings import DictValue, SetValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
-from .wrapping import plain_subclass
+from .wrapping import plain_subclass, plain_tuple
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -91,12 +91,13 @@ def instantiate(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[s
         result = tx.call(class_member(tx, cls, "__init__", init, init_owner), [made, *args], kwargs).realize()
         if not (isinstance(result, ConstantValue) and result.value is None):
             raise tx.raised(TypeError(f"__init__() should return None, not {result.python_type().__name__!r}"))
-    elif isinstance(made, ObjectValue) and made.storage is not None:
-        made.storage.call_method(tx, "__init__", args, kwargs)
+    elif isinstance(made, ObjectValue) and made.storage is not None and not isinstance(made.storage, TupleValue):
+        made.call_method(tx, "__init__", args, kwargs)
     elif isinstance(made, ObjectValue) and not isinstance(made, ExceptionValue) and (args or kwargs) \
-            and init is object.__init__ and not isinstance(function, types.FunctionType):
+            and init is object.__init__ and not isinstance(function, types.FunctionType) and made.storage is None:
         raise GraphBreak(f"{cls.__name__}() takes no arguments")
-    elif init is not object.__init__ and not isinstance(made, (ExceptionValue, TupleValue, ConstantValue)):
+    elif init is not object.__init__ and not isinstance(made, (ExceptionValue, TupleValue, ConstantValue)) and not (
+            isinstance(made, ObjectValue) and isinstance(made.storage, TupleValue)):
         raise GraphBreak(f"{cls.__name__}.__init__ is implemented in C")
     return made
 
@@ -112,7 +113,8 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
                 raise GraphBreak(f"making a {cls.__name__}")
         return ExceptionValue(cls, list(args))
     if issubclass(cls, tuple):
-        return TupleValue(tx.to_list(args[0]) if args else [], cls)
+        items = tx.to_list(args[0], hint=True) if args else []
+        return TupleValue(items, cls) if plain_tuple(cls) else ObjectValue(cls, storage=TupleValue(items))
     base = _solid_base(cls)
     if base in (int, float, str, bytes) and plain_subclass(cls):
         made = tx.fold(base.__new__, [cls, *(tx.constant_of(a) for a in args)], {})

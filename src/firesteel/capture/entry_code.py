@@ -151,7 +151,7 @@ class EntryCode:
                 assert value.source is not None
                 return self.source(value.source)
             value = value.known
-        if isinstance(value, ConstantValue):
+        if isinstance(value, ConstantValue) and not value.is_distinct():
             return value.emit(self)
         known = self._values.get(id(value))
         if known is not None:

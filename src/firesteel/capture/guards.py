@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,6 +131,20 @@ def constant_condition(value: object) -> tuple[str, tuple[Any, ...]]:
 def stamp_condition(stamp: torch_compat.ClassStamp, name: Callable[[Any], str]) -> str:
     """The condition that a class of torch has torch's own methods; ``name(obj)`` names a bound object."""
     return f"({name(stamp.current)}.value == {name(stamp.known)}.value or {name(stamp.recheck)}())"
+
+
+def keys_of(mapping: Any) -> list[Any]:
+    """The keys of a mapping in order, past the methods that a subclass of dict overrides."""
+    if isinstance(mapping, OrderedDict):  # whose order is not that of the dictionary below it
+        return list(OrderedDict.keys(mapping))
+    return list(dict.keys(mapping)) if isinstance(mapping, dict) else list(mapping)
+
+
+def values_of(mapping: Any) -> list[Any]:
+    """The values of a mapping in the order of its keys, past the methods that a subclass of dict overrides."""
+    if isinstance(mapping, dict):
+        return [dict.__getitem__(mapping, key) for key in keys_of(mapping)]
+    return [mapping[key] for key in mapping]
 
 
 EQUAL_MEANS_SAME: frozenset[type] = frozenset({bytes, torch.device, torch.Size})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 import types
@@ -15,6 +16,7 @@ from .values.base import Value
 from .values.constants import NativeMethod, PythonObject
 from .values.functions import FunctionValue, MethodValue, SuperValue
 from .values.objects import ClassValue, ObjectValue
+from .values.sequences import FIELD_GETTER, TupleValue
 from .wrapping import CACHED_FUNCTION
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def _fallback_getattr(tx: Tracer, obj: Value, name: str, raised: UserRaise) -> V
 def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     """``object.__getattribute__`` without the ``__getattr__`` fallback."""
     cls = obj.python_type()
-    if name == "__dict__" and isinstance(obj, ObjectValue):
+    if name == "__dict__" and isinstance(obj, ObjectValue) and (cls.__dictoffset__ or hasattr(obj.real, "__dict__")):
         return obj.instance_dict(tx)
     raw, owner = find_on_class(cls, name, tx)
     if raw is not _ABSENT:
@@ -158,6 +160,9 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
         value = tx.call(tx.wrap(raw.func, AttrSource(member.source, "func")), [obj], {})
         obj.store_attr(tx, raw.attrname, value)
         return value
+    if kind is types.MemberDescriptorType and owner is collections.defaultdict and isinstance(obj, ObjectValue) and \
+            obj.storage is not None:
+        return obj.storage.get_attr(tx, name)
     if kind is types.MemberDescriptorType and isinstance(obj, ObjectValue):
         if name in obj.attrs:
             found = obj.attrs[name]
@@ -173,6 +178,8 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             obj.attrs[name] = value
             return value
         raise tx.raised(AttributeError(f"{_name_in_errors(cls)!r} object has no attribute {name!r}"))
+    if kind is types.ClassMethodDescriptorType:
+        return tx.python_object(getattr(cls, name))
     if kind in C_METHODS or kind is types.BuiltinFunctionType:
         if name in ("__init__", "__init_subclass__", "__setattr__", "__getattribute__", "__delattr__", "__new__",
                     "__reduce_ex__", "__dir__", "__sizeof__") and owner is object:
@@ -186,6 +193,8 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
         if name == "__doc__" or obj.source is None:
             raise GraphBreak(f"attribute {name!r} of {obj.describe()}")
         real = getattr(obj, "real", None)
+        if real is None:
+            raise GraphBreak(f"attribute {name!r} of {obj.describe()}")
         return tx.lazy(getattr(real, name), AttrSource(obj.source, name))
     if hasattr(kind, "__get__"):
         getter, getter_owner = find_on_class(kind, "__get__")
@@ -194,7 +203,9 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             descriptor = class_member(tx, cls, name, raw, owner)
             return tx.call(class_member(tx, kind, "__get__", getter, getter_owner),
                            [descriptor, obj, tx.python_object(cls)], {})
-        if name in getattr(cls, "_fields", ()):  # a named tuple's field
+        if kind is FIELD_GETTER:  # a named tuple's field
+            if isinstance(obj, ObjectValue) and isinstance(obj.storage, TupleValue):
+                return tx.get_item(obj.storage, tx.constant(raw.__reduce__()[1][0]))
             raise GraphBreak(f"field {name!r} of {cls.__name__}")
         if kind is CACHED_FUNCTION:
             return MethodValue(obj, class_member(tx, cls, name, raw, owner))

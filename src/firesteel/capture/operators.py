@@ -8,11 +8,11 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import numpy
-import torch
 
-from . import number_rules
+from . import number_rules, object_operators
 from .equivalents import REGISTRY
 from .number_rules import is_number
+from .object_operators import not_implemented
 from .objects import find_on_class, special_method
 from .signals import GraphBreak, NotConstant
 from .values.base import Value, inherits_method
@@ -83,6 +83,10 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
             if in_place and isinstance(left, TensorValue):
                 function = IN_PLACE[symbol][0]
             return tx.call_torch(function, [left, right], {})
+    if (_has_methods(left, method) or _has_methods(right, reflected)) and not (
+            symbol == "%" and left.python_type() in (str, bytes)):
+        augmented = IN_PLACE[symbol][1] if in_place else None
+        return object_operators.binary(tx, symbol, left, right, (method, reflected), augmented)
     if in_place:
         result = _in_place_container(tx, symbol, left, right)
         if result is not None:
@@ -94,14 +98,6 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
         if symbol == "+" and left.python_type() is str and right.python_type() is str:
             return join(tx, [left, right])
         return number_rules.fold(tx, folded, [left, right])  # beside a string, a complex number, a number of NumPy's
-    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
-        if in_place and isinstance(left, ObjectValue):
-            augmented = special_method(tx, left, IN_PLACE[symbol][1])
-            if augmented is not None:
-                outcome = tx.call(augmented, [right], {})
-                if not _not_implemented(outcome):
-                    return outcome
-        return dispatch_binary(tx, symbol + "=" if in_place else symbol, left, right, method, reflected)
     if _plain(left) and _plain(right):
         return tx.fold(folded, [left.as_constant(), right.as_constant()], {})
     try:
@@ -112,50 +108,12 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     return tx.fold(folded, constants, {})
 
 
-def _not_implemented(value: Value) -> bool:
-    value = value.realize()
-    return isinstance(value, (ConstantValue, PythonObject)) and value.as_constant() is NotImplemented
-
-
-def dispatch_binary(tx: Tracer, symbol: str, left: Value, right: Value, method: str, reflected: str) -> Value:
-    """Ask both operands' special methods in the order that Python does; `symbol` is for messages."""
-    order: list[tuple[Value, Value, str]] = [(left, right, method), (right, left, reflected)]
-    left_type, right_type = left.python_type(), right.python_type()
-    if right_type is not left_type and issubclass(right_type, left_type) and \
-            find_on_class(right_type, reflected, tx)[0] is not find_on_class(left_type, reflected, tx)[0]:
-        order.reverse()
-    elif left_type is right_type:
-        order.pop()
-    for receiver, other, name in order:
-        if isinstance(receiver, TensorValue):
-            continue  # a tensor gives NotImplemented for objects it does not know
-        if isinstance(receiver, SequenceValue) and name in ("__add__", "__mul__", "__rmul__"):
-            continue  # concatenation comes after the methods of both, and is refused
-        if isinstance(receiver, (ConstantValue, NumberValue)) or \
-                find_on_class(receiver.python_type(), name, tx)[1] is None:
-            continue
-        bound = special_method(tx, receiver, name)
-        if bound is None:
-            continue
-        result = tx.call(bound, [other], {})
-        if not _not_implemented(result):
-            return result
-    if all(isinstance(v, ObjectValue) and v.storage is None or isinstance(v, NumberValue) or
-           isinstance(v, ConstantValue) and isinstance(v.value, (int, float, complex, type(None)))
-           for v in (left, right)):
-        shown = {"**": "** or pow()", "divmod": "divmod()"}.get(symbol, symbol)
-        raise tx.raised(TypeError(
-            f"unsupported operand type(s) for {shown}: {left_type.__name__!r} and {right_type.__name__!r}"))
-    raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} has no method that answers")
-
-
 def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
     if isinstance(left, ListValue) and symbol == "+":
         return left.call_method(tx, "__iadd__", [right], {})
-    if isinstance(left, ListValue) and symbol == "*" and left.cls is list:
-        items = left.changed(tx)
-        items[:] = items * tx.constant_of(right)
-        return left
+    if isinstance(left, ListValue) and symbol == "*" and isinstance(right, (ConstantValue, NumberValue)) and \
+            right.python_type() in (int, bool):
+        return left.call_method(tx, "__imul__", [right], {})
     if isinstance(left, DictValue) and symbol == "|":
         return left.call_method(tx, "__ior__", [right], {})
     if isinstance(left, SetValue) and left.cls is set and symbol in "|&-^" and \
@@ -165,28 +123,12 @@ def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> V
 
 
 def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
-    if isinstance(left, ObjectValue) and left.storage is not None and not _has_python_dunder(left, BINARY[symbol][1]):
-        left = left.storage
-    if isinstance(right, ObjectValue) and right.storage is not None and \
-            not _has_python_dunder(right, BINARY[symbol][2]):
-        right = right.storage
-    if symbol == "+":
-        if isinstance(left, TupleValue) and isinstance(right, TupleValue):
-            return TupleValue(left.items + right.items, torch.Size if torch.Size in (left.cls, right.cls) else tuple)
-        if isinstance(left, ListValue) and isinstance(right, ListValue) and left.cls is right.cls:
-            return ListValue(left.elements(tx) + right.elements(tx), cls=left.cls)
-        if isinstance(left, SequenceValue) and not isinstance(right, ObjectValue):
-            kind = left.builtin.__name__
-            raise tx.raised(TypeError(
-                f'can only concatenate {kind} (not "{right.python_type().__name__}") to {kind}'))
+    if symbol == "+" and isinstance(left, SequenceValue):
+        return object_operators.concatenated(tx, left, right)
     if symbol == "*":
         sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
         if isinstance(sequence, SequenceValue) and isinstance(count, (ConstantValue, NumberValue)):
-            times = tx.constant_of(count)
-            if not isinstance(times, int):
-                raise tx.raised(TypeError(f"can't multiply sequence by non-int of type {type(times).__name__!r}"))
-            return sequence.like(sequence.elements(tx) * times) if isinstance(sequence, TupleValue) else \
-                ListValue(sequence.elements(tx) * times, cls=sequence.python_type())
+            return object_operators.repeated(tx, sequence, count)
     if symbol in "|&-^":
         if isinstance(left, DictViewValue):
             left = left.as_set(tx)
@@ -195,19 +137,11 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
         if isinstance(left, SetValue) and isinstance(right, SetValue):
             return left.call_method(tx, BINARY[symbol][1], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
-            merged = DictValue(dict(left.fill(tx)), cls=left.cls, factory=left.factory)
-            for token, pair in right.fill(tx).items():
-                old = merged.items.get(token)
-                merged.items[token] = (old[0] if old else pair[0], pair[1])
-            return merged
+            return left.merged(tx, right)
     if symbol == "%" and isinstance(left, (ConstantValue, TextValue)) and left.python_type() in (str, bytes):
         left = ConstantValue(tx.constant_of(left))
         return tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})
     return None
-
-
-def _has_python_dunder(value: ObjectValue, name: str) -> bool:
-    return isinstance(find_on_class(value.cls, name)[0], types.FunctionType)
 
 
 def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
@@ -231,19 +165,9 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
             return tx.call_torch(function, [left, right], {})
         if isinstance(other, (TupleValue, ListValue)) and symbol in ("==", "!="):
             return ConstantValue(symbol == "!=")
-    if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
-        result = _object_compare(tx, symbol, left, right, method, reflected)
-        if result is not None:
-            return result
-        if _refuses_strangers(left) and _refuses_strangers(right):
-            # no side knows the other: equality falls back to identity, an order does not exist
-            if symbol in ("==", "!="):
-                return ConstantValue((symbol == "==") == tx.same(left, right))
-            names = (left.python_type().__name__, right.python_type().__name__)
-            raise tx.raised(TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}"))
-    storage_left = left.storage if isinstance(left, ObjectValue) and left.storage is not None else left
-    storage_right = right.storage if isinstance(right, ObjectValue) and right.storage is not None else right
-    result = _container_compare(tx, symbol, storage_left, storage_right)
+    if _has_methods(left, method) or _has_methods(right, reflected):
+        return _object_compare(tx, symbol, left, right, method, reflected)
+    result = container_compare(tx, symbol, left, right)
     if result is not None:
         return result
     if symbol in ("==", "!="):
@@ -280,15 +204,10 @@ def _identity_equality(value: Value) -> bool:
     return inherits_method(value.python_type(), "__eq__", object)
 
 
-def _refuses_strangers(value: Value) -> bool:
-    """Whether comparing with an object of an unrelated class is answered by NotImplemented, Python methods apart."""
-    if isinstance(value, ObjectValue):
-        cls: Any = value.cls
-        return value.storage is None and all(
-            getattr(cls, name) is getattr(object, name) or isinstance(getattr(cls, name), types.FunctionType)
-            for name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__"))
-    return isinstance(value, NumberValue) or \
-        isinstance(value, ConstantValue) and isinstance(value.value, (int, float, complex, str, bytes, type(None)))
+def _has_methods(value: Value, name: str) -> bool:
+    """Whether a value is of a class of the program's, or a class whose metaclass defines the method."""
+    return isinstance(value, ObjectValue) or isinstance(value, ClassValue) and \
+        isinstance(find_on_class(type(value.cls), name)[0], types.FunctionType)
 
 
 def _known_unequal(left: Value, right: Value) -> bool:
@@ -310,36 +229,68 @@ def _known_unequal(left: Value, right: Value) -> bool:
     return None not in families and families[0] != families[1]
 
 
-def _object_compare(tx: Tracer, symbol: str, left: Value, right: Value, method: str, reflected: str) -> Value | None:
+def _object_compare(tx: Tracer, symbol: str, left: Value, right: Value, method: str, reflected: str) -> Value:
     order: list[tuple[Value, Value, str]] = [(left, right, method), (right, left, reflected)]
     left_type, right_type = left.python_type(), right.python_type()
     if right_type is not left_type and issubclass(right_type, left_type):
         order.reverse()
     for receiver, other, name in order:
-        raw = find_on_class(receiver.python_type(), name, tx)[0]
-        if not isinstance(raw, types.FunctionType) and not (
-                isinstance(raw, types.WrapperDescriptorType) and raw in REGISTRY and isinstance(receiver, ObjectValue)):
-            if name == "__ne__" and isinstance(find_on_class(receiver.python_type(), "__eq__")[0], types.FunctionType):
-                equal = tx.call(special_method(tx, receiver, "__eq__"), [other], {})
-                if not _not_implemented(equal):
-                    return ConstantValue(not tx.truth(equal))
-            continue
-        result = tx.call(special_method(tx, receiver, name), [other], {})
-        if not _not_implemented(result):
+        result = _rich_comparison(tx, receiver, other, name)
+        if result is not None:
             return result
-    return None
+    if symbol in ("==", "!="):  # no side knows the other
+        return ConstantValue((symbol == "==") == tx.same(left, right))
+    names = (left_type.__name__, right_type.__name__)
+    raise tx.raised(TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}"))
 
 
-def _container_compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
-    if isinstance(left, DictViewValue) and left.kind != "values":
-        left = left.as_set(tx)
-    if isinstance(right, DictViewValue) and right.kind != "values":
-        right = right.as_set(tx)
+def _rich_comparison(tx: Tracer, receiver: Value, other: Value, name: str) -> Value | None:
+    """What one side's method answers; None for NotImplemented."""
+    raw, owner = find_on_class(receiver.python_type(), name, tx)
+    if isinstance(raw, types.FunctionType):
+        result = tx.call(special_method(tx, receiver, name), [other], {})
+        return None if not_implemented(result) else result
+    if isinstance(receiver, ObjectValue) and receiver.storage is not None:
+        return container_compare(tx, DUNDER_TO_COMPARE[name], receiver.storage, _storage(other))
+    if owner is object:
+        if name == "__ne__":
+            equal = _rich_comparison(tx, receiver, other, "__eq__")
+            return None if equal is None else ConstantValue(not tx.truth(equal))
+        return ConstantValue(True) if name == "__eq__" and tx.same(receiver, other) else None
+    if isinstance(receiver, ObjectValue):
+        if isinstance(raw, types.WrapperDescriptorType) and raw in REGISTRY:
+            result = tx.call(special_method(tx, receiver, name), [other], {})
+            return None if not_implemented(result) else result
+        raise GraphBreak(f"{name} of {receiver.describe()} is implemented in C")
+    if isinstance(receiver, (SequenceValue, DictValue, SetValue, DictViewValue)):
+        return container_compare(tx, DUNDER_TO_COMPARE[name], receiver, _storage(other))
+    if isinstance(receiver, (NumberValue, TensorValue, ClassValue, TextValue)) or isinstance(receiver, ConstantValue) \
+            and type(receiver.value).__module__ in ("builtins", "torch"):
+        return None  # they do not know objects of the program's
+    raise GraphBreak(f"comparison between {receiver.describe()} and {other.describe()} is not captured")
+
+
+def _storage(value: Value) -> Value:
+    return value.storage if isinstance(value, ObjectValue) and value.storage is not None else value
+
+
+def native_comparison(tx: Tracer, name: str, receiver: Value, other: Value) -> Value:
+    """``list.__eq__(receiver, other)`` and the like, which look past methods of a subclass."""
+    result = container_compare(tx, DUNDER_TO_COMPARE[name], receiver, _storage(other.realize()))
+    return ConstantValue(NotImplemented) if result is None else result
+
+
+def container_compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
+    if isinstance(left, DictViewValue) or isinstance(right, DictViewValue):
+        if not all(isinstance(v, SetValue) or isinstance(v, DictViewValue) and v.kind != "values"
+                   for v in (left, right)):
+            return None
+        return _view_compare(tx, symbol, left, right)
     if isinstance(left, SetValue) and isinstance(right, SetValue):
         return ConstantValue(COMPARE[symbol][0](set(left.items), set(right.items)))
     if isinstance(left, SequenceValue) and isinstance(right, SequenceValue) and left.builtin is right.builtin:
         ours, theirs = left.elements(tx), right.elements(tx)
-        if symbol in ("==", "!=") and len(ours) != len(theirs):
+        if symbol in ("==", "!=") and len(ours) != len(theirs) and left.builtin is not tuple:
             return ConstantValue(symbol == "!=")
         for a, b in zip(ours, theirs, strict=False):
             if not same_or_equal(tx, a, b):
@@ -354,6 +305,18 @@ def _container_compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Va
             equal = list(ours_d) == list(theirs_d)
         return ConstantValue(equal == (symbol == "=="))
     return None
+
+
+def _view_compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
+    """Comparison of keys or items with another such view or a set: by membership, so that values need no hash."""
+    lengths = [tx.constant_of(side.length(tx)) for side in (left, right)]
+    if symbol in ("==", "!="):
+        holds = lengths[0] == lengths[1]
+    else:
+        holds = bool(COMPARE[symbol][0](*lengths))
+    smaller, larger = (right, left) if symbol in (">", ">=") else (left, right)
+    holds = holds and all(tx.truth(contains(tx, larger, item)) for item in tx.iterate_lazily(smaller))
+    return ConstantValue(holds != (symbol == "!="))
 
 
 def unary(tx: Tracer, symbol: str, operand: Value) -> Value:
@@ -412,7 +375,8 @@ def same_or_equal(tx: Tracer, left: Value, right: Value) -> bool:
 def _same_constant_object(tx: Tracer, left: Value, right: Value) -> bool:
     one, two = left.as_constant(), right.as_constant()
     answer = one is two
-    if type(one) is type(two) and not isinstance(one, (bool, type(None), type)) and one == two:
+    if type(one) is type(two) and not isinstance(one, (bool, type(None), type)) and (
+            one == two or isinstance(one, float) and one != one):
         # guards on constants check equality, which says nothing about identity
         word = "is" if answer else "is not"
         if left.source is not None and right.source is not None:
@@ -435,6 +399,9 @@ def contains(tx: Tracer, container: Value, item: Value) -> Value:
             raise GraphBreak("membership test of a tensor in a constant")
         return tx.fold(operator.contains, [container.value, tx.constant_of(item)], {})
     if isinstance(container, ClassValue):
+        in_class = container.metaclass_method(tx, "__contains__")
+        if in_class is not None and type(container.cls).__module__ != "enum":
+            return tx.constant(tx.truth(tx.call(in_class, [item], {})))
         return tx.fold(operator.contains, [container.cls, tx.constant_of(item)], {})
     if isinstance(container, ObjectValue):
         method = special_method(tx, container, "__contains__")

@@ -109,14 +109,19 @@ def store_slice(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
     return []
 
 
+def _owner(text: str) -> str:
+    """What stands before the dot of an attribute: a number's text needs parentheses there."""
+    return f"({text})" if text[:1].isdigit() or text.startswith("-") else text
+
+
 @step(1, "LOAD_ATTR")
 def load_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{ops[0]}.{inst.argval}")
+    return _result(code, f"{_owner(ops[0])}.{inst.argval}")
 
 
 @step(1, "LOAD_METHOD")
 def load_method(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _without_receiver(_result(code, f"{ops[0]}.{inst.argval}"))
+    return _without_receiver(_result(code, f"{_owner(ops[0])}.{inst.argval}"))
 
 
 @step(3, "LOAD_SUPER_ATTR")
@@ -133,13 +138,13 @@ def _without_receiver(function: list[str]) -> list[str]:
 
 @step(2, "STORE_ATTR")
 def store_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"{ops[1]}.{inst.argval} = {ops[0]}")
+    code.line(f"{_owner(ops[1])}.{inst.argval} = {ops[0]}")
     return []
 
 
 @step(1, "DELETE_ATTR")
 def delete_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"del {ops[0]}.{inst.argval}")
+    code.line(f"del {_owner(ops[0])}.{inst.argval}")
     return []
 
 

@@ -146,7 +146,7 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         if isinstance(value.obj, torch.Generator):
             raise GraphBreak("an operation with its own random generator")
         return value.obj, value.obj
-    if isinstance(value, ObjectValue) and isinstance(value.storage, (ListValue, DictValue)):
+    if isinstance(value, ObjectValue) and isinstance(value.storage, (ListValue, DictValue, TupleValue)):
         return to_graph(tx, value.storage, keep_numbers)
     iterable = getattr(value, "next_item", None)
     if iterable is not None and value.native_methods():

@@ -16,7 +16,8 @@ from . import assertions, calls, classes, gradients, modules, number_rules, obje
 from .dynamism import Dynamism, TensorSeen
 from .effects import Effects
 from .graph import GraphBuilder
-from .guards import Guard, GuardSet, NumberSeen, hold, same_constant, stamp_condition
+from .guards import Guard, GuardSet, NumberSeen, hold, keys_of, same_constant, stamp_condition
+from .iterables import iterate_with_hint
 from .number_nodes import NumberNodes
 from .objects import find_on_class
 from .replaced_builtins import as_the_program_sees_them
@@ -159,21 +160,22 @@ class Tracer:
 
     def guard_keys(self, source: Source, real: Any) -> None:
         """Rely on all keys of a dictionary and their order."""
-        keys = list(dict.keys(real)) if isinstance(real, dict) else list(real)
-        if isinstance(source, StorageSource):
-            self.guard(source, "keys", "{k[2]}([*{k[0]}({0})], {k[1]})", (dict.keys, keys, same_constant))
+        keys = keys_of(real)
+        if not all(_constant_key(key) for key in keys):
+            self.guard(source, "length", f"{{k[0]}}({{0}}) == {len(keys)}" if isinstance(real, dict)
+                       else f"len({{0}}) == {len(keys)}", (dict.__len__,))
+        elif isinstance(source, StorageSource):
+            self.guard(source, "keys", "{k[2]}({k[0]}({0}), {k[1]})", (keys_of, keys, same_constant))
         elif all(type(key) is str for key in keys):
             self.guard(source, "keys", "[*{0}] == " + repr(keys).replace("{", "{{").replace("}", "}}"))
-        elif all(_constant_key(key) for key in keys):
-            self.guard(source, "keys", "{k[1]}([*{0}], {k[0]})", (keys, same_constant))
         else:
-            self.guard(source, "length", f"len({{0}}) == {len(keys)}")
+            self.guard(source, "keys", "{k[1]}([*{0}], {k[0]})", (keys, same_constant))
 
     def key_value(self, key: Any, source: Source, position: int) -> Value:
         """The Value of a real dictionary key."""
         if _constant_key(key):
             return self.python_object(key)
-        return self.wrap(key, item_source(call_source(source, list), position))
+        return self.wrap(key, item_source(call_source(source, keys_of), position))
 
     # Making Values
 
@@ -454,8 +456,8 @@ class Tracer:
         while (item := self.next_item(iterator)) is not None:
             yield item
 
-    def to_list(self, obj: Value) -> list[Value]:
-        """``list(obj)`` as a Python list of Values."""
+    def to_list(self, obj: Value, hint: bool = False) -> list[Value]:
+        """The items of an iterable; with `hint`, its length is asked for too, as ``list(obj)`` does."""
         obj = obj.realize()
         if isinstance(obj, SequenceValue):
             return list(obj.elements(self))
@@ -463,7 +465,7 @@ class Tracer:
             return obj.ordered(self)
         limit = 1_000_000
         items: list[Value] = []
-        for item in self.iterate_lazily(obj):
+        for item in iterate_with_hint(self, obj) if hint else self.iterate_lazily(obj):
             items.append(item)
             if len(items) > limit:
                 raise GraphBreak("an iterator without end, or with more than a million items")
@@ -495,6 +497,8 @@ class Tracer:
 
 def _constant_key(key: Any) -> bool:
     """Whether a dictionary key can be known by equality alone."""
+    if isinstance(key, float) and key != key:
+        return False  # equal to nothing but the same object
     if isinstance(key, (str, int, float, bool, bytes, type(None), torch.dtype, torch.device, type)):
         return True
     if isinstance(key, (tuple, frozenset)):

@@ -245,10 +245,16 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
             return TupleValue([ConstantValue(size) for size in real], torch.Size, source)
         if kind.__flags__ & (1 << 9):
             tx.classes_read[kind] = None
+        if not plain_tuple(kind) or getattr(real, "__dict__", None):
+            if _refuses_symbolic_attributes(kind):
+                return OpaqueValue(real, source)
+            where = StorageSource(source, _ById(tuple))
+            tx.guard(where, "length", f"{{k[0]}}({{0}}) == {tuple.__len__(real)}", (tuple.__len__,))
+            return ObjectValue(kind, source, real, TupleValue(_tuple_items(tx, real, where), source=where))
         tx.guard(source, "length", f"len({{0}}) == {len(real)}")
-        items: list[Value] = [LazyValue(tx, item, item_source(source, i))
-                              for i, item in enumerate(tuple.__iter__(real))]
-        return TupleValue(items, kind, source)
+        if kind.__dictoffset__:
+            tx.guard(source, "attributes", "not {0}.__dict__")
+        return TupleValue(_tuple_items(tx, real, source), kind, source)
     if kind in (dict, collections.OrderedDict):
         _guard_type(tx, kind, source)
         return DictValue({}, source, real, kind)
@@ -269,7 +275,8 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         if all(_constant_key(item) for item in real):
             tx.guard(source, "constant", "type({0}) is {k[1]} and {k[2]}([*{0}], {k[0]})",
                      (list(real), kind, same_constant))
-            return SetValue({item: tx.python_object(item) for item in real}, kind, source, list(real))
+            items, held = _set_items(tx, real)
+            return SetValue(items, kind, source, held)
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a set of tensors or objects")
     for base in (dict, list, set):
@@ -280,6 +287,26 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
             storage = _wrap_storage(tx, real, base, source)
             return ObjectValue(kind, source, real, storage) if storage is not None else OpaqueValue(real, source)
     return None
+
+
+def _tuple_items(tx: Tracer, real: Any, source: Source) -> list[Value]:
+    return [LazyValue(tx, item, item_source(source, i)) for i, item in enumerate(tuple.__iter__(real))]
+
+
+# What a class made by collections.namedtuple defines.
+NAMED_TUPLE_METHODS = frozenset({"__new__", "__repr__", "__getnewargs__", "__replace__", "__init_subclass__"})
+
+
+@functools.cache
+def plain_tuple(kind: type) -> bool:
+    """Whether a subclass of tuple behaves as tuples do, but for the names of its fields and methods it adds."""
+    for base in kind.__mro__:
+        if not base.__flags__ & (1 << 9):
+            return True
+        if any((name.startswith("__") or hasattr(tuple, name)) and name not in NAMED_TUPLE_METHODS
+               for name, member in vars(base).items() if isinstance(member, types.FunctionType)):
+            return False
+    return True
 
 
 def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | None:
@@ -299,8 +326,16 @@ def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | 
     if base is set and all(_constant_key(item) for item in items):
         where = StorageSource(source, _ById(set))
         tx.guard(where, "constant", "{k[0]}({0}) == {k[1]}", (set.copy, set(items)))
-        return SetValue({item: tx.python_object(item) for item in items}, set, where, items)
+        values, held = _set_items(tx, items)
+        return SetValue(values, set, where, held)
     return None
+
+
+def _set_items(tx: Tracer, real: Any) -> tuple[dict[Any, Value], dict[Any, Any]]:
+    """The elements of a set by key: as Values and as they are."""
+    values = [(tx.python_object(item), item) for item in real]
+    keys = [value.key(tx) for value, _ in values]
+    return dict(zip(keys, (value for value, _ in values), strict=True)), dict(zip(keys, real, strict=True))
 
 
 def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> Value:

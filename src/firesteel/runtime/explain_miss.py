@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -167,5 +168,18 @@ def _found(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return (f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, "
                 f"requires_grad={value.requires_grad}")
-    text = repr(value)
+    text = repr(value) if _has_own_text(value) else object.__repr__(value)
     return text if len(text) < 120 else text[:117] + "..."
+
+
+def _has_own_text(value: Any, depth: int = 3) -> bool:
+    """Whether an object can be shown without running code of the program's."""
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return depth > 0 and all(_has_own_text(item, depth - 1) for item in value)
+    if kind is dict:
+        return depth > 0 and all(_has_own_text(item, depth - 1) for pair in value.items() for item in pair)
+    if isinstance(value, type):
+        return type(value).__repr__ is type.__repr__
+    return not (kind.__flags__ & (1 << 9) and isinstance(value, (list, tuple, set, frozenset, dict))) and \
+        not isinstance(kind.__repr__, types.FunctionType)

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - lines of programs
 """Programs about containers: every builtin one and subclasses of it with special methods of their own, holding functions,
 classes, tensors, numbers and None, under all their operators and methods."""
 
@@ -329,8 +330,8 @@ class _Writer:
             where.append(f"c{number} = {self.construct(family)}")
             names[f"c{number}"] = family
         arguments = [line.split(" = ")[0] for line in given]
-        text += f"def match_it(c):\n    match c:\n        case {{'a': z}}:\n            return z\n" \
-                f"        case [a, b]:\n            return b\n    return None\n\n\n"
+        text += "def match_it(c):\n    match c:\n        case {'a': z}:\n            return z\n" \
+                "        case [a, b]:\n            return b\n    return None\n\n\n"
         text += "def make():\n    x = torch.arange(12.0).reshape(3, 4)\n    y = x + 2\n    g = Plain(1)\n    keep = []\n"
         text += "".join(f"    {line}\n" for line in globals_)
         text += f"\n    def fn({', '.join(['x', *arguments])}):\n"

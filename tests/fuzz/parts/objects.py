@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - lines of programs
 """Programs about objects: descriptors, slots, attribute hooks, metaclasses, enums, dataclasses, caches, weak references,
 generators and closures, each with what it is and which object it is among the results."""
 
@@ -362,7 +363,7 @@ def _weak(w: _Writer) -> None:
         w.do(f"out.append({m}() is {a})", f"out.append({m}().n)", f"out.append({m} == weakref.ref({a}))",
              f"out.append({m} is weakref.ref({a}))", f"out.append(hash({m}) == hash({a}))", f"{m}().n = {w.item()}",
              f"out.append({{{m}: 1}}.get(weakref.ref({a})))", f"out.append(weakref.getweakrefcount({a}) > 0)",
-             f"r = weakref.ref({b})\nout.append(r() is {b})", f"out.append(weakref.ref(Plain(1))() is None)",
+             f"r = weakref.ref({b})\nout.append(r() is {b})", "out.append(weakref.ref(Plain(1))() is None)",
              f"out.append(isinstance({m}, weakref.ref))", f"out.append({m} != weakref.ref({b}))", most=5)
     elif kind == "proxy":
         w.setup.append(f"{m} = weakref.proxy({a})")
@@ -372,8 +373,8 @@ def _weak(w: _Writer) -> None:
         w.do(f"out.append({m}()())", f"out.append({m}() == {a}.method)", most=2)
     else:
         w.do(f"t = weakref.finalize({b}, LOG.append, 'gone')\nout.append(t.alive)\nt.detach()",
-             f"u = Plain(4)\nt = weakref.ref(u)\ndel u\nout.append(t() is None)",
-             f"u = Plain(4)\nt = weakref.ref(u, lambda r: LOG.append('dead'))\ndel u\nout.append(t() is None)", most=2)
+             "u = Plain(4)\nt = weakref.ref(u)\ndel u\nout.append(t() is None)",
+             "u = Plain(4)\nt = weakref.ref(u, lambda r: LOG.append('dead'))\ndel u\nout.append(t() is None)", most=2)
 
 
 def _generators(w: _Writer) -> None:
@@ -483,7 +484,7 @@ def {name}Wrapped(n):
          f"out.append({{{me}, {peek}}} & {{{me}}} == {{{me}}})", f"out.append({{({me}, 1): y}}[({me}(), 1)] is y)",
          f"out.append({inner}.peek is {peek})", f"out.append({name}Wrapped.__name__)", f"out.append({name}Wrapped(1))",
          f"out.append({name}Wrapped.__wrapped__ is {name}Wrapped)", f"out.append({name}Wrapped.__doc__)",
-         f"def again():\n    return again\nout.append(again() is again)", f"out.append([{me}, {peek}].index({me}))",
+         "def again():\n    return again\nout.append(again() is again)", f"out.append([{me}, {peek}].index({me}))",
          "def fact(n):\n    return 1 if n < 1 else n * fact(n - 1)\nout.append(fact(4))\nkeep.append(fact)",
          "table = {}\ndef lookup():\n    return table['me']\ntable['me'] = lookup\nout.append(lookup() is lookup)",
          "fs = [lambda k=k: (k, y) for k in range(2)]\nout.append([f()[0] for f in fs])\nkeep.append(fs[0])",
@@ -491,7 +492,7 @@ def {name}Wrapped(n):
          "@functools.wraps(Plain.method)\ndef like(*a):\n    return 1\nout.append((like.__name__, like.__wrapped__ is Plain.method))",
          f"@functools.wraps({name}Wrapped)\ndef like(*a):\n    return 1\nout.append((like.tag, like.__dict__))",
          "p = functools.partial(operator.add, y)\nout.append(p.func is operator.add)\nout.append({p: 1}[p])",
-         f"out.append({me} == {me}())", f"out.append(not_a_name)", f"out.append({{Plain, {me}}} <= {{{me}, Plain, 1}})",
+         f"out.append({me} == {me}())", "out.append(not_a_name)", f"out.append({{Plain, {me}}} <= {{{me}, Plain, 1}})",
          f"del {me}\nout.append({me})", f"out.append({{{me}}}.isdisjoint([{peek}, {me}]))",
          f"c = contextlib.suppress(KeyError)\nwith c:\n    {{}}[{me}]", most=6)
 

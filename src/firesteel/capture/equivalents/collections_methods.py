@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import types
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from firesteel.capture.equivalents.registry import equivalent_of
@@ -83,6 +83,121 @@ def defaultdict_missing(self: defaultdict[Any, Any], key: Any, /) -> Any:
     value = self.default_factory()
     self[key] = value
     return value
+
+
+# Methods that act otherwise on an instance of a subclass than on the builtin itself: they make an object of its class,
+# or go through methods that it may override.
+
+
+def dict_copy(self: dict[Any, Any], /) -> dict[Any, Any]:
+    return dict(self)
+
+
+def dict_or(self: dict[Any, Any], other: Any, /) -> Any:
+    if not isinstance(other, dict):
+        return NotImplemented
+    made = dict(self)
+    made.update(other)
+    return made
+
+
+def dict_ror(self: dict[Any, Any], other: Any, /) -> Any:
+    if not isinstance(other, dict):
+        return NotImplemented
+    made = dict(other)
+    made.update(self)
+    return made
+
+
+def fromkeys(cls: Any, iterable: Iterable[Any], value: Any = None, /) -> Any:
+    made = cls()
+    for key in iterable:
+        made[key] = value
+    return made
+
+
+def ordered_dict_update(self: Any, /, *others: Any, **named: Any) -> None:
+    if len(others) > 1:
+        raise TypeError(f"update() takes at most 1 positional argument ({len(others)} given)")
+    for other in others:
+        if type(other) is dict:
+            for key, value in list(other.items()):
+                self[key] = value
+        elif hasattr(other, "keys"):
+            for key in other.keys():  # noqa: SIM118 - a mapping of the program's
+                self[key] = other[key]
+        else:
+            for key, value in other:
+                self[key] = value
+    for name, value in named.items():
+        self[name] = value
+
+
+def ordered_dict_ior(self: Any, other: Any, /) -> Any:
+    ordered_dict_update(self, other)
+    return self
+
+
+def ordered_dict_copy(self: Any, /) -> Any:
+    made = type(self)()
+    for key in OrderedDict.keys(self):
+        made[key] = self[key]
+    return made
+
+
+def ordered_dict_setdefault(self: Any, key: Any, default: Any = None) -> Any:
+    if key in self:
+        return self[key]
+    self[key] = default
+    return default
+
+
+def ordered_dict_or(self: Any, other: Any, /) -> Any:
+    if not isinstance(other, dict):
+        return NotImplemented
+    made = type(self)(self)
+    ordered_dict_update(made, other)
+    return made
+
+
+def ordered_dict_ror(self: Any, other: Any, /) -> Any:
+    if not isinstance(other, dict):
+        return NotImplemented
+    made = type(self)(other)
+    ordered_dict_update(made, self)
+    return made
+
+
+def defaultdict_copy(self: Any, /) -> Any:
+    return type(self)(self.default_factory, self)
+
+
+def defaultdict_or(self: Any, other: Any, /) -> Any:
+    if not isinstance(other, dict):
+        return NotImplemented
+    made = type(self)(self.default_factory, self)
+    defaultdict.update(made, other)
+    return made
+
+
+def defaultdict_ror(self: Any, other: Any, /) -> Any:
+    if not isinstance(other, dict):
+        return NotImplemented
+    made = type(self)(self.default_factory, other)
+    defaultdict.update(made, self)
+    return made
+
+
+ON_SUBCLASSES: dict[type, dict[str, Callable[..., Any]]] = {
+    dict: {"copy": dict_copy, "__or__": dict_or, "__ror__": dict_ror},
+    OrderedDict: {
+        "copy": ordered_dict_copy, "__or__": ordered_dict_or, "__ror__": ordered_dict_ror, "__ior__": ordered_dict_ior,
+        "update": ordered_dict_update, "__init__": ordered_dict_update, "setdefault": ordered_dict_setdefault,
+    },
+    defaultdict: {"copy": defaultdict_copy, "__copy__": defaultdict_copy, "__or__": defaultdict_or,
+                  "__ror__": defaultdict_ror},
+}
+"""By builtin and name: what its method does on an instance of a subclass."""
 
 
 @equivalent_of(types.SimpleNamespace.__eq__)

@@ -254,6 +254,10 @@ def _require_sequence(a: Any) -> None:
 @equivalent_of(operator.concat)
 def concat(a: Any, b: Any, /) -> Any:
     _require_sequence(a)
+    if type(a) is list:  # b is not asked
+        return list.__add__(a, b)
+    if type(a) is tuple:
+        return tuple.__add__(a, b)
     return a + b
 
 

@@ -119,6 +119,8 @@ def dict_merge(frame: Frame, inst: Instruction) -> None:
     if not has_special(mapping, "keys"):
         raise GraphBreak(f"** of {mapping.describe()}")  # Python raises
     for key, value in target.pairs(tx, mapping):
+        if key.python_type() is not str:
+            raise GraphBreak("keyword arguments that are not named by strings")
         if target.lookup(tx, key.realize()) is not None:
             raise GraphBreak(f"keyword argument {key.as_constant()!r} given twice")
         target.set_item(tx, key, value)

@@ -56,7 +56,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     function = next(value for value in (frame.pop(), frame.pop()) if not isinstance(value, NullValue))
     if not can_iterate(args_value):
         raise refused("a function behind *")
-    frame.push(tx.call(function, tx.to_list(args_value), kwargs))
+    frame.push(tx.call(function, tx.to_list(args_value, hint=True), kwargs))
 
 
 @opcode("MAKE_FUNCTION")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..signals import GraphBreak, NotConstant
-from ..source import Source
+from ..source import Source, StorageSource
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -78,7 +78,10 @@ class Value:
         return tx.objects.generic_truth(tx, self)
 
     def length(self, tx: Tracer) -> Value:
-        return tx.objects.call_dunder(tx, self, "__len__", [], {}, "len()")
+        length = tx.objects.call_dunder(tx, self, "__len__", [], {}, "len()").realize()
+        if length.is_constant() and isinstance(length.as_constant(), bool):
+            return tx.constant(int(length.as_constant()))
+        return length
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         return tx.objects.call_dunder(tx, self, "__getitem__", [key], {}, "subscripting")
@@ -104,6 +107,29 @@ class Value:
     def emit(self, code: EntryCode) -> str:
         """Make the generated entry build this object; returns an expression. Only for values without a source."""
         self.unsupported("rebuilding after a graph")
+
+
+class ContainerValue(Value):
+    """A builtin container. It may be what an object of a subclass, `owner`, keeps its items in."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.owner: Value | None = None
+
+    def emit(self, code: EntryCode) -> str:
+        return self.emit_items(code) if self.owner is None else code.value(self.owner)
+
+    def emit_items(self, code: EntryCode) -> str:
+        """Make the generated entry build the container itself."""
+        raise NotImplementedError
+
+    def emit_method(self, code: EntryCode, name: str) -> str:
+        """An expression for a bound method of the builtin's, also where a subclass overrides it."""
+        if self.owner is None and not isinstance(self.source, StorageSource):
+            return f"{code.value(self)}.{name}"
+        return f"{code.constant(getattr(self.python_type(), name))}.__get__({code.value(self)})"
 
 
 class LazyValue(Value):

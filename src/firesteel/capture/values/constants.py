@@ -130,14 +130,24 @@ class ConstantValue(Value):
             hash(self.value)
         except TypeError as error:
             raise tx.raised(error) from None
+        if isinstance(self.value, float) and self.value != self.value:
+            raise GraphBreak("NaN as a dictionary key or set element, which is equal only to the same object")
         return self.value
+
+    def is_distinct(self) -> bool:
+        """Whether the program can tell this object from an equal one: an instance of a class of its own, or NaN."""
+        value = self.value
+        if type(value) is float:
+            return value != value
+        return isinstance(value, (int, float, str, bytes)) and bool(type(value).__flags__ & (1 << 9)) \
+            and not isinstance(value, enum.Enum)
 
     def emit(self, code: EntryCode) -> str:
         value = self.value
         if value is None or value is True or value is False or type(value) in (int, str, bytes):
             return repr(value)
-        bases: tuple[type[Any], ...] = (int, float, str, bytes)
-        if isinstance(value, bases) and type(value).__flags__ & (1 << 9) and not isinstance(value, enum.Enum):
+        bases = (int, float, str, bytes)
+        if self.is_distinct() and value == value:
             # an instance of a user's subclass may be given attributes, so every call makes its own
             base = next(kind for kind in bases if isinstance(value, kind))
             return code.assign(self, f"{code.constant(base.__new__)}({code.constant(type(value))}, {base(value)!r})")
@@ -253,6 +263,9 @@ class NativeMethod(Value):
         return True
 
     def emit(self, code: EntryCode) -> str:
+        storage = getattr(self.receiver, "storage", None)
+        if storage is not None:  # past what a subclass overrides
+            return str(storage.emit_method(code, self.name))
         receiver = code.value(self.receiver)
         return f"{receiver}.{self.name}" if receiver.isidentifier() else f"({receiver}).{self.name}"
 

@@ -22,15 +22,15 @@ ELSEWHERE = frozenset({
 class FunctionDict(DictValue):
     """The attributes of a function as a dictionary; writes go to the function."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("function",)
 
-    def __init__(self, owner: FunctionValue) -> None:
+    def __init__(self, function: FunctionValue) -> None:
         super().__init__({})
-        self.owner = owner
+        self.function = function
 
     def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
         """Always made anew: the function's attributes may have changed since the last time."""
-        self.items = {name: (tx.constant(name), value) for name, value in self.owner.attrs.items()
+        self.items = {name: (tx.constant(name), value) for name, value in self.function.attrs.items()
                       if value is not None and name not in ELSEWHERE}
         return self.items
 
@@ -42,7 +42,7 @@ class FunctionDict(DictValue):
         name = tx.constant_of(key)
         if not isinstance(name, str) or name in ELSEWHERE:
             self.unsupported("an unusual key")
-        self.owner.set_attr(tx, name, value)
+        self.function.set_attr(tx, name, value)
 
     def del_item(self, tx: Tracer, key: Value) -> None:
         self.unsupported("deleting an item")
@@ -53,5 +53,5 @@ class FunctionDict(DictValue):
         self.fill(tx)
         return super().call_method(tx, name, args, kwargs)
 
-    def emit(self, code: EntryCode) -> str:
-        return f"{code.value(self.owner)}.__dict__"
+    def emit_items(self, code: EntryCode) -> str:
+        return f"{code.value(self.function)}.__dict__"

@@ -13,6 +13,7 @@ from .base import Value, identity_key
 from .constants import OpaqueValue
 from .mappings import DictValue
 from .sequences import SequenceValue
+from .sets import SetValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -51,9 +52,8 @@ class IteratorValue(Value):
         return identity_key(tx, self)
 
 
-def resume_sequence_iterator(sequence: Any, position: int | None) -> Any:
-    """A list or tuple iterator that has already yielded `position` items (None: it is exhausted)."""
-    iterator = iter(sequence)
+def resume_sequence_iterator(iterator: Any, position: int | None) -> Any:
+    """A new iterator of a list or tuple, brought to where it has yielded `position` items (None: it is exhausted)."""
     if position is None:
         for _ in iterator:
             pass
@@ -91,7 +91,7 @@ class SequenceIterator(IteratorValue):
 
     def emit(self, code: EntryCode) -> str:
         helper = code.constant(resume_sequence_iterator)
-        return code.assign(self, f"{helper}({code.value(self.sequence)}, {self.position})")
+        return code.assign(self, f"{helper}({self.sequence.emit_method(code, '__iter__')}(), {self.position})")
 
 
 class ListIterator(IteratorValue):
@@ -208,9 +208,44 @@ class DictIterator(IteratorValue):
         return value if self.kind == "values" else tx.make_tuple([key, value])
 
     def emit(self, code: EntryCode) -> str:
-        if len(self.mapping.items) != self.size:
+        if list(self.mapping.items) != self.tokens:
             self.unsupported("rebuilding after the dictionary changed")
-        name = code.assign(self, f"iter({code.value(self.mapping)}.{self.kind}())")
+        name = code.assign(self, f"iter({self.mapping.emit_method(code, self.kind)}())")
+        if self.position:
+            code.line(f"for _ in {code.constant(itertools.islice)}({name}, {self.position}): pass")
+        return name
+
+
+class SetIterator(IteratorValue):
+    """Iterates a set; a change of its size meanwhile raises as in Python."""
+
+    __slots__ = ("set", "items", "position", "tokens")
+
+    def __init__(self, of: SetValue, items: list[Value]) -> None:
+        super().__init__(None)
+        self.set = of
+        self.items = items
+        self.tokens = list(of.items)
+        self.position = 0
+
+    def python_type(self) -> type:
+        return type(iter(set()))
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        tx.effects.stepped(self)
+        if self.position > len(self.items):
+            return None
+        if len(self.set.items) != len(self.items):
+            raise tx.raised(RuntimeError("Set changed size during iteration"))
+        self.position += 1
+        return self.items[self.position - 1] if self.position <= len(self.items) else None
+
+    def emit(self, code: EntryCode) -> str:
+        if self.position > len(self.items):
+            return code.assign(self, "iter(())")
+        if list(self.set.items) != self.tokens:
+            self.unsupported("rebuilding after the set changed")
+        name = code.assign(self, f"{self.set.emit_method(code, '__iter__')}()")
         if self.position:
             code.line(f"for _ in {code.constant(itertools.islice)}({name}, {self.position}): pass")
         return name

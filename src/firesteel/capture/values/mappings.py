@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..guards import keys_of, values_of
 from ..signals import GraphBreak, NotConstant
 from ..source import Source, StorageSource, call_source, item_source
-from .base import IdentityKey, LazyValue, Value
+from .base import ContainerValue, IdentityKey, LazyValue, Value, inherits_method
 from .constants import NumberValue
+from .sequences import TupleValue
 from .sets import SetValue
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 MAX_COMPARED = 16
 
 
-class DictValue(Value):
+class DictValue(ContainerValue):
     """A dictionary. One from outside is read key by key; only iteration and length guard all its keys."""
 
     __slots__ = ("items", "real", "complete", "cls", "factory", "stored")
@@ -88,8 +91,7 @@ class DictValue(Value):
             assert self.source is not None
             tokens: dict[Any, tuple[Value, Value]] = {}
             tx.guard_keys(self.source, self.real)
-            items = dict.items(self.real) if isinstance(self.real, dict) else self.real.items()
-            for position, (key, real) in enumerate(items):
+            for position, (key, real) in enumerate(zip(keys_of(self.real), values_of(self.real), strict=True)):
                 key_value = tx.key_value(key, self.source, position)
                 token = key_value.key(tx)
                 known = self.items.get(token)
@@ -98,7 +100,7 @@ class DictValue(Value):
                 else:
                     # a key known by equality is in the entry; of others only the position is known
                     by_position = isinstance(token, (IdentityKey, tuple)) and not key_value.is_constant()
-                    where = item_source(call_source(call_source(self.source, dict.values), list), position) \
+                    where = item_source(call_source(self.source, values_of), position) \
                         if by_position and isinstance(self.real, dict) else item_source(self.source, key)
                     tokens[token] = (key_value, LazyValue(tx, real, where))
             for token in self.stored:
@@ -178,30 +180,39 @@ class DictValue(Value):
             return self.factory if self.factory is not None else tx.constant(None)
         return super().get_attr(tx, name)
 
-    def pairs(self, tx: Tracer, other: Value) -> list[tuple[Value, Value]]:
+    def pairs(self, tx: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
         """The items of a mapping or of an iterable of pairs."""
         from ..objects import can_iterate
         from .objects import ObjectValue
 
         other = other.realize()
+        # Python looks past the methods of a subclass of dict when it iterates as a dict does
         if isinstance(other, ObjectValue) and isinstance(other.storage, DictValue) and \
-                getattr(other.cls, "keys", None) in (dict.keys, collections.OrderedDict.keys):
+                inherits_method(other.cls, "__iter__", dict):
             other = other.storage
         if isinstance(other, DictValue):
-            return [(k, v) for k, v in other.fill(tx).values()]
+            yield from list(other.fill(tx).values())
+            return
         if tx.has_attr(other, "keys"):
-            keys = tx.to_list(tx.call_method(other, "keys", [], {}))
-            return [(k, tx.get_item(other, k)) for k in keys]
-        result: list[tuple[Value, Value]] = []
-        for pair in tx.to_list(other):
+            for key in tx.iterate_lazily(tx.call_method(other, "keys", [], {})):
+                yield key, tx.get_item(other, key)
+            return
+        for position, pair in enumerate(tx.iterate_lazily(other)):
             if not can_iterate(pair):
                 raise GraphBreak(f"{pair.describe()} where a dictionary expects a pair")  # Python raises
             parts = tx.to_list(pair)
             if len(parts) != 2:
                 raise tx.raised(ValueError(
-                    f"dictionary update sequence element #{len(result)} has length {len(parts)}; 2 is required"))
-            result.append((parts[0], parts[1]))
-        return result
+                    f"dictionary update sequence element #{position} has length {len(parts)}; 2 is required"))
+            yield parts[0], parts[1]
+
+    def merged(self, tx: Tracer, other: DictValue) -> Value:
+        """``self | other``; an OrderedDict or defaultdict decides over a plain dict on its left."""
+        if types.MappingProxyType in (self.cls, other.cls):
+            raise GraphBreak("operator | of a mappingproxy")
+        if self.cls is dict and other.cls is not dict:
+            return other.call_method(tx, "__ror__", [self], {})
+        return self.call_method(tx, "__or__", [other], {})
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         none = tx.constant(None)
@@ -224,9 +235,14 @@ class DictValue(Value):
             return self.length(tx)
         if name == "__iter__":
             return self.iterate(tx)
+        if name == "__init__" and self.cls is collections.defaultdict:
+            factory = args[0].realize() if args else tx.constant(None)
+            self.factory = None if factory.is_constant() and factory.as_constant() is None else factory
+            args = args[1:]
         if name in ("update", "__init__", "__ior__"):
-            for key, value in [p for a in args for p in self.pairs(tx, a)]:
-                self.set_item(tx, key, value)
+            for argument in args:
+                for key, value in self.pairs(tx, argument):
+                    self.set_item(tx, key, value)
             for text, value in kwargs.items():
                 self.set_item(tx, tx.constant(text), value)
             return self if name == "__ior__" else none
@@ -280,9 +296,18 @@ class DictValue(Value):
                 items[token] = entry
             return none
         if name in ("__or__", "__ror__"):
-            return tx.binary("|", *((self, args[0]) if name == "__or__" else (args[0], self)))
-        if name in ("__eq__", "__ne__"):
-            return tx.compare("==" if name == "__eq__" else "!=", self, args[0])
+            other = args[0].realize()
+            if not issubclass(other.python_type(), dict):
+                return tx.constant(NotImplemented)
+            first, second = (self, other) if name == "__or__" else (other, self)
+            merged = DictValue({}, cls=self.cls, factory=self.factory)
+            merged.call_method(tx, "update", [first], {})
+            merged.call_method(tx, "update", [second], {})
+            return merged
+        if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+            from ..operators import native_comparison
+
+            return native_comparison(tx, name, self, args[0])
         if name == "__reversed__":
             from .iterators import ListIterator
 
@@ -291,7 +316,7 @@ class DictValue(Value):
             return tx.fold(repr, [tx.constant_of(self)], {})
         self.unsupported(f"method {name!r}")
 
-    def emit(self, code: EntryCode) -> str:
+    def emit_items(self, code: EntryCode) -> str:
         if self.cls is collections.defaultdict:
             factory = code.value(self.factory) if self.factory is not None else "None"
             start = f"{code.constant(self.cls)}({factory})"
@@ -343,6 +368,13 @@ class DictViewValue(Value):
             return [value for _, value in pairs]
         return [tx.make_tuple([key, value]) for key, value in pairs]
 
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name == "mapping":
+            from .mapping_proxies import MappingProxyValue
+
+            return MappingProxyValue(self.mapping.owner or self.mapping)
+        return super().get_attr(tx, name)
+
     def as_set(self, tx: Tracer) -> SetValue:
         if self.kind == "values":
             raise GraphBreak("set operation on dict.values()")
@@ -367,20 +399,32 @@ class DictViewValue(Value):
         if name == "__contains__":
             if self.kind == "keys":
                 return self.mapping.call_method(tx, "__contains__", args, {})
+            if self.kind == "items":
+                from ..operators import same_or_equal
+
+                pair = args[0].realize()
+                if not isinstance(pair, TupleValue) or len(pair.items) != 2:
+                    return tx.constant(False)
+                found = self.mapping.lookup(tx, pair.items[0].realize())
+                return tx.constant(found is not None and same_or_equal(tx, found, pair.items[1]))
             return tx.constant(any(tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))
                                    for item in self.elements(tx)))
         if name == "__reversed__":
             from .iterators import ListIterator
 
             return ListIterator(self.elements(tx)[::-1])
-        if name in SetValue.OPERATIONS or name == "isdisjoint":
+        if name == "isdisjoint":
+            from ..operators import contains
+
+            return tx.constant(not any(tx.truth(contains(tx, self, item)) for item in tx.iterate_lazily(args[0])))
+        if name in SetValue.OPERATIONS:
             if not isinstance(args[0].realize(), (SetValue, DictViewValue)) and name.startswith("__"):
                 self.unsupported(f"method {name!r} with {args[0].describe()}")
             return self.as_set(tx).call_method(tx, name, args, kwargs)
         self.unsupported(f"method {name!r}")
 
     def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"{code.value(self.mapping)}.{self.kind}()")
+        return code.assign(self, f"{self.mapping.emit_method(code, self.kind)}()")
 
 
 __all__ = ["DictValue", "DictViewValue", "SetValue"]

@@ -12,7 +12,7 @@ from ...runtime.tracebacks import as_raised
 from ..effects import set_past_descriptor
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
-from .base import Value, identity_key, inherits_method, user_key
+from .base import ContainerValue, Value, identity_key, inherits_method, user_key
 from .exceptions import Places, TracebackValue
 from .mappings import DictValue
 
@@ -36,6 +36,8 @@ class ObjectValue(Value):
         self.real = real
         self.attrs: dict[str, Value | None] = {}
         self.storage = storage
+        if isinstance(storage, ContainerValue):
+            storage.owner = self
 
     def __repr__(self) -> str:
         return f"ObjectValue({self.cls.__name__})"
@@ -48,6 +50,11 @@ class ObjectValue(Value):
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.storage is not None:
+            from ..equivalents.collections_methods import ON_SUBCLASSES
+
+            special = ON_SUBCLASSES.get(self.storage.python_type(), {}).get(name)
+            if special is not None:
+                return tx.call(tx.python_object(special), [self, *args], kwargs)
             if name == "__getitem__" and isinstance(self.storage, DictValue) and args:
                 missing = getattr(self.cls, "__missing__", None)
                 if isinstance(missing, types.FunctionType) and self.storage.lookup(tx, args[0].realize()) is None:
@@ -87,6 +94,8 @@ class ObjectValue(Value):
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         from ..objects import generic_set_attr
 
+        if name == "default_factory" and isinstance(self.storage, DictValue):
+            self.unsupported(f"setting attribute {name!r}")
         generic_set_attr(tx, self, name, value)
 
     def del_attr(self, tx: Tracer, name: str) -> None:
@@ -99,12 +108,15 @@ class ObjectValue(Value):
             return identity_key(tx, self)
         if self.cls.__hash__ is None:
             raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
+        if self.storage is not None and all(inherits_method(self.cls, name, self.storage.python_type())
+                                            for name in ("__hash__", "__eq__")):
+            return self.storage.key(tx)
         if isinstance(self.real, torch.nn.Module) and inherits_method(self.cls, "__eq__", object):
             return identity_key(tx, self)
         return user_key(tx, self)
 
     def instance_dict(self, tx: Tracer) -> Value:
-        if self.source is None:
+        if self.source is None or self.real is None:
             return InstanceDict(self, {})
         real = self.real.__dict__
         known = tx.known.get(id(real))
@@ -125,15 +137,20 @@ class ObjectValue(Value):
             (hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__"))
 
     def emit(self, code: EntryCode) -> str:
-        from .sequences import ListValue
+        from .sequences import ListValue, TupleValue
 
-        if isinstance(self.storage, (ListValue, DictValue)) or self.storage is None:
+        if isinstance(self.storage, TupleValue):
+            name = code.assign(self, f"{code.constant(tuple.__new__)}({code.constant(self.cls)}, "
+                                     f"{self.storage.emit_items(code)})")
+        elif isinstance(self.storage, (ListValue, DictValue)) or self.storage is None:
             base = f"{code.constant(self.cls)}.__new__({code.constant(self.cls)})"
             if not inherits_method(self.cls, "__new__", object):
                 base = f"{code.constant(_builtin_new(self.cls))}({code.constant(self.cls)})"
             name = code.assign(self, base)
             if self.storage is not None:
                 self.storage.emit_mutation(code, name, self.cls)
+            if isinstance(self.storage, DictValue) and self.storage.factory is not None:
+                code.line(f"{name}.default_factory = {code.value(self.storage.factory)}")
         else:
             name = code.assign(self, f"{code.constant(_builtin_new(self.cls))}({code.constant(self.cls)})")
             self.storage.emit_mutation(code, name, self.cls)  # type: ignore[attr-defined]
@@ -159,16 +176,16 @@ def _builtin_new(cls: type) -> Any:
 class InstanceDict(DictValue):
     """``obj.__dict__``: writes go to the object."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("instance",)
 
     def __init__(self, owner: ObjectValue, items: dict[Any, tuple[Value, Value]], source: Source | None = None,
                  real: Any = None) -> None:
         super().__init__(items, source, real)
-        self.owner = owner
+        self.instance = owner
 
     def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
         """Always made anew: the owner's attributes may have changed since the last time."""
-        owner = self.owner
+        owner = self.instance
         items: dict[Any, tuple[Value, Value]] = {}
         if self.source is not None:
             tx.guard_keys(self.source, self.real)
@@ -186,13 +203,13 @@ class InstanceDict(DictValue):
 
     def lookup(self, tx: Tracer, key: Value) -> Value | None:
         token = key.key(tx)
-        if isinstance(token, str) and token in self.owner.attrs:
-            return self.owner.attrs[token]
+        if isinstance(token, str) and token in self.instance.attrs:
+            return self.instance.attrs[token]
         return super().lookup(tx, key)
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         name = tx.constant_of(key)
-        self.owner.store_attr(tx, name, value)
+        self.instance.store_attr(tx, name, value)
         self.items[name] = (tx.constant(name), value)
         if not self.complete:
             self.stored.setdefault(name)
@@ -202,7 +219,7 @@ class InstanceDict(DictValue):
         if self.lookup(tx, tx.constant(name)) is None:
             raise tx.raised(KeyError(name))
         self.fill(tx).pop(name, None)
-        self.owner.store_attr(tx, name, None)
+        self.instance.store_attr(tx, name, None)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "pop":
@@ -214,8 +231,8 @@ class InstanceDict(DictValue):
             self.unsupported(f"method {name!r}")
         return super().call_method(tx, name, args, kwargs)
 
-    def emit(self, code: EntryCode) -> str:
-        return f"{code.value(self.owner)}.__dict__"
+    def emit_items(self, code: EntryCode) -> str:
+        return f"{code.value(self.instance)}.__dict__"
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         pass  # the owner's attributes are written back one by one

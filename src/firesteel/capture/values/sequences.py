@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..signals import GraphBreak
 from ..source import AttrSource, ConstantSource, Source, StorageSource, item_source
-from .base import LazyValue, Value
+from .base import ContainerValue, LazyValue, Value
 from .constants import ConstantValue, NumberValue
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ def _index(tx: Tracer, key: Value) -> Any:
     return tx.constant_of(key)
 
 
-class SequenceValue(Value):
+# Iterators that give more than this are taken to have no end.
+MOST_ITEMS = 1_000_000
+
+
+class SequenceValue(ContainerValue):
     """What lists, tuples and deques share; `elements` is the Python list of their items."""
 
     __slots__ = ()
@@ -114,14 +118,16 @@ class SequenceValue(Value):
 
             return tx.constant(sum(1 for item in items if same_or_equal(tx, item, args[0])))
         if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-            from ..operators import DUNDER_TO_COMPARE
+            from ..operators import native_comparison
 
-            return tx.compare(DUNDER_TO_COMPARE[name], self, args[0])
+            return native_comparison(tx, name, self, args[0])
         if name in ("__add__", "__mul__", "__rmul__"):
+            from ..object_operators import concatenated, repeated
+
             fitting = (int,) if "mul" in name else (self.builtin,)
             if not issubclass(args[0].python_type(), fitting):
                 self.unsupported(f"{name} with {args[0].describe()}")  # Python raises
-            return tx.binary("*" if "mul" in name else "+", self, args[0])
+            return (repeated if "mul" in name else concatenated)(tx, self, args[0])
         if name in ("__repr__", "__str__", "__format__"):
             return tx.fold(repr, [tx.constant_of(self)], {})
         if name == "__reversed__":
@@ -208,7 +214,7 @@ class TupleValue(SequenceValue):
             self.unsupported("hash()")
         return self.common_method(tx, name, args, kwargs)
 
-    def emit(self, code: EntryCode) -> str:
+    def emit_items(self, code: EntryCode) -> str:
         items = [code.value(item) for item in self.items]
         text = "(" + ", ".join(items) + ("," if len(items) == 1 else "") + ")"
         if self.cls is tuple:
@@ -318,18 +324,43 @@ class ListValue(SequenceValue):
         if self.maxlen is not None and len(self.items) > self.maxlen:
             del self.items[0]
 
+    def extend(self, tx: Tracer, other: Value) -> None:
+        """Item by item: what makes the items may look at this list meanwhile."""
+        if isinstance(other, SequenceValue):
+            for item in list(other.elements(tx)):
+                self.append(tx, item)
+            return
+        from ..iterables import iterate_with_hint
+
+        items = iterate_with_hint(tx, other) if self.cls is list else tx.iterate_lazily(other)
+        for count, item in enumerate(items):
+            self.append(tx, item)
+            if count > MOST_ITEMS:
+                raise GraphBreak("an iterator without end, or with more than a million items")
+
+    def repeat(self, tx: Tracer, times: int) -> None:
+        """``self *= times``."""
+        repeated = tx.user_errors(lambda: self.elements(tx) * times)
+        items = self.changed(tx)
+        items[:] = repeated
+        if self.maxlen is not None:
+            del items[:max(len(items) - self.maxlen, 0)]
+
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         none = tx.constant(None)
         if name == "append" and len(args) == 1:
             self.append(tx, args[0])
             return none
         if name in ("extend", "__iadd__") and len(args) == 1:
-            for item in tx.to_list(args[0]):
-                self.append(tx, item)
+            self.extend(tx, args[0].realize())
             return self if name == "__iadd__" else none
+        if name == "__imul__" and len(args) == 1:
+            self.repeat(tx, _index(tx, args[0]))
+            return self
         if name == "__init__":
-            items = self.changed(tx)
-            items[:] = tx.to_list(args[0]) if args else []
+            self.changed(tx).clear()
+            if args:
+                self.extend(tx, args[0].realize())
             return none
         if name == "insert" and len(args) == 2:
             position = _index(tx, args[0])
@@ -407,7 +438,7 @@ class ListValue(SequenceValue):
     def key(self, tx: Tracer) -> Any:
         raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
 
-    def emit(self, code: EntryCode) -> str:
+    def emit_items(self, code: EntryCode) -> str:
         assert self.items is not None
         flat = all(isinstance(item, ConstantValue) or item.source is not None for item in self.items)
         empty = "[]" if self.cls is list else f"{code.constant(collections.deque)}((), {self.maxlen})"

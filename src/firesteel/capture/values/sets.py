@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak, NotConstant
 from ..source import Source
-from .base import Value
+from .base import ContainerValue, Value
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..tracer import Tracer
 
 
-class SetValue(Value):
+class SetValue(ContainerValue):
     """A set or frozenset; `items` maps each element's key to its Value.
 
     The order in which a set iterates comes from its history, so every operation is also carried out on `table`, a real
     set of the keys. None: the keys were put into an empty set one after the other, or the set came from outside and has
-    not been changed. `real` is what a set from outside held, in its order; relying on that order guards it.
+    not been changed. `held` is what a set from outside held, by key and in its order; relying on that order guards it.
     """
 
-    __slots__ = ("items", "cls", "table", "real")
+    __slots__ = ("items", "cls", "table", "held")
 
     OPERATIONS = {
         "union": "|", "intersection": "&", "difference": "-", "symmetric_difference": "^",
@@ -33,11 +33,11 @@ class SetValue(Value):
     }
 
     def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None,
-                 real: list[Any] | None = None, table: Any = None) -> None:
+                 held: dict[Any, Any] | None = None, table: Any = None) -> None:
         super().__init__(source)
         self.items = items
         self.cls = cls
-        self.real = real
+        self.held = held
         self.table: Any = table
 
     def __repr__(self) -> str:
@@ -71,8 +71,8 @@ class SetValue(Value):
         """The elements in the order in which the real set iterates, where that is known."""
         if len(self.items) > 1 and not all(value.is_constant() for value in self.items.values()):
             raise GraphBreak("the iteration order of a set that holds tensors or objects")
-        if self.source is not None and self.real is not None and len(self.real) > 1:
-            tx.guard(self.source, "order", "[*{k[0]}({0})] == {k[1]}", (_iter_of(self.cls), list(self.real)))
+        if self.source is not None and self.held is not None and len(self.held) > 1:
+            tx.guard(self.source, "order", "[*{k[0]}({0})] == {k[1]}", (_iter_of(self.cls), list(self.held.values())))
             if self.table is None:
                 return list(self.items.values())
         return [self.items[token] for token in self.layout()]
@@ -84,9 +84,9 @@ class SetValue(Value):
         return tx.constant(len(self.items))
 
     def iterate(self, tx: Tracer) -> Value:
-        from .iterators import ListIterator
+        from .iterators import SetIterator
 
-        return ListIterator(self.ordered(tx))
+        return SetIterator(self, self.ordered(tx))
 
     def other_items(self, tx: Tracer, other: Value) -> SetValue:
         """Another iterable as keys and Values. Its `table` is of the kind that decides how a set takes it in."""
@@ -96,8 +96,17 @@ class SetValue(Value):
             other = storage
         if isinstance(other, SetValue):
             return other
-        items = {item.key(tx): item.realize() for item in tx.to_list(other)}
+        items: dict[Any, Value] = {}
+        for item in tx.to_list(other):
+            items.setdefault(item.key(tx), item.realize())
         return SetValue(items, table=dict.fromkeys(items) if other.python_type() is dict else list(items))
+
+    @staticmethod
+    def of(tx: Tracer, iterable: Value, cls: type) -> SetValue:
+        """``set(iterable)`` or ``frozenset(iterable)``."""
+        taken = SetValue({}, cls)
+        theirs = taken.other_items(tx, iterable)
+        return SetValue(dict(theirs.items), cls, table=set(theirs.layout()))
 
     def combine(self, tx: Tracer, operation: str, theirs: SetValue, in_place: bool = False) -> SetValue:
         keys = theirs.layout()
@@ -110,6 +119,8 @@ class SetValue(Value):
             methods = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
             table = getattr(set(self.layout()), methods[operation])(keys)
         both = {**theirs.items, **self.items}
+        if operation == "&" and (not isinstance(keys, (set, frozenset)) or len(keys) <= len(self.items)):
+            both = {**self.items, **theirs.items}  # of two equal elements, the one of the side that Python goes through
         kept = [token for token in (*self.items, *theirs.items) if token in table]
         return SetValue({token: both[token] for token in kept}, self.cls, table=table)
 
@@ -128,6 +139,8 @@ class SetValue(Value):
         if name == "__rsub__":
             return self.other_items(tx, args[0]).combine(tx, "-", self)
         if name == "copy" or name == "__copy__":
+            if self.cls is frozenset:
+                return self
             return SetValue(dict(self.items), self.cls, table=set(self.layout()))
         if name == "__contains__":
             return tx.constant(args[0].key(tx) in self.items)
@@ -138,6 +151,11 @@ class SetValue(Value):
         if name in ("issubset", "issuperset", "isdisjoint", "__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__"):
             if name.startswith("__") and not _is_set(args[0]):
                 return tx.constant(NotImplemented)
+            if name == "isdisjoint" or name == "issuperset" and not issubclass(args[0].python_type(), (set, frozenset)):
+                # the other side is read no further than the answer needs
+                stop = name == "isdisjoint"
+                return tx.constant(not any((item.key(tx) in self.items) is stop
+                                           for item in tx.iterate_lazily(args[0])))
             theirs = set(self.other_items(tx, args[0]).items)
             return tx.constant(getattr(set(self.items), name)(theirs))
         if self.cls is set:
@@ -197,13 +215,13 @@ class SetValue(Value):
         self.items = dict(new.items)
         self.table = new.table if type(new.table) is set else set(new.layout())
 
-    def emit(self, code: EntryCode) -> str:
+    def emit_items(self, code: EntryCode) -> str:
         items = ", ".join(code.value(item) for item in self.items.values())
         return code.assign(self, f"{self.cls.__name__}(({items}{',' if items else ''}))")
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
-        before = frozenset(self.real or ())
-        gone = [code.constant(item) for item in before if item not in self.items]
+        before = self.held or {}
+        gone = [code.constant(item) for token, item in before.items() if token not in self.items]
         new = [code.value(value) for token, value in self.items.items() if token not in before]
         if gone:
             code.line(f"set.difference_update({target}, ({', '.join(gone)},))")

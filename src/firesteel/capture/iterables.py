@@ -1,0 +1,47 @@
+"""Iteration as Python's constructors of lists and tuples do it: they also ask an object how many items to expect."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .object_operators import not_implemented
+from .objects import find_on_class, special_method
+from .signals import GraphBreak, UserRaise
+from .values.base import Value
+from .values.constants import ConstantValue
+from .values.objects import ObjectValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def iterate_with_hint(tx: Tracer, obj: Value) -> Iterator[Value]:
+    """The items of ``list(obj)``, one by one."""
+    obj = obj.realize()
+    iterator = tx.iterate(obj)
+    if isinstance(obj, ObjectValue):
+        _ask_for_length(tx, obj)
+    while (item := tx.next_item(iterator)) is not None:
+        yield item
+
+
+def _ask_for_length(tx: Tracer, obj: ObjectValue) -> None:
+    """Run what a class says about the length of its objects: the answer is a hint, the question may have effects."""
+    for name in ("__len__", "__length_hint__"):
+        if not isinstance(find_on_class(obj.cls, name, tx)[0], types.FunctionType):
+            continue
+        method = special_method(tx, obj, name)
+        assert method is not None
+        try:
+            length = tx.call(method, [], {}).realize()
+        except UserRaise as raised:
+            if issubclass(raised.value.python_type(), TypeError):
+                continue
+            raise
+        if name != "__len__" and not_implemented(length):
+            continue
+        if not (isinstance(length, ConstantValue) and isinstance(length.value, int) and length.value >= 0):
+            raise GraphBreak(f"{name} of {obj.describe()} gives something that is no length")
+        return

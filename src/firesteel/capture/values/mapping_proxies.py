@@ -1,0 +1,69 @@
+"""``types.MappingProxyType`` around a mapping that the program holds: it shows what becomes of the mapping."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING
+
+from ..signals import GraphBreak
+from .base import Value
+from .mappings import DictValue
+from .objects import ObjectValue
+
+if TYPE_CHECKING:
+    from ..entry_code import EntryCode
+    from ..tracer import Tracer
+
+PASSED_ON = frozenset({"get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__",
+                       "__reversed__"})
+
+
+class MappingProxyValue(Value):
+    """A proxy made by the program."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(self, mapping: Value) -> None:
+        super().__init__(None)
+        self.mapping = mapping
+
+    def python_type(self) -> type:
+        return types.MappingProxyType
+
+    def native_methods(self) -> bool:
+        return True
+
+    def truth(self, tx: Tracer) -> bool:
+        return tx.truth(self.length(tx))
+
+    def length(self, tx: Tracer) -> Value:
+        return self.mapping.length(tx)
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        return self.mapping.get_item(tx, key)
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        raise tx.raised(TypeError("'mappingproxy' object does not support item assignment"))
+
+    def del_item(self, tx: Tracer, key: Value) -> None:
+        raise tx.raised(TypeError("'mappingproxy' object doesn't support item deletion"))
+
+    def iterate(self, tx: Tracer) -> Value:
+        return self.mapping.iterate(tx)
+
+    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in PASSED_ON:
+            return tx.call_method(self.mapping, name, args, kwargs)
+        self.unsupported(f"method {name!r}")
+
+    def emit(self, code: EntryCode) -> str:
+        return code.assign(self, f"{code.constant(types.MappingProxyType)}({code.value(self.mapping)})")
+
+
+def make_mapping_proxy(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``types.MappingProxyType(mapping)``."""
+    mapping = args[0].realize() if len(args) == 1 and not kwargs else None
+    if isinstance(mapping, DictValue) and mapping.cls is not types.MappingProxyType or \
+            isinstance(mapping, ObjectValue) and isinstance(mapping.storage, DictValue):
+        return MappingProxyValue(mapping)
+    raise GraphBreak("a mappingproxy of something that is no dictionary")
