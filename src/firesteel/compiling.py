@@ -134,9 +134,9 @@ def _calling(target: Any) -> types.FunctionType:
 
 WRAPPER = """
 def wrapper({signature}):
-    if _fs_stance.eager or _fs_function.__code__ is not _fs_code:
+    if _fs_stance.eager or _fs_function.__code__ is not _fs_code{changed}:
         return _fs_otherwise(({arguments}))
-{defaults}    try:
+    try:
         for _fs_entry in (_fs_functions := _fs_unit.functions):
             _fs_result = _fs_entry({arguments})
             if _fs_result is not _fs_miss:
@@ -164,16 +164,6 @@ def wrap_function(compiler: Compiler, function: types.FunctionType) -> Callable[
     return wrapped
 
 
-class _Unset:
-    """Stands for an argument that was not given: the default is read at the call, because it can be changed."""
-
-    def __repr__(self) -> str:
-        return "<default>"
-
-
-UNSET = _Unset()
-
-
 def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any]:
     code = function.__code__
     flags, count, keyword_only = code.co_flags, code.co_argcount, code.co_kwonlyargcount
@@ -181,17 +171,23 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
     if any(name.startswith("_fs_") or not name.isidentifier() for name in names[: count + keyword_only + 2]):
         return _generic_wrapper(unit, function)
     scope: dict[str, Any] = {
-        "_fs_unit": unit, "_fs_miss": MISS, "_fs_resume": Resume, "_fs_drive": drive, "_fs_unset": UNSET,
+        "_fs_unit": unit, "_fs_miss": MISS, "_fs_resume": Resume, "_fs_drive": drive,
         "_fs_leaving": leaving, "_fs_type": type, "_fs_any_error": BaseException,
-        "_fs_closure": function.__closure__, "_fs_stance": stance.STATE, "_fs_function": function, "_fs_code": code,
-        "_fs_otherwise": functools.partial(_otherwise, unit, function)}
-    with_default = len(function.__defaults__ or ())
-    parts, defaults = [], []
+        "_fs_closure": function.__closure__, "_fs_stance": stance.STATE, "_fs_function": function, "_fs_code": code}
+    given, by_name = function.__defaults__, function.__kwdefaults__
+    with_default = len(given or ())
+    # The wrapper has the function's own defaults. They can be changed: noticed at the call.
+    changed = ""
+    if given:
+        changed += " or _fs_function.__defaults__ is not _fs_given"
+    if by_name:
+        changed += " or _fs_function.__kwdefaults__ is not _fs_by_name"
+    scope["_fs_given"], scope["_fs_by_name"] = given, by_name
+    parts = []
     arguments = ["_fs_closure"] if code.co_freevars else []
     for position, name in enumerate(names[:count]):
         if position >= count - with_default:
-            parts.append(f"{name}=_fs_unset")
-            defaults.append(f"    if {name} is _fs_unset: {name} = _fs_function.__defaults__[{position - count}]\n")
+            parts.append(f"{name}=None")
         else:
             parts.append(name)
         if position + 1 == code.co_posonlyargcount:
@@ -204,8 +200,7 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
         parts.append("*")
     for name in names[count: count + keyword_only]:
         if name in (function.__kwdefaults__ or {}):
-            parts.append(f"{name}=_fs_unset")
-            defaults.append(f"    if {name} is _fs_unset: {name} = _fs_function.__kwdefaults__[{name!r}]\n")
+            parts.append(f"{name}=None")
         else:
             parts.append(name)
         arguments.append(name)
@@ -215,30 +210,47 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
     if flags & 0x08:
         parts.append("**" + names[star])
         arguments.append(names[star])
-    text = WRAPPER.format(signature=", ".join(parts), defaults="".join(defaults),
+    text = WRAPPER.format(signature=", ".join(parts), changed=changed,
                           arguments="".join(f"{argument}, " for argument in arguments))
     exec(builtins_compile(text, f"<firesteel wrapper of {function.__qualname__}>"), scope)
-    return scope["wrapper"]
+    made = scope["wrapper"]
+    made.__defaults__, made.__kwdefaults__ = given, by_name
+    scope["_fs_otherwise"] = functools.partial(_otherwise, unit, function, made, scope)
+    return made
 
 
-def _otherwise(unit: Unit, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
-    """The call when compiled entries must not be used: everything runs uncompiled, or the function got another code."""
+def _otherwise(unit: Unit, function: types.FunctionType, wrapper: types.FunctionType, scope: dict[str, Any],
+               arguments: tuple[Any, ...]) -> Any:
+    """The call when compiled entries must not be used: everything runs uncompiled, or the function got other code or
+    other defaults.
+
+    In the call that notices new defaults, an argument that is the old default counts as not given.
+    """
     code = unit.code
     values = list(arguments[1:] if code.co_freevars else arguments)
     names = code.co_varnames
-    given = values[: code.co_argcount]
-    first = next((at for at, value in enumerate(given) if value is UNSET), len(given))
-    positional = given[:first]
-    # What was given behind an argument that was left out came by name.
-    keywords = {name: value for name, value in zip(names[first:], given[first:], strict=False) if value is not UNSET}
+    positional = values[: code.co_argcount]
     rest = values[code.co_argcount:]
+    keywords = {}
     for name in names[code.co_argcount: code.co_argcount + code.co_kwonlyargcount]:
-        if (value := rest.pop(0)) is not UNSET:
-            keywords[name] = value
-    if code.co_flags & 0x04:
-        positional.extend(rest.pop(0))
+        keywords[name] = rest.pop(0)
+    several = rest.pop(0) if code.co_flags & 0x04 else ()
+    by_name = scope["_fs_by_name"] or {}
+    if function.__code__ is not code or function.__defaults__ is not scope["_fs_given"]:
+        old = list(scope["_fs_given"] or ())
+        while old and not several and positional[-1] is old[-1]:
+            positional.pop()
+            old.pop()
+    if function.__code__ is not code or function.__kwdefaults__ is not scope["_fs_by_name"]:
+        keywords = {name: value for name, value in keywords.items()
+                    if name not in by_name or value is not by_name[name]}
+    positional.extend(several)
     if code.co_flags & 0x08:
         keywords.update(rest.pop(0))
+    if function.__code__ is code and len(function.__defaults__ or ()) >= len(scope["_fs_given"] or ()) and \
+            (function.__kwdefaults__ or {}).keys() >= by_name.keys():
+        scope["_fs_given"] = wrapper.__defaults__ = function.__defaults__
+        scope["_fs_by_name"] = wrapper.__kwdefaults__ = function.__kwdefaults__
     target = function if stance.STATE.eager else unit.options.nested(function)
     return target(*positional, **keywords)
 
