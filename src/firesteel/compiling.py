@@ -18,6 +18,7 @@ from .runtime import stance
 from .runtime.compiler import Compiler, bind
 from .runtime.tracebacks import leaving
 from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
+from .runtime.user_frames import PASSED_OVER, passed_over
 
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -212,13 +213,14 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
         arguments.append(names[star])
     text = WRAPPER.format(signature=", ".join(parts), changed=changed,
                           arguments="".join(f"{argument}, " for argument in arguments))
-    exec(builtins_compile(text, f"<firesteel wrapper of {function.__qualname__}>"), scope)
+    exec(builtins_compile(text, f"<firesteel {PASSED_OVER} wrapper of {function.__qualname__}>"), scope)
     made = scope["wrapper"]
     made.__defaults__, made.__kwdefaults__ = given, by_name
     scope["_fs_otherwise"] = functools.partial(_otherwise, unit, function, made, scope)
     return made
 
 
+@passed_over
 def _otherwise(unit: Unit, function: types.FunctionType, wrapper: types.FunctionType, scope: dict[str, Any],
                arguments: tuple[Any, ...]) -> Any:
     """The call when compiled entries must not be used: everything runs uncompiled, or the function got other code or
@@ -261,6 +263,7 @@ def builtins_compile(text: str, filename: str) -> types.CodeType:
     return builtins.compile(text, filename, "exec", dont_inherit=True)
 
 
+@passed_over
 def _generic_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any]:
     """For parameters that cannot be written down: those of comprehensions, or names that the wrapper uses itself."""
     def wrapper(*args: Any, **kwargs: Any) -> Any:

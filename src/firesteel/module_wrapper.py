@@ -16,11 +16,13 @@ from .runtime import stance
 from .runtime.compiler import Compiler, bind
 from .runtime.tracebacks import leaving
 from .runtime.units import Resume, drive
+from .runtime.user_frames import passed_over
 
 _ORIGINAL = "_firesteel_original"
 _COMPILER = "_firesteel_compiler"
 
 
+@passed_over
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module(*args, **kwargs)``."""
     original = type(self)._firesteel_original
@@ -32,6 +34,7 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     return _dispatch(self, original, forward, args, kwargs)
 
 
+@passed_over
 def _forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module.forward(*args, **kwargs)``: compiled too, without hooks."""
     forward = type(self)._firesteel_original.forward
@@ -40,6 +43,7 @@ def _forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     return _dispatch(self, forward, forward, args, kwargs)
 
 
+@passed_over
 def _dispatch(self: Any, plain: Any, forward: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `forward` through its compiled entries, or `plain` uncompiled where that cannot be."""
     function: Any = forward.__func__
@@ -49,6 +53,7 @@ def _dispatch(self: Any, plain: Any, forward: types.MethodType, args: tuple[Any,
     return _run(type(self)._firesteel_compiler, function, bound)
 
 
+@passed_over
 def _run(compiler: Compiler, function: Any, bound: tuple[Any, ...]) -> Any:
     try:
         result = compiler.unit_of(function).call(bound)
@@ -58,6 +63,7 @@ def _run(compiler: Compiler, function: Any, bound: tuple[Any, ...]) -> Any:
         raise
 
 
+@passed_over
 def _through(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The module's own ``__call__`` with all it does, compiled."""
     cls = type(self)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import config
+from ..runtime.user_frames import called_from
 from .call_handlers import PYTHON_HANDLERS, Handler, handles
 from .equivalents import REGISTRY
 from .objects import special_method, special_result
@@ -141,7 +143,9 @@ def replay_logging(tx: Tracer, method: Any, args: list[Value], kwargs: dict[str,
     plain = [_logged(tx, arg) for arg in args[1:]]
     if kwargs:
         raise GraphBreak("logging with keyword arguments")
-    tx.effects.replay(method, [logger, *plain], {})
+    # the record names the function and the line that the call stands in
+    places = tuple((frame.code, frame.user_frame().lineno) for frame in tx.frames if not frame.hidden)
+    tx.effects.replay(functools.partial(called_from, places, method), [logger, *plain], {})
     return ConstantValue(None)
 
 

@@ -16,6 +16,7 @@ from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode
 from ..interruptions import safe_point
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
+from ..runtime.user_frames import PASSED_OVER
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
 from .bytecode.frame_state import cells_at, handled_slots
@@ -500,7 +501,8 @@ class Capture:
                 lines.append("    raise")
         state_guard = GlobalState.current().guard()
         code.prologue.insert(0, code.guard_line(state_guard))
-        function = code.build(lines, unit.miss, f"<firesteel {unit.name}>", unit.code if self.reason else None)
+        filename = f"<firesteel {PASSED_OVER} {unit.name}>"
+        function = code.build(lines, unit.miss, filename, unit.code if self.reason else None)
         return Entry(function, tx.guards.guards, state_guard, self.shape_guards, captured, self.reason, 0.0,
                      code.text, dict(tx.numbers_seen), dict(tx.tensors_seen), dict(tx.symbol_sources), code.upgrade,
                      list(code.guarded_classes.values()))

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from ..runtime.user_frames import outer_frame, passed_over
 from .bytecode.instructions import Instruction
 from .bytecode.machine import CALLABLE_FIRST
 from .entry_code import EntryCode
@@ -116,6 +117,8 @@ def _owner(text: str) -> str:
 
 @step(1, "LOAD_ATTR")
 def load_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    if inst.argval == "f_back":
+        return _result(code, f"{code.constant(outer_frame)}({ops[0]})")
     return _result(code, f"{_owner(ops[0])}.{inst.argval}")
 
 
@@ -178,6 +181,7 @@ def own_first_argument(frame: Frame) -> Value | None:
     return frame.cells[name].load(frame.tx) if name in frame.cells else None
 
 
+@passed_over
 def call_or_super(nested: Callable[[Any], Any], function: Any, cell: Any, receiver: Any) -> Any:
     """A call without arguments inside a method: ``super`` would look for its own arguments in the calling frame."""
     return super(cell.cell_contents, receiver) if function is super else nested(function)()

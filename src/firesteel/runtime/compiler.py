@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 import types
 import weakref
@@ -27,6 +28,7 @@ from ..interruptions import interruptible
 from . import stance
 from .skipping import runs_plain
 from .units import MISS, Resume, Unit, drive, function_start
+from .user_frames import INSTEAD, frame_at, passed_over
 
 if TYPE_CHECKING:
     from ..debug.events import Events
@@ -108,7 +110,11 @@ class Compiler:
     def nested(self, target: Any) -> Any:
         """What a step between two graphs calls in place of `target`: the same, compiled for itself if possible."""
         kind = type(target)
+        if kind is types.BuiltinFunctionType:
+            return frame_at if target is sys._getframe else target
         if kind is types.FunctionType:
+            if target in INSTEAD:
+                return INSTEAD[target]
             own = own_control_flow(target)
             if own is not None:
                 return own
@@ -256,6 +262,7 @@ class NestedCall:
         self.function = function
         self.receiver = receiver
 
+    @passed_over
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.receiver is not MISS:
             args = (self.receiver, *args)

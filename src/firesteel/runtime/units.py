@@ -30,6 +30,7 @@ from .collecting import collection_paused
 from .explain_miss import changed_inputs, first_failure
 from .learned import Learned, recall, remember
 from .locking import compiling
+from .user_frames import passed_over
 
 if TYPE_CHECKING:
     from .compiler import Compiler
@@ -60,6 +61,7 @@ class Resume:
         self.args = args
 
 
+@passed_over
 def drive(result: Any) -> Any:
     """Run continuations one after the other; a loop, so that the Python stack does not grow with them."""
     while type(result) is Resume:
@@ -79,6 +81,7 @@ class Rerun:
         self.unit = unit
         self.catches = catches
 
+    @passed_over
     def call(self, args: tuple[Any, ...]) -> Any:
         error, rest = args[0], args[1:]
         if torch_compat.stops_recomputation(error):
@@ -154,6 +157,7 @@ class Unit:
 
     # Calls
 
+    @passed_over
     def call(self, args: tuple[Any, ...]) -> Any:
         """Run the first entry whose guards hold; the result may be a Resume."""
         functions = self.functions
@@ -171,6 +175,7 @@ class Unit:
         if function in functions:
             self.functions = (function, *(other for other in functions if other is not function))
 
+    @passed_over
     def missed(self, args: tuple[Any, ...]) -> Any:
         """No entry fits: compile another one, or run plain Python."""
         reason = self.why_not_compile()
@@ -241,7 +246,7 @@ class Unit:
         except BackendError as error:
             if config.raise_on_internal_error or self.options.fullgraph:
                 raise
-            warnings.warn(f"{error}\n  This function runs uncompiled.", FiresteelWarning, stacklevel=4)
+            warnings.warn(f"{error}\n  This function runs uncompiled.", FiresteelWarning, stacklevel=2)
             self.given_up = f"the backend failed: {error.reason}"
             return None
         except FiresteelError:
@@ -346,15 +351,16 @@ class Unit:
             f"firesteel: {self.name} was compiled {limit} times and runs uncompiled from now on.", [self.user_frame],
             f"the last failing guard is {last}",
             "FIRESTEEL_LOGS=recompiles shows all reasons; config.recompile_limit sets the limit",
-        ), FiresteelWarning, stacklevel=4)
+        ), FiresteelWarning, stacklevel=3)
 
     def warn_internal(self, error: Exception) -> None:
         warnings.warn(format_report(
             f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame],
             f"{type(error).__name__}: {error}",
             "please report this; config.raise_on_internal_error = True shows the full traceback",
-        ), FiresteelWarning, stacklevel=5)
+        ), FiresteelWarning, stacklevel=3)
 
+    @passed_over
     def internal_failure(self, error: Exception, args: tuple[Any, ...]) -> Any:
         if config.raise_on_internal_error:
             raise InternalError(str(error), None, (self.user_frame,))
@@ -365,6 +371,7 @@ class Unit:
 
     # Plain Python
 
+    @passed_over
     def plain(self, args: tuple[Any, ...]) -> Any:
         """Run the rest of the function uncompiled."""
         function = self._plain
@@ -376,6 +383,7 @@ class Unit:
         """The way out of an entry whose graph raised; `catches`: the program has exception handlers."""
         return Rerun(self, catches)
 
+    @passed_over
     def make_plain(self) -> Callable[..., Any]:
         code, globals_, start = self.code, self.globals, self.start
         has_closure = bool(code.co_freevars)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 from ..builtin_numbers import not_
 from ..bytecode.instructions import Instruction
 from ..bytecode.machine import CALLABLE_FIRST
@@ -101,7 +103,10 @@ def store_slice(frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_ATTR")
 def load_attr(frame: Frame, inst: Instruction) -> None:
-    frame.push(frame.tx.get_attr(frame.pop(), str(inst.argval)))
+    owner = frame.pop()
+    if inst.argval == "f_back" and issubclass(owner.python_type(), types.FrameType):
+        raise GraphBreak("looking at the frames of callers")
+    frame.push(frame.tx.get_attr(owner, str(inst.argval)))
 
 
 @opcode("LOAD_METHOD")
