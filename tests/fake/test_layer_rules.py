@@ -263,6 +263,8 @@ def test_padding_of_channels_last(mode):
     image = torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
     video = torch.rand(2, 3, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d)
     assert_same(lambda x: F.pad(x, (1, 2, -1, 1), mode=mode), image)
+    assert_same(lambda x: F.pixel_shuffle(x[:, :1].expand(-1, 4, -1, -1).contiguous(
+        memory_format=torch.channels_last), 2), image)
     assert_same(lambda x: F.pad(x, (1, 2, 0, 1, 2, 2), mode=mode), video)
 
 

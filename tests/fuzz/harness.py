@@ -326,7 +326,7 @@ def _same(left: Any, right: Any) -> bool:
         fields = [name for name in TensorFact.__dataclass_fields__ if name != "values"]
         if any(getattr(left, name) != getattr(right, name) for name in fields):
             return False
-        if not left.dtype.is_floating_point:
+        if not (left.dtype.is_floating_point or left.dtype.is_complex):
             return torch.equal(left.values, right.values)
         if torch.equal(left.values, right.values):  # much quicker than what follows
             return True

@@ -23,7 +23,7 @@ _WHOLE = ("bitwise", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__",
 # Operators that fill a tensor with a number, and which argument that is.
 _FILLS = {
     "aten.full.default": 1, "aten.full_like.default": 1, "aten.new_full.default": 2, "aten.scalar_tensor.default": 0,
-    "aten.fill.Scalar": 1,
+    "aten.fill.Scalar": 1, "aten.constant_pad_nd.default": 2, "aten.index_fill.int_Scalar": 3, "aten.scatter.value": 3,
 }  # fmt: skip
 _LARGEST = 3.4e38
 """No finite number up to this is refused by any operator on floats of 32 bits and more."""
@@ -45,8 +45,8 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
     if operator.random:
         return False
     fill = _FILLS.get(operator.name)
-    if fill is not None:
-        return _does_not_fit(fill, args, kwargs)
+    if fill is not None and _does_not_fit(fill, args, kwargs):
+        return True
     tensors: list[FakeTensor] = []
     if not _looks_unusual((*args, *kwargs.values()), tensors) and not _is_for_integers(operator):
         return False

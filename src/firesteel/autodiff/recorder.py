@@ -318,8 +318,9 @@ class Recorder(FakeMode):
         if before.memory.inputs and before.parent is None:
             raise Unsupported(f"{operator.name} of an input")
         copy = view_of(fake, *layout_of(fake), offset_of(fake))
-        if before.node is not None and before.node.meta["val"] is fake:
-            before.node.meta["val"] = copy
+        for node in self.graph.nodes:  # not only the present value's: after a write another node made the tensor
+            if node.meta.get("val") is fake:
+                node.meta["val"] = copy
         dispatch(self, operator.func, args, kwargs)
         before.fake = copy
         self._tracked[id(copy)] = before

@@ -134,6 +134,30 @@ def test_padding_keeps_channels_last(mode):
     assert_as_eager(lambda x: F.pad(x, (1, 1, 1, 1, 1, 0), mode=mode), video)
 
 
+def test_pixel_shuffle_keeps_channels_last():
+    image = torch.arange(128.0).reshape(1, 8, 4, 4).contiguous(memory_format=torch.channels_last)
+    assert_as_eager(lambda x: F.pixel_shuffle(x, 2), image)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: F.max_pool3d(x, 4, return_indices=True), lambda x: F.adaptive_max_pool3d(x, 1, return_indices=True),
+    lambda x: F.max_pool2d(x[0], 2, return_indices=True), lambda x: F.max_pool2d(x[0], (4, 5), return_indices=True),
+])  # fmt: skip
+def test_of_several_nan_pooling_takes_the_last(function):
+    x = torch.arange(80.0).reshape(1, 1, 4, 4, 5)
+    x[..., 1, 1, 2] = x[..., 2, 0, 1] = x[..., 2, 2, 3] = x[..., 3, 2, 0] = NAN
+    assert_as_eager(function, x)
+
+
+def test_a_tensor_reshaped_in_place_after_a_write():
+    assert_as_eager(lambda x: torch.quantile(x, 0.5, dim=0), torch.arange(15.0).reshape(3, 5) % 4)
+
+
+def test_norms_of_infinities_have_no_mean():
+    x = numbers(INF, 1, 2, 3, -INF, 1, INF, 2).reshape(2, 4)
+    assert_as_eager(lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), x)
+
+
 def test_no_generator_is_the_default_one():
     assert_as_eager(lambda x: (x + torch.randn(3, generator=None), torch.rand(2, generator=None),
                                torch.randint(0, 9, (3,), generator=None)), torch.zeros(3))

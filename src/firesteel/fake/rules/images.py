@@ -164,3 +164,14 @@ def reflection_pad(x: FakeTensor, padding: Sequence[Any]) -> Any:
 @rule("aten.replication_pad2d.default", "aten.replication_pad3d.default")
 def replication_pad(x: FakeTensor, padding: Sequence[Any]) -> Any:
     return _padded(x, padding, False)
+
+
+@rule("aten.pixel_shuffle.default")
+def pixel_shuffle(x: FakeTensor, factor: int) -> Any:
+    """Channels become pixels. As with padding, only torch's meta kernel says that the result is always contiguous."""
+    if x.device != CPU or x.ndim != 4 or factor <= 0 or not suggests_channels_last(*layout_of(x)):
+        return NotImplemented
+    batch, channels, height, width = shape_of(x)
+    if channels % (factor * factor) != 0:
+        return NotImplemented
+    return _in_format_of(x, (batch, channels // (factor * factor), height * factor, width * factor))

@@ -12,7 +12,7 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .pooling import flat_position, is_small, lowest, offsets_of, window_sum
+from .pooling import flat_position, is_small, lowest, nan_place, offsets_of, window_sum
 from .reducing import emit_fold
 from .registry import lowering
 from .scalars import both, cast, compare, div, either, opmath, where
@@ -149,13 +149,17 @@ def _reduced_max(ctx: Lowering, parts: Parts, values: Spec, places: Spec) -> Any
         return parts.element(indices, inner, wide, lowest(wide))[0]
 
     best = emit_fold(ctx, "max", values, axes, indices, inner_axes, element)
-    in_window = emit_fold(ctx, "argmax", ctx.spec(values.shape, torch.int64), axes, indices, inner_axes, element)
+    whole = ctx.spec(values.shape, torch.int64)
+    in_window = emit_fold(ctx, "argmax", whole, axes, indices, inner_axes, element)
+    not_a_number = emit_fold(ctx, "max", whole, axes, indices, inner_axes,
+                             lambda: nan_place(ctx, element(), inner, [shapes.as_expr(size) for size in parts.kernel]))
 
     def place(at: Indices) -> Value:
         elements: Expr = ONE
         for size in parts.kernel:
             elements = elements * size
-        rest = ctx.indirect(in_window.at(at), elements)
+        nan = not_a_number.at(at)
+        rest = ctx.indirect(where(compare("ge", nan, 0), nan, in_window.at(at)), elements)
         offsets: list[Expr] = []
         below: Expr = ONE
         for size in reversed(parts.kernel):

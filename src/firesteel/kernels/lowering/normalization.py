@@ -55,6 +55,19 @@ def _reciprocal_deviation(ctx: Lowering, variance: Tensor, eps: Any, spec: Spec,
     return ctx.realize(ctx.computed(body, spec))
 
 
+def _finite_mean(ctx: Lowering, mean: Tensor) -> Tensor:
+    """A mean as eager finds it on the CPU, by steps from one mean to the next: NaN instead of an infinity."""
+    if ctx.device.type != "cpu":
+        return mean
+    spec = ctx.spec(mean.shape, mean.dtype, mean.device)
+
+    def body(indices: Indices) -> Value:
+        value = mean.at(indices)
+        return add(value, mul(value, 0.0))
+
+    return ctx.computed(body, spec)
+
+
 @lowering("aten.native_layer_norm.default")
 def layer_norm(
     ctx: Lowering, x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
@@ -68,6 +81,7 @@ def layer_norm(
     wide = opmath(x.dtype)
     x = ctx.share(x)
     mean, variance = moments(ctx, x, how)
+    mean = _finite_mean(ctx, mean)
     scale = _reciprocal_deviation(ctx, variance, eps, inner_spec(ctx, how, wide, x.device), mean)
 
     def body(indices: Indices) -> Value:
@@ -135,6 +149,7 @@ def group_norm(
         return ctx.unsupported("a size that may be 0")
     wide = opmath(x.dtype)
     mean, variance = moments(ctx, grouped, how)
+    mean = _finite_mean(ctx, mean)
     scale = _reciprocal_deviation(ctx, variance, eps, inner_spec(ctx, how, wide, x.device), mean)
 
     def body(indices: Indices) -> Value:

@@ -184,6 +184,13 @@ def flat_position(position: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
     return total
 
 
+def nan_place(ctx: Lowering, element: Value, inner: Indices, kernel: Sequence[Expr]) -> Value:
+    """Where in the window an element is, if it is NaN: of several such eager takes the last. Otherwise -1."""
+    if not element.dtype.is_floating_point:
+        return ir.const(-1, torch.int64)
+    return where(ir.op("isnan", element), ctx.index(flat_position(inner, kernel)), -1)
+
+
 def _reduced_max(ctx: Lowering, windows: Windows, values: Spec, places: Spec) -> Any:
     """Windows that are too large to be written out."""
     wide = opmath(windows.x.dtype)
@@ -194,11 +201,16 @@ def _reduced_max(ctx: Lowering, windows: Windows, values: Spec, places: Spec) ->
         return windows.element(indices, windows.position(indices, inner), wide, lowest(wide))
 
     best = emit_fold(ctx, "max", values, axes, indices, inner_axes, element)
-    where_in_window = emit_fold(ctx, "argmax", ctx.spec(values.shape, torch.int64), axes, indices, inner_axes, element)
+    whole = ctx.spec(values.shape, torch.int64)
+    where_in_window = emit_fold(ctx, "argmax", whole, axes, indices, inner_axes, element)
+    not_a_number = emit_fold(ctx, "max", whole, axes, indices, inner_axes,
+                             lambda: nan_place(ctx, element(), inner, [shapes.const(size) for size in windows.kernel]))
 
     def place(at: Indices) -> Value:
         """The position in the input, from the one in the window."""
-        rest = ctx.indirect(where_in_window.at(at), shapes.const(windows.elements))
+        nan = not_a_number.at(at)
+        chosen = where(compare("ge", nan, 0), nan, where_in_window.at(at))
+        rest = ctx.indirect(chosen, shapes.const(windows.elements))
         offsets: list[Expr] = []
         below: Expr = ONE
         for size in reversed(windows.kernel):

@@ -62,9 +62,9 @@ def zeta(x: Value, q: Value) -> Value:
     value = where(below, add(value, signed), value)
     value = where(op("and", below, compare("ne", x, op("floor", x))), math.nan, value)
     at_pole = op("and", compare("le", q, 0), whole_q)
-    value = where(at_pole, math.inf, value)
+    value = where(at_pole, math.inf, where(op("isnan", x), math.nan, value))  # in this order, as eager asks
     unknown = either(op("isnan", q), compare("lt", x, 1.0))
-    return where(compare("eq", x, 1.0), math.inf, where(either(unknown, op("isnan", x)), math.nan, value))
+    return where(compare("eq", x, 1.0), math.inf, where(unknown, math.nan, value))
 
 
 @lowering("aten.special_zeta.default", "aten.special_zeta.other_scalar", "aten.special_zeta.self_scalar")
