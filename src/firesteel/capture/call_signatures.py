@@ -189,8 +189,8 @@ def _read(target: Any) -> Accepted | None:
 
 
 def _is_bound(target: Any) -> bool:
-    owner = getattr(target, "__self__", None)
-    return owner is not None and not isinstance(owner, types.ModuleType)
+    """Whether the receiver is part of the callable; functions of torch's modules call their module that, too."""
+    return isinstance(target, types.BuiltinFunctionType) or getattr(target, "__self__", None) is not None
 
 
 def refused(what: str) -> GraphBreak:
