@@ -205,7 +205,7 @@ def put_attribute(holder: Any, name: str, new: Any) -> Undo:
     return functools.partial(setattr, holder, name, old) if had else functools.partial(delattr, holder, name)
 
 
-def at(path: Path, kind: str, act: Callable[[Any], Undo]) -> Change:
+def at(path: Path, kind: str, act: Callable[[Any], Undo], what: str = "") -> Change:
     """Do something to the object at a place."""
 
     def make(roots: Roots) -> Undo:
@@ -214,7 +214,7 @@ def at(path: Path, kind: str, act: Callable[[Any], Undo]) -> Change:
         except (LookupError, AttributeError, TypeError, ValueError) as error:
             raise CannotChange from error
 
-    return Change(kind, f"{show(path)}: {kind}", make)
+    return Change(kind, f"{show(path)}: {kind} {what}".rstrip(), make)
 
 
 # Changes of one object
@@ -238,7 +238,7 @@ def changes_at(path: Path, value: Any) -> Iterator[Change]:
     elif isinstance(value, type):
         for name in ("__bool__", "__len__", "__getattribute__", "__eq__"):
             if name not in vars(value):
-                yield at(path, "special method added", functools.partial(_add_special, name))
+                yield at(path, "special method added", functools.partial(_add_special, name), name)
     elif isinstance(value, torch.Tensor):
         yield at(path, "contents of a tensor", _other_contents)
         yield at(path, "attribute of a tensor", lambda tensor: put_attribute(tensor, "note", 3))
@@ -246,7 +246,7 @@ def changes_at(path: Path, value: Any) -> Iterator[Change]:
         yield at(path, "class of an object", _other_class)
         for name, member in vars(type(value)).items():
             if isinstance(member, types.FunctionType) and not name.startswith("__"):
-                yield at(path, "attribute that hides a member", functools.partial(_hide, name))
+                yield at(path, "attribute that hides a member", functools.partial(_hide, name), name)
 
 
 def _nth(position: int, value: Any) -> Any:
@@ -341,10 +341,7 @@ def _add_special(name: str, value: type) -> Undo:
     else:
         def special(self: Any) -> Any:  # type: ignore[misc]
             return 0 if name == "__len__" else False
-    hashing = vars(value).get("__hash__")
-    undo_one = put_attribute(value, name, special)
-    del hashing
-    return undo_one
+    return put_attribute(value, name, special)
 
 
 def _other_class(value: Any) -> Undo:
@@ -429,8 +426,8 @@ def state_changes() -> Iterator[Change]:
     yield Change("threads", "number of threads", _setting(torch.get_num_threads, torch.set_num_threads, 2))
     yield Change("dispatch mode", "dispatch mode", _entering(SeesOperators))
     yield Change("function mode", "function mode", _entering(SeesFunctions))
-    yield Change("backend flag", "mkldnn.enabled", lambda roots: put_attribute(
-        torch.backends.mkldnn, "enabled", not torch.backends.mkldnn.enabled))
+    yield Change("backend flag", "mkldnn.enabled", _setting(
+        lambda: torch.backends.mkldnn.enabled, lambda value: setattr(torch.backends.mkldnn, "enabled", value), True))
     yield Change("matmul precision", "float32 matmul precision", _setting(
         torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"))
 
@@ -495,7 +492,7 @@ def find_changes(program: Program, limit: int) -> list[Change]:
     with _loaded(program) as namespace, _quiet(), _restored_global_state():
         roots, before, observe, use = _made(namespace)
         for _ in range(WARM_UP):
-            for index, (args, kwargs) in enumerate(roots.calls[:MAX_CALLS]):
+            for index, (args, kwargs) in enumerate(roots.calls):
                 before(index)
                 with contextlib.redirect_stdout(None), contextlib.suppress(Exception):
                     traced(trace, program.filename, functools.partial(use, roots.function, tuple(args), kwargs))
@@ -510,7 +507,7 @@ def _made(namespace: dict[str, Any]) -> tuple[Roots, Any, Any, Any]:
     torch.manual_seed(SEED)
     random.seed(SEED)
     function, calls, before, observe, *more = namespace["make"]()
-    roots = Roots(namespace, function, [(list(args), dict(kwargs)) for args, kwargs in calls])
+    roots = Roots(namespace, function, [(list(args), dict(kwargs)) for args, kwargs in calls[:MAX_CALLS]])
     return roots, before, observe, more[0] if more else _call
 
 
@@ -520,7 +517,7 @@ def run_changes(program: Program, changes: list[Change], transform: Transform, c
     with _loaded(program) as namespace, _quiet(), _restored_global_state():
         roots, before, observe, use = _made(namespace)
         transformed = transform(roots.function)
-        indices = range(len(roots.calls[:MAX_CALLS]))
+        indices = range(len(roots.calls))
 
         def call(index: int, mode: contextlib.AbstractContextManager[Any]) -> None:
             before(index)

@@ -128,8 +128,8 @@ def constant_condition(value: object) -> tuple[str, tuple[Any, ...]]:
     return "{k[1]}({0}, {k[0]})", (value, same_constant)
 
 
-def stamp_condition(stamp: torch_compat.ClassStamp, name: Callable[[Any], str]) -> str:
-    """The condition that a class of torch has torch's own methods; ``name(obj)`` names a bound object."""
+def stamp_condition(stamp: torch_compat.Stamp, name: Callable[[Any], str]) -> str:
+    """The condition that what a stamp says of a class is still so; ``name(obj)`` names a bound object."""
     return f"({name(stamp.current)}.value == {name(stamp.known)}.value or {name(stamp.recheck)}())"
 
 

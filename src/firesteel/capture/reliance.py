@@ -55,12 +55,15 @@ def _guard_classes(tx: Tracer) -> None:
             if base in counted or not base.__flags__ & HEAP_TYPE or base in tx.made_classes:
                 continue
             counted.add(base)
-            members = vars(base)
-            if class_is_permanent(base):
-                where = ConstantSource.of(members, f"{base.__qualname__}.__dict__")
-                tx.guard(where, "class", f"len({{0}}) == {len(members)}")
+            names = repr(list(vars(base))).replace("{", "{{").replace("}", "}}")
+            changed = tx.classes.get(base)
+            if not class_is_permanent(base):
+                tx.guard(ConstantSource.of(base, base.__qualname__), "class", f"[*{{0}}.__dict__] == {names}")
+            elif changed is not None and changed.attrs:  # its version changes in every call
+                where = ConstantSource.of(vars(base), f"{base.__qualname__}.__dict__")
+                tx.guard(where, "class", f"[*{{0}}] == {names}")
             else:
-                tx.guard(ConstantSource.of(base, base.__qualname__), "class", f"len({{0}}.__dict__) == {len(members)}")
+                tx.guard_stamp(torch_compat.NamesStamp(base), f"the names in class {base.__qualname__} are the same")
 
 
 def _guard_distinct_objects(tx: Tracer) -> None:

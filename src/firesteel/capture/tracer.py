@@ -62,6 +62,7 @@ class Tracer:
         fake.name_of = self.name_of
         self.dynamism = dynamism
         self.numbers_seen: dict[str, NumberSeen] = {}
+        self.number_inputs: dict[Source, NumberValue] = {}
         self.tensors_seen: dict[str, TensorSeen] = {}
         # where the values of symbols are read before the graph runs, and those that the user wants to stay symbols
         self.symbol_sources: dict[shapes.Symbol, Source] = {}
@@ -96,7 +97,7 @@ class Tracer:
         # branches on data that are being captured, by code and instruction, and copies that captured ones have made
         self.branching: list[tuple[types.CodeType, int]] = []
         self.copies: list[Any] = []
-        self.stamps: list[torch_compat.ClassStamp] = []
+        self.stamps: list[torch_compat.Stamp] = []
         self.looked_up: list[LazyValue] = []
         self.hashed_by_identity: list[Value] = []
         self.inlined: set[types.CodeType] = set()
@@ -138,8 +139,8 @@ class Tracer:
         here = (frames[-1].user_frame(),) if frames else ()
         self.guards.add(Guard(source, kind, template, tuple(hold(obj) for obj in constants), here, others))
 
-    def guard_stamp(self, stamp: torch_compat.ClassStamp) -> None:
-        """Rely on a class of torch having torch's own methods."""
+    def guard_stamp(self, stamp: torch_compat.Stamp, text: str = "") -> None:
+        """Rely on what a stamp says: that a class of torch has torch's own methods, or which names a class has."""
         if stamp not in self.stamps:
             self.stamps.append(stamp)
             constants: list[Any] = []
@@ -150,7 +151,7 @@ class Tracer:
 
             condition = stamp_condition(stamp, name)
             self.guards.add(Guard(None, "class", condition, tuple(constants),
-                                  text=f"the methods of {stamp.cls.__name__} are torch's own"))
+                                  text=text or f"the methods of {stamp.cls.__name__} are torch's own"))
 
     def _of_made_class(self, source: Source | None) -> bool:
         while source is not None and source.base is not None:

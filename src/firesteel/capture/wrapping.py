@@ -194,6 +194,9 @@ def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     tx.numbers_seen[name] = NumberSeen(source, real)
     # arithmetic on zeros, infinities and NaN has rules of its own
     plain = isinstance(real, int) or (math.isfinite(real) and real != 0.0)
+    known = tx.number_inputs.get(source)
+    if known is not None:
+        return known
     if plain and tx.dynamism.number(source):
         kind: Literal["int", "float"] = "int" if isinstance(real, int) else "float"
         finite = "type({0}) is float and {0} - {0} == 0.0 != {0}"
@@ -202,7 +205,8 @@ def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
         tx.add_symbol(symbol, source)
         node = tx.graph.add_input(source, make_symbolic(tx.shape_env, symbol))
         tx.number_nodes.bind(symbol, node)
-        return NumberValue(symbol, real, node, source)
+        value = tx.number_inputs[source] = NumberValue(symbol, real, node, source)
+        return value
     tx.guard(source, "constant", *constant_condition(real))
     return ConstantValue(real, source)
 

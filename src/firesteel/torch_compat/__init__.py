@@ -7,7 +7,15 @@ torch from importing it behind our back.
 
 from __future__ import annotations
 
-from .class_stamps import MODULE_METHODS, PARAMETER_METHODS, TENSOR_METHODS, ClassStamp, calls_forward
+from .class_stamps import (
+    MODULE_METHODS,
+    PARAMETER_METHODS,
+    TENSOR_METHODS,
+    ClassStamp,
+    NamesStamp,
+    Stamp,
+    calls_forward,
+)
 from .dispatch import (
     DispatchMode,
     HigherOrderOperator,
@@ -129,11 +137,13 @@ __all__ = [
     "FORWARD_AD_LEVEL",
     "HigherOrderOperator",
     "MODULE_METHODS",
+    "NamesStamp",
     "OPERATOR_TYPES",
     "OpOverload",
     "PARAMETER_METHODS",
     "SIDE_EFFECTS",
     "STATE_QUERIES",
+    "Stamp",
     "TENSOR_METHODS",
     "add_call",
     "alias_with_history",

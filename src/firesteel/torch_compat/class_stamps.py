@@ -29,23 +29,58 @@ MODULE_PROTOCOL = frozenset({"__call__", "_call_impl", "_wrapped_call_impl", "__
 """The methods of ``nn.Module`` that compiled code does the work of."""
 
 
-class ClassStamp:
-    """Members of a class of torch, and the version tag of the class when they were last known to be torch's own.
+class Stamp:
+    """A fact about the members of a class, and the version tag of the class when it was last known to hold.
 
     ``current`` shows the tag as it is now and ``known`` holds the one that has been checked: as long as their values
-    are equal, nothing has changed. Otherwise `is_original` decides.
+    are equal, nothing has changed. Otherwise `holds` decides.
     """
 
-    def __init__(self, cls: type, names: frozenset[str] | None, base: type | None = None) -> None:
+    def __init__(self, cls: type) -> None:
         self.cls = cls
+        self.recheck = self.holds  # one object, which guards can be told apart by
+        self.known = ctypes.c_uint32(_NO_TAG)
+        self.current = ctypes.c_uint32.from_address(id(cls) + _VERSION_TAG) if _tags_work() else ctypes.c_uint32(0)
+
+    def is_true(self) -> bool:
+        """Look at the members."""
+        raise NotImplementedError
+
+    def holds(self) -> bool:
+        """The slow answer, which makes the next one quick."""
+        if not self.is_true():
+            return False
+        type.__getattribute__(self.cls, "__sizeof__")  # a class that was changed gets its new tag at the next lookup
+        self.known.value = self.current.value or _NO_TAG
+        return True
+
+    def quick(self) -> bool:
+        """The same answer, at the price of comparing two numbers."""
+        return self.current.value == self.known.value or self.holds()
+
+
+class NamesStamp(Stamp):
+    """No name was added to a class or taken away."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(cls)
+        self.names = frozenset(vars(cls))
+        self.holds()
+
+    def is_true(self) -> bool:
+        return vars(self.cls).keys() == self.names
+
+
+class ClassStamp(Stamp):
+    """The members of a class of torch are torch's own."""
+
+    def __init__(self, cls: type, names: frozenset[str] | None, base: type | None = None) -> None:
+        super().__init__(cls)
         self._hidden = frozenset(vars(base)) - TEXTS if base is not None else frozenset[str]()
         members = {name: member for name, member in vars(cls).items() if name not in TEXTS
                    and (names is None or name in names)}
         self._foreign = frozenset(name for name, member in members.items() if not _is_from_torch(member))
         self._original = members
-        self.recheck = self.is_original  # one object, which guards can be told apart by
-        self.known = ctypes.c_uint32(_NO_TAG)
-        self.current = ctypes.c_uint32.from_address(id(cls) + _VERSION_TAG) if _tags_work() else ctypes.c_uint32(0)
 
     def replaced(self) -> str | None:
         """The name of a member that is not torch's own; None when there is none."""
@@ -61,17 +96,8 @@ class ClassStamp:
                 return name
         return None
 
-    def is_original(self) -> bool:
-        """Whether the members are torch's own; the slow answer, which makes the next one quick."""
-        if self.replaced() is not None:
-            return False
-        getattr(self.cls, "_firesteel_lookup", None)  # a class that was changed gets its new tag at the next lookup
-        self.known.value = self.current.value or _NO_TAG
-        return True
-
-    def quick(self) -> bool:
-        """The same answer, at the price of comparing two numbers."""
-        return self.current.value == self.known.value or self.is_original()
+    def is_true(self) -> bool:
+        return self.replaced() is None
 
 
 def _is_from_torch(member: Any) -> bool:

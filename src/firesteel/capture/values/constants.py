@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 NUMBER_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 
+PLAIN_LOOKUPS = frozenset({kind.__getattribute__ for kind in (object, int, float, str, bytes, tuple)})
+"""How attributes of enum members are looked up, unless the user has another way."""
+
+
 class ConstantValue(Value):
     """An int, str, dtype, enum member or other immutable object; guarded by equality when it came from outside."""
 
@@ -49,6 +53,9 @@ class ConstantValue(Value):
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if isinstance(self.value, enum.Enum):
+            tx.classes_read[type(self.value)] = None
+            if type(self.value).__getattribute__ not in PLAIN_LOOKUPS:
+                raise GraphBreak(f"{type(self.value).__name__} has its own __getattribute__")
             found = self.member_attr(tx, name) or self.method_of_member(tx, name)
             if found is not None:
                 return found
@@ -83,6 +90,11 @@ class ConstantValue(Value):
         if owner is None or owner.__module__ == "enum" or not isinstance(raw, (types.FunctionType, property)):
             return None
         find_on_class(type(self.value), name, tx)
+        if isinstance(raw, types.FunctionType):
+            where = InstanceDictSource(self.source or ConstantSource.of(self.value, str(self.value)))
+            if name in self.value.__dict__:
+                return tx.lazy(self.value.__dict__[name], item_source(where, name)).realize()
+            tx.guard(where, "missing attribute", f"{name!r} not in {{0}}")
         return bind(tx, self, type(self.value), name, raw, owner)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -178,6 +178,9 @@ class TupleValue(SequenceValue):
         from ..objects import generic_get_attr
 
         if self.cls is not tuple:
+            tx.classes_read[self.cls] = None
+            if isinstance(self.cls.__getattribute__, types.FunctionType):
+                raise GraphBreak(f"{self.cls.__name__} has its own __getattribute__")
             fields = getattr(self.cls, "_fields", None)
             if fields is None and hasattr(self.cls, "n_sequence_fields"):
                 fields = getattr(self.cls, "__match_args__", None) or ()
