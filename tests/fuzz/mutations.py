@@ -570,7 +570,7 @@ def check_guards(program: Program, limit: int = 60, backend: str | None = None) 
     stale: list[Stale] = []
     wanted = made
     for _ in range(3):  # what comes after a difference is no news, so go on without it
-        found = _first_difference(program, wanted, backend)
+        found = first_difference(program, wanted, backend)
         if found is None:
             break
         stale.append(found)
@@ -578,7 +578,8 @@ def check_guards(program: Program, limit: int = 60, backend: str | None = None) 
     return Checked(program, made, stale)
 
 
-def _first_difference(program: Program, changes: list[Change], backend: str | None) -> Stale | None:
+def first_difference(program: Program, changes: list[Change], backend: str | None) -> Stale | None:
+    """The first change of these after which compiled code differs from plain."""
     plain = run_changes(program, changes, identity, False)
     fs.reset()
     limits = {"recompile_limit": 10_000, "accumulated_recompile_limit": 100_000}

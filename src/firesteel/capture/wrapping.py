@@ -301,7 +301,6 @@ def _tuple_items(tx: Tracer, real: Any, source: Source) -> list[Value]:
 NAMED_TUPLE_METHODS = frozenset({"__new__", "__repr__", "__getnewargs__", "__replace__", "__init_subclass__"})
 
 
-@functools.cache
 def plain_tuple(kind: type) -> bool:
     """Whether a subclass of tuple behaves as tuples do, but for the names of its fields and methods it adds."""
     for base in kind.__mro__:
