@@ -147,7 +147,7 @@ def wrapper({signature}):
         else:
             _fs_result = _fs_unit.missed(({arguments}))
         if _fs_type(_fs_result) is _fs_resume:
-            return _fs_drive(_fs_result)
+            {dropped}return _fs_drive(_fs_result)
         return _fs_result
     except _fs_any_error as _fs_error:
         _fs_leaving(_fs_error)
@@ -211,7 +211,9 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
     if flags & 0x08:
         parts.append("**" + names[star])
         arguments.append(names[star])
-    text = WRAPPER.format(signature=", ".join(parts), changed=changed,
+    # the program may delete what it was given
+    dropped = " = ".join(name for name in arguments if name != "_fs_closure")
+    text = WRAPPER.format(signature=", ".join(parts), changed=changed, dropped=f"{dropped} = None; " if dropped else "",
                           arguments="".join(f"{argument}, " for argument in arguments))
     exec(builtins_compile(text, f"<firesteel {PASSED_OVER} wrapper of {function.__qualname__}>"), scope)
     made = scope["wrapper"]

@@ -108,6 +108,7 @@ class Capture:
         self.fake = FakeMode()
         self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned, static, unit.suspects),
                          unit.options)
+        self.tx.resumed = unit.start.index > 0
         self.tx.refused = () if unit.options.fullgraph else unit.refused
         self.fake.before_late_error = self.before_late_error
         if unit.options.keeps_modules:
@@ -245,7 +246,7 @@ class Capture:
         check_demands(tx)
         if DECLARED.get() is None:  # whoever declared the sizes checks them
             self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
-        code = EntryCode(tx, "entry", self.parameters)
+        code = EntryCode(tx, "entry", self.parameters, holds_list=self.unit.start.index > 0)
         code.guards(tx.guards.guards)
         code.shape_guards(self.shape_guards)
         return code
@@ -294,6 +295,7 @@ class Capture:
         operands, rest = (texts[len(texts) - pops:], texts[: len(texts) - pops]) if pops else ([], texts)
         rest_kinds = kinds[: len(rest)]
         with_handled = self.enter_handled(code)
+        begin, indent = len(code.body), code.indent
         guarded = inst.handler is not None
         if guarded:
             code.line("try:")
@@ -312,6 +314,7 @@ class Capture:
             elif results and results == operands[: len(results)]:
                 new_kinds = kinds[: len(rest) + len(results)]
             self.emit_resume(code, inst.index + 1, [*rest, *results], new_kinds)
+        code.let_go(begin, indent)
         if with_handled:
             code.indent = code.indent[:-4]
 
@@ -326,7 +329,7 @@ class Capture:
             code.line(f"_fs_error = {raised}")
             self.emit_handler(code, inst, texts, kinds)
         else:
-            code.line(f"return {code.constant(self.unit.resume_type)}({code.constant(RAISER)}, ({raised},))")
+            code.line(f"return {code.constant(self.unit.resume_type)}({code.constant(RAISER)}, [{raised}])")
 
     def enter_handled(self, code: EntryCode) -> bool:
         """Run the step while the exception is handled that the frame handles, for bare raise and sys.exc_info()."""
@@ -420,7 +423,7 @@ class Capture:
         arguments.extend(text if text else "None" for text in texts)
         arguments.extend(code.value(self.variable(name, index)) for name in names)
         resume = code.constant(unit.resume_type)
-        code.line(f"return {resume}({target}, ({', '.join(arguments)}{',' if arguments else ''}))")
+        code.line(f"return {resume}({target}, [{', '.join(arguments)}])")
 
     # Assembly
 
@@ -494,7 +497,7 @@ class Capture:
             catches = any(inlined.co_exceptiontable for inlined in (unit.code, *tx.inlined))
             rerun = code.constant(unit.rerun(catches))
             parameters = "".join(f"{name}, " for name in self.parameters)
-            lines.append(f"    return {code.constant(unit.resume_type)}({rerun}, (_fs_error, {parameters}))")
+            lines.append(f"    return {code.constant(unit.resume_type)}({rerun}, [_fs_error, {parameters}])")
             if tx.touched_state:
                 lines.append("except BaseException:")
                 lines.append(f"    {code.constant(GlobalState.current())}.restore()")

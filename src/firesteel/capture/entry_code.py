@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import math
+import re
 import types
 import weakref
 from collections.abc import Callable
@@ -60,11 +61,17 @@ def suspended(generator: Any) -> Any:
     return generator
 
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_ASSIGNMENT = re.compile(r" *(_fs_\w+) = ")
+
+
 class EntryCode:
     """Collects the lines of one entry."""
 
-    def __init__(self, tx: Tracer, name: str, parameters: list[str]) -> None:
+    def __init__(self, tx: Tracer, name: str, parameters: list[str], holds_list: bool = False) -> None:
         self.tx = tx
+        # of a continuation: its arguments come in a list as well, which is cleared when the guards hold
+        self.holds_list = holds_list
         self.name = name
         self.parameters = parameters
         # C code that imports looks for its builtins in the globals of the running frame
@@ -141,6 +148,17 @@ class EntryCode:
     def line(self, text: str) -> None:
         self.body.append(self.indent + text)
         self.body_lines.append(self.user_line)
+
+    def let_go(self, begin: int, indent: str) -> None:
+        """Before the line of the body at `begin`, drop everything that no later line needs: the step that begins there
+        runs the user's code, which may notice that an object lives on."""
+        needed = set(_NAME.findall("\n".join(self.body[begin:])))
+        made = [found[1] for line in (*self.prologue, *self.body[:begin]) if (found := _ASSIGNMENT.match(line))]
+        results = [f"_fs_g{position}" for position in range(len(self.outputs))]
+        names = dict.fromkeys([*self.parameters, "_fs_inputs", "_fs_found", *results, *made])
+        dead = [name for name in names if name not in needed and name != "_fs_closure"]
+        self.body.insert(begin, f"{indent}{' = '.join(dead)} = None")
+        self.body_lines.insert(begin, self.body_lines[begin] if begin < len(self.body_lines) else self.user_line)
 
     # Values
 
@@ -254,7 +272,11 @@ class EntryCode:
         hits = upgrade_after(len(self.prologue))
         if hits is not None:
             lines.append(f"if _fs_warm is not None: _fs_warm({', '.join(self.parameters)})")
-        compile_lines = _Compiler(self.name, self.parameters, self.body, self.body_lines, filename, user_code)
+        parameters = self.parameters
+        if self.holds_list:
+            parameters = [*parameters, "_fs_held"]
+            graph_call = ["_fs_held.clear()", *graph_call]
+        compile_lines = _Compiler(self.name, parameters, self.body, self.body_lines, filename, user_code)
         self.text, code = compile_lines.text_and_code([*lines, *graph_call])
         self.namespace["_fs_miss"] = miss
         self.namespace["_fs_refused"] = refusal(miss)

@@ -77,6 +77,8 @@ class Tracer:
         self.known: dict[int, Value] = {}
         self.kept_alive: list[Any] = []
         self.frames: list[Frame] = []
+        # whether the capture begins in the middle of a function, whose variables are its arguments
+        self.resumed = False
         self.tensor_of_fake: dict[int, Any] = {}
         self.globals_values: dict[int, DictValue] = {}
         self.classes: dict[type, ClassValue] = {}

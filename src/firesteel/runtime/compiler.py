@@ -276,6 +276,7 @@ class NestedCall:
         NESTING.depth += 1
         try:
             result = unit.call(bound)
+            del args, kwargs, bound  # the program may delete what it was given
             return drive(result) if type(result) is Resume else result
         finally:
             NESTING.depth -= 1

@@ -98,8 +98,8 @@ def handle(error: BaseException) -> None:
 class Raiser:
     """Stands for a continuation that raises an exception again: unlike ``raise`` it adds no line to the traceback."""
 
-    def call(self, args: tuple[Any, ...]) -> Any:
-        handle(args[0])
+    def resume(self, held: list[Any]) -> Any:
+        handle(held.pop())
 
 
 RAISER = Raiser()

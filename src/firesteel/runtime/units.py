@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import config, torch_compat
@@ -30,7 +31,7 @@ from .collecting import collection_paused
 from .explain_miss import changed_inputs, first_failure
 from .learned import Learned, recall, remember
 from .locking import compiling
-from .user_frames import passed_over
+from .user_frames import PASSED_OVER, passed_over
 
 if TYPE_CHECKING:
     from .compiler import Compiler
@@ -52,11 +53,12 @@ MISS = Miss()
 
 
 class Resume:
-    """Returned by an entry that ends in a break: go on with this continuation."""
+    """Returned by an entry that ends in a break: go on with this continuation. Whoever does takes the list of arguments
+    from it, and clears it once they are where they belong."""
 
     __slots__ = ("unit", "args")
 
-    def __init__(self, unit: Unit | Rerun, args: tuple[Any, ...]) -> None:
+    def __init__(self, unit: Unit | Rerun, args: list[Any]) -> None:
         self.unit = unit
         self.args = args
 
@@ -65,8 +67,28 @@ class Resume:
 def drive(result: Any) -> Any:
     """Run continuations one after the other; a loop, so that the Python stack does not grow with them."""
     while type(result) is Resume:
-        result = result.unit.call(result.args)
+        unit, held = result.unit, result.args
+        del result
+        result = unit.resume(held)
     return result
+
+
+@functools.cache
+def _spread(count: int) -> Callable[[Callable[..., Any], list[Any]], Any]:
+    """Calls an entry of a continuation with the arguments in a list and the list, which it clears once it runs: then
+    nothing but the entry itself holds them, and what the program deletes goes away."""
+    arguments = "".join(f"h[{position}], " for position in range(count))
+    return _made(f"lambda f, h: f({arguments}h)")
+
+
+@functools.cache
+def _taken(count: int) -> Callable[[Callable[..., Any], list[Any]], Any]:
+    """Calls a function with the arguments in a list, which is empty then."""
+    return _made(f"lambda f, h: f({', '.join(['h.pop(0)'] * count)})")
+
+
+def _made(text: str) -> Any:
+    return eval(compile(text, f"<firesteel {PASSED_OVER} calls>", "eval"), {})
 
 
 class Rerun:
@@ -82,14 +104,14 @@ class Rerun:
         self.catches = catches
 
     @passed_over
-    def call(self, args: tuple[Any, ...]) -> Any:
-        error, rest = args[0], args[1:]
+    def resume(self, held: list[Any]) -> Any:
+        error = held.pop(0)
         if torch_compat.stops_recomputation(error):
             error.__traceback__ = None  # its frames hold the error, so they would keep tensors until they are collected
             raise type(error)()
         if raised_by_handler(error):
             raise error
-        result = self.unit.plain(rest)
+        result = self.unit.plain(held)
         if ASSUMED in str(error):
             self.unit.assumption_failed(str(error))
         elif not self.catches:
@@ -169,6 +191,19 @@ class Unit:
                 return result
         return self.missed(args)
 
+    @passed_over
+    def resume(self, held: list[Any]) -> Any:
+        """The same for a continuation."""
+        functions = self.functions
+        spread = _spread(len(held))
+        for position, function in enumerate(functions):
+            result = spread(function, held)
+            if result is not MISS:
+                if position:
+                    self.promote(function)
+                return result
+        return self.missed(held)
+
     def promote(self, function: Callable[..., Any]) -> None:
         """Most recently used first."""
         functions = self.functions
@@ -176,25 +211,25 @@ class Unit:
             self.functions = (function, *(other for other in functions if other is not function))
 
     @passed_over
-    def missed(self, args: tuple[Any, ...]) -> Any:
-        """No entry fits: compile another one, or run plain Python."""
+    def missed(self, args: Sequence[Any]) -> Any:
+        """No entry fits: compile another one, or run plain Python. A continuation gets a list, which is cleared."""
         reason = self.why_not_compile()
         if reason is not None:
             return self.plain(args)
         with compiling():
             for function in self.functions:  # another thread may have compiled meanwhile
-                result = function(*args)
+                result = _spread(len(args))(function, args) if type(args) is list else function(*args)
                 if result is not MISS:
                     return result
             with uninterrupted(), pythons_builtins():
-                entry = self.compile(args)
+                entry = self.compile(tuple(args))
         if entry is None:
             return self.plain(args)
-        result = entry.function(*args)
+        result = _spread(len(args))(entry.function, args) if type(args) is list else entry.function(*args)
         if result is MISS:
             # a guard that fails on the very arguments it was made from: never loop on it
             return self.internal_failure(RuntimeError(
-                f"the new entry does not accept its own arguments: {first_failure(entry, self, args)}"), args)
+                f"the new entry does not accept its own arguments: {first_failure(entry, self, tuple(args))}"), args)
         return result
 
     def why_not_compile(self) -> str | None:
@@ -361,7 +396,7 @@ class Unit:
         ), FiresteelWarning, stacklevel=3)
 
     @passed_over
-    def internal_failure(self, error: Exception, args: tuple[Any, ...]) -> Any:
+    def internal_failure(self, error: Exception, args: Sequence[Any]) -> Any:
         if config.raise_on_internal_error:
             raise InternalError(str(error), None, (self.user_frame,))
         self.warn_internal(error)
@@ -372,12 +407,12 @@ class Unit:
     # Plain Python
 
     @passed_over
-    def plain(self, args: tuple[Any, ...]) -> Any:
-        """Run the rest of the function uncompiled."""
+    def plain(self, args: Sequence[Any]) -> Any:
+        """Run the rest of the function uncompiled; a list is cleared."""
         function = self._plain
         if function is None:
             function = self._plain = self.make_plain()
-        return function(*args)
+        return function(args if type(args) is list else list(args))
 
     def rerun(self, catches: bool) -> Rerun:
         """The way out of an entry whose graph raised; `catches`: the program has exception handlers."""
@@ -392,17 +427,20 @@ class Unit:
             varargs, varkeywords = bool(code.co_flags & VARARGS), bool(code.co_flags & VARKEYWORDS)
             names = code.co_varnames[count: count + keyword_only]
 
-            def run(*args: Any) -> Any:
-                closure, rest = (args[0], args[1:]) if has_closure else (None, args)
+            def run(held: list[Any]) -> Any:
+                closure = held.pop(0) if has_closure else None
                 function = types.FunctionType(code, globals_, code.co_name, None, closure)
-                positional = list(rest[:count])
-                keywords = dict(zip(names, rest[count: count + keyword_only], strict=True))
+                if not keyword_only and not varargs and not varkeywords:
+                    return _taken(count)(function, held)
+                positional = list(held[:count])
+                keywords = dict(zip(names, held[count: count + keyword_only], strict=True))
                 position = count + keyword_only
                 if varargs:
-                    positional.extend(rest[position])
+                    positional.extend(held[position])
                     position += 1
                 if varkeywords:
-                    keywords.update(rest[position])
+                    keywords.update(held[position])
+                held.clear()
                 return function(*positional, **keywords)
 
             return run
@@ -411,9 +449,9 @@ class Unit:
         nulls = frozenset(i for i, kind in enumerate(start.stack) if kind == "null")
         made = make_continuation(code, start.index, list(start.variables), len(start.stack), null_slots=nulls)
 
-        def resume(*args: Any) -> Any:
-            closure, rest = (args[0], args[1:]) if has_closure else (None, args)
-            return types.FunctionType(made, globals_, code.co_name, None, closure)(*rest)
+        def resume(held: list[Any]) -> Any:
+            closure = held.pop(0) if has_closure else None
+            return _taken(len(held))(types.FunctionType(made, globals_, code.co_name, None, closure), held)
 
         return resume
 

@@ -12,6 +12,7 @@ from ..source import ConstantSource, item_source
 from ..values.base import Value
 from ..values.constants import NULL, ConstantValue
 from ..values.functions import CellValue
+from ..values.weak_references import end_is_noticed
 from .registry import opcode
 
 
@@ -75,6 +76,9 @@ def store_fast(frame: Frame, inst: Instruction) -> None:
 
 @opcode("DELETE_FAST")
 def delete_fast(frame: Frame, inst: Instruction) -> None:
+    held = frame.locals.get(inst.argval)
+    if held is not None and frame.tx.resumed and end_is_noticed(getattr(held, "real", None)):
+        raise GraphBreak(f"deleting {inst.argval!r}, whose end is noticed")
     if frame.locals.pop(inst.argval, None) is None:
         raise frame.tx.raised(UnboundLocalError(
             f"cannot access local variable {inst.argval!r} where it is not associated with a value"))

@@ -38,6 +38,10 @@ class WeakReference(Value):
             raise GraphBreak("a weak reference called with arguments")
         if self.referent is None:
             assert self.source is not None
+            found = self.real()
+            if found is not None and tx.resumed and not _is_held(tx, found):
+                # only variables of the function may have held it, and it may be gone by now
+                raise GraphBreak("a weak reference to an object that no variable holds any more")
             # whether it is still alive, and what it is, are guarded as for any other way to reach an object
             self.referent = tx.wrap(self.real(), CalledSource(self.source))
         return self.referent
@@ -45,6 +49,19 @@ class WeakReference(Value):
     def emit(self, code: EntryCode) -> str:
         assert self.referent is not None
         return code.assign(self, f"{code.constant(weakref.ref)}({code.value(self.referent)})")
+
+
+def end_is_noticed(obj: Any) -> bool:
+    """Whether code runs when an object goes away."""
+    return hasattr(type(obj), "__del__") or any(ref.__callback__ is not None for ref in weakref.getweakrefs(obj)
+                                                if type(ref) is not type(weakref.proxy(set())))
+
+
+def _is_held(tx: Tracer, obj: Any) -> bool:
+    """Whether a variable of a running function holds the object itself."""
+    return any(getattr(value, "real", None) is obj
+               for frame in tx.frames
+               for value in (*frame.locals.values(), *frame.stack, *(cell.content for cell in frame.cells.values())))
 
 
 def make_weak_reference(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
