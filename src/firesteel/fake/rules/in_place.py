@@ -41,7 +41,8 @@ def _arithmetic(to_float: bool) -> Rule:
                 return NotImplemented
         if not x.dtype.is_floating_point:
             dtype = result_dtype((x, *operands))
-            if dtype is None or dtype.is_floating_point or to_float:
+            grows = x.dtype is torch.bool and dtype is not torch.bool
+            if dtype is None or dtype.is_floating_point or to_float or grows:
                 raise FakeUnsupported("in-place operator", f"the result may not fit {x.dtype}")
             if dtype is not x.dtype or dtype is torch.bool:
                 return NotImplemented
