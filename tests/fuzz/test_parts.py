@@ -23,7 +23,7 @@ COMPILERS = ("firesteel", "native-checked", "firesteel-dynamic", "native-dynamic
              "native-dynamic-checked")
 SAMPLE = 15
 """Programs of a part that the tests run, about two seconds. A part with quicker or slower ones has its own `SAMPLE`."""
-DIGESTED = 20
+DIGESTED = 8
 
 
 @pytest.fixture(autouse=True)
