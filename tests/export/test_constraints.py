@@ -280,6 +280,19 @@ def test_examples_that_vary():
     more.verify(program)
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_examples_that_the_program_does_not_fit(strict):
+    def program(x, y):
+        return x + 1 if x.shape[0] % 2 == 0 else x - 1
+
+    more = AdditionalInputs()
+    more.add((torch.ones(6, 3), torch.ones(3)))
+    export(Program(program), (torch.ones(4, 3), torch.ones(3)), dynamic_shapes=more, strict=strict)
+    more.add((torch.ones(7, 3), torch.ones(3)))
+    with pytest.raises(fs.errors.UserCodeError, match="example 1 of AdditionalInputs does not fit"):
+        export(Program(program), (torch.ones(4, 3), torch.ones(3)), dynamic_shapes=more, strict=strict)
+
+
 def test_the_error_is_public():
     assert fs.export.ConstraintViolationError is ConstraintViolationError
     assert issubclass(ConstraintViolationError, fs.errors.ConstraintViolationError)

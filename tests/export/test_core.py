@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -522,3 +524,54 @@ def test_vmap(strict):
     for count in (5, 9):
         x = torch.randn(count, 4)
         torch.testing.assert_close(program.module()(x, y), model(x, y))
+
+
+FIRST_COMPILED = """
+import torch
+import firesteel as fs
+
+def f(x):
+    return x.sin() + 1
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return (compiled or fs.compile(f))(x) * 2
+
+compiled, net, x = None, Net(), torch.ones(3)
+for _ in range(2):
+    program = fs.export.export(net, (x,), strict=False)
+    assert [str(node.target) for node in program.graph.nodes if node.op == "call_function"] == [
+        "aten.sin.default", "aten.add.Tensor", "aten.mul.Tensor"]
+    compiled = fs.compile(f)
+    for _ in range(60):  # until its guards are machine code
+        assert torch.allclose(program.module()(x), compiled(x) * 2)
+"""
+
+
+def test_the_first_compilation_of_a_process_inside_of_an_export() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_COMPILED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+COLLECTIVES = """
+import torch, torch.distributed as dist
+import firesteel as fs
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+class Reduce(torch.nn.Module):
+    def forward(self, x):
+        y = x + 1
+        dist.all_reduce(y)
+        return y
+
+try:
+    fs.export.export(Reduce(), (torch.ones(3),), strict=False)
+except fs.export.ExportError as error:
+    print(error)
+"""
+
+
+def test_collectives_with_a_process_group_are_refused() -> None:
+    done = subprocess.run([sys.executable, "-c", COLLECTIVES], capture_output=True, text=True)
+    assert "such as a process group" in done.stdout, done.stderr

@@ -58,13 +58,8 @@ def test_hierarchy_comes_back(strict: bool) -> None:
     assert kinds == {torch.ops.aten.linear.default}
     for rows in (4, 7):
         data = torch.randn(rows, 6)
-        before = {key: value.clone() for key, value in net.state_dict().items()}
-        want = net(data)
-        counted = net.bn.num_batches_tracked.clone()
-        net.load_state_dict(before)
-        got = again(data)
-        torch.testing.assert_close(got, want)
-        assert again.bn.num_batches_tracked == counted
+        torch.testing.assert_close(again(data), net(data))
+        torch.testing.assert_close(again.state_dict(), net.state_dict())
     again(x)["out"].sum().backward()
     assert again.get_submodule("blocks.0.lin").weight.grad is not None
 
@@ -76,3 +71,111 @@ def test_submodules_can_be_replaced() -> None:
     again.get_submodule("0").add_module("act", nn.Identity())
     net[0].act = nn.Identity()
     torch.testing.assert_close(again(x), net(x))
+
+
+class Counter(nn.Module):
+    """Changes a buffer, gives another a new value, takes a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(3))
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor, k: int = 2) -> torch.Tensor:
+        self.n.add_(1)
+        self.last = x.sum(0)
+        return self.lin(x) * k + self.n
+
+
+class Other(nn.Module):
+    """In the place of a Counter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.full((), 5.0))
+        self.register_buffer("last", torch.full((3,), 9.0))
+
+    def forward(self, x: torch.Tensor, k: int = 2) -> torch.Tensor:
+        return x * 10 - k
+
+
+class Counting(nn.Module):
+    """Calls a Counter in two ways and reads its buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c = Counter()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.c(x, 3) + self.c.n
+        return self.c(y, 3) * self.c.last
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_preserved_modules_are_called_as_they_were(strict: bool) -> None:
+    torch.manual_seed(0)
+    net, x = Counting(), torch.randn(2, 3)
+    program = fs.export.export(net, (x,), strict=strict, preserve_module_call_signature=("c",))
+    again = fs.export.unflatten(program)
+    for _ in range(3):
+        torch.testing.assert_close(again(x), net(x))
+        torch.testing.assert_close(again.c.state_dict(), net.c.state_dict())
+    torch.testing.assert_close(again.c(x, 3), net.c(x, 3))
+    net.c = again.c = Other()
+    torch.testing.assert_close(again(x), net(x))
+
+
+def test_calls_of_a_preserved_module_that_differ() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.c = Counter()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.c(self.c(x), k=5)
+
+    net, x = Net(), torch.randn(2, 3)
+    again = fs.export.unflatten(fs.export.export(net, (x,), preserve_module_call_signature=("c",)))
+    torch.testing.assert_close(again(x), net(x))
+    net.c = again.c = Other()
+    torch.testing.assert_close(again(x), net(x))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_submodules_by_longer_paths_and_control_flow_inside(strict: bool) -> None:
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return fs.cond(x.sum() > 0, lambda x: self.lin(x), lambda x: x - 1, (x,))
+
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Module()
+            self.a.b = nn.Sequential(Inner(), nn.ReLU())
+            self.shared = self.a.b[0]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.a.b[0](x) + self.a.b(self.shared(x)) + self.a.b[1](x)
+
+    net, x = Deep(), torch.randn(2, 3)
+    again = fs.export.unflatten(fs.export.export(net, (x,), strict=strict))
+    for data in (x, -x, x.abs(), -x.abs()):
+        torch.testing.assert_close(again(data), net(data))
+
+
+def test_an_unflattened_module_has_tensors_of_its_own() -> None:
+    net, x = Counting(), torch.randn(2, 3)
+    program = fs.export.export(net, (x,))
+    again, module = fs.export.unflatten(program), program.module()
+    again(x)
+    with torch.no_grad():
+        again.c.lin.weight.zero_()
+    assert program.state_dict["c.n"] == module.c.n == net.c.n == 0
+    assert net.c.lin.weight.any()
+    module(x)
+    assert again.c.n == 2

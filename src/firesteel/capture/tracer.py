@@ -110,7 +110,7 @@ class Tracer:
         return tuple(frame.user_frame() for frame in self.frames if not frame.hidden)
 
     def module_stack(self) -> tuple[Any, ...]:
-        """The modules whose methods are running, outermost first."""
+        """The modules whose methods are running, outermost first, each with the frame that it is called in."""
         found: list[Any] = []
         for frame in self.frames:
             names = frame.code.co_varnames
@@ -118,8 +118,8 @@ class Tracer:
             if owner is None and names and frame.code.co_argcount and names[0] in frame.cells:
                 owner = frame.cells[names[0]].content
             module = getattr(owner, "real", None)
-            if isinstance(module, torch.nn.Module) and (not found or found[-1] is not module):
-                found.append(module)
+            if isinstance(module, torch.nn.Module) and (not found or found[-1][0] is not module):
+                found.append((module, frame))
         return tuple(found)
 
     def provenance(self) -> shapes.Provenance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.fx
@@ -15,7 +15,7 @@ from ..shapes.symnode import expr_of
 from ..torch_compat.pytrees import tree_flatten
 from .errors import ExportError
 from .lifting import PLAIN, Lifting, argument_of
-from .module_calls import ModuleCallEntry, ModuleCallSignature
+from .module_calls import ModuleCallEntry, ModuleCallSignature, numbered
 from .pre_dispatch import PreDispatchRecorder
 from .program import ExportedProgram
 from .signature import ConstantArgument, ExportGraphSignature, OutputKind, OutputSpec
@@ -66,7 +66,7 @@ def assemble(traced: Traced, declared: Any) -> ExportedProgram:
     module = torch.fx.GraphModule(root, recorder.graph)
     state = _state_dict(lifting)
     call = ModuleCallSignature([], [], arguments.spec, out_spec, arguments.forward_names)
-    names = [name for name, _ in lifting.module.named_modules() if name]
+    names = {name: None for name, _ in lifting.module.named_modules() if name} | dict.fromkeys(traced.calls)
     calls = [ModuleCallEntry("", call), *(ModuleCallEntry(name, traced.calls.get(name)) for name in names)]
     return ExportedProgram(
         graph_module=module, graph_signature=ExportGraphSignature(lifting.input_specs(), specs), state_dict=state,
@@ -135,13 +135,17 @@ def _reads_data(node: torch.fx.Node) -> bool:
     return node.target is _ATEN.item.default
 
 
-def module_stack_of(modules: Sequence[torch.nn.Module], names: Mapping[int, str]) -> dict[str, tuple[str, str]]:
-    """The modules around an operation as nodes keep them: unique key, name in the program, class."""
+ModuleCall: TypeAlias = "tuple[torch.nn.Module, int]"
+"""A module and the number of one of its calls."""
+
+
+def module_stack_of(calls: Sequence[ModuleCall], names: Mapping[int, str]) -> dict[str, tuple[str, str]]:
+    """The modules around an operation as nodes keep them: a key for every call, the name in the program, the class."""
     stack: dict[str, tuple[str, str]] = {}
-    for module in modules:
+    for module, number in calls:
         name = names.get(id(module))
         if name is not None:
             kind = type(module)
-            key = "L__self__" + ("_" + name.replace(".", "_") if name else "")
+            key = numbered("L__self__" + ("_" + name.replace(".", "_") if name else ""), number)
             stack[key] = (name, f"{kind.__module__}.{kind.__qualname__}")
     return stack

@@ -52,6 +52,20 @@ class ExportedModule(torch.fx.GraphModule):
             raise InputMismatchError(f"the arguments are nested as {spec}, the program was exported for {wanted}")
         return leaves
 
+    def keyword_inputs(self, given: dict[str, Any], wanted: tuple[str, ...]) -> tuple[Any, ...]:
+        """The values of keywords that are no parameters of forward."""
+        for names, text in ((given.keys() - wanted, "got an unexpected keyword argument"),
+                            (set(wanted) - given.keys(), "misses the keyword argument")):
+            if names:
+                raise TypeError(f"forward() {text} {min(names)!r}")
+        return tuple([given[name] for name in wanted])
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise `InputMismatchError` unless the program takes these arguments."""
+        values = self.flat_inputs(tuple(args), dict(kwargs))
+        if not vars(self)["_fits"](*values):
+            self.mismatch(*values)
+
     def nested_results(self, results: Sequence[Any]) -> Any:
         """The results as the original nests them."""
         return tree_unflatten(results, self.call_structure.out_spec)
@@ -92,30 +106,40 @@ class GradModeModule(ExportedModule):
 
 
 class CallCode(torch.fx.graph.CodeGen):
-    """Writes forward with the original's arguments and results."""
+    """Writes forward with the original's arguments and results.
+
+    A keyword that cannot be the name of a parameter here (``class``, ``a-b``, ``torch``) is taken out of ``**others``.
+    """
 
     def __init__(self, names: list[str], positional: int, in_spec: TreeSpec, out_spec: TreeSpec) -> None:
         super().__init__()
-        self.names = [identifier(name) for name in names]
-        self.keys = names
+        self.keys = names[positional:]
+        scope = torch.fx.Graph()  # knows which names are free
+        for reserved in ("self", "others"):
+            scope.placeholder(reserved)
+        self.names = [scope.placeholder(identifier(name)).name for name in names]
         self.positional = positional
+        self.others = [key for key, name in zip(self.keys, self.names[positional:], strict=True) if key != name]
         self.flat = all(child.is_leaf() for part in children_of(in_spec) for child in children_of(part))
         self.out_spec = out_spec
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
         """The signature, and what becomes of the arguments."""
-        given = [name for name in free_vars if name != "self"]
-        inputs = [name.split(":")[0].split("=")[0].strip() for name in given]
-        lines = [f"def forward({', '.join(['self', *(given if self.flat else self.names)])}){maybe_return_annotation}:"]
-        if self.flat:
-            lines[0] = f"def forward({', '.join(['self', *self.names])}){maybe_return_annotation}:"
-            if inputs != self.names:
-                lines.append(f"    {', '.join(inputs)}, = {', '.join(self.names)},")
-        elif inputs:
+        inputs = [name.split(":")[0].split("=")[0].strip() for name in free_vars if name != "self"]
+        keywords = dict(zip(self.keys, self.names[self.positional:], strict=True))
+        parameters = [*self.names[:self.positional], *(name for key, name in keywords.items() if key == name)]
+        if self.others:
+            parameters.append("**others")
+        lines = [f"def forward({', '.join(['self', *parameters])}){maybe_return_annotation}:"]
+        if self.others:
+            taken = "".join(f"{keywords[key]}, " for key in self.others)
+            lines.append(f"    {taken}= self.keyword_inputs(others, {tuple(self.others)!r})")
+        if self.flat and inputs != self.names:
+            lines.append(f"    {', '.join(inputs)}, = {', '.join(self.names)},")
+        elif not self.flat and inputs:
             args = "".join(f"{name}, " for name in self.names[:self.positional])
-            keywords = ", ".join(f"{key!r}: {name}" for key, name in
-                                 zip(self.keys[self.positional:], self.names[self.positional:], strict=True))
-            lines.append(f"    {', '.join(inputs)}, = self.flat_inputs(({args}), {{{keywords}}})")
+            given = ", ".join(f"{key!r}: {name}" for key, name in keywords.items())
+            lines.append(f"    {', '.join(inputs)}, = self.flat_inputs(({args}), {{{given}}})")
         values = ", ".join(inputs)
         lines.append(f"    if not self._fits({values}): self.mismatch({values})")
         return "\n".join(lines)
@@ -214,6 +238,7 @@ def _add_inputs(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[to
     for node in placeholders:
         if node.name not in targets:
             copied[node] = graph.node_copy(node)
+            copied[node].target = copied[node].name
     for node in placeholders:
         if node.name in targets and node.users:
             target = targets[node.name]

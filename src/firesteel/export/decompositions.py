@@ -212,12 +212,23 @@ def _stride_rank(fake: FakeTensor, dim: int) -> int:
     return sum(bool(strides[other] > strides[dim]) for other in range(fake.dim()))
 
 
+def _examples_of(placeholders: Sequence[torch.fx.Node]) -> list[Any]:
+    """The values of inputs; one that is the second name of a tensor, and not used, does not share its memory here."""
+    examples: list[Any] = []
+    for node in placeholders:
+        value = node.meta["val"]
+        if isinstance(value, FakeTensor) and not node.users and any(value is other for other in examples):
+            value = new_fake(value.shape, value.stride(), value.dtype, value.device)
+        examples.append(value)
+    return examples
+
+
 class _FunctionalGraph(Tracing):
     """Runs a graph while the recorder writes down the functional one."""
 
     def __init__(self, module: torch.fx.GraphModule, table: Mapping[Any, Callable[..., Any]], env: ShapeEnv) -> None:
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-        super().__init__(module, [node.meta["val"] for node in placeholders], FunctionalRecorder(table))
+        super().__init__(module, _examples_of(placeholders), FunctionalRecorder(table))
         self.recorder.shape_env = env
         self.table = table
         self.subgraphs: dict[str, torch.fx.GraphModule] = {}

@@ -18,6 +18,7 @@ import torch
 from ..errors import UserCodeError
 from ..torch_compat import pytrees
 from .dims import Dim, DimHint, HintKind, as_ours
+from .errors import InputMismatchError
 
 if TYPE_CHECKING:
     from .declared import Declared
@@ -411,6 +412,17 @@ class AdditionalInputs:
                 column.append(leaf)
         specs = iter([_from_examples(column) for column in columns])
         return structure_of(module, args, kwargs or {}, lambda leaf: next(specs))
+
+    def check_fit(self, program: Any) -> None:
+        """Raise where an exported program does not take an example, without running it."""
+        module = program.module()
+        for number, (args, kwargs) in enumerate(self._examples):
+            try:
+                module.check(args, kwargs)
+            except InputMismatchError as error:
+                raise UserCodeError(f"example {number} of AdditionalInputs does not fit the program: {error}",
+                                    "the program decides on a size in which the examples differ: make it the same in "
+                                    "all, or change the program where it decides") from None
 
     def verify(self, program: Any) -> None:
         """Run an exported program on every example; raises where it does not take one."""

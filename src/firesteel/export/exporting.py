@@ -46,9 +46,10 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
                             "Write export(mod, (x,)).")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise UserCodeError(f"the keyword inputs of export are a dict, not a {type(kwargs).__qualname__}")
+    examples = dynamic_shapes if isinstance(dynamic_shapes, AdditionalInputs) else None
     if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs or {})
-    args, kwargs = distinct_tensors(mod, args, kwargs or {})
+    args, kwargs = distinct_tensors(mod, tuple(args), dict(kwargs or {}))  # containers of these classes, not of others
     arguments = flat_arguments(mod, args, kwargs)
     declared = declare(mod, args, arguments.kwargs, dynamic_shapes)
     if strict:
@@ -63,6 +64,8 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
         traced = trace_nonstrict(mod, arguments, declared, preserve_module_call_signature)
     program = assemble(traced, declared)
     program.validate()
+    if examples is not None:
+        examples.check_fit(program)
     return program
 
 
@@ -75,6 +78,9 @@ def _calls(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
     if [node.name for node in run.recorder.graph.nodes] != [node.name for node in traced.recorder.graph.nodes]:
         raise ExportError("preserve_module_call_signature: the program has another graph when it is run",
                           "Use strict=False.")
+    for node, other in zip(traced.recorder.graph.nodes, run.recorder.graph.nodes, strict=True):
+        if "nn_module_stack" in other.meta:
+            node.meta["nn_module_stack"] = other.meta["nn_module_stack"]  # with the numbers of the calls
     return run.calls
 
 

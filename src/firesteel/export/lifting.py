@@ -160,6 +160,7 @@ class Lifting:
             fake = fake_of(entry.tensor, None)
             known = recorder.knows_tensor(fake)
             node = recorder.graph.placeholder(PREFIXES[entry.kind] + identifier(entry.name.replace(".", "_")))
+            node.target = node.name
             node.meta["val"] = fake
             if not known:  # a tensor with several names goes by the first
                 recorder.bind(fake, node)
@@ -182,6 +183,7 @@ class Lifting:
         before = self._first_user_input or next((node for node in graph.nodes if node.op != "placeholder"), None)
         with graph.inserting_before(before) if before is not None else graph.inserting_after():
             node = graph.placeholder(PREFIXES[InputKind.CONSTANT_TENSOR] + identifier(target.replace(".", "_")))
+        node.target = node.name
         node.meta["val"] = fake
         self._constant_specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), target))
         return node

@@ -19,6 +19,15 @@ class ModuleCallSignature:
     forward_arg_names: list[str] | None = None
 
 
+def numbered(name: str, number: int) -> str:
+    """The name of one of a module's calls.
+
+    >>> numbered("lin", 0), numbered("lin", 1)
+    ('lin', 'lin@1')
+    """
+    return f"{name}@{number}" if number else name
+
+
 @dataclass
 class ModuleCallEntry:
     """A module of the program; the signature is known for the whole program and for modules that were asked for."""

@@ -27,16 +27,17 @@ from ..errors import UserCodeError, UserFrame
 from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
 from ..fake.resampling import any_factor
+from ..runtime.stance import everything_plain
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
 from ..torch_compat.autograd_functions import apply_in_python, code_of_apply
 from ..torch_compat.below_autograd import below_autograd
 from ..torch_compat.pytrees import tree_flatten, tree_unflatten
 from ..torch_compat.recognised import answering_as_exporting
-from .assembly import Traced, module_stack_of
+from .assembly import ModuleCall, Traced, module_stack_of
 from .attributes import AttributeWatch
 from .errors import BRANCH_HINT, GRADIENTS, GRADIENTS_HINT, ExportError
 from .lifting import Arguments, Lifting, UserInput, argument_of, modules_by_id
-from .module_calls import ModuleCallSignature
+from .module_calls import ModuleCallSignature, numbered
 from .pre_dispatch import PreDispatchRecorder, origin_of
 from .recognised import recognising_control_flow
 from .signature import ArgumentSpec, ConstantArgument, TensorArgument
@@ -74,7 +75,9 @@ class _Run:
         self.env = self.recorder.shape_env = ShapeEnv(self._provenance)
         self.lifting = Lifting(module, arguments, self.recorder)
         self.module_names = modules_by_id(module)
-        self.stack: list[torch.nn.Module] = []
+        self.stack: list[ModuleCall] = []
+        self.numbers: dict[int, int] = {}
+        """How often modules were called, by their ids."""
         # that of the program, and of the control flow functions that are being run
         self._recorders: list[PreDispatchRecorder] = [self.recorder]
         self._origins: dict[Any, dict[str, Any]] = {}
@@ -91,9 +94,9 @@ class _Run:
         recorder.locate = self._locate
         self._boundary = sys._getframe()
         try:
-            with self._state_as_fakes(), watch, self._following_modules(), self._describing_calls(), below_autograd(), \
-                    intercepting(self._control_flow), recognising_control_flow(), answering_as_exporting(), \
-                    _Subscripts(self._recorders):
+            with everything_plain(), self._state_as_fakes(), watch, self._following_modules(), \
+                    self._describing_calls(), below_autograd(), intercepting(self._control_flow), \
+                    recognising_control_flow(), answering_as_exporting(), _Subscripts(self._recorders):
                 torch_compat.push_dispatch_mode(recorder)
                 try:
                     result = self.module(*args, **kwargs)
@@ -156,7 +159,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _describing_calls(self) -> Iterator[None]:
-        """Note what the first call of a preserved module is given and returns."""
+        """Note what calls of preserved modules are given and return: ``lin``, then ``lin@1``."""
         hooks = []
         for name in self.preserved:
             try:
@@ -165,16 +168,17 @@ class _Run:
                 raise UserCodeError(f"preserve_module_call_signature names {name!r}, and there is no such submodule",
                                     "Use names of module.named_modules().") from None
 
-            def enter(module: Any, args: Any, kwargs: Any, name: str = name) -> None:
-                if name not in self.calls:
-                    leaves, spec = tree_flatten((args, kwargs))
-                    self.calls[name] = ModuleCallSignature([self._described(leaf) for leaf in leaves], [], spec, spec)
+            running: list[ModuleCallSignature] = []
 
-            def leave(module: Any, args: Any, result: Any, name: str = name) -> None:
-                call = self.calls[name]
-                if not call.outputs:
-                    leaves, call.out_spec = tree_flatten(result)
-                    call.outputs = [self._described(leaf) for leaf in leaves]
+            def enter(module: Any, args: Any, kwargs: Any, name: str = name, running: Any = running) -> None:
+                leaves, spec = tree_flatten((args, kwargs))
+                running.append(ModuleCallSignature([self._described(leaf) for leaf in leaves], [], spec, spec))
+                self.calls[numbered(name, self.numbers[id(module)])] = running[-1]
+
+            def leave(module: Any, args: Any, result: Any, running: Any = running) -> None:
+                call = running.pop()
+                leaves, call.out_spec = tree_flatten(result)
+                call.outputs = [self._described(leaf) for leaf in leaves]
 
             hooks += [part.register_forward_pre_hook(enter, with_kwargs=True), part.register_forward_hook(leave)]
         try:
@@ -200,7 +204,8 @@ class _Run:
 
         def enter(module: torch.nn.Module, args: Any) -> None:
             if threading.get_ident() == thread:
-                self.stack.append(module)
+                number = self.numbers[id(module)] = self.numbers.get(id(module), -1) + 1
+                self.stack.append((module, number))
 
         def leave(module: torch.nn.Module, args: Any, result: Any) -> None:
             if threading.get_ident() == thread and self.stack:
@@ -236,7 +241,7 @@ class _Run:
                 frames.append((frame.f_code, frame.f_lineno))
             in_function = in_function or (frame.f_code is _APPLY)
             frame = frame.f_back
-        key = (tuple(frames), tuple(map(id, self.stack)))
+        key = (tuple(frames), tuple([(id(module), number) for module, number in self.stack]))
         known = self._origins.get(key)
         if known is None:
             places = tuple([UserFrame(code.co_filename, line, code.co_name) for code, line in reversed(frames)])

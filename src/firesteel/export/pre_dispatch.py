@@ -68,8 +68,9 @@ class PreDispatchRecorder(Recorder):
     # tensors and their nodes
 
     def add_placeholder(self, name: str, value: Any) -> torch.fx.Node:
-        """An input of the graph."""
+        """An input of the graph. Its name is its own, and one that Python allows."""
         node = self.graph.placeholder(name)
+        node.target = node.name
         node.meta["val"] = value
         if isinstance(value, FakeTensor):
             self.bind(value, node)
@@ -142,6 +143,9 @@ class PreDispatchRecorder(Recorder):
             return self._nodes.get(id(value)) or self.node_of(value)
         if isinstance(value, torch.Tensor):
             raise Unsupported("a tensor from outside of the graph")
+        if isinstance(value, torch.ScriptObject):
+            raise Unsupported("an operator takes an object that only this process has, such as a process group: "
+                              "programs are exported with collectives of torch.distributed._functional_collectives")
         return super()._argument(value)
 
     def _argument_tuple(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -185,6 +185,7 @@ def _take_all(recorder: BodyRecorder, captured: Sequence[Any]) -> None:
         known = next((own[id(other)] for other in recorder.captured if _same(value, other)), None)
         with recorder.graph.inserting_before(before):
             node = recorder.graph.placeholder(f"captured_{position}")
+        node.target = node.name
         node.meta["val"] = value
         if known is not None:
             known.replace_all_uses_with(node)

@@ -174,6 +174,8 @@ class _Replay(Tracing):
         self.lifting = Lifting(module, arguments, self.program_recorder)
         self.module_names = modules_by_id(module)
         self.root = module
+        self.frames: dict[int, list[Any]] = {}
+        """For modules by their ids: the frames of their calls that left operations."""
         self._grad_modes: list[bool] = []
 
     def run(self, result: Any) -> Traced:  # type: ignore[override]
@@ -254,8 +256,16 @@ class _Replay(Tracing):
             if frames:
                 node.meta["stack_trace"] = origin_of(frames)["stack_trace"]
             if "module_stack" in node.meta:
-                node.meta["nn_module_stack"] = module_stack_of(node.meta["module_stack"], self.module_names)
+                calls = [(module, self._number(module, frame)) for module, frame in node.meta["module_stack"]]
+                node.meta["nn_module_stack"] = module_stack_of(calls, self.module_names)
         return super().interpret()
+
+    def _number(self, module: torch.nn.Module, frame: Any) -> int:
+        """Which call of a module it is that runs in a frame."""
+        frames = self.frames.setdefault(id(module), [])
+        if not any(other is frame for other in frames):
+            frames.append(frame)
+        return next(number for number, other in enumerate(frames) if other is frame)
 
     def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is set_grad_mode:
@@ -275,7 +285,7 @@ class _Replay(Tracing):
         return super().call(target, args, kwargs)
 
     def _run_body(self, recorder: PreDispatchRecorder, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        return _Body(graph, inputs, recorder, self.module_names).run_body()
+        return _Body(graph, inputs, recorder, self.module_names, self.frames).run_body()
 
     def rule_of(self, name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
         """The recorder has operators in one piece and knows the rules of those itself."""
@@ -309,8 +319,9 @@ class _Body(_Replay):
     """Runs the graph of a control flow operator's function."""
 
     def __init__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], recorder: PreDispatchRecorder,
-                 module_names: Mapping[int, str]) -> None:
+                 module_names: Mapping[int, str], frames: dict[int, list[Any]]) -> None:
         Tracing.__init__(self, graph, inputs, recorder)
+        self.frames = frames
         self.program_recorder = recorder
         self.module_names = module_names
         self._grad_modes = []

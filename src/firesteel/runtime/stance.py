@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..errors import UserCodeError
@@ -12,11 +13,13 @@ STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
 
 
 class _State:
-    __slots__ = ("stance", "eager")
+    __slots__ = ("stance", "eager", "plain")
 
     def __init__(self) -> None:
         self.stance = "default"
         self.eager = False
+        self.plain = 0
+        """How many hold compiled code off."""
 
 
 STATE = _State()
@@ -28,7 +31,19 @@ def current() -> str:
 
 def _set(stance: str) -> None:
     STATE.stance = stance
-    STATE.eager = stance == "force_eager"
+    STATE.eager = stance == "force_eager" or STATE.plain > 0
+
+
+@contextmanager
+def everything_plain() -> Iterator[None]:
+    """Compiled functions run as plain Python, in all threads, so that whoever watches operators sees them."""
+    STATE.plain += 1
+    _set(STATE.stance)
+    try:
+        yield
+    finally:
+        STATE.plain -= 1
+        _set(STATE.stance)
 
 
 class set_stance:  # noqa: N801  (used like a function)

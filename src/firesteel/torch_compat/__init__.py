@@ -41,11 +41,13 @@ from .dispatch import (
     push_dispatch_mode,
     python_dispatcher,
     python_dispatcher_enabled,
+    returns_what_it_writes,
     schema_of,
     top_dispatch_mode,
     torch_dispatch_stack_length,
     torch_function_enabled,
     torch_function_stack_length,
+    without_modes,
     without_torch_function,
 )
 from .dynamo_imports import (
@@ -213,6 +215,7 @@ __all__ = [
     "replace_metadata",
     "rng_state_functions",
     "run_composition",
+    "returns_what_it_writes",
     "saved_tensors_at",
     "saves_tensors",
     "schema_of",
@@ -236,5 +239,6 @@ __all__ = [
     "users_of_storage",
     "users_of_tensor",
     "view_base",
+    "without_modes",
     "without_user_packing",
 ]

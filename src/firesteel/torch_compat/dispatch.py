@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 #: The type of ``torch.ops.aten.add.Tensor`` and its like.
 OpOverload = torch._ops.OpOverload
@@ -101,6 +102,22 @@ def torch_dispatch_stack_length() -> int:
     return torch._C._len_torch_dispatch_stack()
 
 
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """Operators inside are plain operators on plain tensors: whatever watches or changes them outside does not here."""
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    traced = torch._C._get_tracing_state()
+    set_traced: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
+    set_traced(None)
+    try:
+        with torch._C.DisableTorchFunction(), temporarily_clear_interpreter_stack(), _disable_current_modes(), \
+                torch.inference_mode(False):
+            yield
+    finally:
+        set_traced(traced)
+
+
 def torch_function_stack_length() -> int:
     """How many function modes (``torch.device`` contexts among them) are entered in this thread."""
     return torch._C._len_torch_function_stack()
@@ -184,6 +201,15 @@ def schema_of(op: OpOverload) -> torch._C.FunctionSchema:
 def mutates_arguments(op: OpOverload) -> bool:
     """Whether the signature says that the operator writes to an argument."""
     return op._schema.is_mutable
+
+
+def returns_what_it_writes(op: OpOverload) -> bool:
+    """Whether an operator returns its first argument, which it has changed: ``add_`` and its like."""
+    schema = op._schema
+    if len(schema.returns) != 1 or not schema.arguments:
+        return False
+    given, returned = schema.arguments[0].alias_info, schema.returns[0].alias_info
+    return bool(given and returned and given.is_write and given.before_set == returned.before_set)
 
 
 _DATA_DEPENDENT_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})

@@ -246,6 +246,7 @@ def _set(holder: Any, key: str, value: Any) -> None:
 
 
 CODE = "x): __import__('os').system('touch hacked')\n    return (x"
+LIST_AS_KEY = {"tuple": [{"tuple": [None]}, {"dict": [None], "context": [["k"]]}]}
 CHANGES: dict[str, tuple[Any, str]] = {
     "a newer version": (lambda s, h: _set(h, "version", 99), "99"),
     "another format": (lambda s, h: _set(h, "format", "tar"), "not a firesteel program"),
@@ -262,6 +263,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "a node that is not there": (lambda s, h: _set(call_of(s), "args", [{"node": "q"}]), "used before"),
     "no data": (lambda s, h: _set(tensor_of(s), "key", "q"), "data is missing"),
     "another shape": (lambda s, h: _set(tensor_of(s), "shape", [10**9, 10**9]), "another shape"),
+    "a list as a key": (lambda s, h: _set(s["calls"][0]["signature"], "in_tree", LIST_AS_KEY), "a dict with the keys"),
+    "a call of nothing": (lambda s, h: _set(s["calls"][0]["signature"], "in_tree", {"list": []}), "without a tuple"),
     "a class": (lambda s, h: _set(s["calls"][0]["signature"], "in_tree", {"registered": [], "type": "os.X"}), "os.X"),
 }
 

@@ -10,7 +10,7 @@ import torch
 from ...errors import UserFrame
 from ...shapes import Expr, Provenance, ShapeEnv, ShapeGuard, Symbol
 from ...shapes.symnode import expr_of
-from ...torch_compat.pytrees import tree_flatten, tree_unflatten
+from ...torch_compat.pytrees import children_of, tree_flatten, tree_unflatten
 from .. import signature as signatures
 from ..module_calls import ModuleCallEntry, ModuleCallSignature
 from ..program import ExportedProgram
@@ -230,9 +230,16 @@ def _read_argument(saved: SavedArgument) -> Any:
 def _read_signature(saved: SavedSignature | None) -> ModuleCallSignature | None:
     if saved is None:
         return None
+    given = read_tree(saved.in_tree)
+    parts = children_of(given)
+    if given.type is not tuple or [part.type for part in parts] != [tuple, dict] or \
+            not all(isinstance(key, str) for key in parts[1].context):
+        raise ValueError("a call without a tuple of arguments and a dict of keyword arguments")
+    if saved.argument_names is not None and len(saved.argument_names) != sum(len(children_of(part)) for part in parts):
+        raise ValueError("not as many names as arguments")
     return ModuleCallSignature(
         [_read_argument(item) for item in saved.inputs], [_read_argument(item) for item in saved.outputs],
-        read_tree(saved.in_tree), read_tree(saved.out_tree), saved.argument_names)
+        given, read_tree(saved.out_tree), saved.argument_names)
 
 
 def _read_examples(program: ExportedProgram, saved: list[Any] | None, tensors: TensorReader) -> Any:

@@ -7,6 +7,7 @@ program but not the library it comes from, a dictionary of the same fields takes
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -53,17 +54,32 @@ def read_tree(data: Any, depth: int = 0) -> TreeSpec:
     items = [read_tree(item, depth + 1) for item in given]
     if kind in _PLAIN:
         context = read_value(data.get("context"))
-        if kind in ("dict", "ordered_dict") and not (isinstance(context, list) and len(context) == len(items)):
-            raise ValueError(f"{kind} without keys")
+        if kind in ("dict", "ordered_dict"):
+            _check_keys(kind, context, len(items))
+        elif context is not None and (kind != "deque" or type(context) is not int or context < len(items)):
+            raise ValueError(f"a {kind} with {str(context)[:80]}")
         return make_spec(_PLAIN[kind], context, items)
     name = str(data.get("type"))
     if kind == "namedtuple":
-        return make_spec(None, _named_tuple(name), items)
+        named = _named_tuple(name)
+        if len(named._fields) != len(items):
+            raise ValueError(f"the named tuple {name[:200]} has {len(named._fields)} fields, not {len(items)}")
+        return make_spec(None, named, items)
     if kind != "registered":
         raise ValueError(f"{str(data)[:80]} is no structure")
     context = read_value(data.get("context"))
-    found = next((known for known in registered_types() if _name(known) == name), None)
+    found = _latest([known for known in registered_types() if _name(known) == name])
     return _stand_in(name, context, items) if found is None else make_spec(found, context, items, stored=True)
+
+
+def _check_keys(kind: str, keys: Any, count: int) -> None:
+    """Keys of a dictionary: as many as it has items, all different."""
+    try:
+        right = isinstance(keys, list) and len(keys) == count == len(set(keys))
+    except TypeError:  # a list as a key
+        right = False
+    if not right:
+        raise ValueError(f"a {kind} with the keys {str(keys)[:80]}")
 
 
 def _stand_in(name: str, context: Any, items: list[TreeSpec]) -> TreeSpec:
@@ -79,12 +95,23 @@ def _stand_in(name: str, context: Any, items: list[TreeSpec]) -> TreeSpec:
                      "(torch.utils._pytree.register_pytree_node, register_dataclass)")
 
 
-def _named_tuple(name: str) -> type:
+def _named_tuple(name: str) -> Any:
     """A class that the program has defined already."""
-    for known in _subclasses(tuple):
-        if hasattr(known, "_fields") and _name(known) == name:
+    found = _latest([known for known in _subclasses(tuple) if hasattr(known, "_fields") and _name(known) == name])
+    if found is None:
+        raise ValueError(f"there is no named tuple {name[:200]}: import the module that defines it first")
+    return found
+
+
+def _latest(classes: list[type]) -> type | None:
+    """Of classes with the same name the one that the name stands for now: modules are loaded again, cells run again."""
+    for known in reversed(classes):
+        place: Any = sys.modules.get(known.__module__)
+        for part in known.__qualname__.split("."):
+            place = getattr(place, part, None)
+        if place is known:
             return known
-    raise ValueError(f"there is no named tuple {name[:200]}: import the module that defines it first")
+    return classes[-1] if classes else None
 
 
 def _subclasses(kind: type) -> Iterator[type]:

@@ -73,8 +73,9 @@ def machine() -> HostMachine:
         with _lock:
             if _machine is None:
                 try:
-                    made = HostMachine()
-                    self_test(made)
+                    with torch_compat.without_modes():
+                        made = HostMachine()
+                        self_test(made)
                     _machine = made
                 except NativeUnavailable as error:
                     _machine = error

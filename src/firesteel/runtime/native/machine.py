@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ... import torch_compat
 from ...records import dataclass
 from . import arithmetic
 from .builtins import builtin_maker
@@ -110,8 +111,9 @@ def machine() -> Machine:
         from .tensors import tensor_layout
 
         try:
-            made = Machine(tensor_layout())
-            self_test(made)
+            with torch_compat.without_modes():
+                made = Machine(tensor_layout())
+                self_test(made)
             _machine = made
         except NativeUnavailable as error:
             _machine = error
