@@ -17,7 +17,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake.symbolic import SYMBOLIC_NUMBERS
-from .graph import FreshTensor, FunctionalGraph, Mutation, Number, Output
+from .graph import FreshTensor, FunctionalGraph, InputAlias, Mutation, Number, Output
 from .operators import Kind, operator_of, raises_on_data
 
 _ATEN = torch.ops.aten
@@ -140,8 +140,11 @@ def _rename(graph: FunctionalGraph, merged: dict[torch.fx.Node, torch.fx.Node]) 
 
 
 def _drop_dead(graph: FunctionalGraph) -> None:
+    laid_out = _numbers_of_views(graph)
     for node in reversed(graph.graph.nodes):
         if node.op in ("call_function", "get_attr") and not node.users:
+            if laid_out and _number(node.meta.get("val")) in laid_out:
+                continue
             if node.op == "get_attr":
                 graph.constants.pop(str(node.target), None)
             elif isinstance(node.target, torch_compat.OpOverload):
@@ -151,6 +154,14 @@ def _drop_dead(graph: FunctionalGraph) -> None:
             elif getattr(node.target, "has_effect", False):
                 continue  # a control flow operator
             graph.graph.erase_node(node)
+
+
+def _numbers_of_views(graph: FunctionalGraph) -> set[Any]:
+    """The symbols in the layouts of results that are views: what reads such a number from data has to stay."""
+    views = [output.view for output in graph.outputs if isinstance(output, (FreshTensor, InputAlias)) and output.view]
+    numbers = [number for view in views for number in (*view.shape, *view.stride, view.offset)]
+    return {symbol for number in numbers if isinstance(number, SYMBOLIC_NUMBERS)
+            for symbol in number.node.expr.free_symbols}
 
 
 def separate_results(graph: FunctionalGraph) -> None:

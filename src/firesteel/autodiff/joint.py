@@ -411,6 +411,13 @@ class _JointTracing(Tracing):
     def close(self, graph: FunctionalGraph, gradients: list[Output], differentiable: list[Differentiable],
               symbols: dict[Symbol, torch.fx.Node], before: set[torch.fx.Node]) -> None:
         """One graph with all results, tidied; then taken apart into what `JointGraph` says."""
+        unknown: set[Symbol] = set()
+        for output in graph.outputs:
+            if isinstance(output, (FreshTensor, InputAlias)) and output.view is not None:
+                view = output.view
+                collect_symbols([*view.shape, *view.stride, view.offset], unknown)
+        if not unknown <= self.input_symbols():
+            raise Unsupported("a result with gradients is a view that data decides on")
         storages = {torch_compat.storage_address(tensor) for tensor in self.saved}
         extra: list[Output] = [*gradients, *(Number(node) for node in symbols.values()),
                                *(FreshTensor(result.node) for result in differentiable)]

@@ -71,6 +71,9 @@ class Tracked:
 class Recorder(FakeMode):
     """Records operators while it is entered."""
 
+    asserts_checks = False
+    """Whether it writes down assertions for what operators assume of numbers from data; otherwise the tracer does."""
+
     def __init__(self, is_core: Callable[[str], bool] | None = None) -> None:
         super().__init__()
         self.graph = torch.fx.Graph()

@@ -12,13 +12,13 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake import FakeError, FakeMode, FakeTensor
-from ..fake.dims import known_equal, layout_of, numel_of, offset_of, storage_size
+from ..fake.dims import known_equal, layout_of, numel_of, offset_of, shape_of, storage_size
 from ..fake.functions import find_function, is_described, short_name
-from ..fake.positions import get_item, has_positions, set_item
+from ..fake.positions import has_positions, selected
 from ..fake.tensor import view_of
 from ..interruptions import safe_point
-from ..shapes import ContradictionError, Expr, ShapeEnv, Symbol, UndecidableError, eq
-from ..shapes.symnode import SymNode, choose, expr_of
+from ..shapes import ContradictionError, Expr, ShapeEnv, ShapeGuard, Symbol, UndecidableError, and_, eq, if_else
+from ..shapes.symnode import SymNode, choose, expr_of, make_symbolic
 from .attention_masks import FUNCTIONS as ATTENTION
 from .attention_masks import KnownMasks
 from .checked_functions import one_hot
@@ -180,6 +180,8 @@ class Tracing:
 
     def interpret(self) -> Any:
         values, recorder = self.values, self.recorder
+        checks = None if recorder.shape_env is None or recorder.asserts_checks else recorder.shape_env.checks
+        known = 0 if checks is None else len(checks)
         for node in self.module.graph.nodes:
             op = node.op
             if op == "placeholder":
@@ -210,6 +212,9 @@ class Tracing:
                 raise Unsupported(f"a node of kind {op}")
             if recorder.data_results:
                 self.unify(meta.get("example_value", meta.get("val")), values[node])
+            if checks is not None and len(checks) > known:
+                self.assert_checks(checks[known:])
+                known = len(checks)
         raise Unsupported("a graph without an output")
 
     def value_of(self, argument: Any) -> Any:
@@ -228,10 +233,13 @@ class Tracing:
     def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is getitem:
             if isinstance(args[0], torch.Tensor) and has_positions(args[1]):
-                return get_item(self.recorder, *args)
+                view, rest = selected(self.select_at, *args)
+                return view[rest] if rest else view
             return args[0][args[1]]
         if target is setitem and has_positions(args[1]):
-            return set_item(self.recorder, *args)
+            view, rest = selected(self.select_at, *args[:2])
+            view[rest or ...] = args[2]
+            return None
         if target is torch.sym_ite:
             return choose(*args)
         if getattr(target, "__module__", None) == _CONTROL_FLOW or \
@@ -282,6 +290,26 @@ class Tracing:
         if env is not None and env.decide(condition) is not True:
             env.assume(condition)
         recorder.new_node(torch_compat.assert_number, (node, args[1]), {}, None).meta["condition"] = condition
+
+    def select_at(self, x: torch.Tensor, dim: int, index: Any) -> torch.Tensor:
+        """``x.select(dim, index)``, with an assertion where only data decides that the index is inside."""
+        env = self.recorder.shape_env
+        if isinstance(index, torch.Tensor):
+            index = index.item()
+            self.recorder.bind_data_results()
+            self.recorder.data_results.clear()
+        if env is None or not isinstance(index, torch.SymInt) or env.hint(expr_of(index)) is not None:
+            return x.select(dim, index)
+        place, size = expr_of(index), expr_of(shape_of(x)[dim])
+        if env.decide(place >= 0) is not True:
+            place = if_else(place < 0, place + size, place)
+        self.assert_condition(and_(place >= 0, place < size), (True, "an index is out of range"))
+        return x.select(dim, make_symbolic(env, place))
+
+    def assert_checks(self, checks: Sequence[ShapeGuard]) -> None:
+        """Assertions for what operators have assumed of numbers that data decides on."""
+        for check in checks:
+            self.assert_condition(check.expr, (True, f"the graph is for the case that {check.expr}"))
 
     def unify(self, example: Any, value: Any) -> None:
         """Numbers that data decides on get the names that they had while capturing, with all that is known of them."""

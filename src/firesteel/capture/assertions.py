@@ -163,7 +163,7 @@ def _about_zero_or_one(expr: Any) -> bool:
     size = expr.operands[0]
     if isinstance(size, shapes.Sum):
         return size.const == -1 and len(size.terms) == 1 and size.terms[0][1] == 1
-    return isinstance(size, (shapes.Symbol, shapes.Product))
+    return isinstance(size, (shapes.Symbol, shapes.Product, shapes.Call))
 
 
 def depends_on_data(tx: Tracer, values: Any) -> bool:

@@ -4,8 +4,8 @@ A rule builds the expression of a result from the expressions of the operands. I
 guards) on which it depends that Python gives a value of this type at all, and gives None where no expression exists:
 the numbers are then made constants and Python computes with them.
 
-Integers of a graph are sizes, arguments, and what is computed from them. Those beyond the range of a float are not
-reckoned with: an OverflowError that they cause comes from the entry or the graph, not where the program could catch it.
+Integers of a graph are sizes, arguments, items of tensors and what is computed from them, all of 64 bits: guards and
+assertions say that they stay in that range.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 Rule = Callable[..., "Expr | None"]
 
 LARGEST_FLOAT = sys.float_info.max
+# The integers that graphs compute with.
+LEAST, LARGEST = -(2**63), 2**63 - 1
+# Numbers from tensors that are computed with are taken to be below.
+USUAL = 2**31
 # Exponents up to this keep every 64-bit integer within the range of a float.
 SAFE_EXPONENT = 16
 # e**x of larger x may overflow.
@@ -68,7 +72,7 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
         return tx.fold(function, examples, {})
     except (ArithmeticError, ValueError):
         expr = None
-    if expr is None:
+    if expr is None or not _has_64_bits(tx, expr):
         return fold(tx, function, operands)
     if isinstance(expr, Const):
         return ConstantValue(expr.value)
@@ -76,6 +80,29 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
         if isinstance(operand, NumberValue) and operand.expr is expr:
             return operand
     return tx.number(expr, hint, RECORDED.get(function, function), operands)
+
+
+def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
+    """Whether a result is an integer that machine code can hold; of what is not known the graph is for that case.
+
+    Bounds that are infinite are those of sizes, whose products are sizes too, of memory that is there.
+    """
+    if expr.kind != "int" or isinstance(expr, Const):
+        return True
+    if _is_narrow(tx, expr):
+        return True
+    for free in expr.free_symbols:  # a number from a tensor is rarely a large one
+        if free.kind == "int" and not tx.shape_env.is_backed(free) and not (
+                tx.holds(relations.ge(free, -USUAL)) and tx.holds(relations.lt(free, USUAL))):
+            return False
+    if _is_narrow(tx, expr):
+        return True
+    return tx.holds(relations.ge(expr, LEAST)) and tx.holds(relations.le(expr, LARGEST))
+
+
+def _is_narrow(tx: Tracer, expr: Expr) -> bool:
+    interval = tx.shape_env.interval(expr)
+    return not -math.inf < interval.lower < LEAST and not LARGEST < interval.upper < math.inf
 
 
 def fold(tx: Tracer, function: Any, operands: list[Value]) -> Value:

@@ -189,19 +189,32 @@ def _is_plain_c_callable(real: Any) -> bool:
                              types.MemberDescriptorType))
 
 
+def number_bounds(real: int) -> dict[str, Any] | None:
+    """The range within which an integer argument may vary in one entry; None for one that is a constant.
+
+    Graphs compute with 64 bits. Products of two integers of the usual range fit, and what may not is guarded
+    (see `number_rules`).
+    """
+    for bits in (31, 61):
+        if -(1 << bits) <= real < 1 << bits:
+            return {"lower": -(1 << bits), "upper": (1 << bits) - 1}
+    return None
+
+
 def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     name = source.name
     tx.numbers_seen[name] = NumberSeen(source, real)
-    # arithmetic on zeros, infinities and NaN has rules of its own
-    plain = isinstance(real, int) or (math.isfinite(real) and real != 0.0)
     known = tx.number_inputs.get(source)
     if known is not None:
         return known
+    # arithmetic on zeros, infinities and NaN has rules of its own, and so has that on integers of many digits
+    bounds = number_bounds(real) if isinstance(real, int) else {}
+    plain = bounds is not None if isinstance(real, int) else math.isfinite(real) and real != 0.0
     if plain and tx.dynamism.number(source):
         kind: Literal["int", "float"] = "int" if isinstance(real, int) else "float"
         finite = "type({0}) is float and {0} - {0} == 0.0 != {0}"
         tx.guard(source, "type", "type({0}) is int" if kind == "int" else finite)
-        symbol = tx.shape_env.new_symbol(real, name, kind=kind)
+        symbol = tx.shape_env.new_symbol(real, name, kind=kind, **(bounds or {}))
         tx.add_symbol(symbol, source)
         node = tx.graph.add_input(source, make_symbolic(tx.shape_env, symbol))
         tx.number_nodes.bind(symbol, node)

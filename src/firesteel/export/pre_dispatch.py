@@ -48,6 +48,8 @@ class PreDispatchRecorder(Recorder):
     ``lift`` is told of every tensor that the program takes from somewhere else and makes an input of it.
     """
 
+    asserts_checks = True
+
     def __init__(self, lift: Callable[[torch.Tensor, FakeTensor], torch.fx.Node] | None = None) -> None:
         super().__init__()
         self.lift = lift

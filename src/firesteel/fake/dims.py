@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..shapes import Const, Expr, ShapeEnv, UndecidableError, eq, le, lt, maximum, minimum, ne
+from ..shapes import Const, Expr, ShapeEnv, UndecidableError, eq, le, lt, maximum, minimum, ne, not_
 from ..shapes.symnode import SymNode, TorchShapeEnv
 from ..torch_compat import has_symbolic_layout
 
@@ -71,7 +71,10 @@ class DimTable:
         except UndecidableError:
             if not _about_layout:
                 raise
-            answer = self._likely(condition)
+            return self._likely(condition)
+        if not _about_layout and memo is not self.equal and self.env.decide(condition) is None:
+            # Answered for typical sizes: for others an index would be outside, so the program checks it.
+            self.env.check(condition if answer else not_(condition))
         return answer
 
     def _likely(self, condition: Expr) -> bool:
@@ -83,7 +86,10 @@ class DimTable:
         for symbol in condition.free_symbols:
             interval = self.env.interval(symbol)
             values[symbol] = self.env.hints.get(symbol, min(max(2, interval.lower), interval.upper))
-        return bool(condition.evaluate(values))
+        try:
+            return bool(condition.evaluate(values))
+        except ArithmeticError:
+            return False
 
 
 # How many questions about layouts are being answered, one inside the other.

@@ -251,7 +251,7 @@ class _Backward:
 def _is_by_rows(tensor: torch.Tensor) -> bool:
     """Whether eager lays out what it computes from a tensor by rows: those of expanded numbers have no order either."""
     stride = tensor.stride()
-    if any(type(step) is not int for step in stride):
+    if any(type(number) is not int for number in (*tensor.shape, *stride)):
         shape, steps = layout_of(tensor)
         return all(known_equal(size, 1) or known_equal(step, row)
                    for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))

@@ -137,7 +137,7 @@ class Writer:
         kind = dice.weighted((
             (6, "slice"), (3, "pad"), (3, "roll"), (3, "narrow"), (2, "select"), (2, "split"), (2, "repeat"),
             (2, "expand"), (2, "view"), (3, "strided"), (2, "unfold"), (2, "triangle"), (2, "diagonal"), (1, "chunk"),
-            (2, "arange"), (2, "full"), (3, "scalar"), (2, "index"), (1, "write"), (1, "one_hot"), (1, "flip"),
+            (2, "arange"), (2, "full"), (3, "scalar"), (2, "index"), (1, "write"), (1, "flip"),
             (1, "resample"), (1, "order"), (1, "join"), (1, "dims"), (1, "product"), (1, "scatter"), (1, "reduce"),
         ))  # fmt: skip
         match kind:
@@ -158,17 +158,21 @@ class Writer:
                     if rank < 3:
                         z, rank = f"{z}{'[None]' * (3 - rank)}", 3
                     pads = pads[:2]
+                    if "circular" in mode:  # with negative ones, eager leaves some of the result as it finds it
+                        pads = [f"max({pad}, 0)" for pad in pads]
                     if rank > 4:
                         return f"F.pad({z}, ({', '.join(pads)}))", rank
                     if rank == 4:
-                        pads = pads + [self.small() for _ in range(2)]
+                        pads = pads + [f"max({self.small()}, 0)" for _ in range(2)]
                 return f"F.pad({z}, ({', '.join(pads)}){mode})", rank
             case "roll":
+                # eager subtracts the shift from a size, which must not overflow
+                n, m = (f"({self.any()} >> 2)" if self.huge else self.any() for _ in range(2))
                 if dice.chance(0.25):
-                    return f"torch.roll({z}, {self.any()})", rank
+                    return f"torch.roll({z}, {n})", rank
                 if rank > 1 and dice.chance(0.3):
-                    return f"torch.roll({z}, ({self.any()}, {self.any()}), (0, 1))", rank
-                return f"torch.roll({z}, {self.any()}, {d})", rank
+                    return f"torch.roll({z}, ({n}, {m}), (0, 1))", rank
+                return f"torch.roll({z}, {n}, {d})", rank
             case "narrow":
                 return f"{z}.narrow({d}, {self.any()}, {self.any()})", rank
             case "select":
@@ -198,7 +202,8 @@ class Writer:
                 return f"{z}.{method}({', '.join(sizes)})", len(sizes)
             case "strided":
                 count = dice.between(1, 2)
-                sizes = [self.small() for _ in range(count)]
+                # eager makes tensors of negative sizes of those
+                sizes = [f"max({self.small()}, 0)" for _ in range(count)]
                 strides = [dice.choice((self.any(), "0", "1", "2")) for _ in range(count)]
                 offset = dice.choice(("", "", f", {self.any()}", ", 0", ", 1", f", {z}.storage_offset()"))
                 return f"{z}.as_strided(({', '.join(sizes)},), ({', '.join(strides)},){offset})", count
@@ -245,8 +250,6 @@ class Writer:
                                                f"{name}.fill_({self.any()})",
                                                f"{name}.narrow({d}, {self.any()}, {self.any()}).zero_()")))  # fmt: skip
                 return name, rank
-            case "one_hot":
-                return f"F.one_hot(torch.arange({self.small()}), {self.small()}) * 2.0", 2
             case "flip":
                 return dice.choice((f"{z}.flip({d})", f"{z}.transpose({d}, 0)", f"{z}.movedim({d}, -1)")), rank
             case "resample":

@@ -186,8 +186,9 @@ def pad(x: FakeTensor, padding: Sequence[Any], value: Any = 0) -> Any:
     if all(type(count) is int and count == 0 for count in padding):
         return NotImplemented
     left, stride, offset = list(shape), stride_of(x), offset_of(x)
-    # What is only cut keeps its layout as a copy does; for a contiguous tensor that makes no difference.
-    grows = all(known_equal(*pair) for pair in zip(stride, contiguous_strides(shape), strict=True))
+    # What is only cut keeps its layout as a copy does; where nothing is cut, a contiguous tensor gives one either way.
+    grows = all(known_equal(*pair) for pair in zip(stride, contiguous_strides(shape), strict=True)) and not any(
+        not depends_on_data(count) and count < 0 for count in padding)
     for i in range(len(padding) // 2):
         at = -1 - i
         for position, count in enumerate(padding[2 * i : 2 * i + 2]):

@@ -99,7 +99,7 @@ def new_number(mode: FakeMode, x: FakeTensor, name: str) -> Symbol:
     bounds: dict[str, Any] = {}
     if kind == "int":
         limits = torch.iinfo(x.dtype)
-        bounds = {"lower": limits.min, "upper": limits.max} if limits.bits < 64 else {}
+        bounds = {"lower": limits.min, "upper": limits.max}
     symbol = env.new_symbol(None, name, kind=kind, **bounds)
     return symbol
 

@@ -102,7 +102,7 @@ class Lowering:
         """0 <= symbol < size"""
         upper = self.facts.interval(size).upper
         self.facts.set_bounds(symbol, Interval(0, max(upper - 1, 0)))
-        if not size.is_constant:
+        if not size.is_constant and upper > 0:  # there is no such index where the size is known to be 0
             self.facts.add(symbol < size)
 
     def indirect(self, value: ir.Value, size: Expr | None = None) -> Symbol:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ... import shapes
+from ... import shapes, torch_compat
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value
@@ -75,6 +75,28 @@ def check_last(graph: LoweredGraph) -> None:
     """
     checks = (check_indices, check_true)
     graph.operations.sort(key=lambda step: isinstance(step, ir.ExternCall) and step.target in checks)
+
+
+def assert_early(graph: LoweredGraph) -> None:
+    """Move assertions about numbers from data to where those are read, in front of all that is computed with them.
+
+    before: n = item(t); out = x[n:]; assert n >= 0
+    after:  n = item(t); assert n >= 0; out = x[n:]
+    """
+    steps = graph.operations
+    asserted = [step for step in steps if isinstance(step, ir.ExternCall) and step.target is torch_compat.assert_number]
+    if not asserted:
+        return
+    rest = [step for step in steps if step not in asserted]
+    made = {name: place for place, step in enumerate(rest) if isinstance(step, ir.ExternCall) for name in step.outputs}
+    found: dict[int, list[ir.ExternCall]] = {}
+    for step in asserted:
+        symbols = step.args[0].free_symbols if isinstance(step.args[0], Expr) else ()
+        names = [graph.symbols[symbol][0] for symbol in symbols if symbol in graph.symbols]
+        found.setdefault(max([made.get(name, -1) for name in names], default=-1), []).append(step)
+    graph.operations = [*found.get(-1, ())]
+    for place, operation in enumerate(rest):
+        graph.operations += [operation, *found.get(place, ())]
 
 
 def _error(index: int, size: int, kind: str, dim: int) -> Exception:

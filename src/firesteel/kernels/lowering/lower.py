@@ -19,7 +19,7 @@ from .context import CPU, Lowering
 from .cpu_numbers import number_of, numbers_among, takes_numbers
 from .fallback import call_aten
 from .graph import LoweredGraph
-from .index_checks import check_last
+from .index_checks import assert_early, check_last
 from .random_numbers import is_reserve, reserved
 from .registry import find_lowering
 from .tensors import Computed, Spec, Tensor, View
@@ -77,6 +77,7 @@ class _Lowerer:
                     raise AssertionError(f"{node.op} in a functional graph")
         remove_unread(graph)
         check_last(graph)
+        assert_early(graph)
         if graph.fallbacks and debug.enabled("fallbacks"):
             for fallback in graph.fallbacks:
                 debug.log("fallbacks", "%s calls %s: %s", fallback.node, fallback.operator, fallback.reason)
@@ -137,8 +138,10 @@ class _Lowerer:
         args = [self._argument(arg) for arg in node.args]
         kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
         ctx, name = self.ctx, str(node.target)
-        if "condition" in node.meta and node.meta["condition"].free_symbols <= ctx.graph.symbols.keys():
-            args[0] = node.meta["condition"]  # the value of its node may be known to be true
+        condition = node.meta.get("condition")
+        if condition is not None and all(
+                symbol in ctx.graph.symbols or symbol in ctx.graph.inputs for symbol in condition.free_symbols):
+            args[0] = condition  # the value of its node may be known to be true
         results = result if isinstance(result, tuple | list) else (result,)
         ctx.outs = tuple([ctx.described(r) if isinstance(r, torch.Tensor) else None for r in results])
         function = find_lowering(name)

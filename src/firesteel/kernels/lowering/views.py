@@ -254,9 +254,11 @@ def alias(ctx: Lowering, x: Tensor) -> Tensor:
 @lowering("aten.diagonal.default")
 def diagonal(ctx: Lowering, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     a, b = wrap(dim1, x.ndim), wrap(dim2, x.ndim)
-    down, right = shapes.const(max(-offset, 0)), shapes.const(max(offset, 0))
     rest = [d for d in range(x.ndim) if d not in (a, b)]
     shape = ctx.out.shape
+    if shape[-1] is ZERO:  # one that begins outside of the matrix
+        offset = 0
+    down, right = shapes.const(max(-offset, 0)), shapes.const(max(offset, 0))
 
     def remap(indices: Indices) -> Indices:
         places: list[Expr] = [ZERO] * x.ndim
@@ -294,6 +296,8 @@ def unfold(ctx: Lowering, x: Tensor, dimension: int, size: Any, step: Any) -> Te
 def as_strided(ctx: Lowering, x: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
     node = ctx.node
     assert node is not None
+    if ctx.known(x.numel > 0) is not True:
+        return ctx.unsupported("what has no elements has no address either, though its storage may have")
     fake = node.args[0].meta["val"]  # type: ignore[union-attr]
     from ...shapes.symnode import expr_of
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from ... import debug
+from ... import debug, torch_compat
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol
 from ..ir import BufferRef, Computation, ExternCall
@@ -57,6 +57,8 @@ class Fusion:
     _readers: dict[str, list[int]] = field(default_factory=dict)
     _moved: dict[int, int] = field(default_factory=dict)
     _last_random: int | None = None
+    _assertions: dict[Symbol, list[int]] = field(default_factory=dict)
+    """The assertions about a number that data decides."""
     _tiny: dict[tuple[Expr, ...], int] = field(default_factory=dict)
     """By size the last kernel of very little work on inputs, such as the counters of a network's layers."""
 
@@ -69,9 +71,16 @@ class Fusion:
     def add(self, position: int, operation: Operation) -> None:
         """Take the next operation of the program."""
         reads, writes = accesses(operation)
+        stated: set[int] = set()
         if self.late:
-            reads += [self.late[symbol] for symbol in _symbols(operation) if symbol in self.late]
-        direct = {self.where(writer) for name in (*reads, *writes) for writer in self._writers.get(name, ())}
+            symbols = [symbol for symbol in _symbols(operation) if symbol in self.late]
+            reads += [self.late[symbol] for symbol in symbols]
+            # What the program states of a number is checked before anything computes an address from it.
+            stated.update(*[self._assertions.get(symbol, ()) for symbol in symbols])
+            if isinstance(operation, ExternCall) and operation.target is torch_compat.assert_number:
+                for symbol in symbols:
+                    self._assertions.setdefault(symbol, []).append(position)
+        direct = stated | {self.where(writer) for name in (*reads, *writes) for writer in self._writers.get(name, ())}
         # A second writer of a buffer must not overtake those who read what was there before.
         direct |= {self.where(reader) for name in writes for reader in self._readers.get(name, ())}
         content: Group | ExternCall

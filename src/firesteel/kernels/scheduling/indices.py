@@ -73,7 +73,10 @@ def estimate(expr: Expr) -> int:
         return int(expr.value)
     # The size of a block may depend on a loop variable; the first block is a whole one.
     values = {symbol: 0 if symbol.name.startswith("g") else DEFAULT_SIZE for symbol in expr.free_symbols}
-    return int(expr.evaluate(values))
+    try:
+        return int(expr.evaluate(values))
+    except ArithmeticError:  # a guess that a number of the program is not
+        return DEFAULT_SIZE
 
 
 def product(sizes: Iterable[Expr]) -> Expr:
@@ -105,7 +108,7 @@ class AxisPool:
             self.sizes[found] = size
             upper = self.facts.interval(size).upper
             self.facts.set_bounds(found, Interval(0, max(upper - 1, 0)))
-            if not size.is_constant:
+            if not size.is_constant and upper > 0:  # there is no such index where the size is known to be 0
                 self.facts.add(found < size)
         return found
 

@@ -384,7 +384,7 @@ class NestBuilder:
         return self.pool.facts.decide(less < step) is True
 
     def _is_multiple(self, whole: Expr, part: Expr) -> bool:
-        return self.pool.simplify(whole % part) is ZERO
+        return part is not ZERO and self.pool.simplify(whole % part) is ZERO
 
 
 def _terms(expr: Expr) -> list[tuple[Expr, int]]:

@@ -113,7 +113,7 @@ class _Scheduler:
     def _is_natural(self, parameter: Symbol) -> bool:
         """Whether a parameter is never negative."""
         origin = self.graph.symbols.get(parameter)
-        return origin is not None or self.pool.facts.interval(parameter).lower >= 0
+        return (origin is not None and origin[1] != "number") or self.pool.facts.interval(parameter).lower >= 0
 
 
 def _reads(node: Node) -> set[str]:
