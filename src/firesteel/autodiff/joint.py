@@ -324,7 +324,8 @@ class _JointTracing(Tracing):
             return
         before = set(graph.graph.nodes)
         self.known_carriers = [self.carrier_of(fake, item, graph.outputs) for fake, item in carried]
-        self.eager_frees = shared_saves([fake for fake, _ in carried])
+        self.eager_frees = shared_saves([fake for fake, _ in carried], {
+            id(entry.example) for entry in self.inputs} | {id(source) for source in self.sources.values()})
         differentiable = self.add_tangents(carried)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
         symbols = self.symbol_nodes()
@@ -445,8 +446,8 @@ class _JointTracing(Tracing):
             whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees)
 
 
-def shared_saves(tensors: Sequence[torch.Tensor]) -> frozenset[int]:
-    """See `JointGraph.eager_frees`; the tensors are the differentiable results."""
+def shared_saves(tensors: Sequence[torch.Tensor], inputs: set[int]) -> frozenset[int]:
+    """See `JointGraph.eager_frees`; ``tensors`` are the differentiable results, ``inputs`` ids of leaves outside."""
     order: dict[Any, bool] = {}  # autograd's functions, each behind those that come before it in backward
     for tensor in tensors:
         stack: list[tuple[Any, bool]] = [(tensor.grad_fn, False)]
@@ -463,13 +464,18 @@ def shared_saves(tensors: Sequence[torch.Tensor]) -> frozenset[int]:
     for number, tensor in enumerate(tensors):
         bits[tensor.grad_fn] |= 1 << number
     found: set[int] = set()
+    reaching = 0
     for function in reversed(order):
         behind = bits[function]
+        if hasattr(function, "variable") and id(function.variable) in inputs:
+            reaching |= behind
         for following, _ in function.next_functions:
             if following is not None:
                 bits[following] |= behind
         if behind not in found and torch_compat.saves_tensors(function):
             found.add(behind)
+    if reaching + 1 != 1 << len(tensors):
+        raise Unsupported("a result needs gradients that depends on a leaf made in the graph and on no input")
     return frozenset(found)
 
 
@@ -501,8 +507,12 @@ def _check_view(value: FakeTensor, base: FakeTensor) -> None:
     while step is not None and step is not end:
         if isinstance(step, torch.autograd.function.BackwardCFunction) and type(step).__name__ != _SOURCE:
             raise Unsupported("a result is a view that a torch.autograd.Function made: its backward is its own")
+        if base.is_leaf and getattr(step, "variable", None) is base:
+            break
         following = step.next_functions
         step = following[0][0] if len(following) == 1 else None
+    if step is None and value.grad_fn is not None:
+        raise Unsupported("a result is a view of a view that was made without grad mode")
     known = torch_compat.view_base(value)
     if known is None or (known is not base and known is not torch_compat.view_base(base)):
         raise Unsupported("a result shares memory with another tensor that autograd does not know to be its base")

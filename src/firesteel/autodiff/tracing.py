@@ -81,9 +81,10 @@ def run_tracing(tracing: Tracing) -> FunctionalGraph:
         # C++ above the dispatcher tried to read memory, for instance of an index tensor.
         if "data is not allocated" in str(error):
             raise Unsupported("the values in a tensor are needed") from error
+        if "inplace" in str(error):
+            raise Unsupported(f"autograd refuses: {error}") from error  # here, and in eager perhaps not
         raise
     finally:
-        tracing.modes.leave()
         state.restore()
 
 
@@ -114,10 +115,12 @@ class Tracing:
         torch_compat.push_dispatch_mode(recorder)
         try:
             results = self.interpret()
+            if self.modes.stack:
+                raise Unsupported("the graph ends inside of a mode")
         finally:
+            # Leaving inference mode puts back which modes were active when it was entered, this one among them.
+            self.modes.leave()
             torch_compat.pop_dispatch_mode()
-        if self.modes.stack:
-            raise Unsupported("the graph ends inside of a mode")
         changed = GlobalState.current() != state
         state.restore()
         single = not isinstance(results, (tuple, list))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 NONE = ConstantValue(None)
-HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks", "retains_grad")
 
 
 def backward(tx: Tracer, tensor: TensorValue, args: list[Value], kwargs: dict[str, Value]) -> Value:

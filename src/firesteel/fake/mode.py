@@ -120,7 +120,12 @@ class FakeMode(torch_compat.DispatchMode):
         reason = unsupported_reason(t)
         if reason is not None:
             raise FakeUnsupported("from_real", reason)
-        fake = self._convert(t, layout)
+        try:
+            fake = self._convert(t, layout)
+        except RuntimeError as error:
+            if "inplace" not in str(error):
+                raise
+            raise FakeUnsupported("from_real", "a view whose base was changed in a way that autograd forbids") from None
         if isinstance(t, torch.nn.Parameter):
             fake.is_parameter = True
             torch_compat.mark_as_parameter(fake)

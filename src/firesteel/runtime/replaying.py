@@ -12,8 +12,8 @@ What the graph changes in place is copied before, if its results depend on it.
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import getitem
@@ -27,6 +27,7 @@ from ..autodiff.gradients import leaf_gradients
 from ..autodiff.joint import Carrier, JointGraph
 from ..autodiff.state import GlobalState
 from ..capture.failing_graphs import RandomState, random_state, restore_random_state
+from ..errors import UserCodeError
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -55,7 +56,7 @@ class _Holding(Enum):
     ALIAS = "its memory"
     HISTORY = "its memory and the history that it has now"
     COPY = "a copy: the graph changes it"
-    WEAKLY = "the graph overwrites it before anything looks at it"
+    LAYOUT = "nothing of its contents: the graph changes it, and the results do not depend on what it was"
 
 
 class Replay:
@@ -65,33 +66,41 @@ class Replay:
                  saved: set[int]) -> None:
         self.module = module
         self.state = state
-        self.carriers: list[Carrier] = [carrier for carrier in joint.carriers if carrier is not None]
-        self.possible = len(self.carriers) == len(joint.differentiable) and not any(
-            node.target is leaf_gradients for node in module.graph.nodes)
+        self.carriers = joint.carriers
         self.changed = {change.index for change in joint.mutated}
         copied = self.changed & _inputs_behind(joint) if self.changed else self.changed
         self.holding = {
-            at: _Holding.COPY if at in copied else _Holding.WEAKLY if at in self.changed
+            at: _Holding.COPY if at in copied else _Holding.LAYOUT if at in self.changed
             else _Holding.ITSELF if not isinstance(example, torch.Tensor) or example.requires_grad and example.is_leaf
             else _Holding.HISTORY if example.requires_grad else _Holding.ALIAS
             for at, example in enumerate(examples) if at not in saved or at in self.changed}
         self.unwatched = {at for at, example in enumerate(examples)
                           if not isinstance(example, torch.Tensor) or example.is_inference()}
-        self.draws = self.possible and any(
+        self.draws = any(
             isinstance(node.target, torch_compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
             for node in joint.graph.nodes)
 
-    def remember(self, inputs: Sequence[Any]) -> Call | None:
+    @functools.cached_property
+    def forward(self) -> Callable[..., Any]:
+        """The captured graph. Where it asks for gradients, those of its own inputs are meant, not of leaves behind."""
+        if not any(node.target is leaf_gradients for node in self.module.graph.nodes):
+            return self.module.forward
+        graph = torch.fx.Graph()
+        graph.output(graph.graph_copy(self.module.graph, {}))
+        for node in graph.nodes:
+            if node.target is leaf_gradients:
+                node.target = _gradients
+        return torch.fx.GraphModule(self.module, graph).forward
+
+    def remember(self, inputs: Sequence[Any]) -> Call:
         """What the graph will need to run again; to be called before it runs, where grad mode is on."""
-        if not self.possible:
-            return None
         held, watched = [], []
         for at, how in self.holding.items():
             value = inputs[at]
             if how is _Holding.ITSELF:
                 held.append(value)
-            elif how is _Holding.WEAKLY:
-                held.append(weakref.ref(value))
+            elif how is _Holding.LAYOUT:
+                held.append((value.shape, value.stride(), value.dtype, value.device))
                 continue
             elif how is _Holding.COPY:
                 held.append(value.clone())
@@ -110,12 +119,9 @@ class Replay:
             raise RuntimeError(CHANGED)
         values = {**saved, **dict(zip(self.holding, call.held, strict=True))}
         for at, how in self.holding.items():
-            if how is _Holding.WEAKLY:
-                value = values[at]()
-                if value is None:
-                    raise RuntimeError("a tensor that a compiled function has changed is gone, and a gradient that is "
-                                       "to be differentiated again needs it")
-                values[at] = value.detach()
+            if how is _Holding.LAYOUT:
+                shape, stride, dtype, device = values[at]
+                values[at] = torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
         return [values[at] for at in range(len(values))]
 
     def gradients(self, call: Call, inputs: Sequence[Any], tangents: Sequence[torch.Tensor | None]) -> list[Any]:
@@ -130,8 +136,7 @@ class Replay:
             results = self.run(call, given)
         starts, gradients = [], []
         for carrier, tangent in zip(self.carriers, tangents, strict=True):
-            start = _carried(carrier, results, given)
-            if tangent is not None and start.requires_grad:
+            if tangent is not None and (start := _carried(carrier, results, given)).requires_grad:
                 starts.append(start)
                 gradients.append(tangent)
         wanted = [source for source in sources if source is not None]
@@ -148,7 +153,8 @@ class Replay:
         if call.random is not None:
             restore_random_state(call.random)
         try:
-            results = self.module.forward(*given)
+            with torch_compat.outside_batches():
+                results = self.forward(*given)
         finally:
             now.restore()
             if random is not None:
@@ -156,7 +162,19 @@ class Replay:
         return results if isinstance(results, (tuple, list)) else (results,)
 
 
-def _carried(carrier: Carrier, results: Sequence[Any], inputs: Sequence[Any]) -> torch.Tensor:
+def _gradients(outputs: Sequence[torch.Tensor], grad_outputs: Sequence[torch.Tensor | None] | None,
+               leaves: Sequence[torch.Tensor], retain_graph: bool | None = None, create_graph: bool = False,
+               only: bool = False) -> tuple[torch.Tensor | None, ...]:
+    """`leaf_gradients` with respect to tensors that are no leaves."""
+    return torch.autograd.grad(outputs, leaves, grad_outputs, retain_graph, create_graph, allow_unused=True)
+
+
+def _carried(carrier: Carrier | None, results: Sequence[Any], inputs: Sequence[Any]) -> torch.Tensor:
+    if carrier is None:
+        raise UserCodeError(
+            "a gradient is to be differentiated again that belongs to memory shared by several results",
+            "compile this function with backend=\"eager\", whose backward can be differentiated as often as you like, "
+            "or leave it out of what is compiled")
     if carrier.output is None:
         assert carrier.changed is not None
         changed: torch.Tensor = inputs[carrier.changed]

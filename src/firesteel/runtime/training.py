@@ -33,7 +33,6 @@ from ..autodiff.passed import Passed
 from ..autodiff.running import known_number, symbols, view_of_base
 from ..autodiff.state import GlobalState
 from ..debug import log
-from ..errors import UserCodeError
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..interruptions import uninterrupted
 from ..locks import new_lock
@@ -90,6 +89,9 @@ class TrainingUnit:
                           if any(made.gradients) and not how and isinstance(example, torch.Tensor)
                           and example.requires_grad]
         """Inputs that have a history which no gradient flows back to, where others get gradients."""
+        behind = tangents_behind(joint) if len(joint.differentiable) > 1 else []
+        self.reached_by_some = [at for at, numbers in enumerate(behind) if 0 < len(numbers) < len(joint.differentiable)]
+        """Inputs that get gradients from some of the differentiable results only."""
         self.others_at = [index for index, node in enumerate(made.results) if index not in set(self.tangents_at)
                           and isinstance(node.meta["val"], torch.Tensor)]
         self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
@@ -114,6 +116,10 @@ class TrainingUnit:
                 and isinstance(example, torch.Tensor) and not example.requires_grad}
 
     def __call__(self, *inputs: Any) -> Any:
+        for at in self.reached_by_some:
+            if inputs[at]._backward_hooks:
+                # Autograd would call the hooks with None in backward passes that eager does not come by in.
+                return self.module.forward(*inputs)
         if self.parts:
             results = self._call_parts(inputs)
         elif self.tangents_at:
@@ -290,7 +296,7 @@ class CompiledFunction(torch.autograd.Function):
     """The function that autograd knows."""
 
     @staticmethod
-    def forward(ctx: Any, unit: TrainingUnit, call: Call | None, *inputs: Any) -> Any:
+    def forward(ctx: Any, unit: TrainingUnit, call: Call, *inputs: Any) -> Any:
         """Run the compiled forward and save what backward needs."""
         ctx.set_materialize_grads(False)
         values = without_autocast(unit.forward, inputs)
@@ -321,7 +327,7 @@ class _PartFunction(torch.autograd.Function):
     """The function that autograd knows for some results, which have nothing to do with the others in backward."""
 
     @staticmethod
-    def forward(ctx: Any, unit: TrainingUnit, call: Call | None, part: Part, everything: Sequence[Any],
+    def forward(ctx: Any, unit: TrainingUnit, call: Call, part: Part, everything: Sequence[Any],
                 *inputs: Any) -> Any:
         """Save what backward needs of all inputs, results and other values of the compiled forward."""
         ctx.set_materialize_grads(False)
@@ -362,26 +368,24 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
     """The gradients of all inputs, by compiled code, or where that cannot be by running the captured graph again."""
     unit: TrainingUnit = ctx.unit
     call: Call | None = ctx.call
-    differentiable, keeps = torch.is_grad_enabled(), torch_compat.keeps_graph()
-    if ctx.freed and (call is None or _is_freed(unit, ctx.freed, tangents)):
+    keeps = torch_compat.keeps_graph()
+    kept = unit.saved_from if part is None or part.parted.kept_at is None else part.parted.kept_at
+    if ctx.freed and (_is_freed(unit, ctx.freed, tangents) or call is None and kept):
         ctx.saved_tensors  # noqa: B018  (raises, and says how to keep them)
-    if call is not None and (ctx.freed or differentiable or torch_compat.functorch_active() or any(
+    if call is not None and (ctx.freed and kept or torch.is_grad_enabled() or torch_compat.functorch_active() or any(
             tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
-        inputs = call.inputs if ctx.freed else _inputs_of(ctx, call)
+        inputs = call.inputs if ctx.freed and kept else _inputs_of(ctx, call)
         if inputs is None:
             raise RuntimeError(CHANGED)
         if not keeps:
             _free(ctx, tangents, inputs)
         return unit.replay.gradients(call, inputs, tangents)
     run = unit.backward_for(tangents)
-    saved = _saved_for(run, ctx, part)
+    saved = _saved_for(run, ctx, part) if kept else []
     if not keeps:
         _free(ctx, tangents)
         ctx.maybe_clear_saved_tensors()
     del call  # the inputs that it holds may go now
-    if differentiable:
-        made: Sequence[Any] = _Gradients.apply(run, ctx.numbers, ctx.shapes, len(saved), *saved, *tangents)  # type: ignore[no-untyped-call]
-        return made
     found: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
     return found
 
@@ -422,9 +426,10 @@ def _inputs_of(ctx: Any, call: Call) -> list[Any]:
     """The inputs of the call, out of what was saved and remembered."""
     unit: TrainingUnit = ctx.unit
     count = len(unit.examples)
-    saved = {} if unit.parts else {at: value for at, value in zip(unit.saved_from, ctx.saved_tensors, strict=True)
-                                   if at < count}
-    return unit.replay.inputs(call, saved)
+    if unit.parts or not unit.saved_from:
+        return unit.replay.inputs(call, {})
+    pairs = zip(unit.saved_from, ctx.saved_tensors, strict=True)
+    return unit.replay.inputs(call, {at: value for at, value in pairs if at < count})
 
 
 def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:
@@ -445,23 +450,6 @@ def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:
     for at, place in enumerate(places):
         placed[place] = saved[at]
     return placed
-
-
-class _Gradients(torch.autograd.Function):
-    """Gradients that were asked for with ``create_graph=True``: right, but not to be differentiated again."""
-
-    @staticmethod
-    def forward(ctx: Any, run: _Backward, numbers: Any, shapes: Any, count: int, *tensors: Any) -> Any:
-        """Run the compiled backward."""
-        return tuple(without_autocast(run, (numbers, list(tensors[:count]), tensors[count:], shapes)))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """A compiled backward has no derivative."""
-        raise UserCodeError(
-            "a gradient of compiled code is differentiated a second time",
-            "compile this function with backend=\"eager\", whose backward can be differentiated as often as you like, "
-            "or leave it out of what is compiled")
 
 
 def without_autocast(run: Callable[..., Any], args: Sequence[Any]) -> Any:

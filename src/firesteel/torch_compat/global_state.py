@@ -96,6 +96,8 @@ def saves_tensors(function: Any) -> bool:
     if isinstance(function, torch.autograd.function.BackwardCFunction):
         return len(function._raw_saved_tensors) > 0  # type: ignore[attr-defined]
     kind: Any = type(function)
+    if kind.__name__ == "CopySlices":  # gives up the function that it wraps
+        return True
     for name in _saved_names(kind):
         try:
             saved = getattr(function, name)
@@ -110,6 +112,19 @@ def saves_tensors(function: Any) -> bool:
 def _saved_names(kind: type) -> tuple[str, ...]:
     start = "_raw_saved_"
     return tuple(name.replace(start, "_saved_", 1) for name in dir(kind) if name.startswith(start))
+
+
+@contextmanager
+def outside_batches() -> Iterator[None]:
+    """Leave the mode in which autograd computes batches of gradients: it refuses to draw random numbers."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    for _ in range(level + 1):
+        torch._C._vmapmode_decrement_nesting()
+    try:
+        yield
+    finally:
+        for _ in range(level):
+            torch._C._vmapmode_increment_nesting()
 
 
 def stops_recomputation(error: BaseException) -> bool:
