@@ -10,6 +10,7 @@ from ..runtime.skipping import opaque_module
 from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
 from .builtin_calls import is_foldable
 from .builtin_text import is_logger, replay_logging
+from .cached_functions import call_cached
 from .call_handlers import HANDLERS, PYTHON_HANDLERS
 from .call_signatures import call_native_method, checked, handled
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
@@ -191,7 +192,7 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
     if type(obj).__name__ == "_lru_cache_wrapper" and wrapped is not None:
         if args and is_logger(args[0]):  # it logs what it has not logged before
             return replay_logging(tx, obj, args, kwargs)
-        return tx.call(tx.python_object(wrapped), args, kwargs)
+        return call_cached(tx, value, args, kwargs)
     if isinstance(obj, (staticmethod, classmethod)):
         return tx.call(tx.python_object(obj.__func__), args, kwargs)
     raise GraphBreak(f"{value.describe()} is implemented outside of Python and not known to firesteel",

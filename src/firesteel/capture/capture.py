@@ -265,6 +265,8 @@ class Capture:
         self.reason = BreakReason(cause.reason, cause.hint, frames or (frame.user_frame(),))
         if self.unit.options.fullgraph and not cause.raises:
             raise GraphBreakError(cause.reason, cause.hint or None, self.reason.frames)
+        if cause.relies_on is not None:
+            self.tx.guard(*cause.relies_on)
         code = self.new_code()
         code.user_line = inst.lineno
         try:

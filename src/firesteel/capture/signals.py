@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .source import Source
     from .values.base import Value
 
 
@@ -13,6 +14,8 @@ class GraphBreak(Exception):
 
     raises = False
     """Whether the instruction is known to raise: no break of the user's making."""
+    relies_on: tuple[Source, str, str, tuple[Any, ...]] | None = None
+    """A guard without which there is no need to break."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)

@@ -100,6 +100,9 @@ class Tracer:
         self.branching: list[tuple[types.CodeType, int]] = []
         self.copies: list[Any] = []
         self.stamps: list[torch_compat.Stamp] = []
+        # calls of functions with caches, and the caches to which they add
+        self.cached_calls: dict[tuple[int, Any], Value] = {}
+        self.cache_additions: set[int] = set()
         self.looked_up: list[LazyValue] = []
         self.hashed_by_identity: list[Value] = []
         self.inlined: set[types.CodeType] = set()
