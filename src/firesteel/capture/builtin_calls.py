@@ -321,7 +321,7 @@ def call_eval(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def call_vars(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 1:
         value = args[0].realize()
-        if isinstance(value, ObjectValue):
+        if isinstance(value, ObjectValue) and value.cls.__dictoffset__:
             return value.instance_dict(tx)
     elif not args:
         looks_at_frame(tx, "vars()")

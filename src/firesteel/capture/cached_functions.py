@@ -39,7 +39,7 @@ def _table_of(cached: Any) -> dict[Any, Any] | None:
 
 
 def _probe() -> tuple[int, Any, type]:
-    """How caches are laid out: where the dictionary stands among what a cache refers to, what separates keywords in keys,
+    """How caches are laid out: where the dictionary stands among what one refers to, what separates keywords in keys,
     and the type of the links of those that have a size."""
     @functools.cache
     def unbounded(**named: int) -> int:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 # Immutable things whose construction from constants is pure.
-FOLDED = (bytes, torch.device, torch.finfo, torch.iinfo)
+FOLDED = frozenset({bytes, torch.device, torch.finfo, torch.iinfo})
 
 
 def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -134,6 +134,15 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     raise UserRaise(missing)
 
 
+def slot_is_empty(obj: Any, slot: Any) -> bool:
+    """Whether nothing has been stored in a slot of an object, whatever its ``__getattr__`` says."""
+    try:
+        slot.__get__(obj)
+    except AttributeError:
+        return True
+    return False
+
+
 def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) -> Value:
     """Apply the descriptor protocol to a class attribute found for an instance."""
     kind = type(raw)
@@ -172,7 +181,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             try:
                 real = raw.__get__(obj.real)
             except AttributeError as error:
-                tx.guard(obj.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
+                tx.guard(obj.source, "missing attribute", "{k[0]}({0}, {k[1]})", (slot_is_empty, raw))
                 raise tx.raised(error) from None
             value = tx.found(real, AttrSource(obj.source, name))
             obj.attrs[name] = value
@@ -407,7 +416,7 @@ def generic_iter(tx: Tracer, obj: Value) -> Value:
     method = special_method(tx, obj, "__iter__")
     if method is not None:
         return special_result(tx, "__iter__", tx.call(method, [], {}))
-    if special_method(tx, obj, "__getitem__") is not None and isinstance(obj, ObjectValue):
+    if isinstance(obj, (ObjectValue, ClassValue)) and special_method(tx, obj, "__getitem__") is not None:
         from .equivalents.builtin_iterators import sequence_iterator
 
         return tx.call(tx.python_object(sequence_iterator), [obj], {})
@@ -513,6 +522,7 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
     if type(raw) is types.MemberDescriptorType and name not in obj.attrs and obj.source is not None:
         present = hasattr(obj.real, name)
     if not present:
+        obj.guard_absent(tx, name)
         if raw is not _ABSENT:
             text = name
         elif cls.__dictoffset__:

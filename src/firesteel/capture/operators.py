@@ -24,6 +24,7 @@ from .values.ranges import RangeValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
 from .values.text import TextValue, join
+from .values.weak_references import WeakReference
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -343,6 +344,8 @@ def same_object(tx: Tracer, left: Value, right: Value) -> bool:
         return _same_number(tx, left, right)
     if _plain(left) and _plain(right):
         return _same_constant_object(tx, left, right)
+    if isinstance(left, WeakReference) and isinstance(right, WeakReference):
+        raise GraphBreak("the identity of weak references, of which there is mostly one to an object")
     if getattr(left, "real", None) is not None and getattr(left, "real", None) is getattr(right, "real", None):
         return True
     if left.source is not None and right.source is not None and left.python_type() is right.python_type():

@@ -45,6 +45,9 @@ PLAIN_GETTERS = frozenset({cls.__getattribute__ for cls in (
     object, dict, list, set, frozenset, tuple, collections.OrderedDict, collections.defaultdict, collections.deque,
     BaseException,
 )})
+# Classes are told apart by identity or hash: a metaclass may say that everything equals.
+DICTIONARIES: frozenset[type] = frozenset({dict, collections.OrderedDict})
+SETS: frozenset[type] = frozenset({set, frozenset})
 NUMPY_SCALARS = (numpy.generic, numpy.dtype)
 
 
@@ -272,7 +275,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         if kind.__dictoffset__:
             tx.guard(source, "attributes", "not {0}.__dict__")
         return TupleValue(_tuple_items(tx, real, source), kind, source)
-    if kind in (dict, collections.OrderedDict):
+    if kind in DICTIONARIES:
         _guard_type(tx, kind, source)
         return DictValue({}, source, real, kind)
     if kind is types.MappingProxyType:
@@ -286,7 +289,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         _guard_type(tx, kind, source)
         tx.guard(AttrSource(source, "maxlen"), "constant", *constant_condition(real.maxlen))
         return ListValue(None, source, real, kind, real.maxlen)
-    if kind in (set, frozenset):
+    if kind in SETS:
         from .tracer import _constant_key
 
         if all(_constant_key(item) for item in real):
@@ -453,13 +456,13 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
     if kind is torch.Size or (isinstance(obj, tuple) and (kind is tuple or hasattr(kind, "_fields")
                                                           or hasattr(kind, "n_sequence_fields"))):
         return TupleValue([value_of_known(tx, item) for item in obj], kind)
-    if kind in (dict, collections.OrderedDict):
+    if kind in DICTIONARIES:
         items = {}
         for key, item in obj.items():
             key_value = value_of_known(tx, key)
             items[key_value.key(tx)] = (key_value, value_of_known(tx, item))
         return DictValue(items, cls=kind)
-    if kind in (set, frozenset):
+    if kind in SETS:
         values = [value_of_known(tx, item) for item in obj]
         return SetValue({value.key(tx): value for value in values}, kind, table=obj)
     if kind is slice:
@@ -472,7 +475,7 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
         return ConstantValue(obj)
     if isinstance(obj, types.ModuleType) or _is_plain_c_callable(obj):
         return PythonObject(obj)
-    if kind in (torch.finfo, torch.iinfo, torch.Generator):
+    if kind is torch.finfo or kind is torch.iinfo or kind is torch.Generator:
         return PythonObject(obj)
     if isinstance(obj, (torch.Tensor, torch.nn.Module)) or kind is functools.partial or isinstance(obj, BaseException):
         return tx.wrap(obj, ConstantSource.of(obj, getattr(kind, "__name__", "object")))

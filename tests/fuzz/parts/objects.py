@@ -336,9 +336,9 @@ def _weak(w: _Writer) -> None:
     dice = w.dice
     kind = dice.choice(["WeakKeyDictionary", "WeakValueDictionary", "WeakSet", "ref", "proxy", "finalize", "WeakMethod"])
     a, b, m = w.fresh("a"), w.fresh("b"), w.fresh("m")
-    w.outside(b, "Plain(2)", 0.5)
-    w.setup.append(f"{a} = Plain(1)")
-    w.watched.append(a)
+    # when an object that only the function holds comes to its end is another subject
+    w.setup += [f"{a} = Plain(1)", f"{b} = Plain(2)"]
+    w.watched += [a, b]
     if kind == "WeakKeyDictionary":
         if dice.chance(0.6):
             w.setup.append(f"{m} = weakref.WeakKeyDictionary({{{a}: 'one', P: [2]}})")
@@ -373,8 +373,8 @@ def _weak(w: _Writer) -> None:
         w.do(f"out.append({m}()())", f"out.append({m}() == {a}.method)", most=2)
     else:
         w.do(f"t = weakref.finalize({b}, LOG.append, 'gone')\nout.append(t.alive)\nt.detach()",
-             "u = Plain(4)\nt = weakref.ref(u)\ndel u\nout.append(t() is None)",
-             "u = Plain(4)\nt = weakref.ref(u, lambda r: LOG.append('dead'))\ndel u\nout.append(t() is None)", most=2)
+             f"t = weakref.ref({b}, LOG.append)\nout.append(t() is {b})",
+             f"t = weakref.finalize({b}, LOG.append, 'gone')\nt()\nout.append(t.alive)", most=2)
 
 
 def _generators(w: _Writer) -> None:

@@ -162,7 +162,13 @@ def _unpack(frame: Frame, sequence: Value, count: int) -> list[Value]:
 @opcode("UNPACK_EX")
 def unpack_ex(frame: Frame, inst: Instruction) -> None:
     before, after = inst.argval
-    items = frame.tx.to_list(frame.pop())
+    tx = frame.tx
+    iterator = tx.iterate(frame.pop())
+    items: list[Value] = []
+    while len(items) < before and (item := tx.next_item(iterator)) is not None:
+        items.append(item)
+    if len(items) == before:
+        items.extend(tx.to_list(iterator, hint=True))  # as a list of the iterator, which is asked for an iterator again
     if len(items) < before + after:
         raise frame.tx.raised(ValueError(
             f"not enough values to unpack (expected at least {before + after}, got {len(items)})"))

@@ -47,10 +47,16 @@ class CellValue(Value):
         tx.effects.mutated(self)
 
     def emit(self, code: EntryCode) -> str:
-        name = code.assign(self, f"{code.constant(types.CellType)}()")
+        name = self.emit_empty(code)
+        self.emit_content(code, name)
+        return name
+
+    def emit_empty(self, code: EntryCode) -> str:
+        return code.assign(self, f"{code.constant(types.CellType)}()")
+
+    def emit_content(self, code: EntryCode, name: str) -> None:
         if self.content is not None:
             code.line(f"{name}.cell_contents = {code.value(self.content)}")
-        return name
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         if self.content is None:
@@ -188,10 +194,15 @@ class FunctionValue(Value):
             tx.effects.attribute(self, name)
 
     def emit(self, code: EntryCode) -> str:
+        # the function may refer to itself: what its cells hold is built after it
+        empty = [(cell, cell.emit_empty(code)) for cell in self.closure
+                 if cell.source is None and not code.is_built(cell)]
         closure = f"({', '.join(code.value(cell) for cell in self.closure)},)" if self.closure else "None"
         defaults = f"({', '.join(code.value(value) for value in self.defaults)},)" if self.defaults else "None"
         name = code.assign(self, f"{code.constant(types.FunctionType)}({code.constant(self.code)}, "
                                  f"{code.constant(self.globals)}, {self.name!r}, {defaults}, {closure})")
+        for cell, text in empty:
+            cell.emit_content(code, text)
         if self.kwdefaults:
             text = ", ".join(f"{key!r}: {code.value(value)}" for key, value in self.kwdefaults.items())
             code.line(f"{name}.__kwdefaults__ = {{{text}}}")
@@ -224,7 +235,7 @@ class MethodValue(Value):
         return True
 
     def key(self, tx: Tracer) -> Any:
-        return (self.receiver.key(tx), self.function.key(tx))
+        return (MethodValue, self.receiver.key(tx), self.function.key(tx))
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tx.call(self.function, [self.receiver, *args], kwargs)

@@ -413,6 +413,14 @@ class CallableIterator(IteratorValue):
         return code.assign(self, f"iter({code.value(self.function)}, {code.value(self.sentinel)})")
 
 
+def finished_generator() -> Any:
+    """A generator that has come to its end."""
+    nothing: tuple[Any, ...] = ()
+    generator = (item for item in nothing)
+    next(generator, None)
+    return generator
+
+
 class GeneratorValue(IteratorValue):
     """A generator whose frame is executed symbolically, step by step."""
 
@@ -436,6 +444,7 @@ class GeneratorValue(IteratorValue):
                 from ..signals import UserRaise
 
                 raise UserRaise(error)
+            self.frame.returned = tx.constant(None)  # what it returned is given out once
             return None
         if self.running:
             raise tx.raised(ValueError("generator already executing"))
@@ -503,7 +512,7 @@ class GeneratorValue(IteratorValue):
 
     def emit(self, code: EntryCode) -> str:
         if self.finished:
-            return code.assign(self, "(_ for _ in ())")
+            return code.assign(self, f"{code.constant(finished_generator)}()")
         if not self.started:
             return code.assign(self, self.rebuild(code))
         return code.assign(self, code.generator_in_progress(self.frame))

@@ -31,7 +31,11 @@ class WeakReference(Value):
         return True
 
     def key(self, tx: Tracer) -> Any:
-        return identity_key(tx, self)
+        """References to equal objects are equal, as long as both are alive."""
+        referent = self.call(tx, [], {}).realize()
+        if referent.is_constant() and referent.as_constant() is None:
+            return identity_key(tx, self)
+        return (WeakReference, referent.key(tx))
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args or kwargs:
