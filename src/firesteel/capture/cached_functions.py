@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from .guards import same_constant
 from .signals import GraphBreak, UserRaise
 from .source import ConstantSource, Source, _ById, _Derived, _source
-from .values.base import Value
+from .values.base import Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, PythonObject
-from .values.objects import ClassValue
+from .values.objects import ClassValue, ObjectValue
 from .values.sequences import TupleValue
 
 if TYPE_CHECKING:
@@ -152,6 +152,12 @@ def _constant_key(tx: Tracer, cached: Any, args: list[Value], kwargs: dict[str, 
         argument = argument.realize()
         if isinstance(argument, NumberValue) and not tx.options.fullgraph:
             raise GraphBreak("a call of a cached function with a number that may change")
+        if isinstance(argument, ObjectValue) and argument.source is not None and argument.storage is None and all(
+                inherits_method(argument.cls, name, object) for name in ("__hash__", "__eq__")):
+            # the cache itself keeps such an object alive
+            tx.guard(argument.source, "identity", "{0} is {k[0]}", (argument.real,))
+            constants.append(argument.real)
+            continue
         if not isinstance(argument, (ConstantValue, NumberValue, ClassValue)) and not (
                 isinstance(argument, TupleValue) and argument.cls is tuple and argument.is_constant()):
             raise GraphBreak(f"a call of a cached function with {argument.describe()}")
