@@ -17,7 +17,7 @@ from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.rules.data_dependent import new_number
-from ..shapes import ContradictionError, Symbol, UndecidableError
+from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
 from .signals import GraphBreak
@@ -175,6 +175,29 @@ class UngraphableArgument(GraphBreak):
     """An argument that no node of a graph can have."""
 
 
+DEVIATIONS = frozenset({"std", "var", "std_mean", "var_mean"})
+
+
+def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether std or var has no degree of freedom: torch warns of that, at the line of the call."""
+    tensor, rest = (args[0], args[1:]) if args else (kwargs.get("input"), [])
+    dims = kwargs.get("dim", rest[0] if rest and not isinstance(rest[0], bool) else None)
+    unbiased = kwargs.get("unbiased", next((value for value in rest if isinstance(value, bool)), True))
+    correction = kwargs.get("correction", 1 if unbiased else 0)
+    if isinstance(dims, int):
+        dims = (dims,)
+    if not isinstance(tensor, torch.Tensor) or not isinstance(correction, (int, float)) or \
+            not all(type(dim) is int and -tensor.dim() <= dim < tensor.dim() for dim in dims or ()):
+        return False
+    count: Any = 1
+    for dim in dims or range(tensor.dim()):
+        count = count * tensor.shape[dim]
+    if not isinstance(count, SYMBOLIC):
+        return bool(count <= correction)
+    condition = le(expr_of(count), as_expr(correction))
+    return tx.shape_env.is_backed(tx.shape_env.replace(condition)) and tx.decide(condition)
+
+
 def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Record one operation; a string target is a tensor method."""
     target = torch_compat.operator_of_definition(target)
@@ -213,6 +236,8 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     node_args, node_kwargs = tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}
     if name in TRUTHS and _has_tensor(fake_args):
         return data_truth(tx, target, name, node_args, node_kwargs)
+    if name in DEVIATIONS and not tx.options.fullgraph and too_few_elements(tx, fake_args, fake_kwargs):
+        raise GraphBreak(f"{name}() of fewer elements than its correction warns", "pass a smaller correction")
     if name in LOOKING:
         guard_places(tx, name, fake_args, fake_kwargs)
     result = run_assuming(tx, target, name, fake_args, fake_kwargs)

@@ -10,7 +10,8 @@ from typing import Any
 from .. import config
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_FRAMES: dict[types.CodeType, types.FrameType] = {}
+# codes that are equal may come from different files
+_FRAMES: dict[tuple[str, types.CodeType], types.FrameType] = {}
 
 
 def is_internal(frame: types.FrameType) -> bool:
@@ -74,7 +75,7 @@ def make_traceback(places: tuple[tuple[types.CodeType, int], ...]) -> types.Trac
 
 def _frame_of(code: types.CodeType) -> types.FrameType:
     """A finished frame that prints as one of `code`."""
-    frame = _FRAMES.get(code)
+    frame = _FRAMES.get((code.co_filename, code))
     if frame is None:
         names: dict[str, Any] = {}
         exec("import sys\ndef make(): return sys._getframe()", names)
@@ -82,7 +83,7 @@ def _frame_of(code: types.CodeType) -> types.FrameType:
         made.__code__ = made.__code__.replace(
             co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname,
             co_firstlineno=code.co_firstlineno)
-        frame = _FRAMES[code] = made()
+        frame = _FRAMES[code.co_filename, code] = made()
     return frame
 
 

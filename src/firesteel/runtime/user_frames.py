@@ -78,16 +78,17 @@ INSTEAD: dict[Any, Callable[..., Any]] = {
 }
 
 
-_CALLERS: dict[tuple[types.CodeType, int], Callable[..., Any]] = {}
+_CALLERS: dict[tuple[str, types.CodeType, int], Callable[..., Any]] = {}
 
 
 def called_from(places: tuple[tuple[types.CodeType, int], ...], function: Any, *args: Any) -> Any:
     """Call `function` from frames that look like these lines, outermost first: capture has executed them already."""
     if not places:
         return function(*args)
-    first = _CALLERS.get(places[0])
+    code, line = places[0]
+    first = _CALLERS.get((code.co_filename, code, line))
     if first is None:
-        first = _CALLERS[places[0]] = _caller(*places[0])
+        first = _CALLERS[code.co_filename, code, line] = _caller(code, line)
     return first(called_from, places[1:], function, args) if len(places) > 1 else first(_call, (), function, args)
 
 

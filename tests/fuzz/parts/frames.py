@@ -1,5 +1,8 @@
 """What a program sees of its own frames and of the life of its objects: warnings, log records, `sys._getframe`,
-tracebacks, weak references, versions of tensors, signatures; behind breaks and in callees too."""
+tracebacks, weak references, signatures; behind breaks and in callees too.
+
+Not drawn: how often a tensor was changed in place (`_version`), which a graph that writes once cannot tell.
+"""
 
 from __future__ import annotations
 
@@ -98,10 +101,7 @@ STATEMENTS = (
          "out.append(r{n}() is None)"]),
     (1, ["t{n} = Thing({n})", "t{n}.own = t{n}", "r{n} = weakref.ref(t{n})", "{maybe_break}", "del t{n}",
          "gc.collect()", "out.append(r{n}() is None)"]),
-    (2, ["x.add_({n})", "{maybe_break}", "out.append(x._version - before)"]),
     (1, ["x[0] = {n}", "x.mul_(2)", "{maybe_break}"]),
-    (1, ["x.view(-1).add_(1)", "{maybe_break}", "out.append(x._version - before)"]),
-    (1, ["z{n} = x.clone()", "z{n}.add_(1).mul_(2)", "{maybe_break}", "out.append(z{n}._version)"]),
     (1, ["out.append(str(inspect.signature(helper0)))"]),
     (1, ["out.append((helper0.__name__, helper0.__defaults__, helper0.__kwdefaults__))"]),
     (1, ["x = x + {n}"]),
@@ -144,7 +144,6 @@ class _Writer:
             lines.insert(0, "@noting")
         if name == "fn":
             lines.append("    out = []")
-        lines.append("    before = x._version" if dice.chance(0.5) else "    before = 0")
         for _ in range(dice.between(1, 3 if name != "fn" else 5)):
             lines += ["    " + line for line in self.statement(helpers)]
         lines.append("    return out, x * 2" if name == "fn" else "    return x.sum()")
@@ -164,13 +163,12 @@ def use(fn, args, kwargs):
     SEEN.clear()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter({dice.choice(("'always'", "'always'", "'default'"))})
-        version = args[0]._version
         result = fn(*args, **kwargs)
     found = [(str(w.message)[:40], w.category.__name__, w.lineno, w.filename == __file__) for w in warned
              if w.filename == __file__ or 'degrees' in str(w.message) or len(str(w.message)) < 5]
     about = (str(inspect.signature(fn)), fn.__defaults__, fn.__kwdefaults__, fn.__name__, fn.__qualname__, fn.__doc__,
              inspect.getfullargspec(fn).defaults)
-    return result, found, list(SEEN), args[0]._version - version, about
+    return result, found, list(SEEN), about
 
 
 def make():
