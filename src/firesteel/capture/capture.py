@@ -473,6 +473,7 @@ class Capture:
         captured: CapturedGraph | None = None
         # classes made and warnings issued between two graphs look for the name of the module they are in
         code.namespace["__name__"] = self.frame.globals.get("__name__")
+        code.namespace["__warningregistry__"] = self.frame.globals.get("__warningregistry__", {})
         lines: list[str] = []
         if tx.graph.operations:
             captured = tx.graph.finish(code.outputs, unit.name)

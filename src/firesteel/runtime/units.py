@@ -133,6 +133,7 @@ class Unit:
         self.options = options
         self.code = code
         self.globals = globals_
+        globals_.setdefault("__warningregistry__", {})  # entries share it: a warning is shown once per line
         self.start = start
         self.origin = origin if origin is not None else self
         self.entries: list[Entry] = []
