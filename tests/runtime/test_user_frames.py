@@ -127,3 +127,11 @@ def test_a_compiled_function_looks_like_the_function() -> None:
         function.__defaults__, function.__kwdefaults__ = defaults, by_name  # type: ignore[assignment]
         assert torch.equal(compiled(x), function(x)) and compiled.__defaults__ == defaults
         assert torch.equal(compiled(x, 1), function(x, 1)) and torch.equal(compiled(x, b=2), function(x, b=2))
+
+
+def test_deviations_without_a_degree_of_freedom_warn() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return torch.var(x[:1]), x.std(correction=2), torch.std(x, 0, unbiased=False), x.var(dim=0, correction=0)
+
+    compare(function)
+    assert len(fs.explain(function)(torch.ones(2)).break_reasons) == 2
