@@ -419,3 +419,47 @@ def test_fields_of_named_tuples() -> None:
 
 def test_patched_functions_of_the_library() -> None:
     check(lambda x: x * math.floor(2.5), lambda: patched(math, "floor", math.ceil))
+
+
+class Field:
+    def __get__(self, obj: Any, owner: type) -> int:
+        return 5
+
+
+class Hiding:
+    scale: Any = 2
+    field = Field()
+
+
+def test_class_attributes_that_an_instance_hides() -> None:
+    hiding = Hiding()
+    hiding.scale = 3
+    check(lambda x: x * hiding.scale, lambda: patched(Hiding, "scale", property(lambda self: 7)))
+    vars(hiding)["field"] = 4
+    check(lambda x: x * hiding.field, lambda: patched(Field, "__set__", lambda self, obj, value: None))
+
+
+class Named:
+    first = 1
+
+
+def test_one_name_taken_away_and_another_added() -> None:
+    named = Named()
+    compiled = fs.compile(lambda x: x * (2 if hasattr(named, "second") else 3), backend="eager")
+    assert torch.equal(compiled(X), X * 3)
+    del Named.first
+    Named.second = 1  # type: ignore[attr-defined]
+    try:
+        assert torch.equal(compiled(X), X * 2)
+    finally:
+        del Named.second  # type: ignore[attr-defined]
+        Named.first = 1
+
+
+def test_a_number_that_varies_read_twice() -> None:
+    module = types.ModuleType("counting_module")
+    module.n = 1  # type: ignore[attr-defined]
+    compiled = fs.compile(lambda x: x * module.n + module.n, backend="eager")
+    for n in (1, 2, 3):
+        module.n = n  # type: ignore[attr-defined]
+        assert torch.equal(compiled(X), X * n + n)

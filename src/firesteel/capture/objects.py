@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
-from .source import AttrSource, ConstantSource, Source, item_source
+from .source import AttrSource, ConstantSource, Source, class_is_permanent, item_source
 from .values.base import Value
 from .values.constants import NativeMethod, PythonObject
 from .values.functions import FunctionValue, MethodValue, SuperValue
@@ -57,6 +57,13 @@ def set_on_class(tx: Tracer, cls: type, name: str) -> Value | None:
 
 def _class_source(cls: type) -> Source:
     return ConstantSource.of(cls, cls.__qualname__)
+
+
+def member_source(owner: type, name: str) -> Source:
+    """What a class itself holds under a name, not bound."""
+    if class_is_permanent(owner):
+        return item_source(ConstantSource.of(vars(owner), f"{owner.__qualname__}.__dict__"), name)
+    return item_source(AttrSource(_class_source(owner), "__dict__"), name)
 
 
 def class_member(tx: Tracer, cls: type, name: str, raw: Any, owner: type) -> Value:
@@ -114,6 +121,8 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     raw, owner = find_on_class(cls, name, tx)
     if raw is not _ABSENT:
         kind = type(raw)
+        if kind.__flags__ & (1 << 9):
+            tx.classes_read[kind] = None  # whether it is a descriptor
         if hasattr(kind, "__get__") and (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
             # a data descriptor goes first
             assert owner is not None
@@ -121,6 +130,9 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     if isinstance(obj, ObjectValue):
         found = obj.instance_attr(tx, name)
         if found is not None:
+            if owner is not None and obj.source is not None:
+                # hidden by the instance as long as it is no data descriptor
+                tx.guard(member_source(owner, name), "type", "type({0}) is {k[0]}", (type(raw),))
             return found
         obj.guard_absent(tx, name)
     changed = set_on_class(tx, cls, name)
@@ -214,6 +226,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
                            [descriptor, obj, tx.python_object(cls)], {})
         if kind is FIELD_GETTER:  # a named tuple's field
             if isinstance(obj, ObjectValue) and isinstance(obj.storage, TupleValue):
+                tx.guard(member_source(owner, name), "identity", "{0} is {k[0]}", (raw,))
                 return tx.get_item(obj.storage, tx.constant(raw.__reduce__()[1][0]))
             raise GraphBreak(f"field {name!r} of {cls.__name__}")
         if kind is CACHED_FUNCTION:
