@@ -130,8 +130,8 @@ def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
 def _own_check(tx: Tracer, cls: Any, name: str, value: Value) -> bool | None:
     """The answer of a metaclass that the user has written; None for all others."""
     raw, owner = find_on_class(type(cls), name) if isinstance(cls, type) else (None, None)
-    if not isinstance(raw, types.FunctionType) or owner is None or owner is abc.ABCMeta or \
-            raw.__module__.startswith("torch"):
+    if not isinstance(raw, types.FunctionType) or owner is None or \
+            raw.__module__.partition(".")[0] in ("abc", "torch", "typing", "typing_extensions", "ctypes", "unittest"):
         return None
     find_on_class(type(cls), name, tx)
     return tx.truth(tx.call(class_member(tx, type(cls), name, raw, owner), [tx.python_object(cls), value], {}))
@@ -139,7 +139,7 @@ def _own_check(tx: Tracer, cls: Any, name: str, value: Value) -> bool | None:
 
 def _guard_subclass(tx: Tracer, kind: type, cls: Any) -> None:
     """Rely on what an abstract class says about a class: classes can be registered at any time."""
-    if isinstance(cls, abc.ABCMeta) and kind.__flags__ & HEAP_TYPE and kind not in tx.made_classes \
+    if type(cls) is abc.ABCMeta and kind.__flags__ & HEAP_TYPE and kind not in tx.made_classes \
             and cls not in kind.__mro__:
         answer = issubclass(kind, cls)
         tx.guard(ConstantSource.of(kind, kind.__qualname__), "class", f"{{k[0]}}({{0}}, {{1}}) is {answer}",
