@@ -11,6 +11,7 @@ and locks that nobody releases.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import concurrent.futures.thread  # noqa: F401  (takes a lock at forks, as logging does: they must come before ours)
 import ctypes
 import functools
@@ -110,8 +111,8 @@ class _Signals:
 
     def install(self) -> None:
         for number in _signal_numbers():
-            original = signal.getsignal(number)
-            if not callable(original) or isinstance(original, signal.Handlers):
+            original = _handler_of(number)
+            if not callable(original):
                 continue  # none, or one that is not written in Python
             handler = original if isinstance(original, _Handler) else _Handler(original)
             _set_handler(number, handler)
@@ -122,7 +123,7 @@ class _Signals:
         while self.handlers:
             number, handler = self.handlers.popitem()
             try:
-                if signal.getsignal(number) is handler:  # or else a handler has installed another
+                if _handler_of(number) is handler:  # or else a handler has installed another
                     _set_handler(number, handler.original)
             finally:
                 if self.handlers:
@@ -132,9 +133,13 @@ class _Signals:
 _SIGNALS = _Signals()
 
 
+# `signal.getsignal` without the search for an enum's member, which takes most of its time.
+_handler_of: Callable[[int], Any] = _signal.getsignal
+
+
 @functools.cache
 def _signal_numbers() -> tuple[int, ...]:
-    return tuple(sorted(signal.valid_signals()))
+    return tuple(sorted(map(int, signal.valid_signals())))
 
 
 def _set_handler(number: int, handler: Callable[..., Any]) -> None:
