@@ -219,3 +219,48 @@ def test_backward_inside(backend):
         return gradient, torch.autograd.grad(gradient.square().sum(), [x, w]), x.grad, w.grad
 
     torch.testing.assert_close(run(fs.compile(step, backend=backend)), run(step))
+
+
+@BACKENDS
+def test_hooks_on_values_that_were_used_before(backend):
+    def function(x, seen):
+        h = x.exp()
+        result = h.sin()
+        h.register_hook(lambda gradient: seen.append(gradient) or gradient * 2)
+        return result, h
+
+    def run(function):
+        x, seen = leaf(3), []
+        result, _ = function(x, seen)
+        result.sum().backward()
+        return x.grad, seen
+
+    torch.testing.assert_close(run(fs.compile(function, backend=backend)), run(function))
+
+
+@BACKENDS
+def test_hooks_of_inputs_that_get_no_gradient(backend):
+    def both(x, y):
+        return x.sin() * y, x.cos()
+
+    def run(function):
+        x, y, seen = leaf(3), leaf(3), []
+        y.register_hook(lambda gradient: seen.append(gradient.clone()))
+        function(x, y)[1].sum().backward()
+        return x.grad, y.grad is None, seen
+
+    assert str(run(fs.compile(both, backend=backend))) == str(run(both))
+
+
+@BACKENDS
+def test_views_made_without_grad_mode(backend):
+    def views(x):
+        with torch.no_grad():
+            view = x[1:]
+        return view.t(), x * 1
+
+    def run(function):
+        transposed, _ = function(leaf(2, 3))
+        return transposed.requires_grad, transposed.sum().requires_grad
+
+    assert run(fs.compile(views, backend=backend)) == run(views)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..signals import GraphBreak
+from ..signals import GraphBreak, SkipFrame
 from ..source import AttrSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key
 from .constants import ConstantValue, NativeMethod, NumberValue
@@ -154,6 +154,10 @@ class TensorValue(Value):
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in BREAKING_METHODS:
             reason, hint = BREAKING_METHODS[name]
+            if name in ("register_hook", "retain_grad") and self.source is None and self.fake.requires_grad \
+                    and self.node.users and not tx.options.fullgraph:
+                # As a result of the graph it would see what comes from outside only, not from these uses.
+                raise SkipFrame(f"{reason}: the tensor has been used before")
             raise GraphBreak(reason, hint)
         if name == "backward":
             return tx.backward(self, args, kwargs)
