@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
+from firesteel.kernels.gpu.values import TritonIndexPrinter
+from firesteel.shapes import symbol
 
 SMALL = (4, 6, -4, -5, 0, 3, 1, -1)
 HUGE = (4, 6, -(2**31), 2**40, -(2**40), 2**62, -(2**63), 2**63 - 1, 2**63)
@@ -178,3 +180,11 @@ def test_a_division_by_an_item_that_is_zero() -> None:
     for number in (1, 0, -1, 0):
         x = torch.arange(12.0).reshape(3, 4)
         assert same(outcome(program, x, torch.tensor(number)), outcome(compiled, x, torch.tensor(number)))
+
+
+def test_triton_rounds_quotients_of_signed_numbers_down() -> None:
+    n, s = symbol("n"), symbol("s")
+    printer = TritonIndexPrinter({}, lambda name: name, frozenset([n]))
+    assert printer.print(s // 2) == "(s // 2)"
+    assert printer.print(n // 2) == "floor_divide(n, 2)"
+    assert printer.print((s + n) % 5) == "floor_modulo(n + s, 5)"
