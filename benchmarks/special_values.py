@@ -30,7 +30,18 @@ from tests.fuzz.values import Dice
 from torch.utils import _pytree as pytree
 
 import firesteel as fs
-from benchmarks.native_op_db import AMBIGUOUS, UNDEFINED, Pair, compare_all, copied, differences, operators, run, work
+from benchmarks.native_op_db import (
+    AMBIGUOUS,
+    UNDEFINED,
+    Pair,
+    accuracy,
+    compare_all,
+    copied,
+    differences,
+    operators,
+    run,
+    work,
+)
 
 ROOT = Path(__file__).parent.parent
 KNOWN = ROOT / "tests" / "conformance" / "special_values.txt"
@@ -67,7 +78,7 @@ def specials(dtype: torch.dtype, kind: int, moderate: bool) -> list[Any]:
         [0.0, -0.0, 1.0, -1.0, nan],
         [inf, -inf, nan],
         [limits.smallest_normal, -limits.smallest_normal, limits.smallest_normal / 2, -0.0],
-        [limits.max, limits.min, limits.max / 2] if not moderate else [limits.max**0.25, -limits.max**0.25, 0.0],
+        [limits.max, limits.min, limits.max / 2] if not moderate else [min(limits.max**0.25, 1e3), 0.0, -64.0],
         [0.5, 1.5, 2.5, -0.5, -2.5, *(() if moderate else (float(min(2**53, limits.max / 4)),))],
     ]
     return found[kind]
@@ -144,6 +155,20 @@ def zero_differences(want: Any, got: Any) -> list[str]:
     return found
 
 
+def _is_as_accurate(function: Any, given: Any, want: Any, got: Any, found: Sequence[str]) -> bool:
+    """Whether results differ by roundings only and ours lie no further than twice as far from those in float64."""
+    if not all(line.startswith("values:") for line in found):
+        return False
+    for left, right in zip(pytree.tree_leaves(want), pytree.tree_leaves(got), strict=True):
+        if isinstance(left, torch.Tensor):
+            if not left.is_floating_point() or left.dtype is torch.float64:
+                if not torch.equal(left, right):
+                    return False
+            elif not torch.equal(left.isfinite(), right.isfinite()) or not torch.equal(left.isnan(), right.isnan()):
+                return False
+    return accuracy(function, *copied(given), want, got) is None
+
+
 def run_pair(op: Any, dtype: torch.dtype, count: int) -> Pair:
     """Compare an operator's samples in one dtype."""
     pair = Pair(op.formatted_name, str(dtype).removeprefix("torch."))
@@ -170,6 +195,8 @@ def run_pair(op: Any, dtype: torch.dtype, count: int) -> Pair:
         found = differences(want, got, values and op.name not in AMBIGUOUS)
         if not found and signs and values and not isinstance(want, Exception):
             found = zero_differences(want, got)
+        if found and values and not isinstance(want, Exception) and _is_as_accurate(function, given, want, got, found):
+            found = []
         if found and not isinstance(want, Exception):
             again = run(function, *copied(given))  # what eager does not repeat cannot be compared
             if differences(want, again, values):

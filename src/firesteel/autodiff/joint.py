@@ -378,6 +378,7 @@ class _JointTracing(Tracing):
         self.recorder.origin = {}
         versions = self.recorder.versions()
         torch_compat.push_dispatch_mode(self.recorder)
+        self.recorder.accumulates = True
         try:
             with torch.autocast("cpu", enabled=False):
                 found = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
@@ -385,6 +386,7 @@ class _JointTracing(Tracing):
             # Eager will refuse as well, but not before somebody asks for these gradients.
             raise Unsupported(f"autograd refuses to differentiate a result: {error}") from error
         finally:
+            self.recorder.accumulates = False
             torch_compat.pop_dispatch_mode()
         if any(memory.version != version for memory, version in versions.items()):
             raise Unsupported("a backward changes a tensor of the forward in place")

@@ -26,7 +26,8 @@ from ..fake import FakeMode, FakeTensor
 from ..fake.dims import layout_of, offset_of
 from ..fake.functions import find_function
 from ..fake.mode import dispatch
-from ..fake.tensor import view_of
+from ..fake.rules.strides import is_dense
+from ..fake.tensor import new_fake, view_of
 from ..shapes import Expr
 from ..shapes.symnode import make_symbolic
 from . import decompositions, views
@@ -40,6 +41,7 @@ _ATEN = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 _WHOLE = 2**63 - 1
+_ADD = _ATEN.add.Tensor
 
 
 class Memory:
@@ -89,6 +91,8 @@ class Recorder(FakeMode):
         self._is_core = is_core or decompositions.is_core
         self._decompositions: dict[int, Callable[..., Any] | None] = {}
         self._inside_decomposition = False
+        # whether autograd's engine runs, which adds the gradients that reach a tensor from several sides
+        self.accumulates = False
 
     # -----------------------------------------------------------------------------------------------------------------
     # tensors
@@ -281,10 +285,25 @@ class Recorder(FakeMode):
             if result is not NotImplemented:
                 return result
         result = dispatch(self, func, args, kwargs)
+        if self.accumulates and func is _ADD:
+            result = self._accumulated(args, result)
         node = self.record(func, args, kwargs, result)
         if refused:
             node.meta[REFUSED] = True
         return result
+
+    def _accumulated(self, args: tuple[Any, ...], result: FakeTensor) -> FakeTensor:
+        """A sum of gradients as the engine makes it in eager: in place of the first, if nobody else has that. So the
+        strides of dimensions of size 1, which a new sum would not keep, are the first one's."""
+        if len(args) != 2 or type(args[0]) is not FakeTensor or type(args[1]) is not FakeTensor:
+            return result
+        (shape, stride), (new_shape, new_stride) = layout_of(args[0]), layout_of(result)
+        if views.same_numbers(stride, new_stride) or not views.same_numbers(shape, new_shape):
+            return result
+        node = self.tracked(args[0]).node
+        if node is None or node.op != "call_function" or node.users or not is_dense(shape, stride):
+            return result
+        return new_fake(result.shape, args[0].stride(), result.dtype, result.device)
 
     def _make_view(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         func, base = operator.func, args[0]

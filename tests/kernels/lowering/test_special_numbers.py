@@ -158,6 +158,31 @@ def test_norms_of_infinities_have_no_mean():
     assert_as_eager(lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5), x)
 
 
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
+def test_gradients_of_a_shared_convolution_keep_their_strides(backend):
+    layer = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8)
+    x = torch.randn(2, 25, 8).transpose(1, 2).view(2, 8, 5, 5)
+
+    def gradient(function):
+        (found,) = torch.autograd.grad(function(x).sum(), layer.weight)
+        return found
+
+    want = gradient(lambda x: layer(layer(x)))
+    got = gradient(fs.compile(lambda x: layer(layer(x)), backend=backend))
+    assert want.stride() == got.stride() == (9, 1, 3, 1)
+
+
+def test_unpooling_to_nothing_checks_nothing():
+    assert_as_eager(lambda x, at: torch.ops.aten.max_unpool2d(x, at, (0, 0)), torch.ones(1, 1, 2, 2),
+                    torch.zeros(1, 1, 2, 2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_gradient_of_windows_of_integers(dtype):
+    assert_as_eager(lambda g: torch.ops.aten.unfold_backward(g, [2, 5], 1, 2, 1),
+                    torch.arange(16).reshape(2, 4, 2).to(dtype))
+
+
 def test_no_generator_is_the_default_one():
     assert_as_eager(lambda x: (x + torch.randn(3, generator=None), torch.rand(2, generator=None),
                                torch.randint(0, 9, (3,), generator=None)), torch.zeros(3))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ... import shapes
 from ...shapes import Expr
 from .. import ir
@@ -62,8 +64,8 @@ def scattered(ctx: Lowering, grad: Tensor, place: Any) -> Tensor:
 
 @lowering("aten.unfold_backward.default")
 def unfold_backward(ctx: Lowering, grad: Tensor, input_sizes: Any, dim: int, size: Any, step: Any) -> Tensor:
-    if not ctx.out.shape:
-        return ctx.unsupported("no dimensions")
+    if not ctx.out.shape or ctx.out.dtype is torch.bool:
+        return ctx.unsupported("no dimensions, or sums of bools")
     dim = wrap(dim, len(ctx.out.shape))
 
     def place(indices: Indices) -> Indices:
