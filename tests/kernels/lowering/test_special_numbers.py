@@ -183,6 +183,12 @@ def test_gradient_of_windows_of_integers(dtype):
                     torch.arange(16).reshape(2, 4, 2).to(dtype))
 
 
+def test_zeta_of_large_and_missing_numbers():
+    values = numbers(INF, 1e30, NAN, 2, 1.5, -1, dtype=torch.float64)
+    places = numbers(INF, -INF, 1, 0.5, 2, -1, 0, NAN, dtype=torch.float64)
+    assert_as_eager(torch.special.zeta, values[:, None].expand(6, 8), places.expand(6, 8))
+
+
 def test_no_generator_is_the_default_one():
     assert_as_eager(lambda x: (x + torch.randn(3, generator=None), torch.rand(2, generator=None),
                                torch.randint(0, 9, (3,), generator=None)), torch.zeros(3))

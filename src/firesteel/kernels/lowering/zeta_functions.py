@@ -32,6 +32,8 @@ def positive_zeta(x: Value, q: Value) -> Value:
         total = add(total, op("pow", at, power))
     at = add(at, 1.0)
     last = op("pow", at, power)
+    # nothing more to add, when products of a large x would overflow
+    done, enough = compare("lt", last, mul(total, 1e-17)), total
     # the rest: an integral, half a term, and derivatives at its start
     total = add(add(total, div(mul(last, at), sub(x, 1.0))), mul(last, 0.5))
     rising, scale = x, div(last, at)
@@ -40,7 +42,7 @@ def positive_zeta(x: Value, q: Value) -> Value:
         total = add(total, div(mul(rising, scale), factorial))
         rising = mul(mul(rising, add(x, float(2 * k + 1))), add(x, float(2 * k + 2)))
         scale = div(scale, square)
-    return total
+    return where(done, enough, total)
 
 
 def zeta(x: Value, q: Value) -> Value:
