@@ -136,7 +136,7 @@ def concatenated(tx: Tracer, left: Value, right: Value) -> Value:
     if isinstance(ours, TupleValue) and isinstance(theirs, TupleValue):
         import torch
 
-        if not theirs.items and left.python_type() is tuple:
+        if not theirs.items and left.python_type() is tuple and ours.owner is None:
             return left
         if not ours.items and right.python_type() is tuple:
             return right
@@ -158,7 +158,7 @@ def repeated(tx: Tracer, sequence: Value, count: Value) -> Value:
     if not isinstance(times, int):
         raise tx.raised(TypeError(f"can't multiply sequence by non-int of type {type(times).__name__!r}"))
     if isinstance(items, TupleValue):
-        if times == 1 and sequence.python_type() is tuple:
+        if times == 1 and sequence.python_type() is tuple and items.owner is None:
             return sequence
         return items.like(items.elements(tx) * times)
     assert isinstance(items, ListValue)

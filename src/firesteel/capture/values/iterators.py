@@ -498,7 +498,8 @@ class GeneratorValue(IteratorValue):
             error = None
             if name == "throw":
                 error = tx.as_exception(args[1] if len(args) > 1 and not args[1].is_constant() else args[0])
-            elif name == "send" and not self.started and not (args[0].is_constant() and args[0].as_constant() is None):
+            elif name == "send" and not self.started and not self.finished and not (
+                    args[0].is_constant() and args[0].as_constant() is None):
                 raise tx.raised(TypeError("can't send non-None value to a just-started generator"))
             item = self.resume(tx, args[0] if name == "send" else None, error)
             if item is None:
