@@ -104,7 +104,10 @@ def test_in_front_of_the_buffer(machine):
     i = axis("i", 20)
     body = [ir.Loop(i, [store("out", i.symbol, ir.load("x", i.symbol - 1, F))], parallel=True)]
     with pytest.raises(RuntimeError, match="reads elements? -1.* of buffer x of 20"):
-        run(body, {"x": short(21)[1:], "out": torch.zeros(20)}, ["out"], machine)
+        run(body, {"x": short(20), "out": torch.zeros(20)}, ["out"], machine)
+    out = torch.zeros(20)
+    run(body, {"x": short(21)[1:], "out": out}, ["out"], machine)  # the storage begins earlier
+    assert torch.equal(out, short(20))
 
 
 @pytest.mark.parametrize("rows, columns", [(16, 16), (33, 20)])
@@ -156,6 +159,15 @@ def test_threads_report_once(machine):
 
 
 # Whole programs
+
+
+def test_views_may_begin_in_front_of_the_tensor():
+    def f(x):
+        return x.as_strided((2,), (1,), 0) * 2
+
+    base = torch.arange(5.0)
+    with config.patch(check_bounds=True):
+        assert torch.equal(fs.compile(f)(base[3:]), f(base[3:]))
 
 
 def _model(x, y, i):

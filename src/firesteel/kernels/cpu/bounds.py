@@ -5,7 +5,8 @@
     %v10 = call ptr @PREFIX.check(ptr %v8, i64 0, i64 32, i1 true, ptr %v1, ptr %v2, i64 0, ptr %v3)
     %v9 = load <8 x float>, ptr %v10, align 4
 
-Such a kernel is told where each of its buffers ends, behind their addresses: ``[buffers..., ends..., record, launch]``.
+Such a kernel is told where the storage of each of its buffers begins and ends, behind their addresses:
+``[buffers..., starts..., ends..., record, launch]``.
 An access outside of its buffer is noted in the record, which the host looks at afterwards, and goes to memory that
 nobody uses. Of vectors under a mask the first and the last lane that is there are looked at, of gathers and scatters
 every lane. Scratch memory and tiles are checked like buffers.
@@ -90,8 +91,9 @@ elsewhere:
 
 @dataclass(frozen=True)
 class Extent:
-    """Where memory ends that begins at a pointer, and its number in what is reported."""
+    """Where the memory behind a pointer begins and ends, and its number in what is reported."""
 
+    start: str
     end: str
     number: int
 
@@ -138,7 +140,7 @@ class _Checker:
             name, count, element = array.groups()
             end = self.function.temporary()
             ends.append(f"{end} = getelementptr i8, ptr {name}, i64 {int(count) * _WIDTHS[element]}")
-            self.extents.setdefault(name, Extent(end, OTHER))
+            self.extents.setdefault(name, Extent(name, end, OTHER))
         for block in self.function.blocks:
             for line in block.lines:
                 if step := _STEP.match(line):
@@ -149,13 +151,13 @@ class _Checker:
             block.lines = [new for line in block.lines for new in self.lines(line)]
         self.function.entry.lines[:0] = ends
 
-    def extent(self, pointer: str) -> tuple[str, Extent] | None:
-        """The start of the memory behind a pointer and its end; None for parameters and variables."""
+    def extent(self, pointer: str) -> Extent | None:
+        """The memory behind a pointer; None for parameters and variables."""
         while pointer in self.origins and pointer not in self.extents:
             pointer = self.origins[pointer]
         found = self.extents.get(pointer)
         if found is not None:
-            return pointer, found
+            return found
         if pointer in self.single or pointer in self.parameters:
             return None
         raise Unsupported(f"a check of an access to {pointer}")
@@ -174,10 +176,9 @@ class _Checker:
         else:
             raise Unsupported(f"a check of {line}")
 
-    def call(self, pointer: str, skip: str, size: str, active: str, place: tuple[str, Extent], store: bool) -> str:
-        low, extent = place
+    def call(self, pointer: str, skip: str, size: str, active: str, extent: Extent, store: bool) -> str:
         number = 2 * extent.number + store
-        return (f"call ptr @PREFIX.check(ptr {pointer}, i64 {skip}, i64 {size}, i1 {active}, ptr {low}, "
+        return (f"call ptr @PREFIX.check(ptr {pointer}, i64 {skip}, i64 {size}, i1 {active}, ptr {extent.start}, "
                 f"ptr {extent.end}, i64 {number}, ptr {self.report})")
 
     def plain(self, found: re.Match[str], line: str) -> Iterator[str]:

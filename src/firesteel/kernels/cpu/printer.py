@@ -86,13 +86,13 @@ class KernelPrinter(StatementEmitter):
             self._note_extents(buffers, frozenset((buffers, sizes, numbers, "%context")))
 
     def _note_extents(self, buffers: str, parameters: frozenset[str]) -> None:
-        """Read where buffers end, which stands behind their addresses."""
+        """Read where buffers begin and end, which stands behind their addresses: views may look in front of them."""
         count, extents = len(self.kernel.buffers), {}
         for position, buffer in enumerate(self.kernel.buffers):
-            at = self.raw(f"getelementptr ptr, ptr {buffers}, i64 {count + position}")
-            end = self.raw(f"load ptr, ptr {at}, align 8{INVARIANT}")
-            extents[self.pointers[buffer.name]] = bounds.Extent(end, position)
-        report = self.raw(f"getelementptr ptr, ptr {buffers}, i64 {2 * count}")
+            at = [self.raw(f"getelementptr ptr, ptr {buffers}, i64 {part * count + position}") for part in (1, 2)]
+            start, end = [self.raw(f"load ptr, ptr {one}, align 8{INVARIANT}") for one in at]
+            extents[self.pointers[buffer.name]] = bounds.Extent(start, end, position)
+        report = self.raw(f"getelementptr ptr, ptr {buffers}, i64 {3 * count}")
         self.checked[self.function] = bounds.Checked(report, parameters, extents)
 
     def _is_large(self) -> Operand | None:
@@ -132,7 +132,7 @@ class KernelPrinter(StatementEmitter):
             if self.target.checked:
                 end = self.raw(f"getelementptr {memory_type(scratch.dtype)}, ptr {name}, "
                                f"i64 {self.index(scratch.size).text}")
-                self.checked[self.function].extents[name] = bounds.Extent(end, position)
+                self.checked[self.function].extents[name] = bounds.Extent(name, end, position)
 
     def free_scratch(self) -> None:
         for name in self.freed:

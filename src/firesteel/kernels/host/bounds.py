@@ -1,6 +1,6 @@
 """The host's side of checked kernels (`config.check_bounds`): tells them where buffers end and raises what they note.
 
-A checked kernel is given the end of every buffer, a record, and the number of the launch. What it notes in the record
+A checked kernel is given the storage of every buffer, a record, and the launch's number. What it notes in the record
 is raised behind the stretch that it ran in, before anything else looks at the results. Tensors that a stretch makes or
 views are looked at too: each has to lie inside of its storage.
 """
@@ -47,9 +47,14 @@ def launch_number(kernel: Kernel, buffers: tuple[str, ...] = ()) -> int:
     return len(_launches) - 1
 
 
+def start_of(t: torch.Tensor) -> int:
+    """The address at which the storage of a tensor begins."""
+    return t.data_ptr() - int(t.storage_offset()) * t.element_size()
+
+
 def end_of(t: torch.Tensor) -> int:
     """The address behind the storage of a tensor."""
-    return t.data_ptr() + t.untyped_storage().nbytes() - int(t.storage_offset()) * t.element_size()
+    return start_of(t) + t.untyped_storage().nbytes()
 
 
 def bytes_of(buffer: Buffer, bytes_: Expr) -> Expr:
@@ -111,12 +116,13 @@ def checked_launcher(address: int, kernel: Kernel) -> Callable[..., None]:
     """A function of tensors, then sizes, then floats, that runs a checked kernel."""
     buffers, sizes, numbers = len(kernel.buffers), len(kernel.sizes), len(kernel.numbers)
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(address)
-    words, integers, floats = ctypes.c_int64 * (2 * buffers + 2), ctypes.c_int64 * sizes, ctypes.c_double * numbers
+    words, integers, floats = ctypes.c_int64 * (3 * buffers + 2), ctypes.c_int64 * sizes, ctypes.c_double * numbers
     launch = launch_number(kernel)
 
     def run(*arguments: Any) -> None:
         tensors = arguments[:buffers]
-        given = words(*[t.data_ptr() for t in tensors], *map(end_of, tensors), record_address(), launch)
+        given = words(*[t.data_ptr() for t in tensors], *map(start_of, tensors), *map(end_of, tensors),
+                      record_address(), launch)
         call(given, integers(*arguments[buffers: buffers + sizes]), floats(*arguments[buffers + sizes:]))
         raise_if_outside()
 

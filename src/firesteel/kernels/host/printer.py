@@ -111,7 +111,7 @@ class _HostPrinter:
         self.layouts = _Layouts()
         self.found: Lifetimes = lifetimes(plan, reuse=made is not None)
         self.namespace: dict[str, Any] = {"torch": torch, "math": math, "empty_strided": torch.empty_strided,
-                                          "kept": keep, "end_of": bounds.end_of}
+                                          "kept": keep, "start_of": bounds.start_of, "end_of": bounds.end_of}
         self.lines: list[str | _Check] = []
         self.names: set[str] = {*keyword.kwlist, *vars(builtins), *self.namespace, "run"}
         self.variables: dict[str, str] = {}

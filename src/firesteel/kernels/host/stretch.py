@@ -61,7 +61,7 @@ class StretchBuilder:
         self.addresses_of: dict[str, int] = {}
         self.bytes_of: dict[str, Expr] = {}
         """The memory of buffers that the stretch makes itself."""
-        self.numbers_of_ends: dict[str, int] = {}
+        self.edges: dict[str, int] = {}
         self.memory: dict[str, int] = {}
         self.temporary: dict[str, int] = {}
         """Tensors that nothing outside of the stretch sees, on devices where there is no plain memory."""
@@ -141,20 +141,28 @@ class StretchBuilder:
             register = self.addresses_of[root] = self.program.fill(Op.POINTER, self.tensor(root))
         return register
 
+    def start(self, buffer: str) -> int:
+        """The register of the address at which the storage of a buffer begins."""
+        root = self.found.group(buffer)
+        return self.address(root) if root in self.bytes_of else self.edge(root, bounds.start_of)
+
     def end(self, buffer: str) -> int:
-        """The register of the address behind a buffer's memory."""
+        """The register of the address behind the storage of a buffer."""
         root = self.found.group(buffer)
         size = self.bytes_of.get(root)
-        if size is not None:
-            return self.program.fill(Arithmetic.ADD_SCALED, self.number(size), a=1, index=self.address(root))
+        if size is None:
+            return self.edge(root, bounds.end_of)
+        return self.program.fill(Arithmetic.ADD_SCALED, self.number(size), a=1, index=self.address(root))
+
+    def edge(self, root: str, of: Callable[[Any], int]) -> int:
+        """The same for tensors from outside, by a function that a host program knows under its own name."""
         constant = self.found.plan.constants.get(root)
         if constant is not None:
-            return self.constant(bounds.end_of(constant))
-        known = self.numbers_of_ends.get(root)
-        if known is None:
-            text = f"end_of({self.variable(root)})"
-            known = self.numbers_of_ends[root] = self.program.fill(Op.INTEGER, self.argument(text))
-        return known
+            return self.constant(of(constant))
+        text = f"{of.__name__}({self.variable(root)})"
+        if text not in self.edges:
+            self.edges[text] = self.program.fill(Op.INTEGER, self.argument(text))
+        return self.edges[text]
 
     # Steps
 
@@ -195,7 +203,8 @@ class StretchBuilder:
         if isinstance(kernel, int):
             if self.checked:
                 number = bounds.launch_number(step.kernel, step.buffers)
-                buffers += [*map(self.end, step.buffers), self.constant(bounds.record_address()), self.constant(number)]
+                buffers += [*map(self.start, step.buffers), *map(self.end, step.buffers)]
+                buffers += [self.constant(bounds.record_address()), self.constant(number)]
             self.program.launch(kernel, buffers, sizes, numbers, _is_long(step))
         else:
             at: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
