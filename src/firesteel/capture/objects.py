@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
-from .source import AttrSource, ConstantSource, Source, class_is_permanent, item_source
+from .source import AttrSource, ConstantSource, Source, call_source, class_is_permanent, item_source
 from .values.base import Value
 from .values.constants import NativeMethod, PythonObject
 from .values.functions import FunctionValue, MethodValue, SuperValue
@@ -195,7 +195,9 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             except AttributeError as error:
                 tx.guard(obj.source, "missing attribute", "{k[0]}({0}, {k[1]})", (slot_is_empty, raw))
                 raise tx.raised(error) from None
-            value = tx.found(real, AttrSource(obj.source, name))
+            plain = not isinstance(cls.__getattribute__, types.FunctionType)
+            where = AttrSource(obj.source, name) if plain else call_source(obj.source, raw.__get__)
+            value = tx.found(real, where)
             obj.attrs[name] = value
             return value
         raise tx.raised(AttributeError(f"{_name_in_errors(cls)!r} object has no attribute {name!r}"))
