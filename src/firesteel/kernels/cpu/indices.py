@@ -180,6 +180,11 @@ class IndexEmitter(Emitter):
 
     def floor_division(self, op: str, left: Operand, right: Operand, positive: bool) -> Operand:
         """Quotient or remainder rounded down, as Python's. `positive`: neither operand is negative."""
+        if not right.is_constant and right.lanes == 1:
+            # A size that is 0 divides nothing that is used, but the division may stand in front of the empty loop.
+            with self.at(right.scope):
+                none = self.compare("eq", right, self.constant(0, right.dtype))
+                right = self.select(none, self.constant(1, right.dtype), right)
         left, right = self.same_lanes(left, right)
         if positive:
             if left.lanes > 1 and left.dtype is torch.int64:
