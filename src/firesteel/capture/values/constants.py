@@ -111,7 +111,10 @@ class ConstantValue(Value):
                        {k: tx.constant_of(v) for k, v in kwargs.items()})
 
     def truth(self, tx: Tracer) -> bool:
-        return bool(self.value)
+        try:
+            return bool(self.value)
+        except Exception as error:  # of a subclass with its own idea of truth
+            raise tx.raised(error) from None
 
     def length(self, tx: Tracer) -> Value:
         return tx.fold(len, [self.value], {})
