@@ -237,7 +237,10 @@ class DictValue(ContainerValue):
             return self.iterate(tx)
         if name == "__init__" and self.cls is collections.defaultdict:
             factory = args[0].realize() if args else tx.constant(None)
-            self.factory = None if factory.is_constant() and factory.as_constant() is None else factory
+            is_none = factory.is_constant() and factory.as_constant() is None
+            if not is_none and not hasattr(factory.python_type(), "__call__"):  # noqa: B004 - it is of the type
+                raise tx.raised(TypeError("first argument must be callable or None"))
+            self.factory = None if is_none else factory
             args = args[1:]
         if name in ("update", "__init__", "__ior__"):
             for argument in args:
