@@ -16,7 +16,7 @@ from .harness import Function, check, compare, run_program
 from .program import Program
 from .shrinker import shrink
 
-PROGRAMS = 2000
+PROGRAMS = 1200
 CHUNK = 50
 CHUNKS = PROGRAMS // CHUNK
 NATIVE_PROGRAMS = 100
