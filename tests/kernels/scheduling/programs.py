@@ -1,5 +1,8 @@
 """Programs through capture, tracing, lowering and scheduling, run by the interpreter of plans."""
 
+import importlib
+from unittest import mock
+
 import torch
 
 import firesteel as fs
@@ -10,25 +13,37 @@ from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import CPU, GPU
 from kernels.scheduling.running import run
 
+lowering = importlib.import_module("firesteel.kernels.lowering.lower")
+
 
 class Planned:
     """A backend that interprets kernel plans, or with ``runs=False`` only makes them; it keeps them."""
 
-    def __init__(self, runs=True, machine=CPU):
+    def __init__(self, runs=True, machine=CPU, device=None):
         self.plans = []
         self.runs = runs
         self.machine = machine
+        self.device = device or torch.device("cpu")
 
     def __call__(self, module, example_inputs):
-        plan = schedule(lower(trace(module, example_inputs).module), self.machine)
+        functional = trace(module, example_inputs).module
+        plan = schedule(_lowered_for(self.device, functional), self.machine)
         self.plans.append(plan)
         return (lambda *args: run(plan, args)) if self.runs else module
 
 
-def planned_for_gpu(program, *args, dynamic=None):
-    """The plan of a program for a GPU, and what it is called with."""
+def _lowered_for(device, functional):
+    """A graph lowered as if its tensors, which are on the CPU, were on ``device``."""
+    on_device = lowering._exotic
+    with mock.patch.object(lowering, "_exotic", lambda value, device: on_device(value, torch.device("cpu"))):
+        return lower(functional, device=device)
+
+
+def planned_for_gpu(program, *args, dynamic=None, device=None):
+    """The plan of a program for a GPU, and what it is called with. With ``device``, operators are lowered as there;
+    else as on the CPU, with checks of indices and with numbers that come as tensors."""
     fs.reset()
-    backend, given = Planned(runs=False, machine=GPU), []
+    backend, given = Planned(runs=False, machine=GPU, device=device), []
 
     def keep(module, example_inputs):
         backend(module, example_inputs)

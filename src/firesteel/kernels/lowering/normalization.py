@@ -42,8 +42,12 @@ def _converted(ctx: Lowering, x: Tensor, spec: Spec) -> Tensor:
 
 
 def _reciprocal_deviation(ctx: Lowering, variance: Tensor, eps: Any, spec: Spec, mean: Tensor | None = None) -> Tensor:
-    """``1 / sqrt(variance + eps)``, once for each row. With ``mean``, NaN where its square overflows: on the CPU,
-    eager adds the squared difference between the means of parts of a row, the first of which is 0."""
+    """``1 / sqrt(variance + eps)``, once for each row; with ``mean``, NaN where eager's variance is.
+
+    On the CPU eager joins the moments of parts of a row, beginning with a part of no elements and mean 0: it adds
+    the square of the mean times 0, which is NaN where the square overflows (rows of 1e20). The GPU's eager kernels
+    never do that, so kernels for a GPU must not either.
+    """
 
     def body(indices: Indices) -> Value:
         spread = variance.at(indices)
@@ -56,7 +60,10 @@ def _reciprocal_deviation(ctx: Lowering, variance: Tensor, eps: Any, spec: Spec,
 
 
 def _finite_mean(ctx: Lowering, mean: Tensor) -> Tensor:
-    """A mean as eager finds it on the CPU, by steps from one mean to the next: NaN instead of an infinity."""
+    """A mean as eager finds it on the CPU, by steps from one mean to the next: NaN instead of an infinity.
+
+    Adding the mean times 0 changes no finite mean. On a GPU eager's means may be infinite, and stay as they are.
+    """
     if ctx.device.type != "cpu":
         return mean
     spec = ctx.spec(mean.shape, mean.dtype, mean.device)
