@@ -68,6 +68,11 @@ def repeated(x, y):
     return b + a
 
 
+def computed(x, y):
+    a = x.item()
+    return y * (a + 1), a * a
+
+
 def prefix(x, y):
     a = x.item()
     torch._check(a >= 0)
@@ -95,6 +100,8 @@ CASES = [
     (checked_index, (ITEM(3), torch.arange(6.0)), [(ITEM(n), torch.arange(6.0)) for n in (0, 5, 6, -1)],
      {"u0": "VR[0, 5]"}),
     (repeated, (ITEM(3), torch.ones(6)), [(ITEM(n), torch.ones(6)) for n in (0, 1, 5, -1)], {"u0": "VR[0, int_oo]"}),
+    (computed, (ITEM(3), torch.ones(2)), [(ITEM(n), torch.ones(2)) for n in (0, 1 << 40)],
+     {"u0": "VR[-int_oo, int_oo]"}),
     (prefix, (ITEM(3), torch.ones(6)), [(ITEM(n), torch.ones(6)) for n in (0, 1, 6, 7)], {"u0": "VR[0, 6]"}),
     (found, (ITEM(3), ITEM([0, 2, 5])), [(ITEM(1), ITEM([0, 0, 0])), (ITEM(1), ITEM([4, 5, 6]))], None),
     (written, (ITEM(3), torch.ones(6)), [(ITEM(n), torch.ones(6)) for n in (0, 5, 6)], None),

@@ -6,11 +6,12 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..shapes.relations import ge
 from .object_operators import not_implemented
 from .objects import find_on_class, special_method
 from .signals import GraphBreak, UserRaise
 from .values.base import Value
-from .values.constants import ConstantValue
+from .values.constants import ConstantValue, NumberValue
 from .values.objects import ObjectValue
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ def _ask_for_length(tx: Tracer, obj: ObjectValue) -> None:
             raise
         if name != "__len__" and not_implemented(length):
             continue
-        if not (isinstance(length, ConstantValue) and isinstance(length.value, int) and length.value >= 0):
+        if not _is_length(tx, length):
             raise GraphBreak(f"{name} of {obj.describe()} gives something that is no length")
         return
+
+
+def _is_length(tx: Tracer, length: Value) -> bool:
+    if isinstance(length, NumberValue):
+        return length.expr.kind == "int" and tx.shape_env.decide(ge(length.expr, 0)) is True
+    return isinstance(length, ConstantValue) and isinstance(length.value, int) and length.value >= 0

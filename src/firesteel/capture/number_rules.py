@@ -89,8 +89,8 @@ def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
     """
     if expr.kind != "int" or isinstance(expr, Const):
         return True
-    if _is_narrow(tx, expr):
-        return True
+    if _is_narrow(tx, expr) or tx.options.exports and not tx.shape_env.is_backed(expr):
+        return True  # exported programs compute with numbers from tensors as Python does, without further conditions
     for free in expr.free_symbols:  # a number from a tensor is rarely a large one
         if free.kind == "int" and not tx.shape_env.is_backed(free) and not (
                 tx.holds(relations.ge(free, -USUAL)) and tx.holds(relations.lt(free, USUAL))):

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ..shapes import Interval
@@ -21,8 +20,13 @@ class ValueRanges:
 
     @staticmethod
     def of(interval: Interval) -> ValueRanges:
-        """The range of an interval of shape expressions."""
-        return ValueRanges(*[None if abs(end) == math.inf else int(end) for end in (interval.lower, interval.upper)])
+        """The range of an interval of shape expressions; the ends of all 64-bit integers are no bounds.
+
+        >>> ValueRanges.of(Interval(-2**63, 2**63 - 1)), ValueRanges.of(Interval(-2**31, 5))
+        (VR[-int_oo, int_oo], VR[-2147483648, 5])
+        """
+        return ValueRanges(None if interval.lower <= -(2**63) else int(interval.lower),
+                           None if interval.upper >= 2**63 - 1 else int(interval.upper))
 
     def __contains__(self, value: int) -> bool:
         return (self.lower is None or value >= self.lower) and (self.upper is None or value <= self.upper)

@@ -424,7 +424,8 @@ def single@(obj, t):
                 "patched(torch.Tensor, '__mul__', lambda self, other: self - other)",
                 "patched(torch.Tensor, '__add__', lambda self, other: self - other)",
                 "patched(torch.Tensor, '__matmul__', times(torch.Tensor.__matmul__, 2.0))",
-                "patched(torch.Tensor, '__getitem__', lambda self, key: torch.neg(self))",
+                # not __getitem__: Python keeps its slot, and then takes every tensor for a sequence until it ends
+                "patched(torch.Tensor, '__gt__', torch.lt)",
                 "patched(torch.Tensor, '__neg__', torch.abs)", "patched(torch.Tensor, 'norm', torch.sum)",
                 "patched(torch.Tensor, '__rsub__', torch.add)", "patched(torch, 'cat', lambda parts: parts[0])",
                 "patched(torch.Tensor, 'sum', torch.mean)", "patched(torch.Tensor, 'size', lambda self, dim: 7)",
