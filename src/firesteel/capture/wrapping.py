@@ -217,7 +217,7 @@ def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
         kind: Literal["int", "float"] = "int" if isinstance(real, int) else "float"
         finite = "type({0}) is float and {0} - {0} == 0.0 != {0}"
         tx.guard(source, "type", "type({0}) is int" if kind == "int" else finite)
-        symbol = tx.shape_env.new_symbol(real, name, kind=kind, **(bounds or {}))
+        symbol = tx.shape_env.new_symbol(real, name, kind=kind, is_size=False, **(bounds or {}))
         tx.add_symbol(symbol, source)
         node = tx.graph.add_input(source, make_symbolic(tx.shape_env, symbol))
         tx.number_nodes.bind(symbol, node)

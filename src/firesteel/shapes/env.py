@@ -67,8 +67,12 @@ class ShapeEnv:
         upper: Scalar = INF,
         provenance: Provenance | None = None,
         name: str | None = None,
+        is_size: bool = True,
     ) -> Symbol:
         """A new symbol: backed when there is a hint, the value in the run that is being captured, otherwise unbacked.
+
+        Sizes of inputs are what graphs and guards can always compute with. So where an equality ties them to a number
+        that is no size, or to one that is not known before the program runs, those are replaced, never the size.
 
         The bounds are promises: whoever makes the symbol sees to it that they hold, see `assumptions`. A `name` comes
         from `reserve_name`.
@@ -92,6 +96,8 @@ class ShapeEnv:
         self.symbols[new] = info
         if enabled("shapes"):
             shape_log().log_symbol(info)
+        if hint is None or not is_size:
+            self.facts.levels[new] = 2 if hint is None else 1
         if kind != "bool":
             self.facts.set_bounds(new, interval)
             if interval.is_single and kind == "int":

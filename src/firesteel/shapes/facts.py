@@ -57,6 +57,8 @@ class Facts:
         self.ranges = RangeAnalysis(self.bounds)
         self._age: dict[Expr, int] = {}
         """The order in which symbols were introduced here; that of all environments in a process tells nothing."""
+        self.levels: dict[Symbol, int] = {}
+        """How late symbols are known, see `ShapeEnv.new_symbol`: equalities replace none by one of a higher level."""
         self.inequalities: list[Expr] = []
         """Polynomials of at least two terms known to be >= 0."""
         self._true: set[Expr] = set()
@@ -71,6 +73,7 @@ class Facts:
         new.replacements = dict(self.replacements)
         new.congruences = self.congruences.copy()
         new._age = dict(self._age)
+        new.levels = self.levels
         new.inequalities = list(self.inequalities)
         new._true = set(self._true)
         new._replaced = dict(self.replacements)
@@ -231,8 +234,9 @@ class Facts:
         candidates = []
         for monomial, coefficient in terms:
             if isinstance(monomial, Symbol) and abs(coefficient) == 1:
-                others = [other for other, _ in terms if other is not monomial]
-                if not any(monomial in other.free_symbols for other in others):
+                level = self.levels.get(monomial, 0)
+                others = {free for other, _ in terms if other is not monomial for free in other.free_symbols}
+                if monomial not in others and all([self.levels.get(free, 0) <= level for free in others]):
                     # Among those preferred, `s0 = s1 + 2` rather than `s1 = s0 - 2`.
                     signs = [-coefficient * factor for other, factor in terms if other is not monomial]
                     plain = monomial in prefer and min(*signs, -coefficient * constant, 0) == 0

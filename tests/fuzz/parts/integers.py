@@ -193,8 +193,8 @@ class Writer:
                 more = dice.between(0, 1)
                 counts = [dice.choice(("1", "2", self.small())) for _ in range(rank + more)]
                 return f"{z}.repeat({', '.join(counts)})", rank + more
-            case "expand":
-                return f"{z}.unsqueeze(0).expand({', '.join([self.small(), *['-1'] * rank])})", rank + 1
+            case "expand":  # eager makes tensors of negative sizes where there are no elements
+                return f"{z}.unsqueeze(0).expand(max({self.small()}, -1){', -1' * rank})", rank + 1
             case "view":
                 method = dice.choice(("view", "reshape", "reshape"))
                 sizes = dice.choice(([self.small(), "-1"], ["-1", self.small()], ["-1"], [self.small()],
@@ -258,7 +258,7 @@ class Writer:
                 return dice.choice((f"F.interpolate({z}[None], size={self.small()})",
                                     f"F.adaptive_avg_pool1d({z}[None], {self.small()})",
                                     f"F.avg_pool1d({z}[None], {self.small()}, {self.small()})",
-                                    f"F.max_pool1d({z}[None], {self.small()}, {self.small()})")), 3  # fmt: skip
+                                    f"F.max_pool1d({z}[None].float(), {self.small()}, {self.small()})")), 3  # fmt: skip
             case "order":
                 return f"{z}.topk({self.any()}, {d})[0]", rank
             case "join":
