@@ -71,7 +71,11 @@ math.sqrt() | [1].append() | [1].append(1, 2) | [1].append(object=1) | [1].pop(1
 'a'.split(1, 2, 3) | 'a'.join() | 'a'.join(1, 2) | 'a'.startswith() | n.conjugate(1) | (5).__ceil__(1)
 list.append() | list.append([1]) | set.pop(n) | dict.get({}) | dict.fromkeys() | collections.deque([1]).pop(1)
 collections.deque([1]).append() | [1] + o | o + [1] | len(*5) | len(*[[1]], *5) | len(**{1: 2}) | len([1], **{'a': 1})
-(lambda a: a)(a=1, **{'a': 2})
+(lambda a: a)(a=1, **{'a': 2}) | n(**{1: 2}) | int(1, 2, **{1: 2}) | (3).__pow__(**{1: 2}) | {1}.union(1, **{1: 2})
+sum('ab', 'c') | sum([], b'') | divmod(x, 2) | divmod(2, x) | operator.iconcat(x, 2) | operator.imatmul(n, 2.5)
+[].pop('a') | (1,).index(1, None) | [1].insert('a', 1) | [1].__format__('a') | range(3).__format__(2.5) | ','.join(n)
+collections.deque([1]).__init__([], 1, 2) | collections.deque([], [1]) | collections.deque([], -1)
+[1].__init__(iterable=2) | collections.OrderedDict().update('ab') | x.size(0, 1) | x.size(True) | x.size(1, real=2)
 """
 WRONG_CALLS = [text.strip() for line in WRONG.strip().splitlines() for text in line.split(" | ")]
 
@@ -102,7 +106,8 @@ def test_a_special_method_with_a_result_that_python_refuses(name: str, result: A
 @pytest.mark.parametrize(("name", "expression"), [
     ("__reversed__", "list(reversed(o))"), ("__bool__", "bool(o)"), ("__len__", "len(o)"), ("__iter__", "list(o)"),
     ("__contains__", "1 in o"), ("__hash__", "hash(o)"), ("__next__", "next(o)"), ("__add__", "o + 1"),
-    ("__index__", "[1, 2][o]"), ("__call__", "o()"),
+    ("__index__", "[1, 2][o]"), ("__call__", "o()"), ("__radd__", "1 + o"), ("__radd__", "[1] + o"),
+    ("__rdivmod__", "divmod(1, o)"), ("__iadd__", "operator.iadd(o, 1)"), ("__lt__", "o < 1"),
 ])
 def test_a_special_method_that_is_none(name: str, expression: str) -> None:
     compare(expression, x(), 3, type("Odd", (), {name: None, "__getitem__": lambda self, key: [1, 2][key]})())

@@ -16,7 +16,7 @@ from .call_handlers import HANDLERS, handles
 from .call_signatures import refused
 from .objects import call_special, class_member, find_on_class, has_special, special_method, special_result
 from .signals import GraphBreak, SkipFrame, UserRaise
-from .source import ConstantSource
+from .source import ConstantSource, written_in_python
 from .values.base import IdentityKey, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue, MethodValue
@@ -28,7 +28,6 @@ from .values.tensors import TensorValue
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-HEAP_TYPE = 1 << 9
 FOLDABLE_MODULES = frozenset({"math", "cmath", "_operator", "_bisect", "unicodedata", "zlib", "binascii", "_struct"})
 FOLDABLE_BUILTINS = frozenset({
     abs, ascii, bin, callable, chr, divmod, format, hash, hex, oct, ord, pow, repr, round, len, min, max, sum, sorted,
@@ -139,7 +138,7 @@ def _own_check(tx: Tracer, cls: Any, name: str, value: Value) -> bool | None:
 
 def _guard_subclass(tx: Tracer, kind: type, cls: Any) -> None:
     """Rely on what an abstract class says about a class: classes can be registered at any time."""
-    if type(cls) is abc.ABCMeta and kind.__flags__ & HEAP_TYPE and kind not in tx.made_classes \
+    if type(cls) is abc.ABCMeta and written_in_python(kind) and kind not in tx.made_classes \
             and cls not in kind.__mro__:
         answer = issubclass(kind, cls)
         tx.guard(ConstantSource.of(kind, kind.__qualname__), "class", f"{{k[0]}}({{0}}, {{1}}) is {answer}",

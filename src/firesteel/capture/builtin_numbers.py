@@ -13,6 +13,7 @@ import torch
 from .. import shapes
 from . import number_rules, object_operators
 from .call_handlers import HANDLERS, PYTHON_HANDLERS, Handler, handles
+from .call_signatures import refused
 from .equivalents.reductions import sum_
 from .objects import call_special
 from .signals import GraphBreak
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 @handles(sum)
 def call_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    if start.python_type() in (str, bytes, bytearray):
+        raise refused("sum")
     items = tx.to_list(args[0])
     if sys.version_info >= (3, 12) and any(item.realize().python_type() is float for item in (start, *items)):
         # floats are added with a compensation
@@ -109,7 +112,9 @@ def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
     if any(isinstance(arg.realize(), ObjectValue) for arg in args):
         left, right = args[0].realize(), args[1].realize()
         return object_operators.binary(tx, "divmod", left, right, ("__divmod__", "__rdivmod__"))
-    if not all(number_rules.is_number(arg.realize()) or isinstance(arg.realize(), TensorValue) for arg in args):
+    if any(isinstance(arg.realize(), TensorValue) for arg in args):
+        raise refused("divmod")
+    if not all(number_rules.is_number(arg.realize()) for arg in args):
         return tx.fold(divmod, [tx.constant_of(arg) for arg in args], {})
     return tx.make_tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
 

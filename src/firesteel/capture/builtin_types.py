@@ -159,6 +159,8 @@ def _call_set(cls: type) -> Handler:
 def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     bound = args[1] if len(args) > 1 else kwargs.get("maxlen")
     maxlen = tx.constant_of(bound) if bound is not None else None
+    if maxlen is not None and not (type(maxlen) is int and maxlen >= 0):
+        raise refused("deque")
     made = ListValue([], cls=collections.deque, maxlen=maxlen)
     for item in tx.to_list(args[0]) if args else []:
         made.append(tx, item)

@@ -10,10 +10,11 @@ import collections
 import functools
 import itertools
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .signals import GraphBreak
+from .source import written_in_python
 
 if TYPE_CHECKING:
     from .call_handlers import Handler
@@ -148,8 +149,12 @@ def accepted_by(target: Any) -> Accepted | None:
 
 
 def _read(target: Any) -> Accepted | None:
-    if isinstance(target, type) and target.__flags__ & (1 << 9):
-        return None  # a class written in Python
+    if isinstance(target, type) and written_in_python(target):
+        return None
+    if isinstance(target, types.WrapperDescriptorType) and target.__name__ == "__init__":
+        made = accepted_by(target.__objclass__)  # its own signature says nothing
+        if made is not None:
+            return replace(made, names=("$self", *made.names), unnamed=made.unnamed + 1, required=made.required + 1)
     text = getattr(target, "__text_signature__", None)
     if not isinstance(text, str):
         text = UNPUBLISHED.get(target)

@@ -14,6 +14,7 @@ from .call_signatures import checked, handled
 from .equivalents import REGISTRY
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
+from .source import written_in_python
 from .torch_calls import is_graph_function
 from .values.base import Value
 from .values.constants import ConstantValue
@@ -145,7 +146,7 @@ def empty_storage(base: type) -> Value | None:
 def _solid_base(cls: type) -> type:
     """The first base that is implemented in C."""
     for base in cls.__mro__:
-        if not base.__flags__ & (1 << 9) and base.__module__ not in ("typing", "abc", "_abc", "collections.abc"):
+        if not written_in_python(base) and base.__module__ not in ("typing", "abc", "_abc", "collections.abc"):
             return base
     return object
 

@@ -71,8 +71,10 @@ def _ask(tx: Tracer, receiver: Value, name: str, other: Value) -> Value | None:
     if isinstance(receiver, (TensorValue, ConstantValue, NumberValue)):
         return None  # they do not know objects of the program's
     raw, owner = find_on_class(receiver.python_type(), name, tx)
-    if owner is None or raw is None:
+    if owner is None:
         return None
+    if raw is None:
+        raise tx.raised(TypeError("'NoneType' object is not callable"))
     if _of_sequence(raw, name) and not (isinstance(receiver, ObjectValue) and _also_of_numbers(receiver.cls, name)):
         return None
     method = special_method(tx, receiver, name)

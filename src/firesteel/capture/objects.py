@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
-from .source import AttrSource, ConstantSource, Source, call_source, class_is_permanent, item_source
+from .source import AttrSource, ConstantSource, Source, call_source, class_is_permanent, item_source, written_in_python
 from .values.base import Value
 from .values.constants import NativeMethod, PythonObject
 from .values.functions import FunctionValue, MethodValue, SuperValue
@@ -121,7 +121,7 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     raw, owner = find_on_class(cls, name, tx)
     if raw is not _ABSENT:
         kind = type(raw)
-        if kind.__flags__ & (1 << 9):
+        if written_in_python(kind):
             tx.classes_read[kind] = None  # whether it is a descriptor
         if hasattr(kind, "__get__") and (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
             # a data descriptor goes first

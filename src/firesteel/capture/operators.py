@@ -15,6 +15,7 @@ from .number_rules import is_number
 from .object_operators import not_implemented
 from .objects import find_on_class, special_method
 from .signals import GraphBreak, NotConstant
+from .source import written_in_python
 from .values.base import Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.functions import MethodValue
@@ -76,7 +77,7 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     folded = IN_PLACE[symbol][0] if in_place else function  # they differ in what they say when they fail
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return tx.fold(folded, [left.value, right.value], {})
-    if is_number(left) and is_number(right):
+    if is_number(left) and is_number(right) and symbol != "@":
         return number_rules.apply(tx, function, [left, right])
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         other = right if isinstance(left, TensorValue) else left
@@ -251,6 +252,8 @@ def _rich_comparison(tx: Tracer, receiver: Value, other: Value, name: str) -> Va
     if isinstance(raw, types.FunctionType):
         result = tx.call(special_method(tx, receiver, name), [other], {})
         return None if not_implemented(result) else result
+    if owner is not None and written_in_python(owner):
+        raise GraphBreak(f"{name} of {receiver.describe()} is not a function")
     if isinstance(receiver, ObjectValue) and receiver.storage is not None:
         return container_compare(tx, DUNDER_TO_COMPARE[name], receiver.storage, _storage(other))
     if owner is object:

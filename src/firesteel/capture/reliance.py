@@ -12,14 +12,12 @@ import torch
 
 from .. import torch_compat
 from .dynamism import in_module
-from .source import ConstantSource, Source, class_is_permanent
+from .source import ConstantSource, Source, class_is_permanent, written_in_python
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
     from .graph import GraphInput
     from .tracer import Tracer
-
-HEAP_TYPE = 1 << 9
 
 
 def guard_reliance(tx: Tracer) -> None:
@@ -42,7 +40,7 @@ def _guard_classes(tx: Tracer) -> None:
     """
     counted: set[type] = set()
     for cls in tx.classes_read:
-        if not cls.__flags__ & HEAP_TYPE:
+        if not written_in_python(cls):
             continue
         where: Source = ConstantSource.of(cls, cls.__qualname__)
         if class_is_permanent(cls):
@@ -52,7 +50,7 @@ def _guard_classes(tx: Tracer) -> None:
             same = "".join(f" and {{0}}.__mro__[{i + 1}] is {{k[{i}]}}" for i in range(len(bases)))
             tx.guard(where, "class", f"len({{0}}.__mro__) == {len(bases) + 2}{same}", bases)
         for base in cls.__mro__:
-            if base in counted or not base.__flags__ & HEAP_TYPE or base in tx.made_classes:
+            if base in counted or not written_in_python(base) or base in tx.made_classes:
                 continue
             counted.add(base)
             names = repr(list(vars(base))).replace("{", "{{").replace("}", "}}")

@@ -88,9 +88,18 @@ class _ById:
         return self._identity
 
 
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
+
+
+def written_in_python(cls: type) -> bool:
+    """Whether a class was made by a class statement. Classes in C may live on the heap as well (which ones depends on
+    the version of Python), but are immutable then."""
+    return cls.__flags__ & (_HEAP_TYPE | _IMMUTABLE_TYPE) == _HEAP_TYPE
+
+
 def class_is_permanent(cls: type) -> bool:
     """Whether a class lives as long as its module: what compiled code may hold without keeping anything alive."""
-    if not cls.__flags__ & (1 << 9):  # a static type
+    if not written_in_python(cls):
         return True
     module = sys.modules.get(cls.__module__)
     return module is not None and getattr(module, "__dict__", {}).get(cls.__qualname__) is cls

@@ -204,7 +204,8 @@ def merge_keywords(function: Any, keywords: dict[str, Any], more: Any) -> None:
     """Add to the keywords of a call what stands behind ``**``; raises as Python does, in the function's name."""
     taker = _Taker(function)
     more = more if isinstance(more, dict) else _mapping(taker, more)
-    taker(**keywords, **more)
+    if any(name in keywords for name in more):
+        taker(**keywords, **more)  # raises
     keywords.update(more)
 
 

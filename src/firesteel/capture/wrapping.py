@@ -20,7 +20,7 @@ from ..shapes.symnode import make_symbolic
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, constant_condition, same_constant
 from .signals import GraphBreak
-from .source import AttrSource, ConstantSource, Source, StorageSource, _ById, item_source
+from .source import AttrSource, ConstantSource, Source, StorageSource, _ById, item_source, written_in_python
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
@@ -263,7 +263,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         if kind is torch.Size:
             tx.guard(source, "constant", "{0} == {k[0]}", (real,))
             return TupleValue([ConstantValue(size) for size in real], torch.Size, source)
-        if kind.__flags__ & (1 << 9):
+        if written_in_python(kind):
             tx.classes_read[kind] = None
         if not plain_tuple(kind) or getattr(real, "__dict__", None):
             if _refuses_symbolic_attributes(kind):
@@ -320,7 +320,7 @@ NAMED_TUPLE_METHODS = frozenset({"__new__", "__repr__", "__getnewargs__", "__rep
 def plain_tuple(kind: type) -> bool:
     """Whether a subclass of tuple behaves as tuples do, but for the names of its fields and methods it adds."""
     for base in kind.__mro__:
-        if not base.__flags__ & (1 << 9):
+        if not written_in_python(base):
             return True
         if any((name.startswith("__") or hasattr(tuple, name)) and name not in NAMED_TUPLE_METHODS
                for name, member in vars(base).items() if isinstance(member, types.FunctionType)):
@@ -410,7 +410,7 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         if hasattr(real, "__dict__"):
             tx.guard(AttrSource(source, "__dict__"), "attributes", "{0} == {k[0]}", (dict(real.__dict__),))
         return ConstantValue(real, source)
-    if kind.__flags__ & (1 << 9) == 0 or _refuses_symbolic_attributes(kind):  # not a heap type: implemented in C
+    if not written_in_python(kind) or _refuses_symbolic_attributes(kind):
         if isinstance(real, types.SimpleNamespace):
             return ObjectValue(kind, source, real)
         if any(real is space for space in torch_compat.operation_namespaces()):
@@ -418,7 +418,7 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             return PythonObject(real, source)
         return OpaqueValue(real, source)
     for base in kind.__mro__:
-        if base is object or base.__flags__ & (1 << 9):
+        if base is object or written_in_python(base):
             continue
         if base.__module__ in ("typing", "abc", "_abc", "_thread", "torch._C") or base in (types.SimpleNamespace,):
             if base.__module__ == "torch._C":
@@ -431,7 +431,7 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
 def plain_subclass(kind: type) -> bool:
     """Whether a user's subclass of int, float, str or bytes behaves as its base does, but for methods it adds."""
     for base in kind.__mro__:
-        if not base.__flags__ & (1 << 9):
+        if not written_in_python(base):
             return base in (int, float, str, bytes)
         for name, member in vars(base).items():
             if name.startswith("__") and name not in ("__new__", "__init__") and isinstance(member, types.FunctionType):
@@ -484,7 +484,7 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
         return PythonObject(obj)
     if kind.__module__ in ("typing", "types"):
         return PythonObject(obj)
-    if kind.__flags__ & (1 << 9):
+    if written_in_python(kind):
         return tx.wrap(obj, ConstantSource.of(obj, kind.__name__))
     if kind.__hash__ is None:
         raise GraphBreak(f"a {kind.__module__}.{kind.__qualname__} object as a constant")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import torch
+
 from firesteel.capture.equivalents.registry import MISSING, equivalent_of
 
 
@@ -247,7 +249,7 @@ def call(obj: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def _require_sequence(a: Any) -> None:
-    if isinstance(a, dict) or not hasattr(type(a), "__getitem__"):
+    if isinstance(a, (dict, torch.Tensor)) or not hasattr(type(a), "__getitem__"):
         raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
 
 

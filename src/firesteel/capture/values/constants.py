@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..signals import GraphBreak, NotConstant
-from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source
+from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source, written_in_python
 from .base import Value, identity_key, inherits_method
 
 if TYPE_CHECKING:
@@ -99,13 +99,17 @@ class ConstantValue(Value):
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "join" and isinstance(self.value, (str, bytes)) and len(args) == 1 and not kwargs:
+            from ..objects import can_iterate
+
+            if not can_iterate(args[0]):
+                raise tx.raised(TypeError("can only join an iterable"))
             parts = [item.as_constant() for item in tx.to_list(args[0])]
             return tx.fold(self.value.join, [parts], {})
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
             from ..modes import call_device_method
 
             return call_device_method(tx, self.value, name)
-        if name == "__format__":
+        if name == "__format__" and all(arg.python_type() is str for arg in args):
             return tx.fold(format, [self.value, *(a.as_constant() for a in args)], {})
         return tx.fold(getattr(self.value, name), [tx.constant_of(a) for a in args],
                        {k: tx.constant_of(v) for k, v in kwargs.items()})
@@ -154,7 +158,7 @@ class ConstantValue(Value):
         value = self.value
         if type(value) is float:
             return value != value
-        return isinstance(value, (int, float, str, bytes)) and bool(type(value).__flags__ & (1 << 9)) \
+        return isinstance(value, (int, float, str, bytes)) and written_in_python(type(value)) \
             and not isinstance(value, enum.Enum)
 
     def emit(self, code: EntryCode) -> str:

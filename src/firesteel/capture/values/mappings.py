@@ -202,6 +202,8 @@ class DictValue(ContainerValue):
                 raise GraphBreak(f"{pair.describe()} where a dictionary expects a pair")  # Python raises
             parts = tx.to_list(pair)
             if len(parts) != 2:
+                if self.cls is collections.OrderedDict:
+                    raise GraphBreak("an OrderedDict is given something that is no pair")  # Python raises
                 raise tx.raised(ValueError(
                     f"dictionary update sequence element #{position} has length {len(parts)}; 2 is required"))
             yield parts[0], parts[1]

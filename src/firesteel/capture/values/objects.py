@@ -11,7 +11,15 @@ from ... import torch_compat
 from ...runtime.tracebacks import as_raised
 from ..effects import set_past_descriptor
 from ..signals import GraphBreak
-from ..source import AttrSource, ConstantSource, InstanceDictSource, ModuleTableSource, Source, item_source
+from ..source import (
+    AttrSource,
+    ConstantSource,
+    InstanceDictSource,
+    ModuleTableSource,
+    Source,
+    item_source,
+    written_in_python,
+)
 from .base import ContainerValue, Value, identity_key, inherits_method, user_key
 from .exceptions import Places, TracebackValue
 from .mappings import DictValue
@@ -56,9 +64,11 @@ class ObjectValue(Value):
             if special is not None:
                 return tx.call(tx.python_object(special), [self, *args], kwargs)
             if name == "__getitem__" and isinstance(self.storage, DictValue) and args:
-                missing = getattr(self.cls, "__missing__", None)
-                if isinstance(missing, types.FunctionType) and self.storage.lookup(tx, args[0].realize()) is None:
-                    return tx.call_method(self, "__missing__", args, {})
+                from ..objects import find_on_class, special_method
+
+                if written_in_python(find_on_class(self.cls, "__missing__", tx)[1] or dict) and \
+                        self.storage.lookup(tx, args[0].realize()) is None:
+                    return tx.call(special_method(tx, self, "__missing__"), args, {})
             result = self.storage.call_method(tx, name, args, kwargs)
             return self if result is self.storage else result
         self.unsupported(f"method {name!r}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import operator
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..signals import GraphBreak
-from ..source import AttrSource, ConstantSource, Source, StorageSource, item_source
+from ..source import AttrSource, ConstantSource, Source, StorageSource, item_source, written_in_python
 from .base import ContainerValue, LazyValue, Value
 from .constants import ConstantValue, NumberValue
 
@@ -37,6 +38,14 @@ def _index(tx: Tracer, key: Value) -> Any:
     if isinstance(key, ObjectValue):
         return tx.constant_of(tx.objects.call_special(tx, key, "__index__"))
     return tx.constant_of(key)
+
+
+def _number(tx: Tracer, key: Value, refusal: str = "{!r} object cannot be interpreted as an integer") -> int:
+    """A constant int; raises as Python does where it refuses to take something for one."""
+    position = _index(tx, key)
+    if not hasattr(type(position), "__index__"):
+        raise tx.raised(TypeError(refusal.format(type(position).__name__)))
+    return operator.index(position)
 
 
 # Iterators that give more than this are taken to have no end.
@@ -101,7 +110,7 @@ class SequenceValue(ContainerValue):
         if name == "__contains__":
             return tx.constant(self.find(tx, args[0]) is not None)
         if name == "index" and not kwargs:
-            bounds = [_index(tx, a) for a in args[1:]]
+            bounds = [_number(tx, a, "slice indices must be integers or have an __index__ method") for a in args[1:]]
             start = bounds[0] if bounds else 0
             stop = bounds[1] if len(bounds) > 1 else None
             start = max(start + len(items), 0) if start < 0 else start
@@ -128,6 +137,8 @@ class SequenceValue(ContainerValue):
             if not issubclass(args[0].python_type(), fitting):
                 self.unsupported(f"{name} with {args[0].describe()}")  # Python raises
             return (repeated if "mul" in name else concatenated)(tx, self, args[0])
+        if name == "__format__" and not (args[0].is_constant() and args[0].as_constant() == ""):
+            self.unsupported("a format of its own")  # Python raises
         if name in ("__repr__", "__str__", "__format__"):
             return tx.fold(repr, [tx.constant_of(self)], {})
         if name == "__reversed__":
@@ -193,7 +204,7 @@ class TupleValue(SequenceValue):
         from ..objects import find_on_class
 
         raw, owner = find_on_class(self.cls, name, tx)
-        if owner is None or not owner.__flags__ & (1 << 9):
+        if owner is None or not written_in_python(owner):
             return True  # a class in C
         if type(raw) is not FIELD_GETTER:
             return False
@@ -361,21 +372,24 @@ class ListValue(SequenceValue):
             self.repeat(tx, _index(tx, args[0]))
             return self
         if name == "__init__":
+            if self.cls is not list:
+                self.unsupported("making it anew")
             self.changed(tx).clear()
             if args:
                 self.extend(tx, args[0].realize())
             return none
         if name == "insert" and len(args) == 2:
-            position = _index(tx, args[0])
+            position = _number(tx, args[0])
             items = self.changed(tx)
             tx.user_errors(lambda: items.insert(position, args[1]))
             return none
         if name == "pop":
+            positions = [_number(tx, a) for a in args]
             items = self.changed(tx)
             if not items:
                 raise tx.raised(IndexError("pop from empty list" if self.cls is list else "pop from an empty deque"))
             try:
-                return items.pop(*(_index(tx, a) for a in args))
+                return items.pop(*positions)
             except IndexError as error:
                 raise tx.raised(error) from None
         if name == "remove" and len(args) == 1:

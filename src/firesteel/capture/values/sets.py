@@ -137,6 +137,8 @@ class SetValue(ContainerValue):
                 result = result.combine(tx, self.OPERATIONS[name], self.other_items(tx, other))
             return SetValue(result.items, result.cls, table=result.layout())
         if name == "__rsub__":
+            if not _is_set(args[0]):
+                return tx.constant(NotImplemented)
             return self.other_items(tx, args[0]).combine(tx, "-", self)
         if name == "copy" or name == "__copy__":
             if self.cls is frozenset:

@@ -169,7 +169,10 @@ class TensorValue(Value):
             sizes = tx.shape(self.fake)
             if not args and not kwargs:
                 return sizes
-            return sizes.get_item(tx, args[0] if args else kwargs["dim"])
+            given = [*args, *kwargs.values()]
+            if len(given) != 1 or not kwargs.keys() <= {"dim"} or given[0].realize().python_type() is not int:
+                raise GraphBreak("size() of something else than one dimension")
+            return sizes.get_item(tx, given[0])
         if name == "__len__":
             return self.length(tx)
         if name == "__iter__":
