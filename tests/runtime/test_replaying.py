@@ -264,3 +264,65 @@ def test_views_made_without_grad_mode(backend):
         return transposed.requires_grad, transposed.sum().requires_grad
 
     assert run(fs.compile(views, backend=backend)) == run(views)
+
+
+@BACKENDS
+def test_hooks_of_results_that_get_no_gradient(backend):
+    def run(fn):
+        x, seen = leaf(2, 3), []
+        a, b = fn(x)
+        b.register_hook(lambda g: (seen.append(g.sum().item()), g * 2)[1])
+        handle = b.register_hook(lambda g: seen.append("removed"))
+        a.sum().backward(retain_graph=True)
+        first = x.grad.clone()
+        handle.remove()
+        b.sum().backward()
+        return first, x.grad, seen
+
+    def fn(x):
+        return x.sin() * x, x.exp()
+
+    for a, b in zip(run(fn), run(fs.compile(fn, backend=backend)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+class Block(torch.nn.Module):
+    def __init__(self, changes):
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.full((3,), 0.5))
+        self.changes = changes
+
+    def forward(self, x):
+        return x.mul_(2).relu() if self.changes else F.dropout(x + self.shift, 0.5)
+
+
+@BACKENDS
+@pytest.mark.parametrize("changes", [False, True])
+def test_inputs_that_compiled_code_computed_are_not_kept(backend, changes):
+    blocks = [fs.compile(Block(changes), backend=backend) for _ in range(3)]
+    x = leaf(2, 3) * 1
+    for block in blocks:
+        x = block(x)
+    held = [value for value in x.grad_fn.call.held if isinstance(value, torch.Tensor)]
+    assert all(value is blocks[-1].shift for value in held)
+
+
+@BACKENDS
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+def test_second_derivatives_through_inputs_that_are_gone(backend, changes, keep):
+    def run(compile):
+        torch.manual_seed(0)
+        blocks = [compile(Block(changes and number % 2 == 1)) for number in range(4)]
+        last = compile(lambda x: (x * x * x.exp()).sum())
+        start = leaf(2, 3)
+        x, kept = start * 1, []
+        for block in blocks:
+            x = block(x)
+            kept += [x] if keep else []
+        wanted = [start, blocks[0].shift, blocks[2].shift, *([kept[0]] if keep and not changes else [])]
+        first = torch.autograd.grad(last(x), wanted, create_graph=True)
+        return first, torch.autograd.grad(sum(g.square().sum() for g in first), wanted)
+
+    for a, b in zip(run(lambda fn: fn), run(lambda fn: fs.compile(fn, backend=backend)), strict=True):
+        torch.testing.assert_close(a, b)

@@ -7,12 +7,15 @@ inputs of the call, with the random numbers of the call, and autograd does the r
 
     inputs -> views of them, which get gradients -> the captured graph -> its results <- the gradients that came
 
-What the graph changes in place is copied before, if its results depend on it.
+What the graph changes in place is copied before, if its results depend on it. An input that other compiled code has
+computed is neither kept nor copied, so that a stack of compiled blocks keeps no more than it needs for a plain
+backward: where it is gone, the graph that computed it runs again as well.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -32,6 +35,8 @@ from ..errors import UserCodeError
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
+    from .training import TrainingUnit
+
 _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 CHANGED = ("an input of a compiled function has been changed in place since the call, and a gradient that is to be "
            "differentiated again needs it as it was")
@@ -47,6 +52,28 @@ class Call:
     random: RandomState | None
     inputs: list[Any] | None = None
     """All inputs, once what was saved has been freed and there are results left to differentiate."""
+
+
+@dataclass(slots=True)
+class Produced:
+    """An input that is a result of other compiled code: it can be computed again."""
+
+    node: Any
+    """The function that autograd knows for that code."""
+    output: int
+    """Which output of the captured graph it is."""
+    version: int
+    tensor: weakref.ref[torch.Tensor] | None
+    """None where the graph changes it."""
+    again: torch.Tensor | None = None
+
+    def found(self) -> torch.Tensor | None:
+        """The tensor as it was, with its history, if it is still there."""
+        if self.again is None and self.tensor is not None:
+            tensor = torch_compat.alive(self.tensor)
+            if tensor is not None and tensor._version == self.version and tensor.grad_fn is self.node:
+                self.again = torch_compat.alias_with_history(tensor)
+        return self.again
 
 
 class _Holding(Enum):
@@ -102,6 +129,10 @@ class Replay:
             elif how is _Holding.LAYOUT:
                 held.append((value.shape, value.stride(), value.dtype, value.device))
                 continue
+            elif (value.grad_fn is not None
+                  and (produced := _produced(value, how is _Holding.HISTORY)) is not None):
+                held.append(produced)
+                continue
             elif how is _Holding.COPY:
                 held.append(value.clone())
                 continue
@@ -114,7 +145,7 @@ class Replay:
         return Call(held, watched, [tensor._version for tensor in watched], random_state() if self.draws else None)
 
     def inputs(self, call: Call, saved: dict[int, Any]) -> list[Any]:
-        """The inputs of the call; ``saved`` are those that were saved for backward."""
+        """The inputs of the call, or how to get them; ``saved`` are those that were saved for backward."""
         if [tensor._version for tensor in call.watched] != call.versions:
             raise RuntimeError(CHANGED)
         values = {**saved, **dict(zip(self.holding, call.held, strict=True))}
@@ -128,6 +159,7 @@ class Replay:
         """The gradients of all inputs; differentiable themselves where grad mode is on."""
         create = torch.is_grad_enabled()
         with torch.enable_grad():
+            inputs = _remade(inputs)
             sources = [value.view_as(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
                        for value in inputs]
             given = [value if source is None else source for value, source in zip(inputs, sources, strict=True)]
@@ -160,6 +192,56 @@ class Replay:
             if random is not None:
                 restore_random_state(random)
         return results if isinstance(results, (tuple, list)) else (results,)
+
+
+def _produced(value: torch.Tensor, unchanged: bool) -> Produced | None:
+    """How to compute an input again, if it is a result of compiled code as the captured graph returns it."""
+    node: Any = value.grad_fn
+    if not isinstance(getattr(node, "call", None), Call):
+        return None
+    unit: TrainingUnit = node.unit
+    part, number = node.part, value.output_nr
+    carrier = unit.replay.carriers[unit.tangents_at.index(number) if part is None else part.results[number]]
+    if carrier is None or carrier.output is None or carrier.base:
+        return None
+    return Produced(node, carrier.output, value._version, weakref.ref(value) if unchanged else None)
+
+
+def _remade(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs of a call. Those that are gone are computed again, and first what they are computed from."""
+    waiting = [value for value in inputs if isinstance(value, Produced)]
+    while waiting:
+        produced = waiting[-1]
+        if produced.found() is None:
+            node = produced.node
+            call: Call | None = node.call
+            if call is None:
+                node.saved_tensors  # noqa: B018  (raises, and says how to keep them)
+                raise RuntimeError(CHANGED)
+            needed = inputs_of(node, call)
+            missing = [value for value in needed if isinstance(value, Produced) and value.found() is None]
+            if missing:
+                waiting += missing
+                continue
+            replay: Replay = node.unit.replay
+            given: list[Any] = [value.found() if isinstance(value, Produced) else value for value in needed]
+            for at in replay.changed:
+                given[at] = given[at].clone()
+            produced.again = replay.run(call, given)[produced.output]
+        waiting.pop()
+    return [value.found() if isinstance(value, Produced) else value for value in inputs]
+
+
+def inputs_of(ctx: Any, call: Call) -> list[Any]:
+    """The inputs of the call, out of what was saved and remembered; `Produced` where they may have to be computed."""
+    unit: TrainingUnit = ctx.unit
+    count = len(unit.examples)
+    if call.inputs is not None:
+        return call.inputs
+    if unit.parts or not unit.saved_from:
+        return unit.replay.inputs(call, {})
+    pairs = zip(unit.saved_from, ctx.saved_tensors, strict=True)
+    return unit.replay.inputs(call, {at: value for at, value in pairs if at < count})
 
 
 def _gradients(outputs: Sequence[torch.Tensor], grad_outputs: Sequence[torch.Tensor | None] | None,

@@ -38,7 +38,7 @@ from ..interruptions import uninterrupted
 from ..locks import new_lock
 from ..shapes import Symbol
 from .collecting import collection_paused
-from .replaying import CHANGED, Call, Replay
+from .replaying import CHANGED, Call, Replay, inputs_of
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -292,6 +292,7 @@ class _Layout:
         return torch.empty_strided(tangent.shape, stride, dtype=tangent.dtype, device=tangent.device).copy_(tangent)
 
 
+@torch_compat.hooks_see_gradients_only
 class CompiledFunction(torch.autograd.Function):
     """The function that autograd knows."""
 
@@ -306,6 +307,7 @@ class CompiledFunction(torch.autograd.Function):
         ctx.unit = unit
         ctx.call = call
         ctx.freed = 0
+        ctx.part = None
         ctx.numbers = values[unit.numbers_at:]
         ctx.shapes = [results[at].shape for at in unit.tangents_at]
         ctx.save_for_backward(*[everything[at] for at in unit.saved_from])
@@ -323,6 +325,7 @@ class CompiledFunction(torch.autograd.Function):
         return (None, None, *_run_backward(ctx, given))
 
 
+@torch_compat.hooks_see_gradients_only
 class _PartFunction(torch.autograd.Function):
     """The function that autograd knows for some results, which have nothing to do with the others in backward."""
 
@@ -374,7 +377,7 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         ctx.saved_tensors  # noqa: B018  (raises, and says how to keep them)
     if call is not None and (ctx.freed and kept or torch.is_grad_enabled() or torch_compat.functorch_active() or any(
             tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
-        inputs = call.inputs if ctx.freed and kept else _inputs_of(ctx, call)
+        inputs = call.inputs if ctx.freed and kept else inputs_of(ctx, call)
         if inputs is None:
             raise RuntimeError(CHANGED)
         if not keeps:
@@ -416,20 +419,10 @@ def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) ->
         return
     if inputs is None:
         try:
-            inputs = _inputs_of(ctx, call)
+            inputs = inputs_of(ctx, call)
         except RuntimeError:
             inputs = None  # changed since: a backward that needs them will say so
     ctx.call = replace(call, inputs=inputs)
-
-
-def _inputs_of(ctx: Any, call: Call) -> list[Any]:
-    """The inputs of the call, out of what was saved and remembered."""
-    unit: TrainingUnit = ctx.unit
-    count = len(unit.examples)
-    if unit.parts or not unit.saved_from:
-        return unit.replay.inputs(call, {})
-    pairs = zip(unit.saved_from, ctx.saved_tensors, strict=True)
-    return unit.replay.inputs(call, {at: value for at, value in pairs if at < count})
 
 
 def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:

@@ -99,8 +99,10 @@ from .recognised import (
     torch_function_checks,
     true_while_exporting,
 )
+from .result_hooks import hooks_see_gradients_only
 from .tensors import (
     alias_with_history,
+    alive,
     allocate_cublas_workspace,
     clear_cublas_workspaces,
     convolution_memory_format,
@@ -150,6 +152,7 @@ __all__ = [
     "TENSOR_METHODS",
     "add_call",
     "alias_with_history",
+    "alive",
     "allocate_cublas_workspace",
     "always_false_while_compiling",
     "always_true_while_compiling",
@@ -189,6 +192,7 @@ __all__ = [
     "group_tensors",
     "guarded_state_getters",
     "has_symbolic_layout",
+    "hooks_see_gradients_only",
     "implementation_address",
     "inference_mode_guard",
     "is_data_dependent",

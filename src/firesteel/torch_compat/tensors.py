@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -154,6 +155,14 @@ def alias_with_history(t: torch.Tensor) -> torch.Tensor:
         return torch.unsafe_chunk(t, 1)[0]
     alias: torch.Tensor = torch.ops.aten._unsafe_view.default(t, ())  # slower
     return alias
+
+
+def alive(reference: weakref.ref[torch.Tensor]) -> torch.Tensor | None:
+    """The tensor of a weak reference. It may be one that only C++ refers to."""
+    found = reference()
+    if found is not None:
+        found._fix_weakref()  # type: ignore[attr-defined]
+    return found
 
 
 def is_functional_tensor(t: torch.Tensor) -> bool:
