@@ -326,3 +326,18 @@ def test_second_derivatives_through_inputs_that_are_gone(backend, changes, keep)
 
     for a, b in zip(run(lambda fn: fn), run(lambda fn: fs.compile(fn, backend=backend)), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@BACKENDS
+def test_gradients_inside_of_inputs_that_get_none(backend):
+    def fn(x, y):
+        (inner,) = torch.autograd.grad(y.square().sum(), y, create_graph=True)
+        return x.softmax(-1), inner.detach()
+
+    def run(fn):
+        x = leaf(2, 3)
+        (first,) = torch.autograd.grad(fn(x, x * 2)[0].cos().sum(), x, create_graph=True)
+        return first, torch.autograd.grad(first.square().sum(), x)
+
+    for a, b in zip(run(fn), run(fs.compile(fn, backend=backend)), strict=True):
+        torch.testing.assert_close(a, b)

@@ -87,12 +87,17 @@ class _Holding(Enum):
 
 
 class Replay:
-    """Runs a captured graph again. ``saved``: inputs that the compiled function saves for its backward anyway."""
+    """Runs a captured graph again.
+
+    ``saved``: inputs that the compiled function saves for its backward anyway; ``without_history``: those that autograd
+    does not know as its inputs, though they have a history.
+    """
 
     def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, state: GlobalState,
-                 saved: set[int]) -> None:
+                 saved: set[int], without_history: Sequence[int]) -> None:
         self.module = module
         self.state = state
+        self.without_history = without_history
         self.carriers = joint.carriers
         self.changed = {change.index for change in joint.mutated}
         copied = self.changed & _inputs_behind(joint) if self.changed else self.changed
@@ -163,8 +168,6 @@ class Replay:
             sources = [value.view_as(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
                        for value in inputs]
             given = [value if source is None else source for value, source in zip(inputs, sources, strict=True)]
-            for at in self.changed:
-                given[at] = given[at].clone()
             results = self.run(call, given)
         starts, gradients = [], []
         for carrier, tangent in zip(self.carriers, tangents, strict=True):
@@ -178,8 +181,17 @@ class Replay:
         order = iter(found)
         return [None if source is None else next(order) for source in sources]
 
-    def run(self, call: Call, given: Sequence[Any]) -> Sequence[Any]:
-        """The results of the captured graph under the global state of the call, which is put back."""
+    def run(self, call: Call, given: list[Any]) -> Sequence[Any]:
+        """The results of the captured graph under the global state of the call, which is put back.
+
+        What the graph changes is replaced by copies in ``given``.
+        """
+        for at in self.without_history:
+            # No gradient flows back to it, and it was remembered without its history. But the graph may ask for one.
+            given[at] = given[at].detach().requires_grad_()
+            given[at] = given[at].view_as(given[at])
+        for at in self.changed:
+            given[at] = given[at].clone()
         now, random = GlobalState.current(), random_state() if self.draws else None
         self.state.restore()
         if call.random is not None:
@@ -225,8 +237,6 @@ def _remade(inputs: Sequence[Any]) -> list[Any]:
                 continue
             replay: Replay = node.unit.replay
             given: list[Any] = [value.found() if isinstance(value, Produced) else value for value in needed]
-            for at in replay.changed:
-                given[at] = given[at].clone()
             produced.again = replay.run(call, given)[produced.output]
         waiting.pop()
     return [value.found() if isinstance(value, Produced) else value for value in inputs]

@@ -101,7 +101,7 @@ class TrainingUnit:
         self.parts = independent_parts(made)
         self.eager_frees = tuple(joint.eager_frees)
         saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
-        self.replay = Replay(module, self.examples, joint, self.state, saved)
+        self.replay = Replay(module, self.examples, joint, self.state, saved, [] if self.parts else self.unreached)
         self.recordings: Stack | None = None
         """Where forward and backward are recorded as CUDA graphs, if they are."""
         if hasattr(self.forward, "as_forward"):
