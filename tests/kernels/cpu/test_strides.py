@@ -12,6 +12,7 @@ import firesteel as fs
 from firesteel import shapes
 from firesteel.kernels import ir
 from firesteel.kernels.cpu import target
+from firesteel.kernels.lowering.scalars import cast
 from kernels.cpu.running import axis, run
 
 F = torch.float32
@@ -93,3 +94,17 @@ def test_what_is_not_finite_in_scans():
     x[0, 20], x[1, 30], x[1, 33], x[2, 7] = torch.inf, torch.inf, -torch.inf, torch.nan
     compiled = fs.compile(lambda x: (x.cumsum(1), x.cummax(1).values, x.cummin(1).values), backend="native")
     torch.testing.assert_close(compiled(x), (x.cumsum(1), x.cummax(1).values, x.cummin(1).values), equal_nan=True)
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.bool], ids=str)
+@pytest.mark.parametrize("count", [9, 17, 33])
+def test_one_element_after_whole_vectors_is_written_alone(narrow, count, machine):
+    """LLVM has written the wide number that the last element was truncated from, over what lies behind it."""
+    wide = torch.float32 if narrow is torch.bfloat16 else torch.int64
+    x = torch.arange(4 * count).to(wide) - 7
+    memory = torch.full((count + 16,), 1).to(narrow)
+    i = axis("i", count)
+    value = ir.op("mul", ir.load("x", 4 * i.symbol, wide), ir.const(3, wide))
+    body = [ir.Loop(i, [ir.Store(ir.Place("out", i.symbol), cast(value, narrow))])]
+    run(body, {"x": x, "out": memory[:count]}, ["out"], target=machine)
+    assert torch.equal(memory, torch.cat([(x[::4] * 3).to(narrow), torch.full((16,), 1).to(narrow)]))

@@ -122,6 +122,7 @@ class Function:
         self.attributes = attributes
         self.blocks: list[Block] = []
         self.allocas: list[str] = []
+        self.unknown = ""
         self._count = 0
         self.entry = self.block("entry")
 
@@ -140,6 +141,14 @@ class Function:
         name = self.temporary()
         self.allocas.append(f"{name} = alloca {type_}{count}{f', align {align}' if align else ''}")
         return name
+
+    def unknown_true(self) -> str:
+        """A bit that is set, though LLVM cannot know that."""
+        if not self.unknown:
+            number, self.unknown = self.temporary(), self.temporary()
+            self.allocas.append(f'{number} = call i32 asm "", "=r,0"(i32 1)')
+            self.allocas.append(f"{self.unknown} = trunc i32 {number} to i1")
+        return self.unknown
 
     def __str__(self) -> str:
         parts = [f"define {self.signature} {self.attributes} {{"]

@@ -339,7 +339,7 @@ class ValueEmitter(IndexEmitter):
                 return
             name = self.module.declare(f"llvm.masked.store.{mangled(dtype, lanes, True)}.p0", "void",
                                        f"{kind}, ptr, i32, <{lanes} x i1>")
-            both = self.with_mask(mask)
+            both = self._store_mask(self.with_mask(mask), kind)
             self.line(f"call void @{name}({kind} {text}, ptr {pointer}, i32 {dtype.itemsize}, {both.typed})")
             return
         pointers = self.addresses(place, indirect)
@@ -349,3 +349,14 @@ class ValueEmitter(IndexEmitter):
                                    f"{kind}, <{lanes} x ptr>, i32, <{lanes} x i1>")
         self.line(f"call void @{name}({kind} {text}, <{lanes} x ptr> {pointers}, i32 {dtype.itemsize}, "
                   f"{selected.typed})")
+
+    def _store_mask(self, mask: Operand, kind: str) -> Operand:
+        """A mask of a store, of which LLVM cannot know that it is one lane.
+
+        With AVX-512 it joins the truncation to a short integer and its masked store; where the mask turns out to be one
+        lane (the last of 17 columns), it forgets the truncation and writes the wide integer, over what lies behind.
+        """
+        if not self.target.has_masks or kind.endswith(("float>", "double>", "half>", "i64>")):
+            return mask
+        yes = Operand(self.function.unknown_true(), torch.bool, 1)
+        return self.binary("and", mask, self.splat(yes, mask.lanes))
