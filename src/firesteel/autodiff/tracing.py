@@ -17,7 +17,7 @@ from ..fake.functions import find_function, is_described, short_name
 from ..fake.positions import has_positions, selected
 from ..fake.tensor import view_of
 from ..interruptions import safe_point
-from ..shapes import ContradictionError, Expr, ShapeEnv, ShapeGuard, Symbol, UndecidableError, and_, eq, if_else
+from ..shapes import ContradictionError, Expr, ShapeEnv, ShapeGuard, Symbol, UndecidableError, and_, const, eq, if_else
 from ..shapes.symnode import SymNode, choose, expr_of, make_symbolic
 from .attention_masks import FUNCTIONS as ATTENTION
 from .attention_masks import KnownMasks
@@ -304,9 +304,11 @@ class Tracing:
         if env is None or not isinstance(index, torch.SymInt) or env.hint(expr_of(index)) is not None:
             return x.select(dim, index)
         place, size = expr_of(index), expr_of(shape_of(x)[dim])
+        # An assumption made later may be why it is known to be positive; where that fails, the index may be negative.
+        lowest: Expr = -size
         if env.decide(place >= 0) is not True:
-            place = if_else(place < 0, place + size, place)
-        self.assert_condition(and_(place >= 0, place < size), (True, "an index is out of range"))
+            place, lowest = if_else(place < 0, place + size, place), const(0)
+        self.assert_condition(and_(place >= lowest, place < size), (True, "an index is out of range"))
         return x.select(dim, make_symbolic(env, place))
 
     def assert_checks(self, checks: Sequence[ShapeGuard]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -212,9 +212,14 @@ def checked(
     dim: int = 0,
     negative: bool = False,
     ignored: int | None = None,
+    others: Sequence[Expr] = (),
 ) -> CheckedIndex | None:
-    """An index tensor whose elements are checked; None where the dimension may be empty: no place is safe then."""
-    if ctx.known(size > 0) is not True:
+    """An index tensor whose elements are checked; None where the dimension may be empty: no place is safe then.
+
+    ``others`` are sizes of the tensor without which nothing is read or stored: where one is 0, most of eager's kernels
+    do not look at the indices, and some complain in other words.
+    """
+    if not all([ctx.known(least > 0) for least in (size, *others)]):
         return None
     index = ctx.share(index)
     made = CheckedIndex(ctx, index, size, negative, ignored)

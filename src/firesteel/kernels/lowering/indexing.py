@@ -45,7 +45,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    place = checked(ctx, indices, weight.shape[0], "embedding")
+    place = checked(ctx, indices, weight.shape[0], "embedding", others=weight.shape[1:])
     if place is None:
         return ctx.unsupported(EMPTY)
     return ctx.computed(lambda i: weight.at((place.at(i[:-1]), i[-1])))
@@ -55,7 +55,7 @@ def embedding(
 def index_select(ctx: Lowering, x: Tensor, dim: int, index: Tensor) -> Tensor:
     x, index = with_dimension(ctx, ctx.share(x)), with_dimension(ctx, index)
     dim = wrap(dim, x.ndim)
-    place = checked(ctx, index, x.shape[dim], "index_select", dim)
+    place = checked(ctx, index, x.shape[dim], "index_select", dim, others=x.shape)
     if place is None:
         return ctx.unsupported(EMPTY)
     body: Body = lambda i: x.at((*i[:dim], place.at((i[dim],)), *i[dim + 1 :]))  # noqa: E731
@@ -104,7 +104,8 @@ class IndexedPlaces:
         self.places: dict[int, CheckedIndex] = {}
         self.ranks: dict[int, tuple[Expr, ...]] = {}
         for position, (d, index) in enumerate(given):
-            place = checked(ctx, index, x.shape[d], "index" if check else None, position, negative=True)
+            place = checked(ctx, index, x.shape[d], "index" if check else None, position, negative=True,
+                            others=x.shape if check else ())
             if place is None:
                 self.reason = EMPTY
                 return

@@ -165,7 +165,7 @@ def _slices(
     """Stores into the slices of ``x`` that a vector of indices names; ``value`` is asked at places of such slices."""
     index = with_dimension(ctx, index)
     dim = wrap(dim, x.ndim)
-    place = checked(ctx, index, x.shape[dim] if x.ndim else ONE, kind, dim, negative)
+    place = checked(ctx, index, x.shape[dim] if x.ndim else ONE, kind, dim, negative, others=x.shape)
     if place is None:
         return ctx.unsupported(EMPTY)
     if not x.ndim:
