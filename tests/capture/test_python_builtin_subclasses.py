@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+import firesteel as fs
 from capture.differential import check, x
 
 # Subclasses of builtin types
@@ -198,3 +199,47 @@ def test_user_dict_and_list() -> None:
         return len(d), "a" in d, items[0], list(d.items()), d.get("q", 4)
 
     check(f, lambda: (x(), MyUserDict(k=1), MyUserList([1])))
+
+
+class Loud(str):
+    def upper(self) -> str:
+        SAID.append("upper")
+        return super().upper() + "!"
+
+
+SAID: list[str] = []
+
+
+def test_a_method_of_a_text_that_calls_the_one_it_overrides_runs_once() -> None:
+    def f(x, text):
+        return x + 1, text.upper(), str.upper(text)
+
+    check(f, lambda: (x(), Loud("a")))
+    SAID.clear()
+    fs.compile(f, backend="eager")(x(), Loud("a"))
+    assert SAID == ["upper"]
+
+
+class WithFactory(collections.defaultdict):
+    pass
+
+
+class NoPlace(dict):
+    __slots__ = ()
+    note = "of the class"
+
+
+def test_copies_and_refusals_of_subclasses() -> None:
+    def f(x, mapping, other):
+        said = []
+        try:
+            type(mapping)(mapping)
+        except TypeError as error:
+            said.append(str(error))
+        try:
+            other.note = 1
+        except AttributeError as error:
+            said.append(str(error))
+        return x + 1, mapping.copy(), mapping | {"b": 2}, said
+
+    check(f, lambda: (x(), WithFactory(list, a=1), NoPlace()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import pytest
@@ -490,3 +491,47 @@ def test_containers_recompile_when_they_change() -> None:
     compiled = fs.compile(f, backend="eager", fullgraph=True)
     for items, d in (([1], {}), ([1, 2], {"a": 2}), ([2.5], {"b": 3, "a": 2}), ([], {}), ([x()], {"a": x()})):
         assert torch.equal(compiled(x(), items, d), f(x(), items, d))
+
+
+# Deques, and sets beside the views of a dictionary
+
+
+def test_deque_mutated_while_iterating() -> None:
+    def f(x, items):
+        said = []
+        try:
+            for _ in items:
+                items.append(1)
+        except RuntimeError as error:
+            said.append(str(error))
+        iterator = iter(items)
+        items.reverse()
+        items[0] = 5
+        try:
+            items.insert(0, 1)
+        except IndexError as error:
+            said.append(str(error))
+        return x + 1, items, next(iterator), said
+
+    check(f, lambda: (x(), collections.deque([1, 2, 3], 3)))
+
+
+def test_deque_mutated_while_iterating_and_not_caught() -> None:
+    def f(x, items):
+        for _ in items:
+            items.append(x + 1)
+
+    items = collections.deque([1, 2, 3])
+    with pytest.raises(RuntimeError, match="deque mutated during iteration"):
+        fs.compile(f, backend="eager")(x(), items)
+    assert len(items) == 4
+
+
+def test_views_of_a_dictionary_decide_over_sets() -> None:
+    def f(x, mapping):
+        ours = same = {1}
+        ours |= mapping.keys()
+        fixed = frozenset((1, 2)) & mapping.keys()
+        return x + 1, ours, same, type(fixed), fixed, {1}.__and__(mapping.keys()), {1}.__rsub__([1])
+
+    check(f, lambda: (x(), {2: 3}))

@@ -258,4 +258,8 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
     if isinstance(receiver, ObjectValue) and receiver.storage is None and owner is not object \
             and not issubclass(receiver.cls, BaseException):
         raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")
+    if isinstance(receiver, ConstantValue) and getattr(receiver.python_type(), name, None) is not obj:
+        # the method of a base, past the one of the receiver's class
+        return tx.fold(obj, [receiver.value, *(tx.constant_of(arg) for arg in rest)],
+                       {word: tx.constant_of(value) for word, value in kwargs.items()})
     return call_native_method(tx, receiver, name, rest, kwargs)

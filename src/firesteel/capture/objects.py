@@ -13,7 +13,7 @@ from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
 from .source import AttrSource, ConstantSource, Source, call_source, class_is_permanent, item_source, written_in_python
 from .values.base import Value
-from .values.constants import NativeMethod, PythonObject
+from .values.constants import ConstantValue, NativeMethod, PythonObject
 from .values.functions import FunctionValue, MethodValue, SuperValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import FIELD_GETTER, TupleValue
@@ -335,7 +335,9 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
         if kind in C_METHODS or kind is types.BuiltinFunctionType:
             if as_class:
                 return tx.python_object(getattr(base, name))
-            if base is not object and receiver.native_methods() and name != "__new__":
+            # of a constant, a native method is the one that its class defines
+            hidden = isinstance(receiver, ConstantValue) and getattr(cls, name) is not raw
+            if base is not object and receiver.native_methods() and name != "__new__" and not hidden:
                 return NativeMethod(receiver, name)
             if kind is types.BuiltinFunctionType:  # __new__
                 return tx.python_object(raw)
@@ -484,6 +486,8 @@ def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plai
             return
         if kind is not types.MemberDescriptorType and hasattr(kind, "__delete__"):
             raise GraphBreak(f"setting attribute {name!r}, whose descriptor has no __set__")  # Python raises
+        if kind is not types.MemberDescriptorType and not cls.__dictoffset__ and not issubclass(cls, BaseException):
+            raise tx.raised(AttributeError(f"{cls.__name__!r} object attribute {name!r} is read-only"))
     elif not cls.__dictoffset__ and not issubclass(cls, BaseException):
         raise tx.raised(AttributeError(_no_place_for(cls, name)))
     obj.store_attr(tx, name, value)

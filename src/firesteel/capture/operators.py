@@ -118,8 +118,7 @@ def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> V
         return left.call_method(tx, "__imul__", [right], {})
     if isinstance(left, DictValue) and symbol == "|":
         return left.call_method(tx, "__ior__", [right], {})
-    if isinstance(left, SetValue) and left.cls is set and symbol in "|&-^" and \
-            isinstance(right, (SetValue, DictViewValue)):
+    if isinstance(left, SetValue) and left.cls is set and symbol in "|&-^" and isinstance(right, SetValue):
         return left.call_method(tx, IN_PLACE[symbol][1], [right], {})
     return None
 
@@ -136,6 +135,8 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
             left = left.as_set(tx)
         if isinstance(right, DictViewValue):
             right = right.as_set(tx)
+            if isinstance(left, SetValue) and left.cls is frozenset:
+                left = SetValue.of(tx, left, set)  # it is the view that answers
         if isinstance(left, SetValue) and isinstance(right, SetValue):
             return left.call_method(tx, BINARY[symbol][1], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):

@@ -65,20 +65,34 @@ def resume_sequence_iterator(iterator: Any, position: int | None) -> Any:
     return iterator
 
 
+def outdated_deque_iterator(items: collections.deque[Any]) -> Any:
+    """An iterator of a deque that has changed since it was made."""
+    kept = list(items)
+    iterator = collections.deque.__iter__(items)
+    collections.deque.append(items, None)
+    collections.deque.clear(items)
+    collections.deque.extend(items, kept)
+    return iterator
+
+
 class SequenceIterator(IteratorValue):
     """Iterates a list, tuple or deque live: items appended meanwhile are seen."""
 
-    __slots__ = ("sequence", "position")
+    __slots__ = ("sequence", "position", "changes")
 
     def __init__(self, sequence: SequenceValue) -> None:
         super().__init__(None)
         self.sequence = sequence
         self.position: int | None = 0
+        self.changes: int | None = getattr(sequence, "changes", 0) if sequence.builtin is collections.deque else None
 
     def python_type(self) -> type:
         return type(iter([])) if self.sequence.python_type() is list else type(iter(()))
 
     def next_item(self, tx: Tracer) -> Value | None:
+        if self.changes is not None and self.changes != getattr(self.sequence, "changes", 0):
+            self.position = None
+            raise tx.raised(RuntimeError("deque mutated during iteration"))
         if self.position is None:
             return None
         items = self.sequence.elements(tx)
@@ -90,6 +104,8 @@ class SequenceIterator(IteratorValue):
         return items[self.position - 1]
 
     def emit(self, code: EntryCode) -> str:
+        if self.changes is not None and self.changes != getattr(self.sequence, "changes", 0):
+            return code.assign(self, f"{code.constant(outdated_deque_iterator)}({code.value(self.sequence)})")
         helper = code.constant(resume_sequence_iterator)
         return code.assign(self, f"{helper}({self.sequence.emit_method(code, '__iter__')}(), {self.position})")
 

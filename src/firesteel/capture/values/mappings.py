@@ -238,9 +238,11 @@ class DictValue(ContainerValue):
         if name == "__iter__":
             return self.iterate(tx)
         if name == "__init__" and self.cls is collections.defaultdict:
+            from ..objects import has_special
+
             factory = args[0].realize() if args else tx.constant(None)
             is_none = factory.is_constant() and factory.as_constant() is None
-            if not is_none and not hasattr(factory.python_type(), "__call__"):  # noqa: B004 - it is of the type
+            if not is_none and not has_special(factory, "__call__"):
                 raise tx.raised(TypeError("first argument must be callable or None"))
             self.factory = None if is_none else factory
             args = args[1:]

@@ -248,7 +248,7 @@ def make_tuple(cls: type, items: Any) -> Any:
 class ListValue(SequenceValue):
     """A list or deque. One from outside is read lazily; appending to it needs no guard on its length."""
 
-    __slots__ = ("items", "real", "tail", "cls", "maxlen")
+    __slots__ = ("items", "real", "tail", "cls", "maxlen", "changes")
 
     def __init__(self, items: list[Value] | None, source: Source | None = None, real: Any = None,
                  cls: type = list, maxlen: int | None = None) -> None:
@@ -258,6 +258,8 @@ class ListValue(SequenceValue):
         self.tail: list[Value] = []
         self.cls = cls
         self.maxlen = maxlen
+        self.changes = 0
+        """How often an iterator of a deque would have noticed a change."""
 
     def __repr__(self) -> str:
         return f"ListValue({self.items if self.items is not None else self.source})"
@@ -265,6 +267,10 @@ class ListValue(SequenceValue):
     @property
     def builtin(self) -> type:  # type: ignore[override]
         return self.cls
+
+    @property
+    def out_of_range(self) -> str:
+        return "list assignment index out of range" if self.cls is list else "deque index out of range"
 
     def python_type(self) -> type:
         return self.cls
@@ -303,6 +309,7 @@ class ListValue(SequenceValue):
         """The items, about to be mutated."""
         items = self.elements(tx)
         tx.effects.mutated(self)
+        self.changes += 1
         return items
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
@@ -313,10 +320,11 @@ class ListValue(SequenceValue):
             tx.user_errors(lambda: items.__setitem__(position, new))
             return
         items = self.changed(tx)
+        self.changes -= 1
         try:
             items[position] = value
         except IndexError:
-            raise tx.raised(IndexError("list assignment index out of range")) from None
+            raise tx.raised(IndexError(self.out_of_range)) from None
 
     def del_item(self, tx: Tracer, key: Value) -> None:
         position = _index(tx, key)
@@ -324,10 +332,11 @@ class ListValue(SequenceValue):
         try:
             del items[position]
         except IndexError:
-            raise tx.raised(IndexError("list assignment index out of range")) from None
+            raise tx.raised(IndexError(self.out_of_range)) from None
 
     def append(self, tx: Tracer, value: Value) -> None:
         tx.effects.mutated(self)
+        self.changes += 1
         if self.items is None:
             if self.maxlen is None:
                 self.tail.append(value)
@@ -380,16 +389,17 @@ class ListValue(SequenceValue):
             return none
         if name == "insert" and len(args) == 2:
             position = _number(tx, args[0])
+            if self.maxlen is not None and len(self.elements(tx)) == self.maxlen:
+                raise tx.raised(IndexError("deque already at its maximum size"))
             items = self.changed(tx)
             tx.user_errors(lambda: items.insert(position, args[1]))
             return none
         if name == "pop":
             positions = [_number(tx, a) for a in args]
-            items = self.changed(tx)
-            if not items:
+            if not self.elements(tx):
                 raise tx.raised(IndexError("pop from empty list" if self.cls is list else "pop from an empty deque"))
             try:
-                return items.pop(*positions)
+                return self.changed(tx).pop(*positions)
             except IndexError as error:
                 raise tx.raised(error) from None
         if name == "remove" and len(args) == 1:
@@ -407,6 +417,7 @@ class ListValue(SequenceValue):
             return none
         if name == "reverse":
             self.changed(tx).reverse()
+            self.changes -= 1
             return none
         if name == "copy" or name == "__copy__":
             return ListValue(list(self.elements(tx)), cls=self.cls, maxlen=self.maxlen)
@@ -432,14 +443,13 @@ class ListValue(SequenceValue):
                     self.call_method(tx, "appendleft", [item], {})
                 return none
             if name == "popleft":
-                items = self.changed(tx)
-                if not items:
+                if not self.elements(tx):
                     raise tx.raised(IndexError("pop from an empty deque"))
-                return items.pop(0)
+                return self.changed(tx).pop(0)
             if name == "rotate":
                 count = _index(tx, args[0]) if args else 1
-                items = self.changed(tx)
-                if items:
+                if len(self.elements(tx)) > 1:
+                    items = self.changed(tx)
                     count %= len(items)
                     items[:] = items[-count:] + items[:-count] if count else items
                 return none

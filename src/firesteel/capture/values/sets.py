@@ -236,4 +236,4 @@ def _iter_of(cls: Any) -> Any:
 
 
 def _is_set(value: Value) -> bool:
-    return issubclass(value.realize().python_type(), (set, frozenset, type({}.keys()), type({}.items())))
+    return issubclass(value.realize().python_type(), (set, frozenset))
