@@ -29,6 +29,7 @@ from ..fake.rules.gpu_attention import kernel_of_attention
 from ..shapes import Const, Expr
 from ..shapes.expr import ONE
 from ..shapes.symnode import expr_of
+from ..torch_compat import own_functions
 from .graph import needed_for
 from .index_functions import LAST, TRUE, IndexFunctions
 from .operators import Kind, operator_of
@@ -72,7 +73,7 @@ class KnownMasks:
             if known and (dropout_p == 0.0 or _same_kernel(
                     query, key, value, attn_mask, dropout_p, hides is Hides.FUTURE, **kwargs)):
                 attn_mask, is_causal = None, hides is Hides.FUTURE
-        return torch.nn.functional.scaled_dot_product_attention(
+        return own_functions.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, **kwargs)
 
     def _look_at(self, mask: FakeTensor, rows: Expr, columns: Expr) -> Hides:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import re
 import types
@@ -107,6 +108,8 @@ class EntryCode:
             name = f"_fs_k{len(self._constants)}"
             self.namespace[name] = obj
             weak = self.guarded_classes.get(id(obj))
+            if weak is None and isinstance(obj, enum.Enum) and id(type(obj)) in self.guarded_classes:
+                weak = weakref.ref(obj)
             if weak is not None:
                 # alive whenever the guards hold; a compiled entry must not be what keeps it alive
                 self.namespace[name] = weak
@@ -253,7 +256,10 @@ class EntryCode:
             if guard.kind in ("type", "identity", "tensor"):
                 for obj in guard.constants:
                     if type(obj) is WeakConstant:
-                        self.guarded_classes[id(obj.ref())] = obj.ref
+                        alive = obj.ref()
+                        self.guarded_classes[id(alive)] = obj.ref
+                        if isinstance(alive, enum.Enum):  # a class lives as long as its members
+                            self.guarded_classes.setdefault(id(type(alive)), weakref.ref(type(alive)))
         self.prologue.extend(self.guard_line(guard) for guard in guards)
 
     def guard_line(self, guard: Guard) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 import types
 from collections import OrderedDict
@@ -15,7 +14,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import UserFrame
-from .source import Source, WeakConstant, class_is_permanent
+from .source import Source, WeakConstant, goes_away
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,7 @@ class Guard:
 
 def hold(obj: Any) -> Any:
     """What a guard keeps of a constant: it must not keep alive what may go away."""
-    if isinstance(obj, type):
-        return obj if class_is_permanent(obj) else WeakConstant(obj)
-    if isinstance(obj, enum.Enum) and type(obj).__weakrefoffset__ and not class_is_permanent(type(obj)):
-        return WeakConstant(obj)
-    return obj
+    return WeakConstant(obj) if goes_away(obj) else obj
 
 
 def held(obj: Any) -> Any:

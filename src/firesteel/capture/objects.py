@@ -243,6 +243,8 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
     changed = set_on_class(tx, cls, name)
     if changed is not None:
         return changed
+    if name == "__dict__" and cls in tx.classes and tx.classes[cls].attrs:
+        raise GraphBreak(f"__dict__ of class {cls.__name__}, which has new attributes")
     if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__dict__", "__base__",
                 "__class__", "__flags__", "__annotations__", "__members__"):
         try:

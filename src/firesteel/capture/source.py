@@ -6,6 +6,7 @@ generated entry evaluates, given the expression of its base, and as a readable n
 
 from __future__ import annotations
 
+import enum
 import re
 import sys
 import weakref
@@ -68,13 +69,13 @@ class LocalSource(Source):
 
 
 class _ById:
-    """Wraps any object so that it hashes and compares by identity. A class that can go away is held weakly."""
+    """Wraps any object so that it hashes and compares by identity. What `goes_away` is held weakly."""
 
     __slots__ = ("_held", "_weak", "_identity")
 
     def __init__(self, obj: object) -> None:
         self._identity = id(obj)
-        self._weak = isinstance(obj, type) and not class_is_permanent(obj)
+        self._weak = goes_away(obj)
         self._held: Any = weakref.ref(obj) if self._weak else obj
 
     @property
@@ -103,6 +104,14 @@ def class_is_permanent(cls: type) -> bool:
         return True
     module = sys.modules.get(cls.__module__)
     return module is not None and getattr(module, "__dict__", {}).get(cls.__qualname__) is cls
+
+
+def goes_away(obj: Any) -> bool:
+    """Whether an object is a class, or a member of an enum, that may not live as long as its module."""
+    if isinstance(obj, type):
+        return not class_is_permanent(obj)
+    kind = type(obj)
+    return isinstance(obj, enum.Enum) and bool(kind.__weakrefoffset__) and not class_is_permanent(kind)
 
 
 class WeakConstant:
@@ -186,7 +195,10 @@ class ItemSource(_Derived):
     def code(self, base: str, constant: Any) -> str:
         key = constant(self.key.obj) if isinstance(self.key, _ById) else repr(self.key)
         if isinstance(self.parent, StorageSource):
-            return f"{constant(self.parent.builtin.obj)}.__getitem__({base}, {key})"
+            builtin = constant(self.parent.builtin.obj)
+            if issubclass(self.parent.builtin.obj, dict):  # whose `__getitem__` runs the `__missing__` of a subclass
+                return f"{builtin}.__getitem__({base}, {key} if {builtin}.__contains__({base}, {key}) else {{}}[0])"
+            return f"{builtin}.__getitem__({base}, {key})"
         return f"{base}[{key}]"
 
     @property
@@ -252,7 +264,7 @@ class ModuleTableSource(_Derived):
 
 @_source
 class StorageSource(_SameObject):
-    """The items of an instance of a user's subclass of dict or list, reached past the methods it overrides."""
+    """The items of an instance of a subclass of dict or list, reached past the methods it overrides."""
 
     builtin: _ById
 

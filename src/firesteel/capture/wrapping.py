@@ -284,7 +284,9 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
     if kind is collections.defaultdict:
         _guard_type(tx, kind, source)
         factory = LazyValue(tx, real.default_factory, AttrSource(source, "default_factory"))
-        return DictValue({}, source, real, kind, factory if real.default_factory is not None else None)
+        # a guard that reads an item must not make one
+        return DictValue({}, StorageSource(source, _ById(kind)), real, kind,
+                         factory if real.default_factory is not None else None)
     if kind is collections.deque:
         _guard_type(tx, kind, source)
         tx.guard(AttrSource(source, "maxlen"), "constant", *constant_condition(real.maxlen))

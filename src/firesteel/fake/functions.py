@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import own_functions
 from ..torch_compat import pytrees as pytree
 from .products import linear, matmul
 from .resampling import RESAMPLING, interpolate
@@ -107,7 +108,7 @@ def _results(output: torch.Tensor, states: Sequence[torch.Tensor], used: Sequenc
 
 def _gates(data: torch.Tensor, hidden: torch.Tensor, w_ih: torch.Tensor, w_hh: torch.Tensor, b_ih: torch.Tensor | None,
            b_hh: torch.Tensor | None) -> torch.Tensor:
-    return torch.nn.functional.linear(hidden, w_hh, b_hh).add_(torch.nn.functional.linear(data, w_ih, b_ih))
+    return own_functions.linear(hidden, w_hh, b_hh).add_(own_functions.linear(data, w_ih, b_ih))
 
 
 def _lstm_cell(data: torch.Tensor, states: Sequence[torch.Tensor], w_ih: torch.Tensor, w_hh: torch.Tensor,
@@ -120,8 +121,8 @@ def _lstm_cell(data: torch.Tensor, states: Sequence[torch.Tensor], w_ih: torch.T
 
 def _gru_cell(data: torch.Tensor, hidden: torch.Tensor, w_ih: torch.Tensor, w_hh: torch.Tensor,
               b_ih: torch.Tensor | None = None, b_hh: torch.Tensor | None = None) -> torch.Tensor:
-    ours = torch.nn.functional.linear(data, w_ih, b_ih).chunk(3, 1)
-    theirs = torch.nn.functional.linear(hidden, w_hh, b_hh).chunk(3, 1)
+    ours = own_functions.linear(data, w_ih, b_ih).chunk(3, 1)
+    theirs = own_functions.linear(hidden, w_hh, b_hh).chunk(3, 1)
     reset, update = (theirs[0] + ours[0]).sigmoid(), (theirs[1] + ours[1]).sigmoid()
     new = (ours[2] + theirs[2] * reset).tanh()
     return (hidden - new).mul_(update).add_(new)

@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import own_functions
+
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """The product as torch makes it, or where that needs plain sizes, from parts."""
     from .mode import wants_plain_sizes
 
     try:
-        return torch.matmul(left, right)
+        return own_functions.matmul(left, right)
     except Exception as error:
         if not wants_plain_sizes(error) or max(left.dim(), right.dim()) < 3 or not min(left.dim(), right.dim()):
             raise
@@ -28,7 +30,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     from .mode import wants_plain_sizes
 
     try:
-        return torch.nn.functional.linear(x, weight, bias)
+        return own_functions.linear(x, weight, bias)
     except Exception as error:
         if not wants_plain_sizes(error) or x.dim() < 3 or weight.dim() != 2:
             raise

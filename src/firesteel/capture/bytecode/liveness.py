@@ -28,8 +28,9 @@ _READS = frozenset(
     }
 )
 
-# Functions through which a frame's variables are read without an instruction that says so.
-_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack", "f_locals"})
+# Functions through which a frame's variables are read, or counted, without an instruction that says so.
+_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack", "f_locals",
+                            "getweakrefcount", "getweakrefs"})
 
 
 def live_locals(decoded: DecodedCode, index: int) -> frozenset[str]:
