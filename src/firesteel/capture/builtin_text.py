@@ -135,6 +135,16 @@ def is_logger(value: Value) -> bool:
     return isinstance(value, ObjectValue) and issubclass(value.python_type(), logging.Logger)
 
 
+def _has_own_handlers(logger: Any) -> bool:
+    """Whether code of the user's runs for a record of this logger."""
+    while logger is not None:
+        modules = (type(handler).__module__ for handler in logger.handlers)
+        if logger.filters or any(name.partition(".")[0] != "logging" for name in modules):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
 def replay_logging(tx: Tracer, method: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Have a method of a logger called when the compiled code runs."""
     logger = args[0].realize()
@@ -143,6 +153,8 @@ def replay_logging(tx: Tracer, method: Any, args: list[Value], kwargs: dict[str,
     plain = [_logged(tx, arg) for arg in args[1:]]
     if kwargs:
         raise GraphBreak("logging with keyword arguments")
+    if tx.effects.changed_values() and _has_own_handlers(logger.real):
+        raise GraphBreak("logging to a handler of the user's, which may look at what has changed")
     # the record names the function and the line that the call stands in
     places = tuple((frame.code, frame.user_frame().lineno) for frame in tx.frames if not frame.hidden)
     tx.effects.replay(functools.partial(called_from, places, method), [logger, *plain], {})

@@ -128,9 +128,10 @@ class FunctionValue(Value):
             return tx.python_object(self.code)
         if name == "__class__":
             return tx.python_object(types.FunctionType)
+        if self.real is not None and self.source is not None and name in ("__defaults__", "__kwdefaults__",
+                                                                          "__annotations__"):
+            return tx.found(getattr(self.real, name), AttrSource(self.source, name))
         if name == "__defaults__":
-            if not self.defaults and self.source is not None:
-                tx.guard(AttrSource(self.source, name), "constant", "{0} is None")
             return tx.make_tuple(self.defaults) if self.defaults else tx.constant(None)
         if name == "__get__":
             from .constants import NativeMethod
