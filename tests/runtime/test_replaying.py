@@ -341,3 +341,13 @@ def test_gradients_inside_of_inputs_that_get_none(backend):
 
     for a, b in zip(run(fn), run(fs.compile(fn, backend=backend)), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@BACKENDS
+@pytest.mark.parametrize("function", [lambda x: x.detach(), lambda x: x.data[1:]])
+def test_detached_views_made_without_grad_mode(backend, function):
+    x = leaf(2, 3)
+    with torch.no_grad():
+        result = fs.compile(function, backend=backend)(x)
+    assert not result.requires_grad
+    assert result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()

@@ -235,6 +235,9 @@ class _JointTracing(Tracing):
     def check_gradient(self, value: FakeTensor) -> None:
         """Results may need gradients, if autograd can get at them through what the runtime has."""
 
+    def check_alias(self, value: FakeTensor, source: FakeTensor) -> None:
+        """Views may be detached: how they are remade tells."""
+
     def check_mutation(self, index: int, fake: FakeTensor) -> None:
         """Inputs may get another history."""
         function = fake.grad_fn

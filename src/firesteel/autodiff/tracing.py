@@ -378,6 +378,7 @@ class Tracing:
         root = memory.root
         if memory.inputs:
             index = next(i for i in memory.inputs if self.inputs[i].example is root.fake)
+            self.check_alias(value, root.fake)
             return InputAlias(index, _layout(value, root.fake))
         number = self.memories.setdefault(id(memory), len(self.memories))
         if tracked is root or (same_layout(value, root.fake) and value.dtype is root.fake.dtype):
@@ -390,6 +391,11 @@ class Tracing:
         """Called for every result that is no input: here none may need gradients."""
         if value.requires_grad:
             raise Unsupported("training")
+
+    def check_alias(self, value: FakeTensor, source: FakeTensor) -> None:
+        """Called for every result that is a view of an input: here all are what autograd takes for views of it."""
+        if source.requires_grad and not value.requires_grad:
+            raise Unsupported("a detached view of an input that requires grad")
 
     def check_mutation(self, index: int, fake: FakeTensor) -> None:
         """Called for every changed input: here none may have got another history."""
