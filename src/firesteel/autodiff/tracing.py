@@ -40,7 +40,7 @@ from .graph import (
 from .recorder import Memory, Recorder
 from .recurrent import recurrent_call
 from .state import EnteredModes, GlobalState, is_profiling, is_state_change
-from .views import same_layout
+from .views import same_layout, same_numbers
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _CONTROL_FLOW = "firesteel.control_flow.operators"
@@ -381,7 +381,9 @@ class Tracing:
             self.check_alias(value, root.fake)
             return InputAlias(index, _layout(value, root.fake))
         number = self.memories.setdefault(id(memory), len(self.memories))
-        if tracked is root or (same_layout(value, root.fake) and value.dtype is root.fake.dtype):
+        # Who looks at the strides of a result sees those of dimensions of size 1, too.
+        if tracked is root or (same_layout(value, root.fake) and value.dtype is root.fake.dtype
+                               and same_numbers(value.stride(), root.fake.stride())):
             return FreshTensor(recorder.current(root), None, number)
         if alone and known_equal(storage_size(*layout_of(value)), numel_of(value)):
             return FreshTensor(recorder.current(tracked), None, number)

@@ -103,6 +103,17 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Any:
     return new_fake(result, packed_strides(result, order), x.dtype, x.device)
 
 
+@rule("aten.index_fill.int_Scalar")
+def index_fill(x: FakeTensor, dim: int, index: FakeTensor, value: Any) -> Any:
+    """A copy, whose strides meta kernels do not pack as the copy that eager fills."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or x.ndim == 0 or index.ndim != 1 or index.dtype is not torch.int64 or index.device != x.device:
+        return NotImplemented
+    if isinstance(value, complex):
+        return NotImplemented
+    return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
+
+
 @rule("aten.index_put.default")
 def index_put(x: FakeTensor, indices: Sequence[FakeTensor | None], values: FakeTensor, accumulate: bool = False) -> Any:
     """A copy with some elements replaced."""
