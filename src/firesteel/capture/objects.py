@@ -308,7 +308,8 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
 def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
     """Attribute lookup of ``super()``: starts after the given class in the receiver's MRO."""
     receiver = value.receiver.realize()
-    as_class = isinstance(receiver, ClassValue) and value.after in receiver.cls.__mro__
+    # by identity: a metaclass may say what equal classes are
+    as_class = isinstance(receiver, ClassValue) and any(base is value.after for base in receiver.cls.__mro__)
     cls = receiver.cls if as_class else receiver.python_type()  # type: ignore[attr-defined]
     if name == "__class__":
         return tx.python_object(super)
