@@ -13,6 +13,7 @@ import firesteel as fs
 from firesteel import torch_compat
 from firesteel.autodiff import trace
 from firesteel.fake.tensor import new_fake
+from firesteel.torch_compat import own_functions
 
 Made = Callable[..., torch.Tensor]
 SHAPE = (2, 4, 8, 16)
@@ -184,7 +185,8 @@ def test_dropout_on_a_gpu(monkeypatch: pytest.MonkeyPatch, kernels: tuple[int, i
     monkeypatch.setattr(torch, "empty_strided", lambda *args, device, **kwargs: real(*args, **kwargs))
     monkeypatch.setattr(torch_compat, "attention_kernel",
                         lambda q, k, v, mask, *_: asked.append(type(q)) or kernels[mask is None])
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda q, *args, **kwargs: called.append(args[2:5]) or q * 2)
+    monkeypatch.setattr(own_functions, "scaled_dot_product_attention",
+                        lambda q, *args, **kwargs: called.append(args[2:5]) or q * 2)
     trace(module, [new_fake(SHAPE, None, torch.bfloat16, torch.device("cuda", 0)) for _ in range(3)])
     assert asked == [torch.Tensor] * 2 and len(called) == 1
     mask, dropout, is_causal = called[0]

@@ -6,6 +6,7 @@ import abc
 import contextlib
 import enum
 import math
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -58,7 +59,6 @@ METHODS: dict[str, tuple[Callable[[torch.Tensor], Any], str, Any]] = {
     "operator": (lambda x: x + 1, "__add__", lambda self, other: torch.sub(self, other)),
     "operator in Python": (lambda x: 2 - x, "__rsub__", lambda self, other: torch.neg(self)),
     "method in Python": (lambda x: x.split(1)[0], "split", lambda self, size: (torch.neg(self),)),
-    "subscript": (lambda x: x[0], "__getitem__", lambda self, key: torch.neg(self)),
     "len": (lambda x: len(x), "__len__", lambda self: 7),
     "attribute": (lambda x: x.shape[0], "shape", property(lambda self: (7,))),
     "size": (lambda x: x.size(0), "size", lambda self, dim: 7),
@@ -70,6 +70,24 @@ METHODS: dict[str, tuple[Callable[[torch.Tensor], Any], str, Any]] = {
 def test_methods_of_tensor(kind: str, backend: str) -> None:
     function, name, other = METHODS[kind]
     check(function, lambda: patched(torch.Tensor, name, other), backend=backend)
+
+
+SUBSCRIPT = """
+import torch, firesteel as fs
+compiled = fs.compile(lambda x: x[0], backend="eager")
+x = torch.linspace(-1, 1, 12).reshape(3, 4)
+assert torch.equal(compiled(x), x[0])
+real = torch.Tensor.__getitem__
+torch.Tensor.__getitem__ = lambda self, key: torch.neg(self)
+assert torch.equal(compiled(x), -x)
+torch.Tensor.__getitem__ = real
+assert torch.equal(compiled(x), x[0])
+"""
+
+
+def test_subscripts_of_tensor() -> None:
+    """In a process of its own: Python keeps the slot of a patched `__getitem__` and takes tensors for sequences."""
+    subprocess.run([sys.executable, "-c", SUBSCRIPT], check=True)
 
 
 def test_methods_added_to_tensor_do_not_recompile() -> None:

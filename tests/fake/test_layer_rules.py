@@ -246,6 +246,7 @@ def test_selection_and_order():
     for x in layouts().values():
         for places in (PAIR * 0, PAIR.int() * 0, COLUMN):
             assert_same(torch.index_select, x, 0, places)
+        assert_same(lambda x, i: x.index_fill(0, i, 1.0), x, PAIR * 0)
         for k, dim in ((1, -1), (2, 0), (9, 1), (0, 1)):
             assert_same(lambda x: tuple(torch.topk(x, k, dim)), x)
         for dim in (0, -1, 7):
