@@ -10,11 +10,9 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from .harness import check
 from .parts import parts
@@ -24,15 +22,6 @@ COMPILERS = ("firesteel", "native-checked", "firesteel-dynamic", "native-dynamic
 SAMPLE = 15
 """Programs of a part that the tests run, about two seconds. A part with quicker or slower ones has its own `SAMPLE`."""
 DIGESTED = 8
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """The tensors are tiny: threads only cost time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def _module(part: str) -> types.ModuleType:
