@@ -137,9 +137,8 @@ class Campaign:
 
     def _program(self, mine: Worker, verdict: Verdict) -> Program:
         """The program of a finding, cut down unless there are enough of its kind."""
-        try:
-            program = verdict.task.load()
-        except Exception:  # the generator itself is at fault, which the verdict says
+        program = verdict.program
+        if program is None:  # the generator itself is at fault, which the verdict says
             return Program(verdict.task.seed, "")
         kind = f"{verdict.task.part} {kind_of(verdict)}"
         with self._lock:

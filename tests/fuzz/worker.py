@@ -1,6 +1,7 @@
 """A process that checks programs one after the other, so that a crash or an endless loop costs one program.
 
-The parent asks for one program at a time. The process says when the plain run is done and then what came of both runs.
+The parent asks for one program at a time. The process says what the program is, when the plain run is done and then
+what came of both runs.
 When it dies, the program it was at has crashed; when it says nothing for too long, also inside of machine code, where
 no signal handler of Python ever runs, it is killed and the program hangs. The next program gets a fresh process.
 """
@@ -16,7 +17,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,8 @@ class Verdict:
     plain: bool = False
     """Whether it was the plain run that crashed or hung."""
     seconds: float = 0.0
+    program: Program | None = None
+    """The program, unless the generator itself crashed or hung."""
 
 
 class Worker:
@@ -105,39 +108,45 @@ class Worker:
             connection.send(task)
             verdict = self._wait(connection, task)
         except (EOFError, OSError):
-            verdict = self._died(task, "crash", [], True)
-        return Verdict(**{**verdict.__dict__, "seconds": time.perf_counter() - began})
+            verdict = self._died(Verdict(task, "crash", plain=True))
+        return replace(verdict, seconds=time.perf_counter() - began)
 
     def _wait(self, connection: Connection, task: Task) -> Verdict:
         """What the process says about the task, or what became of the process."""
-        plain, raised = True, []
+        so_far = Verdict(task, "crash", plain=True)
         deadline = time.monotonic() + self.timeout
         try:
             while connection.poll(max(0.0, deadline - time.monotonic())):
                 message = connection.recv()
                 if isinstance(message, Report):
                     kind = "mismatch" if message.differences else "equal"
-                    return Verdict(task, kind, message.differences, message, message.raised)
-                plain, raised = False, message
+                    return replace(so_far, kind=kind, differences=message.differences, report=message,
+                                   raised=message.raised, plain=False)
+                if isinstance(message, Program):
+                    so_far = replace(so_far, program=message)
+                else:
+                    so_far = replace(so_far, plain=False, raised=message)
         except (EOFError, OSError):
-            return self._died(task, "crash", raised, plain)
+            return self._died(so_far)
         self._kill(signal.SIGABRT)
-        return self._died(task, "hang", raised, plain)
+        return self._died(replace(so_far, kind="hang"))
 
-    def _died(self, task: Task, kind: str, raised: list[str], plain: bool) -> Verdict:
+    def _died(self, verdict: Verdict) -> Verdict:
+        """The verdict with what became of the process."""
         assert self._process is not None
         self._process.join(GRACE_S)
         status = self._process.exitcode
-        if kind == "hang":
+        if verdict.kind == "hang":
             what = f"no result after {self.timeout:g} s"
         elif status is not None and status < 0:
             what = f"killed by {signal.Signals(-status).name}"
         else:
             what = f"the process ended with status {status}"
-        what = f"{kind} of the {'plain' if plain else 'compiled'} program: {what}"
+        where = "generator" if verdict.program is None else "plain program" if verdict.plain else "compiled program"
+        what = f"{verdict.kind} of the {where}: {what}"
         log = Path(self._log).read_text(errors="replace").splitlines()
         self.close()
-        return Verdict(task, kind, [what, *_telling(log)], None, raised, plain)
+        return replace(verdict, differences=[what, *_telling(log)])
 
     def _ready(self) -> Connection:
         if self._process is not None and (self._checked >= RECYCLED_AFTER or not self._process.is_alive()):
@@ -216,15 +225,18 @@ def _serve(connection: Connection, log: str) -> None:
         def after_plain(outcome: Outcome) -> None:
             connection.send(outcome.raised)
 
-        connection.send(checked(task, after_plain))
+        connection.send(checked(task, connection.send, after_plain))
 
 
-def checked(task: Task, after_plain: Callable[[Outcome], None] | None = None) -> Report:
+def checked(task: Task, after_loading: Callable[[Program], None] | None = None,
+            after_plain: Callable[[Outcome], None] | None = None) -> Report:
     """Check a program here; what the generator, the program's own code around its calls or the harness raises counts
     as a difference."""
     program = Program(task.seed, "")
     try:
-        program = task.load()
+        program = task.load()  # generators may run what they draw, so never in the parent or in one of its threads
+        if after_loading is not None:
+            after_loading(program)
         return check(program, task.compiler, task.traces, after_plain)
     except Exception as error:
         text = str(error).partition("\n")[0]
