@@ -73,6 +73,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Change what random programs read, and look for stale results.")
     parser.add_argument("--start", type=int, default=0, help="first seed")
     parser.add_argument("--count", type=int, default=200, help="number of programs")
+    parser.add_argument("--hours", type=float, help="stop after this time")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--limit", type=int, default=40, help="changes of one program; of more, this many are drawn")
     parser.add_argument("--part", choices=sorted(parts()), help="take programs from this part only")
@@ -83,15 +84,19 @@ def main() -> int:
     began = time.perf_counter()
     changes: collections.Counter[str] = collections.Counter()
     stale: collections.Counter[str] = collections.Counter()
+    programs = 0
     for result in results(arguments):
+        programs += 1
         changes.update(result.kinds)
         for kind, place, difference in result.stale:
             stale[kind] += 1
             print(f"{result.part} {result.seed}: {place}: {' '.join(difference.split())[:300]}", flush=True)
+        if arguments.hours and time.perf_counter() - began > arguments.hours * 3600:
+            break
     print(f"{'kind':34} {'changes':>8} {'stale':>6}")
     for kind in sorted({*changes, *stale}):
         print(f"{kind:34} {changes[kind]:8} {stale[kind]:6}")
-    print(f"{arguments.count} programs, {changes.total()} changes in {time.perf_counter() - began:.0f} s: "
+    print(f"{programs} programs, {changes.total()} changes in {time.perf_counter() - began:.0f} s: "
           f"{stale.total()} stale results")
     return 1 if stale else 0
 
