@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed.tensor  # by torch.testing.assert_close, which must not import it amid a program
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -149,11 +150,21 @@ def replace_at(path: Path, kind: str, other: Callable[[Any], Any]) -> Change:
         try:
             holder = roots.resolve(tuple(before))
             new = other(follow(holder, step))
+            if how in ("default", "keyword default") and holder is roots.function:
+                _check_not_given(roots, follow(holder, step), new)
             return put(holder, how, key, new)
         except (LookupError, AttributeError, TypeError, ValueError) as error:
             raise CannotChange from error
 
     return Change(kind, f"{show(path)}: {kind}", make)
+
+
+def _check_not_given(roots: Roots, *defaults: Any) -> None:
+    """Whether a call gives an argument that is the default is not seen in the one call that notices another default
+    (`docs/guards.md`)."""
+    for args, kwargs in roots.calls:
+        if any(value is default for value in (*args, *kwargs.values()) for default in defaults):
+            raise CannotChange
 
 
 def put(holder: Any, how: str, key: Any, new: Any) -> Undo:
