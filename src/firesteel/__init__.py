@@ -67,10 +67,17 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
+    from firesteel import support
     from firesteel.interruptions import uninterrupted
 
-    with uninterrupted():  # a child that is forked in the middle of an import would wait for its end for ever
-        imported = importlib.import_module(module)
+    if name in support.STAND_INS and not support.verdict().compiles:
+        return support.STAND_INS[name]
+    try:
+        with uninterrupted():  # a child that is forked in the middle of an import would wait for its end for ever
+            imported = importlib.import_module(module)
+    except Exception:
+        support.require()  # where nothing is supported, that is the reason
+        raise
     value = imported if name == "export" else getattr(imported, name)
     globals()[name] = value
     return value

@@ -19,6 +19,7 @@ from .runtime.compiler import Compiler, bind
 from .runtime.tracebacks import leaving
 from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
 from .runtime.user_frames import PASSED_OVER, passed_over
+from .support import usable_backend
 
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -54,8 +55,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         if disable:
             return target
         with uninterrupted():  # much is imported when first needed
-            compiler = Compiler(backend if backend is not None else config.default_backend, fullgraph=fullgraph,
-                                dynamic=dynamic, mode=mode, options=options)
+            compiler = Compiler(usable_backend(config.default_backend if backend is None else backend),
+                                fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
             return compile_with(compiler, target)
 
     return apply if model is None else apply(model)

@@ -31,6 +31,11 @@ accumulated_recompile_limit: int = 256
 raise_on_internal_error: bool = False
 """Raise when firesteel itself fails. By default the frame concerned runs uncompiled, with one warning."""
 
+on_unsupported: str = "eager"
+"""What compile does on a Python, torch or platform that is not supported: "eager" says so once and runs functions
+uncompiled, or without machine code where only that is missing; "raise" raises; "try" says so and goes on as if it were
+supported. Free-threaded builds of Python are never tried."""
+
 inline_depth_limit: int = 120
 """How deep calls are followed into their callees, recursion included. A deeper call is a graph break."""
 
@@ -117,6 +122,7 @@ _ALIASES = {
 _CHOICES: dict[str, tuple[str, ...]] = {
     "native_guards": ("auto", "always", "never"),
     "dynamic_shapes": ("auto", "0", "1"),
+    "on_unsupported": ("eager", "raise", "try"),
 }
 _TYPES: dict[str, type] = {
     name: type(value)

@@ -176,5 +176,12 @@ class UserCodeError(FiresteelError):
     headline = "One of firesteel's functions is used in a way that it does not allow."
 
 
+class UnsupportedError(FiresteelError):
+    """This Python, torch or platform is not supported, and what was asked for has no uncompiled form."""
+
+    headline = "firesteel does not support this environment."
+    default_hint = "Use a supported version, or leave firesteel out here."
+
+
 class FiresteelWarning(UserWarning):
     """Category of all warnings that firesteel gives, so that one filter catches them."""

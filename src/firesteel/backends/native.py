@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from firesteel import config
+from firesteel import config, support
 from firesteel.backends.aot_eager import needs_gradients
 from firesteel.backends.registry import register_backend
 from firesteel.debug import log
@@ -131,6 +131,8 @@ def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:
     """Why inputs of this kind are left to eager PyTorch; None if they are not."""
     import torch
 
+    if not support.verdict().machine_code:
+        return "there is no machine code on this platform"
     for position, example in enumerate(example_inputs):
         if isinstance(example, torch.Tensor):
             if example.layout is not torch.strided:
@@ -181,6 +183,8 @@ def _only(run: Callable[..., Any]) -> Callable[..., Any]:
 def torch_backend(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
                   mode: str | None = None) -> Callable[..., Any]:
     """The backend under torch's own front end: ``torch.compile(f, backend="firesteel")``."""
+    if support.usable_backend("native") != "native":
+        return gm.forward
     from firesteel.backends.under_torch import compile_for_torch
     from firesteel.kernels.options import make_options
 

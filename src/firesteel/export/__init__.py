@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..support import require
 from .constraints import ConstraintViolationError
 from .dims import Dim, dims
 from .dynamic_shapes import AdditionalInputs, ShapesCollection
@@ -111,6 +112,7 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
         cpu: ``"native"`` for CPUs like this one, ``"avx2"`` for all x86-64 CPUs with AVX2.
         options: those of the native backend, such as ``relaxed_libraries``.
     """
+    require(machine_code=True)
     from .packages import package as make
 
     return make(program, path, cpu=cpu, **options)
@@ -123,6 +125,7 @@ def load_package(path: str | os.PathLike[str], *, verify: bool = True,
     A package contains machine code, so open only those that you trust. Models for a GPU go to ``device``, the current
     one unless it is given.
     """
+    require(machine_code=True)
     from .packages import load_package as load
 
     return load(path, verify=verify, device=device)

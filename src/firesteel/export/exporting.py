@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import UserCodeError
+from ..support import require
 from .assembly import Traced, assemble
 from .dynamic_shapes import AdditionalInputs, ShapesCollection, declare
 from .errors import ExportError
@@ -38,6 +39,7 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
     >>> export(Double(), (torch.ones(2),)).module()(torch.ones(2))
     {'twice': tensor([2., 2.])}
     """
+    require()
     if not isinstance(mod, torch.nn.Module):
         raise UserCodeError(f"export takes an nn.Module, not a {type(mod).__qualname__}",
                             "Write a small module whose forward calls the function.")

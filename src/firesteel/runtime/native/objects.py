@@ -9,6 +9,8 @@ import sys
 import types
 from typing import Any
 
+from ... import support
+
 SUPPORTED_VERSIONS = ((3, 11), (3, 12), (3, 13))
 VARARGS, KEYWORDS, NOARGS, FASTCALL = 0x01, 0x02, 0x04, 0x80  # METH_VARARGS and so on
 TYPE, SIZE, CELL = 8, 16, 16  # offsets in every object, in lists, tuples and dicts, and in cells
@@ -57,6 +59,8 @@ def check_layout() -> None:
     """Try every offset that the checker uses on real objects."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] not in SUPPORTED_VERSIONS:
         raise NativeUnavailable("this Python version is not supported")
+    if not support.verdict().machine_code:
+        raise NativeUnavailable("there is no machine code on this platform")
     if struct.calcsize("P") != 8 or hasattr(sys, "gettotalrefcount"):
         raise NativeUnavailable("not a 64-bit release build of Python")
     sized: list[Any] = [(1, 2, 3), [1, 2, 3, 4], {"a": 1, "b": 2}, {}, [], (), collections.OrderedDict(a=1)]

@@ -1,0 +1,225 @@
+"""The gate: which Python, torch and platforms firesteel works on, and what it says and does on all others.
+
+`judge` decides from plain facts; `usable_backend` and `require` act on the facts of this process, when something is to
+be compiled or exported. A call of a compiled function never comes here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import config
+from .errors import FiresteelWarning, UnsupportedError
+
+PYTHONS = ((3, 11), (3, 13))
+"""The oldest and the newest Python that is tested."""
+EXPERIMENTAL_PYTHONS = ((3, 14),)
+"""Written from CPython's published tables, never run."""
+TORCHES = ((2, 11), (2, 15))
+"""The oldest and the newest torch that is tested."""
+NATIVE_PLATFORMS = (("linux", "x86_64"),)
+"""Where graphs become machine code."""
+
+
+def _range(versions: tuple[tuple[int, int], tuple[int, int]]) -> str:
+    return " to ".join(".".join(map(str, version)) for version in versions)
+
+
+SUPPORTED = f"CPython {_range(PYTHONS)} with torch {_range(TORCHES)}, machine code on x86-64 Linux"
+"""What is supported, in words."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the gate looks at."""
+
+    python: tuple[int, int]
+    torch: str
+    implementation: str = "cpython"
+    free_threaded: bool = False
+    system: str = "linux"
+    """As in ``sys.platform``."""
+    machine: str = "x86_64"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What works under some facts."""
+
+    reason: str = ""
+    """What is not as tested; empty where everything is."""
+    compiles: bool = True
+    """Whether programs are captured at all."""
+    machine_code: bool = True
+    """Whether there is machine code: the native backend and native guards."""
+    can_be_tried: bool = True
+    """Whether ``config.on_unsupported = "try"`` goes on all the same."""
+
+    @property
+    def sentence(self) -> str:
+        """What the user is told, once."""
+        if not self.compiles:
+            consequence = "so functions run uncompiled and cannot be exported"
+        elif not self.machine_code:
+            consequence = "so graphs are captured and run operator by operator"
+        else:
+            consequence = "but firesteel goes on"
+        return f"{self.reason}, {consequence}. Supported: {SUPPORTED}."
+
+
+def _torch_version(text: str) -> tuple[int, int] | None:
+    """Major and minor version; those of builds from source and of nightly ones too.
+
+    >>> _torch_version("2.16.0.dev20261101+cu132")
+    (2, 16)
+    """
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@functools.cache
+def judge(facts: Facts) -> Verdict:
+    """What works under these facts.
+
+    >>> judge(Facts((3, 12), "2.13.0"))
+    Verdict(reason='', compiles=True, machine_code=True, can_be_tried=True)
+    >>> print(judge(Facts((3, 12), "2.4.1")).reason)
+    firesteel does not work with torch 2.4.1
+    """
+    python, torch = ".".join(map(str, facts.python)), _torch_version(facts.torch)
+    if facts.implementation != "cpython":
+        return Verdict(f"firesteel works on CPython, not on {facts.implementation}", False, False, False)
+    if facts.free_threaded:
+        return Verdict(f"firesteel does not work on free-threaded builds such as this Python {python}t",
+                       False, False, False)
+    if not PYTHONS[0] <= facts.python <= PYTHONS[1] and facts.python not in EXPERIMENTAL_PYTHONS:
+        return Verdict(f"firesteel does not work on Python {python}", False, False)
+    if torch is not None and torch < TORCHES[0]:
+        return Verdict(f"firesteel does not work with torch {facts.torch}", False, False)
+    if facts.python in EXPERIMENTAL_PYTHONS:
+        return Verdict(f"firesteel on Python {python} is experimental and compiles only with "
+                       'config.on_unsupported = "try"', False, False)
+    if (facts.system, _architecture(facts.machine)) not in NATIVE_PLATFORMS:
+        return Verdict(f"firesteel has no machine code for {_platform_name(facts)}", True, False)
+    if torch is None or torch > TORCHES[1]:
+        return Verdict(f"firesteel has not been tested with torch {facts.torch}")
+    return Verdict()
+
+
+def _architecture(machine: str) -> str:
+    """One name for the names that systems give to the same kind of CPU."""
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine.lower())
+
+
+def _platform_name(facts: Facts) -> str:
+    system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(facts.system, facts.system)
+    return f"{system} on {facts.machine}"
+
+
+@functools.cache
+def facts() -> Facts:
+    """The facts of this process."""
+    import platform
+
+    import torch
+
+    flags = getattr(sys, "abiflags", None)
+    if flags is None:  # Windows
+        import sysconfig
+
+        free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    else:
+        free_threaded = "t" in flags
+    return Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
+                 platform.machine())
+
+
+def verdict() -> Verdict:
+    """What works in this process, with the setting `config.on_unsupported` taken into account."""
+    found = judge(facts())
+    if found.reason and found.can_be_tried and config.on_unsupported == "try":
+        return Verdict(found.reason)
+    return found
+
+
+_said: set[str] = set()
+
+
+def _say(found: Verdict) -> None:
+    """One warning a process, or an error where the setting asks for that."""
+    if found.reason:
+        if config.on_unsupported == "raise" and not (found.compiles and found.machine_code):
+            raise UnsupportedError(found.sentence)
+        if found.sentence not in _said:
+            _said.add(found.sentence)
+            warnings.warn(found.sentence, FiresteelWarning, stacklevel=4)
+
+
+def require(machine_code: bool = False) -> None:
+    """For what has no uncompiled form, such as export: an error where it cannot be had."""
+    found = verdict()
+    if not found.compiles or (machine_code and not found.machine_code):
+        raise UnsupportedError(found.sentence)
+    if found.machine_code:
+        _say(found)
+
+
+def usable_backend(backend: Any) -> Any:
+    """The backend to use in place of one that was asked for, by name or as a function."""
+    found = verdict()
+    needs_machine_code = backend == "native"
+    if needs_machine_code or found.machine_code:
+        _say(found)
+    return "eager" if needs_machine_code and not found.machine_code else backend
+
+
+def compile_nothing(model: Any = None, **_options: Any) -> Any:
+    """`fs.compile` where nothing can be compiled: what it is given, as it is."""
+    _say(verdict())
+    return (lambda target: target) if model is None else model
+
+
+class Unavailable:
+    """A name of the package that has no meaning where programs cannot be captured: every use raises."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        require()
+        raise UnsupportedError(f"firesteel.{self.__name__} cannot be used here")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self()
+
+
+def _same(fn: Any = None, **_options: Any) -> Any:
+    return _same if fn is None else fn
+
+
+def _nothing(*_args: Any, **_options: Any) -> None:
+    return None
+
+
+def _never(*_args: Any) -> bool:
+    return False
+
+
+STAND_INS: dict[str, Callable[..., Any]] = {
+    "compile": compile_nothing,
+    **{name: _same for name in ("allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "run")},
+    **{name: _nothing for name in ("graph_break", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "reset",
+                                   "set_logs")},
+    "is_compiling": _never,
+    **{name: Unavailable(name) for name in ("CompileProfiler", "capture_graph", "explain", "export")},
+}
+"""What names of the package stand for where programs cannot be captured: there the modules behind them may not even be
+importable, and programs that use them are to run as plain Python."""
