@@ -150,7 +150,7 @@ def replace_at(path: Path, kind: str, other: Callable[[Any], Any]) -> Change:
         try:
             holder = roots.resolve(tuple(before))
             new = other(follow(holder, step))
-            if how in ("default", "keyword default") and holder is roots.function:
+            if how in ("default", "keyword default") and holder is getattr(roots.function, "__func__", roots.function):
                 _check_not_given(roots, follow(holder, step), new)
             return put(holder, how, key, new)
         except (LookupError, AttributeError, TypeError, ValueError) as error:
