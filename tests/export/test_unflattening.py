@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -179,3 +181,45 @@ def test_an_unflattened_module_has_tensors_of_its_own() -> None:
     assert net.c.lin.weight.any()
     module(x)
     assert again.c.n == 2
+
+
+def test_buffers_get_their_values_whichever_module_ran_last() -> None:
+    class Keep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("n", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.n = self.n + x.mean()
+            return x - self.n
+
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.keep, self.last = Keep(), nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.last(self.keep(x)))
+
+    net, x = Pair(), torch.randn(2, 3)
+    again = fs.export.unflatten(fs.export.export(net, (x,), preserve_module_call_signature=("last",)))
+    net.last = again.last = nn.Identity()
+    for _ in range(2):
+        torch.testing.assert_close(again(x), net(x))
+        torch.testing.assert_close(again.keep.n, net.keep.n)
+
+
+def test_equal_calls_with_control_flow_are_one_module_after_loading(tmp_path: Path) -> None:
+    class Choose(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return fs.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+    net, x = nn.Module(), torch.randn(2, 3)
+    for _ in range(3):  # each calls the one below three times
+        net = nn.Sequential(*[Choose() if not len(list(net.children())) else net] * 3)
+    fs.export.save(fs.export.export(net, (x,)), tmp_path / "program.fs")
+    again = fs.export.unflatten(fs.export.load(tmp_path / "program.fs"))
+    assert not [name for name, _ in again.named_modules() if "@" in name]
+    inner = again.get_submodule("0.0.0")
+    assert sorted(inner._modules) == ["false_graph_0", "true_graph_0"]
+    torch.testing.assert_close(again(x), net(x))

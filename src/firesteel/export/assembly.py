@@ -120,7 +120,10 @@ def _assign_buffer(traced: Traced, name: str, value: Any) -> None:
     if not isinstance(value, FakeTensor) or value.dtype is not buffer.dtype or str(value.shape) != str(buffer.shape):
         raise ExportError(f"forward sets the buffer {name} to something of another kind, shape or dtype",
                           "Buffers of exported programs keep their shape and dtype.")
-    recorder.new_node(_ATEN.copy_.default, (placeholder, recorder.node_of(value)), {}, buffer)
+    node = recorder.new_node(_ATEN.copy_.default, (placeholder, recorder.node_of(value)), {}, buffer)
+    # The program does this at its end, whichever module ran last.
+    stack = node.meta.get("nn_module_stack", {})
+    node.meta["nn_module_stack"] = {key: entry for key, entry in stack.items() if not entry[0]}
 
 
 def _remove_dead_numbers(graph: torch.fx.Graph) -> None:

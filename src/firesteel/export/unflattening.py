@@ -92,6 +92,8 @@ class _Unflattening:
         self.signatures = signatures
         self.known: dict[str, list[tuple[Any, str]]] = {}
         """By the names of modules: graphs of their calls so far, and the names under which they are."""
+        self.kept: set[tuple[str, str]] = set()
+        """Graphs that operations own: the module that has one, and its name there."""
         self.nodes: dict[str, Node] = {}
 
     def run(self) -> torch.fx.GraphModule:
@@ -109,8 +111,7 @@ class _Unflattening:
         self._state(graph, values, "", result.all_input_nodes)
         graph.output(torch.fx.map_arg(result.args[0], values.__getitem__))
         graph.set_codegen(old._codegen)
-        self.module.graph = graph
-        self.module.recompile()
+        _set_graph(self.module, graph)
         return self.module
 
     def _calls(self, graph: torch.fx.Graph) -> _Call:
@@ -263,12 +264,17 @@ class _Unflattening:
         """The submodule of the owner that does what a graph says: a new one, unless a call of before did the same."""
         shape = [structure, *_shape(graph, holder)]
         known = self.known.setdefault(full, [])
+        owned = {(full, str(node.target)) for node in graph.nodes if _owned_graph(node, holder) is not None}
         for other, target in known:
             if other == shape:
+                for _, name in owned - self.kept:  # those of the call before do the same
+                    del holder._modules[name]
                 return target[len(outer) + 1 :] if outer else target
+        self.kept |= owned
         target = numbered(full, len(known))
         kind = torch.fx.GraphModule if structure is None else PreservedModule
-        made = kind(holder, graph, class_name=type(holder).__name__)
+        made = kind(torch.nn.Module(), torch.fx.Graph(), class_name=type(holder).__name__)
+        _set_graph(made, graph)
         if structure is not None:
             vars(made)["structure"] = structure
         for part, parameter in holder._parameters.items():
@@ -284,6 +290,15 @@ class _Unflattening:
         owner.add_module(last, made)
         known.append((shape, target))
         return local
+
+
+def _set_graph(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> None:
+    """Give a module another graph; torch would write the code of all modules below it again, as often as they are
+    reached, and parts that are called several times are reached by many ways."""
+    below = dict(module._modules)
+    module._modules.clear()
+    module.graph = graph
+    module._modules.update(below)
 
 
 def _read_after_writes(graph: torch.fx.Graph, results: set[str]) -> None:
@@ -325,6 +340,12 @@ def _submodule(owner: torch.nn.Module, name: str) -> torch.nn.Module:
     return owner
 
 
+def _owned_graph(node: Node, owner: torch.nn.Module) -> torch.fx.GraphModule | None:
+    """The graph that a node gives to an operation, such as a branch of a condition."""
+    part = owner._modules.get(str(node.target)) if node.op == "get_attr" else None
+    return part if isinstance(part, torch.fx.GraphModule) and not isinstance(part, PreservedModule) else None
+
+
 def _shape(graph: torch.fx.Graph, owner: torch.nn.Module) -> list[Any]:
     """A graph without its names, and without those of graphs that its operations own."""
     numbers = {node: number for number, node in enumerate(graph.nodes)}
@@ -332,11 +353,8 @@ def _shape(graph: torch.fx.Graph, owner: torch.nn.Module) -> list[Any]:
     def target(node: Node) -> Any:
         if node.op == "placeholder":
             return None
-        if node.op == "get_attr" and "." not in str(node.target):
-            part = owner._modules.get(str(node.target))
-            if type(part).__name__ == node.target and isinstance(part, torch.fx.GraphModule):
-                return _shape(part.graph, part)
-        return node.target
+        owned = _owned_graph(node, owner)
+        return node.target if owned is None else _shape(owned.graph, owned)
 
     return [
         (node.op, target(node),
