@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from . import config
+from . import config, torch_compat
 from .backends.native import native
+from .backends.registry import lookup_backend
 from .capture.markers import COMPILED, disabled_frame, is_disabled
-from .errors import UserCodeError
+from .debug import log
+from .errors import GraphBreakError, UserCodeError
 from .interruptions import uninterrupted
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
@@ -25,7 +28,8 @@ MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 
 
 def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = None,
-            mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
+            mode: str | None = None, options: dict[str, Any] | None = None, name: str | None = None,
+            disable: bool = False, recompile_limit: int | None = None, isolate_recompiles: bool = True,
             nopython: bool | None = None) -> Any:
     """Compile a function, method, nn.Module or callable object; also usable as a decorator, with or without arguments.
 
@@ -37,7 +41,12 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         mode: "default", "reduce-overhead", "max-autotune": a set of options of the native backend.
         options: of the native backend, see `firesteel.kernels.options.Options`; a callable backend gets them if it has
             a parameter `options`.
+        name: stands before the names of functions in logs, warnings and compile times; a callable backend gets it if it
+            has a parameter `name`.
         disable: return the argument unchanged.
+        recompile_limit: how many compiled versions each function may have, in place of ``config.recompile_limit``.
+        isolate_recompiles: every call of compile has compiled versions, and a count of them, of its own. With False it
+            shares them with all other calls that say False and the same options.
         nopython: old name of `fullgraph`.
 
     >>> import torch
@@ -50,14 +59,16 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     if nopython is not None:
         fullgraph = nopython
     _check_arguments(fullgraph, dynamic, mode, options)
+    _check_names(name, recompile_limit)
 
     def apply(target: Any) -> Any:
         if disable:
             return target
         with uninterrupted():  # much is imported when first needed
-            compiler = Compiler(usable_backend(config.default_backend if backend is None else backend),
-                                fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
-            return compile_with(compiler, target)
+            chosen = usable_backend(config.default_backend if backend is None else backend)
+            make = Compiler if isolate_recompiles else shared_compiler
+            return compile_with(make(chosen, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options,
+                                     name=name, recompile_limit=recompile_limit), target)
 
     return apply if model is None else apply(model)
 
@@ -75,8 +86,44 @@ def _check_arguments(fullgraph: Any, dynamic: Any, mode: Any, options: Any) -> N
         raise UserCodeError("both mode= and options= are given", "a mode is a set of options: give one of them")
 
 
+def _check_names(name: Any, recompile_limit: Any) -> None:
+    if name is not None and not isinstance(name, str):
+        raise UserCodeError(f"name={name!r}", "name takes a string")
+    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 1):
+        raise UserCodeError(f"recompile_limit={recompile_limit!r}", "it takes a number of versions, 1 or more")
+
+
+_SHARED: weakref.WeakSet[Compiler] = weakref.WeakSet()
+
+
+def shared_compiler(backend: Any, **given: Any) -> Compiler:
+    """The compiler of all calls that want to share one and have these options."""
+    for known in list(_SHARED):
+        if known.backend is lookup_backend(backend) and known.given == given:
+            return known
+    made = Compiler(backend, **given)
+    _SHARED.add(made)
+    return made
+
+
+def why_uncompiled(model: Any) -> str | None:
+    """Why something stays what it is instead of being compiled; None where that is not so."""
+    if torch_compat.is_torchscript(model):
+        return "TorchScript is compiled already, by another compiler: its Python cannot be read"
+    function = getattr(model, "__func__", model)
+    if isinstance(function, types.FunctionType) and function.__code__.co_flags & UNCAPTURED_FLAGS:
+        return "generator and coroutine functions run as plain Python"
+    return None
+
+
 def compile_with(compiler: Compiler, model: Any) -> Any:
     """Compile under given options."""
+    if torch_compat.is_torchscript(model):
+        reason = why_uncompiled(model) or ""
+        if compiler.fullgraph:
+            raise GraphBreakError(reason, "Compile the module or function that it was made from.")
+        log("fallbacks", "%s runs as it is: %s", type(model).__name__, reason)
+        return model
     if isinstance(model, torch.nn.Module):
         from .module_wrapper import compile_module
 

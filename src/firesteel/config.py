@@ -129,6 +129,17 @@ _TYPES: dict[str, type] = {
     for name, value in list(globals().items())
     if name.islower() and not name.startswith("_") and type(value) in (bool, int, float, str)
 }
+_DEFAULTS = {name: globals()[name] for name in _TYPES}
+
+
+def is_default(name: str) -> bool:
+    """Whether a setting has the value that it has when nobody says anything.
+
+    >>> from firesteel import config
+    >>> config.is_default("recompile_limit")
+    True
+    """
+    return bool(globals()[name] == _DEFAULTS[name])
 
 
 class _Layer:

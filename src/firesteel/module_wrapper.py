@@ -79,14 +79,14 @@ def _through_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def _reduce(self: Any, protocol: int) -> Any:
     cls = type(self)
     compiler = cls._firesteel_compiler
-    return rebuild, (cls._firesteel_original, compiler.backend, compiler.fullgraph, compiler.dynamic)
+    return rebuild, (cls._firesteel_original, compiler.backend, compiler.given)
 
 
-def rebuild(original: torch.nn.Module, backend: Any, fullgraph: bool, dynamic: bool | None) -> Any:
+def rebuild(original: torch.nn.Module, backend: Any, given: dict[str, Any]) -> Any:
     """Unpickle a compiled module: it is compiled again on first use."""
     from .compiling import compile
 
-    return compile(original, backend=backend, fullgraph=fullgraph, dynamic=dynamic)
+    return compile(original, backend=backend, **given)
 
 
 def _copy(self: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import html
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,12 +147,15 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
     if extra:
         raise UserCodeError("explain takes the function only", "write explain(f)(*args)")
 
+    from ..compiling import why_uncompiled
+
     def run(*args: Any, **kwargs: Any) -> Explanation:
         events = Events()
         result = _compile_for(events, fn, backend, dynamic=dynamic)(*args, **kwargs)
         skipped = [(unit.name, why) for unit, why in events.skipped]
-        if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-            skipped.append((fn.__name__, "generator and coroutine functions run as plain Python"))
+        reason = why_uncompiled(fn)
+        if reason is not None:
+            skipped.append((getattr(fn, "__name__", type(fn).__name__), reason))
         return Explanation(
             [captured.module for captured in events.graphs],
             distinct(events.break_reasons),

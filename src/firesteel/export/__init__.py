@@ -7,11 +7,15 @@
 >>> program = fs.export.export(Add(), (torch.ones(2), torch.ones(2)))
 >>> program.graph_signature.user_inputs, program.graph_signature.user_outputs
 (('x', 'y'), ('add',))
+
+The module can be called in place of its function `export`: ``fs.export(model, args)``.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -129,3 +133,15 @@ def load_package(path: str | os.PathLike[str], *, verify: bool = True,
     from .packages import load_package as load
 
     return load(path, verify=verify, device=device)
+
+
+class _CallableModule(types.ModuleType):
+    """The class of this module."""
+
+    def __call__(self, mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
+                 **options: Any) -> ExportedProgram:
+        """The same as `export`."""
+        return export(mod, args, kwargs, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -26,6 +26,7 @@ from ..capture.torch_calls import is_graph_function
 from ..errors import BackendError, UserCodeError
 from ..interruptions import interruptible
 from . import stance
+from .settings import dynamic_by_default, setting
 from .skipping import runs_plain
 from .units import MISS, Resume, Unit, drive, function_start
 from .user_frames import INSTEAD, frame_at, passed_over
@@ -47,18 +48,20 @@ class Compiler:
     keeps_symbols = False
 
     def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None,
-                 mode: str | None = None, options: dict[str, Any] | None = None, events: Events | None = None) -> None:
-        name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
-        self.backend_name = name
+                 mode: str | None = None, options: dict[str, Any] | None = None, name: str | None = None,
+                 recompile_limit: int | None = None, events: Events | None = None) -> None:
+        self.backend_name = name_of_backend(backend)
         self.backend = lookup_backend(backend)
         self.backend_is_own = (getattr(self.backend, "__module__", None) or "").startswith("firesteel.")
         self.fullgraph = fullgraph
-        self.dynamic = dynamic
         self.mode = mode
         self.options = options or {}
+        self.name = name
+        self.given: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options,
+                                      "name": name, "recompile_limit": recompile_limit}
         self._capture_branches = capture_options(self.options).get("capture_branches")
         for_backend = {name: value for name, value in self.options.items() if name not in CAPTURE_OPTIONS}
-        self.backend_arguments = backend_arguments(self.backend, mode, for_backend)
+        self.backend_arguments = backend_arguments(self.backend, mode, for_backend, name)
         self.events = events
         self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
@@ -68,8 +71,19 @@ class Compiler:
 
     def again(self) -> Compiler:
         """A compiler with the same options that has compiled nothing."""
-        return Compiler(self.backend, fullgraph=self.fullgraph, dynamic=self.dynamic, mode=self.mode,
-                        options=self.options)
+        return Compiler(self.backend, **self.given)
+
+    @property
+    def dynamic(self) -> bool | None:
+        """Whether sizes are symbols: all, none, or those that change."""
+        given: bool | None = self.given["dynamic"]
+        return dynamic_by_default() if given is None else given
+
+    @property
+    def recompile_limit(self) -> int:
+        """How many compiled versions a function may have."""
+        given: int | None = self.given["recompile_limit"]
+        return setting("recompile_limit") if given is None else given
 
     @property
     def capture_branches(self) -> bool:
@@ -176,10 +190,17 @@ class Compiler:
         return compiled
 
     def _call_backend(self, captured: CapturedGraph) -> Any:
+        if stance.STATE.backend is not None:
+            return self._call_forced_backend(captured, stance.STATE.backend)
         if self.backend_is_own:
             return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
         with interruptible(), InterpreterSettings.of_the_program():
             return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
+
+    def _call_forced_backend(self, captured: CapturedGraph, backend: Any) -> Any:
+        """Under a stance that names a backend; the options were meant for another one."""
+        with interruptible(), InterpreterSettings.of_the_program():
+            return lookup_backend(backend)(captured.module, captured.example_inputs)
 
     def compiled(self, unit: Unit, entry: Entry) -> None:
         from ..debug.events import record
@@ -210,15 +231,23 @@ def capture_options(options: dict[str, Any]) -> dict[str, bool]:
     return found
 
 
-def backend_arguments(backend: Any, mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
-    """What a backend is told besides the graph: `mode` and `options`, if they are given and it takes them."""
-    if backend is native:
-        from ..kernels.compile import load_stages
+def name_of_backend(backend: Any) -> str:
+    """The name of a backend that is given by name or as a function."""
+    return backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+
+
+def backend_arguments(backend: Any, mode: str | None, options: dict[str, Any] | None,
+                      name: str | None = None) -> dict[str, Any]:
+    """What a backend is told besides the graph: `mode`, `options` and `name`, if they are given and it takes them."""
+    if (getattr(backend, "__module__", None) or "").startswith("firesteel.backends."):
         from ..kernels.options import make_options
 
-        make_options(options, mode)  # a wrong option is an error where it is written
+        make_options(options, mode)  # a wrong option is an error where it is written, whatever the backend does with it
+    if backend is native:
+        from ..kernels.compile import load_stages
+
         load_stages()
-    given = {name: value for name, value in (("mode", mode), ("options", options)) if value}
+    given = {name: value for name, value in (("mode", mode), ("options", options), ("name", name)) if value}
     if not given:
         return {}
     try:
@@ -237,6 +266,7 @@ def prepare() -> None:
     from ..fake.rules import find_rule
 
     torch_compat.neutralise_dynamo_imports()
+    torch_compat.follow_stance(stance.torch_stance_changed)
     operations()
     find_rule("aten.add.Tensor")
     del capture, classes, torch_state, torch_functions

@@ -65,9 +65,18 @@ def digest(*parts: object) -> str:
 
 def directory() -> str | None:
     """Where entries are kept; None when the cache is switched off or the user has no home."""
-    if not config.disk_cache:
+    if not config.disk_cache or _switched_off_in_torch():
         return None
     return config.cache_dir or _user_directory()
+
+
+def _switched_off_in_torch() -> bool:
+    """Whether ``torch.compiler.config`` forbids all caches."""
+    if "torch" not in sys.modules:
+        return False
+    from ..torch_compat import compiler_setting
+
+    return bool(compiler_setting("force_disable_caches"))
 
 
 def _user_directory() -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config, torch_compat
 from ..capture.assertions import ASSUMED, assumptions_of
-from ..capture.capture import Entry, Start, capture
+from ..capture.capture import Entry, Start, capture, parameters_of
 from ..capture.dynamism import Suspects
 from ..capture.replaced_builtins import pythons_builtins
 from ..capture.signals import SkipFrame
@@ -29,8 +29,10 @@ from ..interruptions import raised_by_handler, uninterrupted
 from . import stance
 from .collecting import collection_paused
 from .explain_miss import changed_inputs, first_failure
+from .first_calls import FirstCall
 from .learned import Learned, recall, remember
 from .locking import compiling
+from .settings import raises_at_limit, setting
 from .user_frames import PASSED_OVER, passed_over
 
 if TYPE_CHECKING:
@@ -146,6 +148,7 @@ class Unit:
         self.refused: set[str] = set()
         self._learned: Learned | None = None
         self.suspects: Suspects | None = None
+        self.first_call: FirstCall | None = None
         self._plain: Callable[..., Any] | None = None
 
     @property
@@ -153,6 +156,8 @@ class Unit:
         base = self.code.co_name
         if base.startswith("<"):
             base = base.strip("<>")
+        if self.options.name:
+            base = f"{self.options.name}:{base}"
         if self.start.index == 0:
             return base
         line = _line_at(self.code, self.start.index)
@@ -214,7 +219,7 @@ class Unit:
     @passed_over
     def missed(self, args: Sequence[Any]) -> Any:
         """No entry fits: compile another one, or run plain Python. A continuation gets a list, which is cleared."""
-        reason = self.why_not_compile()
+        reason = self.why_not_compile() or self.why_not_yet(args)
         if reason is not None:
             return self.plain(args)
         with compiling():
@@ -260,13 +265,23 @@ class Unit:
             raise RecompileError(f"{self.name} would have to be compiled", None, (self.user_frame,))
         return None
 
+    def why_not_yet(self, args: Sequence[Any]) -> str | None:
+        """Under stances that compile at the second call: what the first one was given is kept."""
+        if stance.current() not in ("eager_then_compile", "aot_eager_then_compile") or self.entries:
+            return None
+        if self.first_call is not None:
+            return None
+        self.first_call = FirstCall.of(parameters_of(self.code, self.start), args)
+        return stance.current()
+
     # Compiling
 
     def compile(self, args: tuple[Any, ...]) -> Entry | None:
         """Capture for these arguments and add the entry."""
         if self.entries:
             self.explain_recompilation(args)
-        if len(self.entries) >= config.recompile_limit or self.origin.total >= config.accumulated_recompile_limit:
+        if len(self.entries) >= self.options.recompile_limit or \
+                self.origin.total >= setting("accumulated_recompile_limit"):
             self.give_up(args)
             return None
         self.learn(args)
@@ -337,7 +352,10 @@ class Unit:
 
     def learn(self, args: tuple[Any, ...]) -> None:
         """What differs from what earlier captures saw becomes symbolic in the next one."""
-        if not self.entries or self.options.dynamic is False:
+        if self.options.dynamic is False:
+            return
+        if not self.entries:
+            self.learn_from_first_call(args)
             return
         new = self.learned
         outdated = set() if self.suspects is None else set(self.suspects.sizes)
@@ -347,9 +365,18 @@ class Unit:
             outdated |= changed.outdated
         known = frozenset(name for entry in self.entries for name in entry.tensors)
         self.suspects = Suspects(frozenset(outdated), known) if outdated else None
-        if new is not self.learned:
-            self._learned = new
-            remember(self.code, self.start.index, new)
+        self.knows(new)
+
+    def learn_from_first_call(self, args: tuple[Any, ...]) -> None:
+        """The same where the first call ran uncompiled."""
+        if self.first_call is not None:
+            self.knows(self.learned | self.first_call.changed(parameters_of(self.code, self.start), args))
+
+    def knows(self, learned: Learned) -> None:
+        """Keep what varies, for the next process too."""
+        if learned is not self.learned:
+            self._learned = learned
+            remember(self.code, self.start.index, learned)
 
     def forget(self) -> None:
         """Start anew: drop everything compiled and learned in this process."""
@@ -361,6 +388,7 @@ class Unit:
         self.total = 0
         self._learned = None
         self.suspects = None
+        self.first_call = None
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
@@ -373,11 +401,11 @@ class Unit:
     def give_up(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
         last = str(reasons[-1]) if reasons else "unknown"
-        limit = config.recompile_limit
+        limit = self.options.recompile_limit
         if len(self.entries) < limit:
-            limit = config.accumulated_recompile_limit
+            limit = setting("accumulated_recompile_limit")
         self.given_up = f"recompile limit of {limit} reached"
-        if self.options.fullgraph:
+        if self.options.fullgraph or raises_at_limit():
             from ..errors import RecompileLimitError
 
             raise RecompileLimitError(f"recompile limit of {limit} reached; last failing guard: {last}",

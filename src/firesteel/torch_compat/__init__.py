@@ -16,6 +16,7 @@ from .class_stamps import (
     Stamp,
     calls_forward,
 )
+from .compiler_settings import compiler_setting, follow_stance, stop_following_stance
 from .dispatch import (
     DispatchMode,
     HigherOrderOperator,
@@ -89,6 +90,7 @@ from .recognised import (
     graph_break_functions,
     group_tensors,
     guarded_state_getters,
+    is_torchscript,
     operation_namespaces,
     operator_of_definition,
     optimizer_number,
@@ -167,6 +169,7 @@ __all__ = [
     "can_decompose",
     "check_when_run",
     "clear_cublas_workspaces",
+    "compiler_setting",
     "convolution_memory_format",
     "copy_all",
     "cuda_library_function",
@@ -179,6 +182,7 @@ __all__ = [
     "dispatch_key_bits",
     "dispatch_keys",
     "find_operator",
+    "follow_stance",
     "dynamo_is_loaded",
     "end_profiler_region",
     "forward_ad_active",
@@ -199,6 +203,7 @@ __all__ = [
     "is_batched",
     "is_functional_tensor",
     "is_functorch_tensor",
+    "is_torchscript",
     "is_tracing",
     "is_zero_tensor",
     "library_function",
@@ -231,6 +236,7 @@ __all__ = [
     "state_getters",
     "state_setters",
     "stop_allocating_from",
+    "stop_following_stance",
     "stops_recomputation",
     "storage_address",
     "storage_serial",

@@ -127,6 +127,13 @@ def answering_as_exporting() -> Iterator[None]:
             setattr(compiler, name, value)
 
 
+def is_torchscript(value: Any) -> bool:
+    """Whether something is a scripted or traced module, function or method."""
+    script = sys.modules["torch.jit._script"]
+    kinds = (script.ScriptModule, torch._C.ScriptFunction, torch._C.ScriptMethod)
+    return isinstance(value, kinds)
+
+
 def always_false_while_compiling() -> list[Callable[..., Any]]:
     """Questions about other ways of tracing."""
     scripting = sys.modules["torch._jit_internal"].is_scripting

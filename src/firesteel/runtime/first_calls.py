@@ -1,0 +1,42 @@
+"""What the first call of a function was given, for the stances that compile at the second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..capture.dynamism import TensorSeen, changes
+from ..capture.source import LocalSource
+from .learned import Learned
+
+
+@dataclass(frozen=True)
+class FirstCall:
+    """The layouts of tensors and the numbers among the arguments of a call."""
+
+    tensors: dict[str, TensorSeen]
+    numbers: dict[str, int | float]
+
+    @staticmethod
+    def of(parameters: Sequence[str], args: Sequence[Any]) -> FirstCall:
+        """Look at the arguments of a call."""
+        tensors: dict[str, TensorSeen] = {}
+        numbers: dict[str, int | float] = {}
+        for parameter, value in zip(parameters, args, strict=True):
+            source = LocalSource(parameter)
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
+                tensors[source.name] = TensorSeen(source, tuple(value.shape), value.stride())
+            elif type(value) in (int, float):
+                numbers[source.name] = value
+        return FirstCall(tensors, numbers)
+
+    def changed(self, parameters: Sequence[str], args: Sequence[Any]) -> Learned:
+        """What differs in another call."""
+        named = {LocalSource(parameter).name: value for parameter, value in zip(parameters, args, strict=True)}
+        now = {name: value for name, value in named.items() if isinstance(value, torch.Tensor) and name in self.tensors}
+        numbers = frozenset(name for name, before in self.numbers.items()
+                            if type(named.get(name)) is type(before) and named[name] != before)
+        return changes(self.tensors, now) | Learned(numbers=numbers)
