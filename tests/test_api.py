@@ -387,3 +387,16 @@ def test_torchscript_traces_the_operators_of_compiled_code(calls_before):
         traced = torch.jit.trace(compiled, x)
         assert torch.equal(traced(other), plain(other))
         torch.testing.assert_close(compiled(other), plain(other))
+
+
+def test_an_object_whose_class_gets_another_call():
+    class Scaled:
+        def __call__(self, x):
+            return x * 2
+
+    one = Scaled()
+    compiled = fs.compile(one, backend="eager")
+    x = torch.ones(2)
+    assert torch.equal(compiled(x), x * 2)
+    Scaled.__call__ = lambda self, x: x * 9
+    assert torch.equal(compiled(x), x * 9)

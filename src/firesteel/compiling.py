@@ -147,9 +147,6 @@ def compile_with(compiler: Compiler, model: Any) -> Any:
         raise UserCodeError(f"{model.__name__} is a class", "compile an instance, or the functions that use it")
     if not callable(model):
         raise UserCodeError(f"a {type(model).__name__} object cannot be called", "pass a function, method or nn.Module")
-    caller = type(model).__call__
-    if isinstance(caller, types.FunctionType):
-        return types.MethodType(compile_with(compiler, caller), model)
     return wrap_function(compiler, _calling(model))
 
 
@@ -174,10 +171,13 @@ def _uncompiled(compiler: Compiler, function: types.FunctionType) -> Any:
 
 
 def _calling(target: Any) -> types.FunctionType:
+    """A function that calls an object; what its class says of calls may change, so it is looked up in each call."""
+
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
-    functools.update_wrapper(call, target, assigned=("__name__", "__doc__"), updated=())
+    call.__name__ = call.__qualname__ = type(target).__qualname__
+    functools.update_wrapper(call, target, assigned=("__name__", "__qualname__", "__doc__"), updated=())
     return call  # type: ignore[return-value]
 
 
