@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from firesteel import torch_compat
 from firesteel.shapes import arithmetic, polynomials, relations
 from firesteel.shapes.env import ShapeEnv, UndecidableError
 from firesteel.shapes.expr import Call, Const, Expr, ExprLike, Kind, Scalar, as_expr, const
@@ -231,6 +232,9 @@ class SymNode:
     # Decisions
 
     def guard_int(self, file: object, line: object) -> int:
+        if torch_compat.asks_for_plain_sizes(file) and not torch_compat.python_dispatcher_enabled():
+            # An error, as older releases of torch raise it: in Python there is often a way that needs no numbers.
+            raise RuntimeError("C++ code asks for numbers of a tensor with symbolic sizes/strides")
         return int(self.shape_env.answer(self.raw_expr))
 
     def guard_float(self, file: object, line: object) -> float:

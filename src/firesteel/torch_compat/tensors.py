@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -37,6 +38,26 @@ def make_wrapper(
 #: every argument of every operator.
 _symbolic: Any = torch.Tensor._has_symbolic_sizes_strides
 has_symbolic_layout: Callable[[torch.Tensor], bool] = _symbolic.__get__
+
+
+def asks_for_plain_sizes(file: object) -> bool:
+    """Whether a size is wanted as a number because C++ calls ``sizes()`` of a tensor with symbolic sizes.
+
+    ``file`` is where in C++ the number is asked for. Until torch 2.13 such a call is an error and asks for nothing.
+    """
+    return isinstance(file, str) and file.endswith("SymbolicShapeMeta.cpp")
+
+
+@functools.cache
+def group_norm_takes_gaps() -> bool:
+    """Whether normalisation by groups takes tensors with gaps in memory, as it does since torch 2.15."""
+    with below_python_key():
+        sample = torch.zeros(1, 4, 2, device="cpu")[:, ::2]
+        try:
+            torch.ops.aten.native_group_norm.default(sample, None, None, 1, 2, 2, 1, 1e-5)
+        except RuntimeError:
+            return False
+    return True
 
 
 _unsafe_set = torch._functionalize_unsafe_set

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ... import torch_compat
 from ..dims import layout_of, numel_of, require_equal, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import rule
@@ -62,7 +63,7 @@ def native_group_norm(
     for t in (weight, bias):
         if t is not None and (t.ndim != 1 or not require_equal(shape_of(t)[0], channels)):
             return NotImplemented
-    if not (is_channels_last(shape, stride) if last else contiguous(x)):
+    if not (is_channels_last(shape, stride) if last else contiguous(x)) and not torch_compat.group_norm_takes_gaps():
         raise FakeUnsupported("aten.native_group_norm", "a layout with gaps, which meta kernels let pass")
     return (
         new_fake(shape, channels_last_strides(shape) if last else None, x.dtype, x.device),
