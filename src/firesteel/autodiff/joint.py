@@ -202,11 +202,11 @@ class _Saving:
 
     def pack(self, tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
         self.tracing.saved.append(tensor)
-        return tensor, tensor._version
+        return tensor, torch_compat.version_of(tensor)
 
     def unpack(self, saved: tuple[torch.Tensor, int]) -> torch.Tensor:
         tensor, version = saved
-        if tensor._version != version:
+        if torch_compat.version_of(tensor) != version:
             raise Unsupported("a tensor that is needed for a gradient is changed in place")
         return tensor
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import torch_compat
 from ..fake import FakeTensor, FakeUnsupported
 from ..shapes import Symbol, eq
 from ..shapes.symnode import expr_of
@@ -165,7 +166,7 @@ def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
 
 def _version(value: TensorValue) -> int:
     """How often a tensor has been written to. Those made in inference mode do not count."""
-    return -1 if value.fake.is_inference() else value.fake._version
+    return -1 if value.fake.is_inference() else torch_compat.version_of(value.fake)
 
 
 def _placeholder(node: torch.fx.Node) -> torch.fx.Node:

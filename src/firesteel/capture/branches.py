@@ -241,7 +241,7 @@ class _Branch:
         for copies, index in zip(copied, (0, 1), strict=True):
             for position in sorted(copies):
                 source = self.tensors[position][index].fake
-                tx.copies.append(Copy(tx.root_step, fakes[position], source, source._version))
+                tx.copies.append(Copy(tx.root_step, fakes[position], source, torch_compat.version_of(source)))
         return values
 
 
@@ -345,7 +345,7 @@ def check_copies(tx: Tracer, outputs: list[Any]) -> None:
                 "an input, or another tensor that leaves the function, may be what leaves it", _COPY))
         taken |= storages
     for known in tx.copies:
-        if known.made._version or known.source._version != known.version:
+        if torch_compat.version_of(known.made) or torch_compat.version_of(known.source) != known.version:
             raise Restart(known.step, BranchBreak("a tensor from before the branch may be changed in place", _COPY))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.checkpoint
 
+from .. import torch_compat
 from ..records import dataclass
 from .call_handlers import PYTHON_HANDLERS
 from .signals import GraphBreak
@@ -48,7 +49,7 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
     if settings.use_reentrant:
         _check_reentrant(inputs, named)
     last = next(iter(reversed(tx.graph.graph.nodes)), None)
-    known = {id(value): (value, value.fake._version) for value in tx.tensor_of_fake.values()
+    known = {id(value): (value, torch_compat.version_of(value.fake)) for value in tx.tensor_of_fake.values()
              if not value.fake.is_inference()}
     outer, tx.effects.changes = tx.effects.changes, []
     tx.in_checkpoint = True
@@ -61,7 +62,7 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
     if any(value is None or value.source is not None or id(value) in given for value in changes or ()):
         raise GraphBreak("a checkpointed function changes something besides its result: it runs twice")
     found_inside = [entry for entry in tx.graph.inputs if id(tx.tensor_of_fake.get(id(entry.example))) not in known]
-    if any(value.fake._version != version for value, version in known.values()) or \
+    if any(torch_compat.version_of(value.fake) != version for value, version in known.values()) or \
             any(entry.mutated for entry in found_inside):
         raise GraphBreak("a checkpointed function writes to a tensor from outside: it runs twice")
     if settings.use_reentrant:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .. import torch_compat
 from ..shapes.symnode import hint_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class FailingGraph:
         nodes = {entry.node for entry in kept}
         lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
         self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
-        self.versions = "".join(f"{code.source(entry.source)}._version, " for entry in lost)
+        version = code.constant(torch_compat.version_of) if lost else ""
+        self.versions = "".join(f"{version}({code.source(entry.source)}), " for entry in lost)
 
     def preparation(self) -> list[str]:
         lines = []
@@ -73,7 +75,7 @@ Kept = tuple[list[int], torch.Tensor | list[torch.Tensor]]
 
 def keep(*tensors: torch.Tensor) -> Kept:
     """Copies of tensors that the graph is going to change."""
-    versions = [tensor._version for tensor in tensors]
+    versions = [torch_compat.version_of(tensor) for tensor in tensors]
     first = tensors[0]
     if len(tensors) > 2 and all(
             tensor.dtype is first.dtype and tensor.shape == first.shape and tensor.device == first.device
@@ -88,7 +90,7 @@ def put_back(kept: Kept, *tensors: torch.Tensor) -> None:
     """Undo the changes."""
     with torch.no_grad():
         for version, copy, tensor in zip(*kept, tensors, strict=True):
-            if tensor._version != version:
+            if torch_compat.version_of(tensor) != version:
                 tensor.copy_(copy)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from .. import torch_compat
 from ..errors import UserFrame
 from ..fake.dims import layout_of, offset_of
 from ..fake.tensor import view_of
@@ -48,7 +49,7 @@ class GraphInput:
     @property
     def mutated(self) -> bool:
         """Whether the graph changes this tensor in place."""
-        return self.version is not None and self.example._version != self.version
+        return self.version is not None and torch_compat.version_of(self.example) != self.version
 
 
 @dataclass
@@ -87,7 +88,7 @@ class GraphBuilder:
         node.meta["source"] = source.name
         node.meta["module_state"] = isinstance(source.base, ModuleTableSource)
         counted = isinstance(example, torch.Tensor) and not example.is_inference()
-        entry = GraphInput(node, source, example, example._version if counted else None)
+        entry = GraphInput(node, source, example, torch_compat.version_of(example) if counted else None)
         if isinstance(example, torch.Tensor):
             entry.autograd = example.requires_grad, example.is_leaf
         self.inputs.append(entry)

@@ -59,7 +59,8 @@ def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterab
     """
     before = set(tx.graph.graph.nodes)
     known = [value for value in tx.tensor_of_fake.values() if isinstance(value, TensorValue)]
-    versions = [(value, value.node, value.fake._version) for value in known if not value.fake.is_inference()]
+    versions = [(value, value.node, torch_compat.version_of(value.fake)) for value in known
+                if not value.fake.is_inference()]
     state, modes, checks = GlobalState.current(), len(tx.entered_modes), len(tx.shape_env.checks)
     symbols = set(tx.shape_env.symbols)
     outer, tx.effects.changes = tx.effects.changes, []
@@ -75,7 +76,8 @@ def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterab
             outer.extend(changes)
     if changes:
         _refuse_changes(tx, title, changes, roots)
-    if any(value.fake._version != version or value.node is not node for value, node, version in versions):
+    if any(torch_compat.version_of(value.fake) != version or value.node is not node
+           for value, node, version in versions):
         raise GraphBreak(f"{title} changes a tensor in place", "compute a new tensor instead")
     if any(entry.mutated and entry.node not in before for entry in tx.graph.inputs):
         raise GraphBreak(f"{title} changes a tensor in place", "compute a new tensor instead")

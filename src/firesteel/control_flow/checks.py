@@ -66,10 +66,10 @@ def predicate_reason(condition: torch.Tensor) -> str:
 def run_function(operator: str, name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     """Call a function of the program and check that it keeps the rules."""
     given = [leaf for leaf in pytree.tree_leaves(list(arguments)) if isinstance(leaf, torch.Tensor)]
-    versions = [None if tensor.is_inference() else tensor._version for tensor in given]
+    versions = [None if tensor.is_inference() else torch_compat.version_of(tensor) for tensor in given]
     result = function(*arguments)
     for tensor, version in zip(given, versions, strict=True):
-        if version is not None and tensor._version != version:
+        if version is not None and torch_compat.version_of(tensor) != version:
             raise refuse(f"{operator}: {name} changes one of its arguments in place", "return the new value instead")
     memory = {torch_compat.storage_address(tensor) for tensor in given if _has_storage(tensor)}
     for leaf in pytree.tree_leaves(result):

@@ -31,6 +31,8 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..torch_compat.graph_modules import calling_code
+from ..torch_compat.module_tables import is_saved, own_buffers, own_modules, own_parameters
 from .lifting import identifier
 from .module_calls import ModuleCallSignature, numbered
 from .preserved_calls import CallStructure, PreservedCode, PreservedModule, assign_buffer, call_module
@@ -75,7 +77,7 @@ def _copy_tensors(module: torch.nn.Module) -> None:
     """Give a module tensors of its own; one that has several names stays one."""
     copies: dict[int, torch.Tensor] = {}
     for part in module.modules():
-        for table in (part._parameters, part._buffers):
+        for table in (own_parameters(part), own_buffers(part)):
             for name, tensor in table.items():
                 if tensor is None:
                     continue
@@ -110,7 +112,7 @@ class _Unflattening:
         result = next(iter(reversed(old.nodes)))
         self._state(graph, values, "", result.all_input_nodes)
         graph.output(torch.fx.map_arg(result.args[0], values.__getitem__))
-        graph.set_codegen(old._codegen)
+        graph.set_codegen(calling_code(old))
         _set_graph(self.module, graph)
         return self.module
 
@@ -268,7 +270,7 @@ class _Unflattening:
         for other, target in known:
             if other == shape:
                 for _, name in owned - self.kept:  # those of the call before do the same
-                    del holder._modules[name]
+                    del own_modules(holder)[name]
                 return target[len(outer) + 1 :] if outer else target
         self.kept |= owned
         target = numbered(full, len(known))
@@ -277,10 +279,10 @@ class _Unflattening:
         _set_graph(made, graph)
         if structure is not None:
             vars(made)["structure"] = structure
-        for part, parameter in holder._parameters.items():
+        for part, parameter in own_parameters(holder).items():
             made.register_parameter(part, parameter)
-        for part, buffer in holder._buffers.items():
-            made.register_buffer(part, buffer, part not in holder._non_persistent_buffers_set)
+        for part, buffer in own_buffers(holder).items():
+            made.register_buffer(part, buffer, is_saved(holder, part))
         for part, child in holder.named_children():
             made.add_module(part, child)
         local = target[len(outer) + 1 :] if outer else target
@@ -334,7 +336,7 @@ def _attribute(module: torch.nn.Module, node: Node) -> Any:
 def _submodule(owner: torch.nn.Module, name: str) -> torch.nn.Module:
     """A submodule, made if it has no parameters and so is not there yet."""
     for part in name.split("."):
-        if part not in owner._modules:
+        if part not in own_modules(owner):
             owner.add_module(part, torch.nn.Module())
         owner = owner.get_submodule(part)
     return owner
@@ -342,7 +344,7 @@ def _submodule(owner: torch.nn.Module, name: str) -> torch.nn.Module:
 
 def _owned_graph(node: Node, owner: torch.nn.Module) -> torch.fx.GraphModule | None:
     """The graph that a node gives to an operation, such as a branch of a condition."""
-    part = owner._modules.get(str(node.target)) if node.op == "get_attr" else None
+    part = own_modules(owner).get(str(node.target)) if node.op == "get_attr" else None
     return part if isinstance(part, torch.fx.GraphModule) and not isinstance(part, PreservedModule) else None
 
 

@@ -87,7 +87,7 @@ class Kept:
 
 
 def _version(tensor: torch.Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
+    return -1 if tensor.is_inference() else torch_compat.version_of(tensor)
 
 
 def _laid_out(value: Any, fake: torch.Tensor) -> Any:

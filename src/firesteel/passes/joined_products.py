@@ -88,7 +88,8 @@ def _is_returned(node: torch.fx.Node) -> bool:
     for user in node.users:
         if user.op == "output":
             return True
-        returns = user.target._schema.returns if isinstance(user.target, torch_compat.OpOverload) else ()
+        target = user.target
+        returns = torch_compat.schema_of(target).returns if isinstance(target, torch_compat.OpOverload) else ()
         if any(one.alias_info is not None for one in returns) and _is_returned(user):
             return True
     return False

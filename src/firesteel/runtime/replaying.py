@@ -71,7 +71,7 @@ class Produced:
         """The tensor as it was, with its history, if it is still there."""
         if self.again is None and self.tensor is not None:
             tensor = torch_compat.alive(self.tensor)
-            if tensor is not None and tensor._version == self.version and tensor.grad_fn is self.node:
+            if tensor is not None and torch_compat.version_of(tensor) == self.version and tensor.grad_fn is self.node:
                 self.again = torch_compat.alias_with_history(tensor)
         return self.again
 
@@ -147,11 +147,11 @@ class Replay:
                 value = alias
             if at not in self.unwatched:
                 watched.append(value)
-        return Call(held, watched, [tensor._version for tensor in watched], random_state() if self.draws else None)
+        return Call(held, watched, list(map(torch_compat.version_of, watched)), random_state() if self.draws else None)
 
     def inputs(self, call: Call, saved: dict[int, Any]) -> list[Any]:
         """The inputs of the call, or how to get them; ``saved`` are those that were saved for backward."""
-        if [tensor._version for tensor in call.watched] != call.versions:
+        if [torch_compat.version_of(tensor) for tensor in call.watched] != call.versions:
             raise RuntimeError(CHANGED)
         values = {**saved, **dict(zip(self.holding, call.held, strict=True))}
         for at, how in self.holding.items():
@@ -216,7 +216,7 @@ def _produced(value: torch.Tensor, unchanged: bool) -> Produced | None:
     carrier = unit.replay.carriers[unit.tangents_at.index(number) if part is None else part.results[number]]
     if carrier is None or carrier.output is None or carrier.base:
         return None
-    return Produced(node, carrier.output, value._version, weakref.ref(value) if unchanged else None)
+    return Produced(node, carrier.output, torch_compat.version_of(value), weakref.ref(value) if unchanged else None)
 
 
 def _remade(inputs: Sequence[Any]) -> list[Any]:

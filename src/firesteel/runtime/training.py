@@ -117,7 +117,7 @@ class TrainingUnit:
 
     def __call__(self, *inputs: Any) -> Any:
         for at in self.reached_by_some:
-            if inputs[at]._backward_hooks:
+            if torch_compat.gradient_hooks(inputs[at]):
                 # Autograd would call the hooks with None in backward passes that eager does not come by in.
                 return self.module.forward(*inputs)
         if self.parts:

@@ -111,6 +111,7 @@ from .tensors import (
     convolution_memory_format,
     copy_all,
     current_stream_number,
+    gradient_hooks,
     group_norm_takes_gaps,
     has_symbolic_layout,
     is_batched,
@@ -126,6 +127,7 @@ from .tensors import (
     storage_serial,
     users_of_storage,
     users_of_tensor,
+    version_of,
     view_base,
 )
 from .tracing import (
@@ -195,6 +197,7 @@ __all__ = [
     "functorch_active",
     "functorch_interpreter",
     "fused_optimizer_steps",
+    "gradient_hooks",
     "graph_break_functions",
     "group_norm_takes_gaps",
     "group_tensors",
@@ -254,6 +257,7 @@ __all__ = [
     "true_while_exporting",
     "users_of_storage",
     "users_of_tensor",
+    "version_of",
     "view_base",
     "without_modes",
     "without_user_packing",

@@ -31,6 +31,11 @@ def code_of(module: torch.fx.GraphModule) -> str:
     return "\n".join(parts)
 
 
+def calling_code(graph: torch.fx.Graph) -> Any:
+    """What a graph's code does with its arguments and its results, for ``set_codegen`` of another graph."""
+    return graph._codegen
+
+
 class _Bound:
     """A namespace of torch with the functions that a graph calls, as they were when it was made."""
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
+from .c_interface import c_function
 from .dispatch import OpOverload, implementation_address, library_function
 
 _OBJECT_WORDS = range(16, 64, 8)
+_REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"  # c10::TensorImpl::requires_grad() const
+_AUTOGRAD_RECORD = "_ZNK3c1010TensorImpl13autograd_metaEv"  # c10::TensorImpl::autograd_meta() const
 _WRAPPING = (
     "_Z16THPVariable_WrapRKN2at10TensorBaseE",  # THPVariable_Wrap(at::TensorBase const&)
     "_Z16THPVariable_WrapN2at10TensorBaseE",  # by value, which is passed in the same way
@@ -33,12 +36,23 @@ def tensor_wrapping_function() -> Any:
     return next((found for name in _WRAPPING if (found := library_function(name)) is not None), None)
 
 
+def requires_grad_function() -> Any:
+    """The C++ function that takes the address of a tensor's C++ part and says whether it requires grad; or None."""
+    return library_function(_REQUIRES_GRAD)
+
+
+def autograd_record_function() -> Any:
+    """The C++ function that takes the address of a tensor's C++ part and returns where autograd keeps what it knows of
+    it; None without one."""
+    return library_function(_AUTOGRAD_RECORD)
+
+
 @functools.cache
 def dtype_number(dtype: torch.dtype) -> int:
     """A dtype as torch's C interface numbers it."""
     sample = torch.empty((), dtype=dtype)
     result = ctypes.c_int32()
-    function = library_function("aoti_torch_get_dtype")
+    function = c_function("get_dtype")
     offset = implementation_offset()
     assert function is not None and offset is not None
     if function(ctypes.c_void_p(id(sample) + offset), ctypes.byref(result)):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from .dispatch import library_function
+from .c_interface import c_function
 from .native_calls import implementation_offset
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -43,7 +43,7 @@ def take_tensor(handle: int) -> torch.Tensor:
 
 
 def _delete(handle: int) -> None:
-    library_function("aoti_torch_delete_tensor_object")(ctypes.c_void_p(handle))
+    c_function("delete_tensor_object")(ctypes.c_void_p(handle))
 
 
 @functools.cache

@@ -40,6 +40,15 @@ _symbolic: Any = torch.Tensor._has_symbolic_sizes_strides
 has_symbolic_layout: Callable[[torch.Tensor], bool] = _symbolic.__get__
 
 
+#: How often a tensor or what shares its memory was written to. Inference tensors are not counted: an error.
+_version: Any = torch.Tensor._version
+version_of: Callable[[torch.Tensor], int] = _version.__get__
+
+#: The hooks that autograd calls with a tensor's gradient; None or empty without any.
+_hooks: Any = torch.Tensor._backward_hooks
+gradient_hooks: Callable[[torch.Tensor], Any] = _hooks.__get__
+
+
 def asks_for_plain_sizes(file: object) -> bool:
     """Whether a size is wanted as a number because C++ calls ``sizes()`` of a tensor with symbolic sizes.
 

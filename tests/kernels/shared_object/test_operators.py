@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from firesteel import torch_compat
-from firesteel.kernels.shared_object.operators import _FREQUENT, _LIBRARY, _SCALARS, parameter_types, shim_name
+from firesteel.kernels.shared_object.operators import _FREQUENT, _SCALARS, parameter_types, shim_name
+from firesteel.torch_compat import c_interface
 
 FOLDER = Path(torch.__file__).parent / "include" / "torch" / "csrc" / "inductor" / "aoti_torch"
 HEADERS = [FOLDER / "generated" / "c_shim_cpu.h", FOLDER / "c" / "shim_cpu.h"]
-NAMES = sorted({*_SCALARS, *_FREQUENT, *_LIBRARY})
+NAMES = sorted({*_SCALARS, *_FREQUENT, *c_interface.ONEDNN_FUNCTIONS})
 
 
 def declared() -> dict[str, list[str]]:
@@ -37,7 +38,7 @@ def llvm_type(parameter: str) -> str:
 def test_functions_have_the_parameters_of_the_schema(name):
     space, short, overload = name.split(".")
     operator = getattr(getattr(getattr(torch.ops, space), short), overload)
-    function = shim_name(name)
+    function = c_interface.symbol(shim_name(name))
     if torch_compat.library_function(function) is None:
         return  # goes through the dispatcher
     schema = torch_compat.schema_of(operator)

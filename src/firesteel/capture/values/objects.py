@@ -9,6 +9,7 @@ import torch
 
 from ... import torch_compat
 from ...runtime.tracebacks import as_raised
+from ...torch_compat.module_tables import own_buffers, own_modules, own_parameters
 from ..effects import set_past_descriptor
 from ..signals import GraphBreak
 from ..source import (
@@ -310,11 +311,11 @@ class ModuleValue(ObjectValue):
         value = value.realize()
         from .tensors import TensorValue
 
-        if name in self.real._modules or name in self.real._parameters or isinstance(value, ModuleValue) or \
+        if name in own_modules(self.real) or name in own_parameters(self.real) or isinstance(value, ModuleValue) or \
                 (isinstance(value, TensorValue) and issubclass(value.cls, torch.nn.Parameter)):
             raise GraphBreak(f"assigning parameter or submodule {name!r} of a module")
-        if name in self.real._buffers and not (isinstance(value, TensorValue) or
-                                               (value.is_constant() and value.as_constant() is None)):
+        if name in own_buffers(self.real) and not (isinstance(value, TensorValue) or
+                                                    (value.is_constant() and value.as_constant() is None)):
             raise GraphBreak(f"assigning a non-tensor to buffer {name!r}")
         self.store_attr(tx, name, value)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...torch_compat import view_base
 from ..signals import GraphBreak, SkipFrame
 from ..source import AttrSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key
@@ -112,7 +113,7 @@ class TensorValue(Value):
             raise GraphBreak("reading Tensor.grad_fn")
         if name == "_version":
             raise GraphBreak("reading Tensor._version")
-        if name == "_base" and self.source is None and self.fake._base is None:
+        if name == "_base" and self.source is None and view_base(self.fake) is None:
             return tx.constant(None)
         if self.source is not None and name in (getattr(self.real, "__dict__", None) or ()):
             return tx.lazy(self.real.__dict__[name], item_source(InstanceDictSource(self.source), name)).realize()

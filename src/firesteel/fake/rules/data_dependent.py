@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import torch_compat
 from ...shapes import Kind, Symbol, le
 from ...shapes.symnode import make_symbolic
 from ..dims import at_least_one, dim_of, numel_of, require_equal, shape_of
@@ -140,12 +141,12 @@ def _true_elements(mode: FakeMode, mask: FakeTensor) -> Any:
     if mask.is_inference():
         return new_size(mode, "mask.sum()", numel_of(mask))
     known = mode.mask_counts.get(id(mask))
-    if known is not None and known[0] is mask and known[1] == mask._version:
+    if known is not None and known[0] is mask and known[1] == torch_compat.version_of(mask):
         if known[2] in mode.data_symbols_known:
             _next_symbol(mode, lambda: known[2], None)
         return dim_of(make_symbolic(mode.shape_env, known[2]))
     count = new_size(mode, "mask.sum()", numel_of(mask))
-    mode.mask_counts[id(mask)] = mask, mask._version, mode.data_symbols[-1][0]
+    mode.mask_counts[id(mask)] = mask, torch_compat.version_of(mask), mode.data_symbols[-1][0]
     return count
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from ... import torch_compat
 from ...debug import log
 from ...locks import new_rlock
 from ...shapes import Expr
+from ...torch_compat import c_interface
 from ..cpu.engine import compile_text
 from .triton_compiler import Binary, Request, compile_all
 from .triton_printer import TritonKernel
@@ -159,7 +159,7 @@ def _driver() -> ctypes.CDLL:
 
 @functools.cache
 def _stream_function() -> int:
-    function = torch_compat.cuda_library_function("aoti_torch_get_current_cuda_stream")
+    function = c_interface.c_function("get_current_cuda_stream")
     if function is None:
         raise Unsupported("torch does not tell its current stream")
     return _address(function)

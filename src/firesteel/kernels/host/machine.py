@@ -1,8 +1,7 @@
 """The host machine: LLVM IR that walks the table of a native stretch: allocates, launches kernels, returns tensors.
 
-It is one fast-call builtin over CPython's C API and the functions that torch's libraries export for compiled models
-(``aoti_torch_*``), compiled once per process and kept on disk. A stretch that fails raises RuntimeError and gives back
-all that it had.
+It is one fast-call builtin over CPython's C API and the functions that torch's libraries export for compiled models,
+compiled once per process and kept on disk. A stretch that fails raises RuntimeError and gives back all that it had.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ...runtime.native.loader import load_code
 from ...runtime.native.objects import ITEMS, NativeUnavailable, c_function, check_layout
 from ...runtime.native.program import ROW
 from ...runtime.native.program import Op as Arithmetic
-from ...torch_compat import native_calls
+from ...torch_compat import c_interface, native_calls
 from .program import ARITHMETIC, HEADER, LARGE, HostProgram, Op
 
 ALIGNMENT = {"i64": 8, "ptr": 8, "i32": 4, "double": 8}
@@ -33,8 +32,7 @@ PYTHON_FUNCTIONS = (
     "PyFloat_AsDouble", "PyErr_Occurred", "PyErr_SetString", "PyEval_SaveThread", "PyEval_RestoreThread",
 )
 TORCH_FUNCTIONS = (
-    "aoti_torch_get_data_ptr", "aoti_torch_get_sizes", "aoti_torch_get_strides", "aoti_torch_empty_strided",
-    "aoti_torch__reinterpret_tensor", "aoti_torch_delete_tensor_object",
+    "get_data_ptr", "get_sizes", "get_strides", "empty_strided", "_reinterpret_tensor", "delete_tensor_object",
 )
 
 
@@ -48,7 +46,7 @@ class HostMachine:
             raise NativeUnavailable("tensors of this torch are not laid out as expected")
         addresses = {name: c_function(name) for name in PYTHON_FUNCTIONS}
         for name in TORCH_FUNCTIONS:
-            addresses[name] = _address(torch_compat.library_function(name), name)
+            addresses[f"torch_{name}"] = _address(c_interface.c_function(name), name)
         addresses["wrap_tensor"] = _address(native_calls.tensor_wrapping_function(), "wrapping of tensors")
         libc = ctypes.CDLL(None)
         for name in ("posix_memalign", "free", "madvise"):
@@ -179,7 +177,7 @@ def source(implementation: int) -> str:
         n = op.name
         return (f"  %{n}_made = load ptr, ptr %out, align 8\n"
                 f"  %{n}_object = call ptr @firesteel_wrap_tensor(ptr %{n}_made)\n"
-                f"  %{n}_gone = call i32 @firesteel_aoti_torch_delete_tensor_object(ptr %{n}_made)\n"
+                f"  %{n}_gone = call i32 @firesteel_torch_delete_tensor_object(ptr %{n}_made)\n"
                 f"  %{n}_null = icmp eq ptr %{n}_object, null\n  br i1 %{n}_null, label %raised, label %{n}_keep\n"
                 f"{n}_keep:\n  store ptr %{n}_object, ptr %slot, align 8\n")
 
@@ -202,18 +200,18 @@ def source(implementation: int) -> str:
         block(Op.MOVE, store("%v", "ptr")),
         block(Op.INTEGER, number(Op.INTEGER, "PyLong_AsLongLong", "i64", "-1")),
         block(Op.FLOAT, number(Op.FLOAT, "PyFloat_AsDouble", "double", "-1.0")),
-        block(Op.POINTER, asked(Op.POINTER, "aoti_torch_get_data_ptr")
+        block(Op.POINTER, asked(Op.POINTER, "torch_get_data_ptr")
               + "  %address = load ptr, ptr %out, align 8\n" + store("%address", "ptr")),
-        block(Op.SIZE, extent(Op.SIZE, "aoti_torch_get_sizes")),
-        block(Op.STRIDE, extent(Op.STRIDE, "aoti_torch_get_strides")),
+        block(Op.SIZE, extent(Op.SIZE, "torch_get_sizes")),
+        block(Op.STRIDE, extent(Op.STRIDE, "torch_get_strides")),
         block(Op.EMPTY,
               extents(Op.EMPTY) + "  %kind = trunc i64 %b to i32\n  %dtype = and i32 %kind, 255\n"
               "  %kind_of_device = lshr i32 %kind, 8\n  %device_type = and i32 %kind_of_device, 255\n"
               "  %device_index = lshr i32 %kind, 16\n"
-              "  %EMPTY_status = call i32 @firesteel_aoti_torch_empty_strided(i64 %EMPTY_rank, ptr %EMPTY_sizes, "
+              "  %EMPTY_status = call i32 @firesteel_torch_empty_strided(i64 %EMPTY_rank, ptr %EMPTY_sizes, "
               "ptr %EMPTY_strides, i32 %dtype, i32 %device_type, i32 %device_index, ptr %out)\n"
               + succeeded("EMPTY", "EMPTY_address", "no_memory") + "  %fresh = load ptr, ptr %out, align 8\n"
-              "  %address_status = call i32 @firesteel_aoti_torch_get_data_ptr(ptr %fresh, ptr %second_out)\n"
+              "  %address_status = call i32 @firesteel_torch_get_data_ptr(ptr %fresh, ptr %second_out)\n"
               "  %fresh_address = load ptr, ptr %second_out, align 8\n"
               "  %address_slot = getelementptr ptr, ptr %registers, i32 %source\n"
               "  store ptr %fresh_address, ptr %address_slot, align 8\n" + wrapped(Op.EMPTY) + "  br label %next\n"),
@@ -221,7 +219,7 @@ def source(implementation: int) -> str:
               handle(Op.VIEW) + extents(Op.VIEW)
               + "  %VIEW_offset_at = getelementptr i64, ptr %VIEW_strides, i64 %VIEW_rank\n"
               "  %VIEW_offset = load i64, ptr %VIEW_offset_at, align 8\n"
-              "  %VIEW_status = call i32 @firesteel_aoti_torch__reinterpret_tensor(ptr %VIEW_tensor, i64 %VIEW_rank, "
+              "  %VIEW_status = call i32 @firesteel_torch__reinterpret_tensor(ptr %VIEW_tensor, i64 %VIEW_rank, "
               "ptr %VIEW_sizes, ptr %VIEW_strides, i64 %VIEW_offset, ptr %out)\n" + succeeded("VIEW", "VIEW_wrap")
               + wrapped(Op.VIEW) + "  br label %next\n"),
         block(Op.MEMORY,
@@ -422,12 +420,12 @@ declare ptr @firesteel_PyErr_Occurred()
 declare void @firesteel_PyErr_SetString(ptr, ptr)
 declare ptr @firesteel_PyEval_SaveThread()
 declare void @firesteel_PyEval_RestoreThread(ptr)
-declare i32 @firesteel_aoti_torch_get_data_ptr(ptr, ptr)
-declare i32 @firesteel_aoti_torch_get_sizes(ptr, ptr)
-declare i32 @firesteel_aoti_torch_get_strides(ptr, ptr)
-declare i32 @firesteel_aoti_torch_empty_strided(i64, ptr, ptr, i32, i32, i32, ptr)
-declare i32 @firesteel_aoti_torch__reinterpret_tensor(ptr, i64, ptr, ptr, i64, ptr)
-declare i32 @firesteel_aoti_torch_delete_tensor_object(ptr)
+declare i32 @firesteel_torch_get_data_ptr(ptr, ptr)
+declare i32 @firesteel_torch_get_sizes(ptr, ptr)
+declare i32 @firesteel_torch_get_strides(ptr, ptr)
+declare i32 @firesteel_torch_empty_strided(i64, ptr, ptr, i32, i32, i32, ptr)
+declare i32 @firesteel_torch__reinterpret_tensor(ptr, i64, ptr, ptr, i64, ptr)
+declare i32 @firesteel_torch_delete_tensor_object(ptr)
 declare ptr @firesteel_wrap_tensor(ptr)
 declare i32 @firesteel_posix_memalign(ptr, i64, i64)
 declare void @firesteel_free(ptr)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-FOR_CUDA = "aoti_torch_cuda_"
+from ...torch_compat import c_interface
+
+FOR_CUDA = "cuda_"
 """How the names of functions begin that only the libtorch with CUDA has."""
 _SPELLED = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in range(256)]
 
@@ -28,6 +30,10 @@ class ModuleText:
         linkage = "extern_weak " if weak else ""
         self._declarations[name] = f"declare {linkage}{result} @{name}({', '.join(parameters)})"
         return name
+
+    def declare_torch(self, name: str) -> str:
+        """One of libtorch's C functions, by the name that `c_interface.FUNCTIONS` has for it."""
+        return self.declare(c_interface.symbol(name), *c_interface.FUNCTIONS[name])
 
     def constant(self, type_: str, value: str, align: int = 8) -> str:
         """The name of a constant in memory."""
@@ -140,9 +146,10 @@ class FunctionText:
 
     def call_torch(self, name: str, arguments: Sequence[str], where: str = "") -> None:
         """Call one of libtorch's C functions; arguments are typed values."""
+        symbol = c_interface.symbol(name)
         if name.startswith(FOR_CUDA):
-            self.module.gpu_functions[name] = None
-            function = self.load("ptr", f"@fs.gpu.{name}")
+            self.module.gpu_functions[symbol] = None
+            function = self.load("ptr", f"@fs.gpu.{symbol}")
         else:
-            function = f"@{self.module.declare(name, 'i32', [argument.split(' ', 1)[0] for argument in arguments])}"
-        self.checked(f"{function}({', '.join(arguments)})", where or name)
+            function = f"@{self.module.declare(symbol, 'i32', [argument.split(' ', 1)[0] for argument in arguments])}"
+        self.checked(f"{function}({', '.join(arguments)})", where or symbol)

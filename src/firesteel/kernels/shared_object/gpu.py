@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...shapes import Expr, ge
+from ...torch_compat import c_interface
 from ..gpu.triton_compiler import Binary, Request
 from ..gpu.versions import LIMIT
 from .code import ModuleText
@@ -33,7 +34,7 @@ SHARED_LIMIT = 48 * 1024
 _DRIVER = ("cuInit", "cuDeviceGet", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxGetCurrent",
            "cuCtxSetCurrent", "cuCtxSynchronize", "cuModuleLoadData", "cuModuleGetFunction", "cuModuleUnload",
            "cuFuncSetAttribute", "cuGetErrorString", "cuLaunchKernel")
-_TORCH = ("aoti_torch_create_cuda_guard", "aoti_torch_delete_cuda_guard", "aoti_torch_get_current_cuda_stream")
+_TORCH = tuple(map(c_interface.symbol, c_interface.CUDA_FUNCTIONS))
 
 
 class GpuKernels:
@@ -102,16 +103,16 @@ def add_gpu(module: ModuleText, kernels: GpuKernels) -> None:
     for name, result, parameters in (
         ("dlopen", "ptr", ["ptr", "i32"]), ("dlsym", "ptr", ["ptr", "ptr"]), ("dlerror", "ptr", []),
         ("dladdr", "i32", ["ptr", "ptr"]), ("strrchr", "ptr", ["ptr", "i32"]), ("calloc", "ptr", ["i64", "i64"]),
-        ("aoti_torch_get_current_device_index", "i32", ["ptr"]),
     ):  # fmt: skip
         module.declare(name, result, parameters)
+    module.declare_torch("get_current_device_index")
     torch_functions = [*_TORCH, *(name for name in module.gpu_functions if name not in _TORCH)]
     for name in (*_DRIVER, *torch_functions):
         module.functions.append(f"@fs.gpu.{name} = internal global ptr null")
     major, minor = divmod(kernels.arch, 10)
     text = _TEXT
     for key, value in {
-        "DRIVER": module.string(DRIVER_LIBRARY), "DRIVER_COUNT": len(_DRIVER),
+        "torch": c_interface.PREFIX, "DRIVER": module.string(DRIVER_LIBRARY), "DRIVER_COUNT": len(_DRIVER),
         "DRIVER_NAMES": _names(module, _DRIVER), "DRIVER_PLACES": _places(module, _DRIVER),
         "TORCH": module.string(TORCH_LIBRARY), "TORCH_COUNT": len(torch_functions),
         "TORCH_NAMES": _names(module, torch_functions), "TORCH_PLACES": _places(module, torch_functions),
@@ -184,7 +185,7 @@ define internal ptr @fs.gpu_torch() {
   %found = icmp ne ptr %named, null
   br i1 %found, label %done, label %beside
 beside:
-  %known = call i32 @dladdr(ptr @aoti_torch_empty_strided, ptr %info)
+  %known = call i32 @dladdr(ptr @<torch>empty_strided, ptr %info)
   %placed = icmp ne i32 %known, 0
   br i1 %placed, label %cut, label %done
 cut:
@@ -250,7 +251,7 @@ define internal i32 @fs.gpu_enter(ptr %model, ptr %guard) {
   %device_at = getelementptr i64, ptr %model, i64 <DEVICE_AT>
   %device64 = load i64, ptr %device_at, align 8
   %device = trunc i64 %device64 to i32
-  %create = load ptr, ptr @fs.gpu.aoti_torch_create_cuda_guard, align 8
+  %create = load ptr, ptr @fs.gpu.<torch>create_cuda_guard, align 8
   %e0 = call i32 %create(i32 %device, ptr %guard)
   %guarded = icmp eq i32 %e0, 0
   br i1 %guarded, label %look, label %failed
@@ -284,7 +285,7 @@ define internal void @fs.gpu_leave(ptr %guard) {
   br i1 %none, label %done, label %drop
 drop:
   store ptr null, ptr %guard, align 8
-  %delete = load ptr, ptr @fs.gpu.aoti_torch_delete_cuda_guard, align 8
+  %delete = load ptr, ptr @fs.gpu.<torch>delete_cuda_guard, align 8
   %ignored = call i32 %delete(ptr %made)
   br label %done
 done:
@@ -348,7 +349,7 @@ which:
 current:
   ; Where libtorch cannot say which is the current one, what follows says why.
   store i32 0, ptr %number_at, align 4
-  %ignored = call i32 @aoti_torch_get_current_device_index(ptr %number_at)
+  %ignored = call i32 @<torch>get_current_device_index(ptr %number_at)
   br label %check
 check:
   %number = load i32, ptr %number_at, align 4
@@ -513,7 +514,7 @@ filled:
   %device_at = getelementptr i64, ptr %model, i64 <DEVICE_AT>
   %device64 = load i64, ptr %device_at, align 8
   %device = trunc i64 %device64 to i32
-  %stream_of = load ptr, ptr @fs.gpu.aoti_torch_get_current_cuda_stream, align 8
+  %stream_of = load ptr, ptr @fs.gpu.<torch>get_current_cuda_stream, align 8
   %asked = call i32 %stream_of(i32 %device, ptr %stream_out)
   %stream = load ptr, ptr %stream_out, align 8
   %record_at = getelementptr ptr, ptr %model, i64 <KERNELS_AT>

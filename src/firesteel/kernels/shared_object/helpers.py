@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...torch_compat import c_interface
 from .code import ModuleText
 
 HELPERS = """
@@ -11,7 +12,7 @@ define internal void @fs.drop(ptr %slot) {
   br i1 %empty, label %done, label %full
 full:
   store ptr null, ptr %slot, align 8
-  %ignored = call i32 @aoti_torch_delete_tensor_object(ptr %handle)
+  %ignored = call i32 @<torch>delete_tensor_object(ptr %handle)
   br label %done
 done:
   ret void
@@ -49,7 +50,7 @@ done:
 define internal i1 @fs.has_strides(ptr %handle, i64 %ndim, ptr %sizes, ptr %strides) {
 entry:
   %place = alloca ptr, align 8
-  %error = call i32 @aoti_torch_get_strides(ptr %handle, ptr %place)
+  %error = call i32 @<torch>get_strides(ptr %handle, ptr %place)
   %known = icmp eq i32 %error, 0
   br i1 %known, label %start, label %no
 start:
@@ -84,13 +85,13 @@ no:
 }
 define internal i32 @fs.copy_to(ptr %given, i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 %index,
                                 ptr %slot) {
-  %error = call i32 @aoti_torch_empty_strided(i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 %index,
+  %error = call i32 @<torch>empty_strided(i64 %ndim, ptr %sizes, ptr %strides, i32 %dtype, i32 %device, i32 %index,
                                               ptr %slot)
   %failed = icmp ne i32 %error, 0
   br i1 %failed, label %bad, label %made
 made:
   %new = load ptr, ptr %slot, align 8
-  %code = call i32 @aoti_torch_copy_(ptr %new, ptr %given, i32 0)
+  %code = call i32 @<torch>copy_(ptr %new, ptr %given, i32 0)
   ret i32 %code
 bad:
   ret i32 1
@@ -101,7 +102,7 @@ define internal i1 @fs.is_aligned(ptr %handle, i64 %mask) {
   %any = icmp eq i64 %mask, 0
   br i1 %any, label %yes, label %look
 look:
-  %error = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %place)
+  %error = call i32 @<torch>get_data_ptr(ptr %handle, ptr %place)
   %start = load i64, ptr %place, align 8
   %rest = and i64 %start, %mask
   %fine = icmp eq i64 %rest, 0
@@ -132,7 +133,7 @@ define internal i32 @fs.is_true(ptr %value, ptr %result) {
   br i1 %tensor, label %ask, label %number
 ask:
   %handle = load ptr, ptr %place, align 8
-  %error = call i32 @aoti_torch_item_bool(ptr %handle, ptr %result)
+  %error = call i32 @<torch>item_bool(ptr %handle, ptr %result)
   call void @fs.drop(ptr %place)
   ret i32 %error
 number:
@@ -143,16 +144,12 @@ number:
   ret i32 0
 }
 """
-_DECLARED = {
-    "aoti_torch_delete_tensor_object": ("i32", ["ptr"]), "free": ("void", ["ptr"]),
-    "aoti_torch_item_bool": ("i32", ["ptr", "ptr"]), "aoti_torch_get_strides": ("i32", ["ptr", "ptr"]),
-    "aoti_torch_copy_": ("i32", ["ptr", "ptr", "i32"]), "aoti_torch_get_data_ptr": ("i32", ["ptr", "ptr"]),
-    "aoti_torch_empty_strided": ("i32", ["i64", "ptr", "ptr", "i32", "i32", "i32", "ptr"]),
-}  # fmt: skip
+_TORCH = ("delete_tensor_object", "item_bool", "get_strides", "copy_", "get_data_ptr", "empty_strided")
 
 
 def add_helpers(module: ModuleText) -> None:
     """The functions that programs call."""
-    for name, (result, parameters) in _DECLARED.items():
-        module.declare(name, result, parameters)
-    module.functions.append(HELPERS)
+    module.declare("free", "void", ["ptr"])
+    for name in _TORCH:
+        module.declare_torch(name)
+    module.functions.append(HELPERS.replace("<torch>", c_interface.PREFIX))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...torch_compat import native_calls
+from ...torch_compat import c_interface, native_calls
 from ..cpu.target import Target
 from .code import ModuleText
 from .gpu import DEVICE_AT, GpuKernels, add_gpu
@@ -79,18 +79,15 @@ def add_interface(module: ModuleText, inputs: Sequence[str], outputs: Sequence[s
         ("lseek", "i64", ["i32", "i64", "i32"]), ("mmap", "ptr", ["ptr", "i64", "i32", "i32", "i32", "i64"]),
         ("munmap", "i32", ["ptr", "i64"]), ("madvise", "i32", ["ptr", "i64", "i32"]), ("free", "void", ["ptr"]),
         ("calloc", "ptr", ["i64", "i64"]), ("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"]),
-        ("aoti_torch_grad_mode_is_enabled", "zeroext i1", []),
-        ("aoti_torch_grad_mode_set_enabled", "void", ["i1 zeroext"]),
-        ("aoti_torch_create_tensor_from_blob_v2", "i32",
-         ["ptr", "i64", "ptr", "ptr", "i64", "i32", "i32", "i32", "ptr", "i32", "ptr", "i64"]),
-        ("aoti_torch_get_dtype", "i32", ["ptr", "ptr"]), ("aoti_torch_get_dim", "i32", ["ptr", "ptr"]),
-        ("aoti_torch_get_sizes", "i32", ["ptr", "ptr"]),
-        ("aoti_torch_copy_", "i32", ["ptr", "ptr", "i32"]), ("aoti_torch_new_tensor_handle", "i32", ["ptr", "ptr"]),
     ):  # fmt: skip
         module.declare(name, result, parameters)
+    for name in ("grad_mode_is_enabled", "grad_mode_set_enabled", "create_tensor_from_blob_v2", "get_dtype", "get_dim",
+                 "get_sizes", "copy_", "new_tensor_handle"):
+        module.declare_torch(name)
     module.declare("torch_exception_get_what_without_backtrace", "ptr", [], weak=True)
     text = _TEXT
     for key, value in {
+        "torch": c_interface.PREFIX,
         "INPUTS": len(inputs), "OUTPUTS": len(outputs), "WEIGHTS": len(weights), "VERSION": INTERFACE_VERSION,
         "INPUT_NAMES": _names(module, inputs), "OUTPUT_NAMES": _names(module, outputs),
         "WEIGHT_NAMES": _names(module, [weight.name for weight in weights]),
@@ -135,12 +132,13 @@ def _refresh(weights: int, kept: int, on_gpu: bool) -> str:
     """A function that computes anew what is kept."""
     if not kept:
         return "define i32 @firesteel_model_refresh(ptr %model) {\nret i32 0\n}"
+    set_grad_mode = c_interface.symbol("grad_mode_set_enabled")
     lines = ["define i32 @firesteel_model_refresh(ptr %model) {", f"%made = alloca [{kept} x {VALUE}], align 8",
              *([_ON_GPU["ENTER"]] if on_gpu else []),
-             "%graded = call zeroext i1 @aoti_torch_grad_mode_is_enabled()",
-             "call void @aoti_torch_grad_mode_set_enabled(i1 zeroext false)",
+             f"%graded = call zeroext i1 @{c_interface.symbol('grad_mode_is_enabled')}()",
+             f"call void @{set_grad_mode}(i1 zeroext false)",
              "%error = call i32 @fs.prepare(ptr %model, ptr null, ptr %made)",
-             "call void @aoti_torch_grad_mode_set_enabled(i1 zeroext %graded)",
+             f"call void @{set_grad_mode}(i1 zeroext %graded)",
              *([_ON_GPU["LEAVE"]] if on_gpu else []),
              "%fine = icmp eq i32 %error, 0", "br i1 %fine, label %take, label %failed", "take:"]
     for number in range(kept):
@@ -369,7 +367,7 @@ body:
   %stored_strides = load ptr, ptr %stored_at, align 8
   %strides_at = getelementptr ptr, ptr <STRIDES>, i64 %i
   %strides = load ptr, ptr %strides_at, align 8
-  %error = call i32 @aoti_torch_create_tensor_from_blob_v2(ptr %data, i64 %ndim, ptr %sizes, ptr %stored_strides,
+  %error = call i32 @<torch>create_tensor_from_blob_v2(ptr %data, i64 %ndim, ptr %sizes, ptr %stored_strides,
       i64 0, i32 %dtype, i32 <CPU>, i32 0, ptr %stored, i32 <STRIDED>, ptr null, i64 0)
   %created = icmp eq i32 %error, 0
   br i1 %created, label %place_it, label %failed
@@ -396,7 +394,7 @@ share:
   %other = add i64 %moved, <HANDLES_AT>
   %other_at = getelementptr ptr, ptr %model, i64 %other
   %same_tensor = load ptr, ptr %other_at, align 8
-  %unshared = call i32 @aoti_torch_new_tensor_handle(ptr %same_tensor, ptr %slot)
+  %unshared = call i32 @<torch>new_tensor_handle(ptr %same_tensor, ptr %slot)
   %shared = icmp eq i32 %unshared, 0
   br i1 %shared, label %leave, label %failed
 lay:
@@ -502,9 +500,9 @@ other:
   %next = add i64 %i, 1
   br label %loop
 found:
-  %e0 = call i32 @aoti_torch_get_dtype(ptr %tensor, ptr %half)
-  %e1 = call i32 @aoti_torch_get_dim(ptr %tensor, ptr %word)
-  %e2 = call i32 @aoti_torch_get_sizes(ptr %tensor, ptr %list)
+  %e0 = call i32 @<torch>get_dtype(ptr %tensor, ptr %half)
+  %e1 = call i32 @<torch>get_dim(ptr %tensor, ptr %word)
+  %e2 = call i32 @<torch>get_sizes(ptr %tensor, ptr %list)
   %e3 = or i32 %e0, %e1
   %e4 = or i32 %e3, %e2
   %known = icmp eq i32 %e4, 0
@@ -542,10 +540,10 @@ copy:
   %shifted = add i64 %i, <HANDLES_AT>
   %slot = getelementptr ptr, ptr %model, i64 %shifted
   %weight = load ptr, ptr %slot, align 8
-  %graded = call zeroext i1 @aoti_torch_grad_mode_is_enabled()
-  call void @aoti_torch_grad_mode_set_enabled(i1 zeroext false)
-  %error = call i32 @aoti_torch_copy_(ptr %weight, ptr %tensor, i32 0)
-  call void @aoti_torch_grad_mode_set_enabled(i1 zeroext %graded)
+  %graded = call zeroext i1 @<torch>grad_mode_is_enabled()
+  call void @<torch>grad_mode_set_enabled(i1 zeroext false)
+  %error = call i32 @<torch>copy_(ptr %weight, ptr %tensor, i32 0)
+  call void @<torch>grad_mode_set_enabled(i1 zeroext %graded)
   %copied = icmp eq i32 %error, 0
   br i1 %copied, label %done, label %failed
 done:
@@ -569,10 +567,10 @@ first:
 go:
   %bytes = mul i64 %room, 16
   call void @llvm.memset.p0.i64(ptr %outputs, i8 0, i64 %bytes, i1 false)<ENTER>
-  %graded = call zeroext i1 @aoti_torch_grad_mode_is_enabled()
-  call void @aoti_torch_grad_mode_set_enabled(i1 zeroext false)
+  %graded = call zeroext i1 @<torch>grad_mode_is_enabled()
+  call void @<torch>grad_mode_set_enabled(i1 zeroext false)
   %error = call i32 @fs.run(ptr %model, ptr %inputs, ptr %outputs)
-  call void @aoti_torch_grad_mode_set_enabled(i1 zeroext %graded)
+  call void @<torch>grad_mode_set_enabled(i1 zeroext %graded)
 <LEAVE>
   ret i32 %error
 inputs_differ:

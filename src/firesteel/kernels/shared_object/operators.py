@@ -19,7 +19,7 @@ import torch
 
 from ... import torch_compat
 from ...shapes import Expr
-from ...torch_compat import native_calls
+from ...torch_compat import c_interface, native_calls
 from ..host.lifetimes import references
 from ..ir import BufferRef, ExternCall
 from .code import FunctionText
@@ -38,11 +38,6 @@ _FREQUENT = frozenset(f"aten.{name}" for name in (
     "mm.out", "bmm.out", "convolution.default", "_scaled_dot_product_flash_attention_for_cpu.default", "topk.default",
     "sort.default", "sort.stable", "cumsum.default", "index.Tensor", "masked_select.default", "nonzero.default",
 ))  # fmt: skip
-_LIBRARY = {
-    "mkldnn._linear_pointwise.default": "aoti_torch_cpu__linear_pointwise",
-    "mkldnn._convolution_pointwise.default": "aoti_torch_cpu_mkldnn__convolution_pointwise",
-    "mkldnn._convolution_pointwise.binary": "aoti_torch_cpu_mkldnn__convolution_pointwise_binary",
-}
 INTO = {
     "aten.mm.default": torch.ops.aten.mm.out,
     "aten.addmm.default": torch.ops.aten.addmm.out,
@@ -84,12 +79,9 @@ class Tensors(Protocol):
 
 def shim_name(name: str, device: str = "cpu") -> str | None:
     """The C function of an operator, if it is one of those that are called so."""
-    if name in _LIBRARY:
-        return _LIBRARY[name]
-    if name not in _SCALARS and name not in _FREQUENT:
+    if name not in _SCALARS and name not in _FREQUENT and name not in c_interface.ONEDNN_FUNCTIONS:
         return None
-    _, short, overload = name.split(".")
-    return f"aoti_torch_{device}_{short}" + ("" if overload == "default" else f"_{overload}")
+    return c_interface.operator_function_name(name, device)
 
 
 def parameter_types(kind: str) -> tuple[str, ...]:
@@ -128,7 +120,7 @@ def bound_arguments(step: ExternCall) -> list[tuple[str, str, Any]]:
 @functools.cache
 def constant_of(name: str) -> int:
     """A number that libtorch has for a name, such as ``layout_strided``."""
-    function = torch_compat.library_function(f"aoti_torch_{name}")
+    function = c_interface.c_function(name)
     if function is None:
         raise NotCallable(f"libtorch has no {name}")
     function.restype = ctypes.c_int32
@@ -166,12 +158,11 @@ class OperatorCalls:
         arguments = bound_arguments(step)
         on_gpu = any(self.tensors.is_on_gpu(reference) for reference in references([item[2] for item in arguments]))
         function = shim_name(name, "cuda" if on_gpu else "cpu")
-        there = torch_compat.cuda_library_function if on_gpu else torch_compat.library_function
         given = [self.tensors.dtype_of(value) for _, _, value in arguments if isinstance(value, BufferRef)]
         self.wraps_numbers = any(dtype in given for dtype in dtypes)
         scalar = any("number" in kind for _, kind, _ in arguments)
         plain = all(dtype is None or dtype.is_floating_point or dtype.is_complex for dtype in dtypes)
-        if function is not None and there(function) is not None and (plain or not scalar):
+        if function is not None and c_interface.c_function(function) is not None and (plain or not scalar):
             self._shim(name, function, arguments, results)
             return []
         if scalar:
@@ -285,7 +276,7 @@ class OperatorCalls:
             return code.value(f"ptrtoint ptr {made} to i64")
         if kind == "Tensor":
             place = code.scratch("ptr")
-            code.call_torch("aoti_torch_new_tensor_handle", [f"ptr {self._tensor(value)}", f"ptr {place}"])
+            code.call_torch("new_tensor_handle", [f"ptr {self._tensor(value)}", f"ptr {place}"])
             return code.load("i64", place)
         if kind == "float":
             return code.value(f"bitcast double {self._double(value)} to i64")
@@ -316,13 +307,13 @@ class OperatorCalls:
             raise NotCallable(f"{value!r} where a tensor is needed")
         slot = self.tensors.slot()
         if isinstance(value, complex):
-            self.code.call_torch("aoti_torch_scalar_to_tensor_complex128",
+            self.code.call_torch("scalar_to_tensor_complex128",
                                  [f"double {self._double(value.real)}", f"double {self._double(value.imag)}",
                                   f"ptr {slot}"])
         elif isinstance(value, (bool, int)):
-            self.code.call_torch("aoti_torch_scalar_to_tensor_int64", [f"i64 {int(value)}", f"ptr {slot}"])
+            self.code.call_torch("scalar_to_tensor_int64", [f"i64 {int(value)}", f"ptr {slot}"])
         else:
-            self.code.call_torch("aoti_torch_scalar_to_tensor_float64", [f"double {self._double(value)}",
+            self.code.call_torch("scalar_to_tensor_float64", [f"double {self._double(value)}",
                                                                          f"ptr {slot}"])
         return self.code.load("ptr", slot)
 

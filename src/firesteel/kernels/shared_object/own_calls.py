@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _is_true(program: ProgramPrinter, flag: BufferRef) -> str:
     """A tensor of one truth value, as i1."""
     code = program.code
-    code.call_torch("aoti_torch_item_bool", [f"ptr {program.argument(flag)}", f"ptr {code.scratch('i8')}"])
+    code.call_torch("item_bool", [f"ptr {program.argument(flag)}", f"ptr {code.scratch('i8')}"])
     return code.value(f"icmp ne i8 {code.load('i8', code.scratch('i8'))}, 0")
 
 
@@ -118,7 +118,7 @@ def _item(program: ProgramPrinter, step: ExternCall) -> None:
     for symbol, (origin, _, _) in program.plan.symbols.items():
         if origin in step.outputs:
             kind, type_ = {"int": ("int64", "i64"), "float": ("float64", "double"), "bool": ("bool", "i8")}[symbol.kind]
-            code.call_torch(f"aoti_torch_item_{kind}", [f"ptr {handle}", f"ptr {code.scratch(type_)}"])
+            code.call_torch(f"item_{kind}", [f"ptr {handle}", f"ptr {code.scratch(type_)}"])
             value = code.load(type_, code.scratch(type_))
             program.symbols[symbol] = code.value(f"icmp ne i8 {value}, 0") if type_ == "i8" else value
 

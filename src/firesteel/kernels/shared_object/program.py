@@ -220,7 +220,7 @@ class ProgramPrinter:
                             f"the input {name} is on GPU number %lld, the model on GPU number %lld")
         self._demand_of(handle, "dtype", str(native_calls.dtype_number(buffer.dtype)),
                         f"the input {name} is not of dtype {str(buffer.dtype)[6:]}")
-        code.call_torch("aoti_torch_get_dim", [f"ptr {handle}", f"ptr {code.scratch('i64')}"])
+        code.call_torch("get_dim", [f"ptr {handle}", f"ptr {code.scratch('i64')}"])
         ndim = code.load("i64", code.scratch("i64"))
         self._demand(code.value(f"icmp eq i64 {ndim}, {len(buffer.shape)}"),
                          f"the input {name} has %lld dimensions, expected {len(buffer.shape)}", [ndim])
@@ -231,7 +231,7 @@ class ProgramPrinter:
     def _demand_of(self, handle: str, what: str, wanted: str, message: str) -> None:
         """Refuse a tensor of which libtorch does not say what is wanted."""
         code = self.code
-        code.call_torch(f"aoti_torch_get_{what}", [f"ptr {handle}", f"ptr {code.scratch('i32')}"])
+        code.call_torch(f"get_{what}", [f"ptr {handle}", f"ptr {code.scratch('i32')}"])
         has = code.load("i32", code.scratch("i32"))
         is_it = code.value(f"icmp eq i32 {has}, {wanted}")
         shown = [code.value(f"sext i32 {number} to i64") for number in (has, wanted)] if "%lld" in message else []
@@ -244,7 +244,7 @@ class ProgramPrinter:
             unknown = [symbol for symbol in size.free_symbols if symbol not in self.symbols]
             constant, terms = parts(size)
             if len(unknown) == 1 and len(terms) == 1 and terms[0][0] is unknown[0]:
-                code.call_torch("aoti_torch_get_size", [f"ptr {self.given[buffer.name]}", f"i64 {dim}",
+                code.call_torch("get_size", [f"ptr {self.given[buffer.name]}", f"i64 {dim}",
                                                         f"ptr {code.scratch('i64')}"])
                 rest = code.value(f"sub i64 {code.load('i64', code.scratch('i64'))}, {constant}")
                 self.symbols[unknown[0]] = code.value(f"call i64 @fs.floordiv(i64 {rest}, i64 {terms[0][1]})")
@@ -253,7 +253,7 @@ class ProgramPrinter:
         """The value of a symbol that is a size or stride of a tensor."""
         code = self.code
         origin, kind, dim = self.plan.symbols[symbol]
-        code.call_torch(f"aoti_torch_get_{kind}", [f"ptr {self.handles[origin]}", f"i64 {dim}",
+        code.call_torch(f"get_{kind}", [f"ptr {self.handles[origin]}", f"i64 {dim}",
                                                    f"ptr {code.scratch('i64')}"])
         self.symbols[symbol] = code.load("i64", code.scratch("i64"))
 
@@ -262,7 +262,7 @@ class ProgramPrinter:
         for dim, size in enumerate(buffer.shape):
             if isinstance(size, Symbol) and self.plan.symbols.get(size) == (buffer.name, "size", dim):
                 continue
-            code.call_torch("aoti_torch_get_size", [f"ptr {self.given[buffer.name]}", f"i64 {dim}",
+            code.call_torch("get_size", [f"ptr {self.given[buffer.name]}", f"i64 {dim}",
                                                     f"ptr {code.scratch('i64')}"])
             has, wanted = code.load("i64", code.scratch("i64")), self.numbers.integer(size)
             self._demand(code.value(f"icmp eq i64 {has}, {wanted}"),
@@ -367,7 +367,7 @@ class ProgramPrinter:
             if self.on_gpu is not None and root in self.given:
                 kept = self.plan.buffers[root]
                 handle = self.laid_out(handle, kept.shape, kept.strides, kept, self._own(root), aligned=True)
-            code.call_torch("aoti_torch_get_data_ptr", [f"ptr {handle}", f"ptr {code.scratch('ptr')}"])
+            code.call_torch("get_data_ptr", [f"ptr {handle}", f"ptr {code.scratch('ptr')}"])
             self.addresses[root] = code.load("ptr", code.scratch("ptr"))
         return self.addresses[root]
 
@@ -393,16 +393,16 @@ class ProgramPrinter:
         offset = self.numbers.integer(reference.offset) if reference.offset is not None else "0"
         old = self.plan.buffers[reference.buffer].dtype
         if reference.dtype in (None, old):
-            code.call_torch("aoti_torch__reinterpret_tensor", [
+            code.call_torch("_reinterpret_tensor", [
                 f"ptr {base}", f"i64 {len(reference.shape)}", f"ptr {sizes}", f"ptr {strides}", f"i64 {offset}",
                 f"ptr {slot}"])
             return
         dtype = reference.dtype
         assert dtype is not None
-        code.call_torch("aoti_torch_get_storage_offset", [f"ptr {base}", f"ptr {code.scratch('i64')}"])
+        code.call_torch("get_storage_offset", [f"ptr {base}", f"ptr {code.scratch('i64')}"])
         start = code.value(f"mul i64 {code.load('i64', code.scratch('i64'))}, {old.itemsize}")
         moved = code.value(f"mul i64 {offset}, {dtype.itemsize}")
-        code.call_torch("aoti_torch__alloc_from_pool", [
+        code.call_torch("_alloc_from_pool", [
             f"ptr {base}", f"i64 {code.value(f'add i64 {start}, {moved}')}",
             f"i32 {native_calls.dtype_number(dtype)}", f"i64 {len(reference.shape)}", f"ptr {sizes}",
             f"ptr {strides}", f"ptr {slot}"])
@@ -411,7 +411,7 @@ class ProgramPrinter:
         """Allocate a tensor for a buffer."""
         code, slot = self.code, self._own(buffer.name)
         device, index = self.device(buffer.device)
-        code.call_torch("aoti_torch_empty_strided", [
+        code.call_torch("empty_strided", [
             f"i64 {len(buffer.shape)}", f"ptr {self._extents(buffer.shape)}", f"ptr {self._extents(buffer.strides)}",
             f"i32 {native_calls.dtype_number(buffer.dtype)}", f"i32 {device}", f"i32 {index}", f"ptr {slot}"])
         self.handles[buffer.name] = code.load("ptr", slot)
@@ -526,7 +526,7 @@ class ProgramPrinter:
 
     def _write_back(self, step: WriteBack) -> None:
         target = self.given.get(step.target) or self.tensor(step.target)
-        self.code.call_torch("aoti_torch_copy_", [f"ptr {target}", f"ptr {self.argument(step.source)}", "i32 0"],
+        self.code.call_torch("copy_", [f"ptr {target}", f"ptr {self.argument(step.source)}", "i32 0"],
                              f"writing to {step.target}")
 
     # Results
@@ -558,13 +558,13 @@ class ProgramPrinter:
         if root in self.weights:
             # The memory of weights goes when the model does, so it is not given away.
             if output.shape is None:
-                code.call_torch("aoti_torch_clone", [f"ptr {self.tensor(output.buffer)}", f"ptr {slot}"])
+                code.call_torch("clone", [f"ptr {self.tensor(output.buffer)}", f"ptr {slot}"])
             else:
-                code.call_torch("aoti_torch_clone", [f"ptr {self.argument(output)}", f"ptr {slot}"])
+                code.call_torch("clone", [f"ptr {self.argument(output)}", f"ptr {slot}"])
                 self._drop_temporary()
         elif output.shape is None:
             handle = self.given.get(output.buffer) or self.tensor(output.buffer)
-            code.call_torch("aoti_torch_new_tensor_handle", [f"ptr {handle}", f"ptr {slot}"])
+            code.call_torch("new_tensor_handle", [f"ptr {handle}", f"ptr {slot}"])
         else:
             self.view(output, slot)
 

@@ -78,7 +78,7 @@ def _branch(program: ProgramPrinter, step: ExternCall, target: Cond) -> None:
     code = program.code
     pred, *operands = step.args
     if isinstance(pred, BufferRef):
-        code.call_torch("aoti_torch_item_bool", [f"ptr {program.argument(pred)}", f"ptr {code.scratch('i8')}"])
+        code.call_torch("item_bool", [f"ptr {program.argument(pred)}", f"ptr {code.scratch('i8')}"])
         condition = code.value(f"icmp ne i8 {code.load('i8', code.scratch('i8'))}, 0")
     else:
         condition = program.numbers.truth(as_expr(pred))
@@ -106,7 +106,7 @@ def _loop(program: ProgramPrinter, step: ExternCall, target: WhileLoop) -> None:
     code.line(f"br label %{head}")
     code.line(f"{head}:")
     _body(program, target.bodies[0], current, asked)
-    code.module.declare("aoti_torch_item_bool", "i32", ["ptr", "ptr"])
+    code.module.declare_torch("item_bool")
     code.checked(f"@fs.is_true(ptr {asked}, ptr {code.scratch('i8')})", "the condition of a loop")
     goes_on = code.value(f"icmp ne i8 {code.load('i8', code.scratch('i8'))}, 0")
     code.line(f"br i1 {goes_on}, label %{turn}, label %{after}")
@@ -138,7 +138,7 @@ def _copy_unturned(program: ProgramPrinter, slots: Sequence[str], current: str) 
         empty = code.value(f"icmp eq ptr {code.load('ptr', slot)}, null")
         code.line(f"br i1 {empty}, label %{copy}, label %{done}")
         code.line(f"{copy}:")
-        code.call_torch("aoti_torch_clone", [f"ptr {code.load('ptr', _place(program, current, position))}",
+        code.call_torch("clone", [f"ptr {code.load('ptr', _place(program, current, position))}",
                                              f"ptr {slot}"])
         code.line(f"br label %{done}")
         code.line(f"{done}:")
@@ -171,7 +171,7 @@ class _Rows:
         code = program.code
         code.line(f"call void @fs.drop(ptr {slot})")
         offset = code.value(f"mul i64 {index}, {self.distance}")
-        code.call_torch("aoti_torch__reinterpret_tensor", [
+        code.call_torch("_reinterpret_tensor", [
             f"ptr {self.handle}", f"i64 {self.dimensions}", f"ptr {self.sizes}", f"ptr {self.strides}",
             f"i64 {offset}", f"ptr {slot}"])
         return code.load("ptr", slot)
@@ -208,7 +208,7 @@ def _scan(program: ProgramPrinter, step: ExternCall, target: Scan) -> None:
         handle = code.load("ptr", _place(program, made, position))
         code.line(f"store ptr {handle}, ptr {turn_result}, align 8")
         if result is not None:
-            code.call_torch("aoti_torch_copy_", [f"ptr {result.row(program, index, row)}", f"ptr {handle}", "i32 0"])
+            code.call_torch("copy_", [f"ptr {result.row(program, index, row)}", f"ptr {handle}", "i32 0"])
     code.line(f"store i64 {code.value(f'add i64 {index}, 1')}, ptr {counter}, align 8")
     code.line(f"br label %{head}")
     code.line(f"{after}:")

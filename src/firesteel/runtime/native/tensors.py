@@ -1,6 +1,6 @@
 """Where a tensor keeps what guards ask for: found out on real tensors, never assumed.
 
-Shape, strides, dtype and device come from the functions of torch's C interface for compiled models (``aoti_torch_*``).
+Shape, strides, dtype and device come from the functions of torch's C interface for compiled models.
 Dispatch keys, the autograd record and its gradient function have no such functions; their places in the C++ objects are
 searched for by value on tensors of many kinds, and only a place that is right for all of them is used. Whatever is not
 found or does not fit leaves tensor guards in Python.
@@ -16,14 +16,13 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...torch_compat import c_interface, native_calls
 from .machine import AutogradLayout, TensorLayout
 from .objects import word
 
 OBJECT_WORDS = range(16, 64, 8)
 IMPLEMENTATION_WORDS = range(8, 320, 8)
 RECORD_WORDS = range(8, 160, 8)
-REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"  # c10::TensorImpl::requires_grad() const
-AUTOGRAD_RECORD = "_ZNK3c1010TensorImpl13autograd_metaEv"  # c10::TensorImpl::autograd_meta() const
 NODE = 16  # offset of the C++ node in the Python object of a gradient function
 
 
@@ -36,7 +35,7 @@ def tensor_layout() -> TensorLayout | None:
     is_leaf = _getter("is_leaf")
     if place is None or keys is None or is_leaf is None or not _metadata_fits(place, samples):
         return None
-    requires_grad = torch_compat.library_function(REQUIRES_GRAD)
+    requires_grad = native_calls.requires_grad_function()
     if requires_grad is None:
         return None
     requires_grad.argtypes, requires_grad.restype = [ctypes.c_void_p], ctypes.c_bool
@@ -76,7 +75,7 @@ METADATA: dict[str, Any] = {
 
 
 def _shim(name: str) -> Any:
-    function = torch_compat.library_function(f"aoti_torch_get_{name}")
+    function = c_interface.c_function(f"get_{name}")
     if function is not None:
         function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int32
     return function
@@ -133,7 +132,7 @@ def _getter(name: str) -> tuple[int, int] | None:
 
 def _autograd_layout() -> AutogradLayout | None:
     """Where plain tensors keep their gradient function; views ask their base and are left to torch's own getter."""
-    record_of = torch_compat.library_function(AUTOGRAD_RECORD)
+    record_of = native_calls.autograd_record_function()
     if record_of is None:
         return None
     record_of.argtypes, record_of.restype = [ctypes.c_void_p], ctypes.c_void_p
