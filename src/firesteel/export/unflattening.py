@@ -297,10 +297,10 @@ class _Unflattening:
 def _set_graph(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> None:
     """Give a module another graph; torch would write the code of all modules below it again, as often as they are
     reached, and parts that are called several times are reached by many ways."""
-    below = dict(module._modules)
-    module._modules.clear()
+    below = dict(own_modules(module))
+    own_modules(module).clear()
     module.graph = graph
-    module._modules.update(below)
+    own_modules(module).update(below)
 
 
 def _read_after_writes(graph: torch.fx.Graph, results: set[str]) -> None:
