@@ -30,7 +30,7 @@ MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: Any = None,
             mode: str | None = None, options: dict[str, Any] | None = None, name: str | None = None,
             disable: bool = False, recompile_limit: int | None = None, isolate_recompiles: bool = True,
-            nopython: bool | None = None) -> Any:
+            dynamic_shapes: Any = None, shapes_spec: Any = None, nopython: bool | None = None) -> Any:
     """Compile a function, method, nn.Module or callable object; also usable as a decorator, with or without arguments.
 
     Args:
@@ -47,6 +47,9 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         recompile_limit: how many compiled versions each function may have, in place of ``config.recompile_limit``.
         isolate_recompiles: every call of compile has compiled versions, and a count of them, of its own. With False it
             shares them with all other calls that say False and the same options.
+        dynamic_shapes: which sizes and numbers of the arguments vary, within which bounds, and how they are related;
+            everything else is constant. See `size_declarations`.
+        shapes_spec: other name of `dynamic_shapes`.
         nopython: old name of `fullgraph`.
 
     >>> import torch
@@ -58,6 +61,10 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     """
     if nopython is not None:
         fullgraph = nopython
+    if shapes_spec is not None:
+        if dynamic_shapes is not None:
+            raise UserCodeError("both dynamic_shapes= and shapes_spec= are given", "they are names of the same")
+        dynamic_shapes = shapes_spec
     _check_arguments(fullgraph, dynamic, mode, options)
     _check_names(name, recompile_limit)
 
@@ -68,7 +75,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
             chosen = usable_backend(config.default_backend if backend is None else backend)
             make = Compiler if isolate_recompiles else shared_compiler
             return compile_with(make(chosen, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options,
-                                     name=name, recompile_limit=recompile_limit), target)
+                                     name=name, recompile_limit=recompile_limit, dynamic_shapes=dynamic_shapes),
+                                target)
 
     return apply if model is None else apply(model)
 
@@ -124,6 +132,11 @@ def compile_with(compiler: Compiler, model: Any) -> Any:
             raise GraphBreakError(reason, "Compile the module or function that it was made from.")
         log("fallbacks", "%s runs as it is: %s", type(model).__name__, reason)
         return model
+    if isinstance(model, (torch.nn.Module, types.FunctionType)) and \
+            (compiler.given["dynamic_shapes"] is not None or torch_compat.attached_spec(model) is not None):
+        from .size_declarations import declare_for
+
+        declare_for(compiler, model)
     if isinstance(model, torch.nn.Module):
         from .module_wrapper import compile_module
 

@@ -151,6 +151,13 @@ class ConstraintViolationError(FiresteelError):
     )
 
 
+class DeclaredSizesError(FiresteelError):
+    """A call of a function for which sizes were declared, with arguments that are not as declared."""
+
+    headline = "The arguments of this call are not as dynamic_shapes declares them."
+    default_hint = "Pass arguments that fit, or declare what these have in common with others."
+
+
 class BackendError(FiresteelError):
     """A backend is unknown, cannot be loaded, failed to compile a graph, or returned something that cannot be called.
 

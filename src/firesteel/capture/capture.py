@@ -19,6 +19,7 @@ from ..runtime.tracebacks import RAISER, handle, without_internal_frames
 from ..runtime.user_frames import PASSED_OVER
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
+from .argument_sizes import declared_guards
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals
@@ -106,8 +107,9 @@ class Capture:
         self.args = args
         self.known_break = known_break
         self.fake = FakeMode()
-        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned, static, unit.suspects),
-                         unit.options)
+        self.declared = unit.options.declared_sizes(unit)
+        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned, static, unit.suspects,
+                                                self.declared), unit.options)
         self.tx.resumed = unit.start.index > 0
         self.tx.refused = () if unit.options.fullgraph else unit.refused
         self.fake.before_late_error = self.before_late_error
@@ -246,6 +248,8 @@ class Capture:
         check_demands(tx)
         if DECLARED.get() is None:  # whoever declared the sizes checks them
             self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
+            if self.declared is not None and self.unit.start.index == 0:
+                self.shape_guards += declared_guards(self.declared, self.parameters, self.args, tx.symbol_sources)
         code = EntryCode(tx, "entry", self.parameters, holds_list=self.unit.start.index > 0)
         code.guards(tx.guards.guards)
         code.shape_guards(self.shape_guards)

@@ -22,6 +22,7 @@ from ..errors import ConstraintViolationError
 from ..runtime.learned import Learned
 from ..shape_markers import dims_marked
 from ..shapes.symnode import make_symint
+from .argument_sizes import ArgumentSizes
 from .source import ItemSource, LocalSource, ModuleTableSource, SizeSource, Source, StrideSource
 
 if TYPE_CHECKING:
@@ -80,23 +81,32 @@ class Dynamism:
     static: frozenset[tuple[str, int]] = frozenset()
     """Sizes that an operation of the program cannot take as symbols."""
     suspects: Suspects | None = None
+    declared: ArgumentSizes | None = None
+    """What was declared of the arguments: everything else is constant then."""
 
     @staticmethod
     def of(dynamic: bool | None, learned: Learned, static: frozenset[tuple[str, int]] = frozenset(),
-           suspects: Suspects | None = None) -> Dynamism:
+           suspects: Suspects | None = None, declared: ArgumentSizes | None = None) -> Dynamism:
         """The policy for the `dynamic` argument of compile, with what is known to vary."""
+        if declared is not None:
+            return Dynamism(static=static, declared=declared)
         if config.dynamic_shapes != "auto":
             dynamic = config.dynamic_shapes == "1"
         return Dynamism(dynamic is True, dynamic is False, learned, static, suspects)
 
     def number(self, source: Source) -> bool:
         """Whether a number from outside is a symbol."""
+        if self.declared is not None:
+            return self.declared.is_symbol(source.name)
         if self.nothing or not config.dynamic_numbers or DECLARED.get() is not None:
             return False
         return source.name in self.learned.numbers or (self.everything and is_argument(source))
 
     def dims(self, source: Source, t: torch.Tensor) -> dict[int, tuple[int, int | None, bool]]:
         """The dimensions of a tensor that are symbols: lower bound, upper bound, and whether the user demands it."""
+        if self.declared is not None:
+            return {dim: bounds for dim, bounds in self.declared.dims(source.name, t).items()
+                    if (source.name, dim) not in self.static}
         marks = dims_marked(t)
         found: dict[int, tuple[int, int | None, bool]] = {}
         everything = self.everything and not in_module(source)

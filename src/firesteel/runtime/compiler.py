@@ -32,6 +32,7 @@ from .units import MISS, Resume, Unit, drive, function_start
 from .user_frames import INSTEAD, frame_at, passed_over
 
 if TYPE_CHECKING:
+    from ..capture.argument_sizes import ArgumentSizes
     from ..debug.events import Events
 
 COMPILERS: weakref.WeakSet[Compiler] = weakref.WeakSet()
@@ -49,7 +50,7 @@ class Compiler:
 
     def __init__(self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None,
                  mode: str | None = None, options: dict[str, Any] | None = None, name: str | None = None,
-                 recompile_limit: int | None = None, events: Events | None = None) -> None:
+                 recompile_limit: int | None = None, dynamic_shapes: Any = None, events: Events | None = None) -> None:
         self.backend_name = name_of_backend(backend)
         self.backend = lookup_backend(backend)
         self.backend_is_own = (getattr(self.backend, "__module__", None) or "").startswith("firesteel.")
@@ -58,7 +59,10 @@ class Compiler:
         self.options = options or {}
         self.name = name
         self.given: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options,
-                                      "name": name, "recompile_limit": recompile_limit}
+                                      "name": name, "recompile_limit": recompile_limit,
+                                      "dynamic_shapes": dynamic_shapes}
+        self.declared: dict[types.CodeType, ArgumentSizes] = {}
+        """What was declared of the arguments of functions, by their code."""
         self._capture_branches = capture_options(self.options).get("capture_branches")
         for_backend = {name: value for name, value in self.options.items() if name not in CAPTURE_OPTIONS}
         self.backend_arguments = backend_arguments(self.backend, mode, for_backend, name)
@@ -78,6 +82,10 @@ class Compiler:
         """Whether sizes are symbols: all, none, or those that change."""
         given: bool | None = self.given["dynamic"]
         return dynamic_by_default() if given is None else given
+
+    def declared_sizes(self, unit: Unit) -> ArgumentSizes | None:
+        """What was declared of the arguments of a unit's function; None if nothing was."""
+        return self.declared.get(unit.code)
 
     @property
     def recompile_limit(self) -> int:

@@ -278,6 +278,9 @@ class Unit:
 
     def compile(self, args: tuple[Any, ...]) -> Entry | None:
         """Capture for these arguments and add the entry."""
+        declared = self.options.declared_sizes(self)
+        if declared is not None and self.start.index == 0:
+            declared.check(dict(zip(parameters_of(self.code, self.start), args, strict=True)), self.user_frame)
         if self.entries:
             self.explain_recompilation(args)
         if len(self.entries) >= self.options.recompile_limit or \

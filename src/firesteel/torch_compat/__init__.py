@@ -51,6 +51,7 @@ from .dispatch import (
     without_modes,
     without_torch_function,
 )
+from .dynamic_specs import attached_spec
 from .dynamo_imports import (
     behind_torchs_compiler,
     dynamo_is_loaded,
@@ -165,6 +166,7 @@ __all__ = [
     "any_autocast_enabled",
     "asks_for_plain_sizes",
     "assert_number",
+    "attached_spec",
     "attention_kernel",
     "autocast_state",
     "begin_profiler_region",
