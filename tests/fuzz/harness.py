@@ -251,7 +251,9 @@ def _loaded(program: Program) -> Iterator[dict[str, Any]]:
         exec(compile(program.source, program.filename, "exec"), module.__dict__)
         yield module.__dict__
     finally:
-        sys.modules.pop(module.__name__, None)
+        # Modules that the program made go with it: `inspect` asks every module for its file.
+        for name in [name for name in sys.modules if name.startswith("fuzz_")]:
+            del sys.modules[name]
         linecache.cache.pop(program.filename, None)
 
 
@@ -338,9 +340,14 @@ def _same(left: Any, right: Any) -> bool:
     if isinstance(left, TensorFact) or isinstance(right, TensorFact):
         return False
     if left[0] == right[0] == "float":
-        first, second = left[1], right[1]
-        return math.isclose(first, second, rel_tol=1e-6, abs_tol=1e-6) or (math.isnan(first) and math.isnan(second))
+        return _close(left[1], right[1])
+    if left[0] == right[0] == "complex":
+        return _close(left[1].real, right[1].real) and _close(left[1].imag, right[1].imag)
     return bool(left == right)
+
+
+def _close(left: float, right: float) -> bool:
+    return math.isclose(left, right, rel_tol=1e-6, abs_tol=1e-6) or (math.isnan(left) and math.isnan(right))
 
 
 # Compilers

@@ -206,8 +206,9 @@ def _members(value: Any) -> Iterator[Any]:
     return iter(base.__iter__(value))
 
 
-def _address_free(value: Any) -> str:
-    return ADDRESS.sub("", repr(value))
+def _address_free(value: Any) -> tuple[str, str]:
+    """What tells the members of a set apart in every run: how they print, then what they hold."""
+    return ADDRESS.sub("", repr(value)), ADDRESS.sub("", repr(getattr(value, "__dict__", None)))
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:

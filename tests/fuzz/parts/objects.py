@@ -47,6 +47,7 @@ class _Writer:
         self.setup: list[str] = []
         self.statements: list[str] = []
         self.watched: list[str] = []
+        self.last: list[str] = []
         self.count = 0
 
     def fresh(self, prefix: str) -> str:
@@ -434,6 +435,7 @@ def {gen}(n):
          f"out.append(any(z is None for z in {g}))", least=2, most=6)
     if dice.chance(0.4):
         w.statements.append(f"keep.append({g})\nout.append({g})")
+    w.last.append(f"{g}.close()")  # when the end of an abandoned generator runs among other effects is no promise
 
 
 def _closures(w: _Writer) -> None:
@@ -572,6 +574,8 @@ def generate(seed: int) -> Program:
         text += "".join(f"        {line}\n" for line in lines)
         if w.dice.chance(0.15):
             text += "        " + w.dice.choice(["torch._dynamo.graph_break()", "y = y.sin()", "y = y + len(out)"]) + "\n"
+    for statement in w.last:
+        text += "".join(f"        {line}\n" for line in _guarded(statement))
     text += "        return y * 2, out\n\n"
     text += f"    calls = [((x.clone(),), {{}}) for _ in range({w.dice.between(1, 3)})]\n"
     watched = ", ".join(f"{name!r}: {name}" for name in w.watched)
