@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config
 from ..runtime.user_frames import called_from
 from .call_handlers import PYTHON_HANDLERS, Handler, handles
+from .call_signatures import refused
 from .equivalents import REGISTRY
 from .objects import special_method, special_result
 from .signals import GraphBreak
@@ -105,6 +106,8 @@ def _replayable(tx: Tracer, value: Value) -> bool:
 def call_print(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not config.print_replay or "file" in kwargs:
         raise GraphBreak("print()", "print outside of the compiled function")
+    if not all(kwargs[word].python_type() in (str, type(None)) for word in ("sep", "end") if word in kwargs):
+        raise refused("print")
     parts: list[Value] = []
     for arg in args:
         value = arg.realize()

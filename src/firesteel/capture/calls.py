@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, torch_compat
 from ..runtime.skipping import opaque_module
 from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
-from .builtin_calls import is_foldable
+from .builtin_calls import attribute_name, is_foldable
 from .builtin_text import is_logger, replay_logging
 from .cached_functions import call_cached
 from .call_handlers import HANDLERS, PYTHON_HANDLERS
@@ -229,13 +229,13 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
     checked(obj, args, kwargs)
     if owner is object or owner is type:
         if name == "__setattr__" and isinstance(receiver, ObjectValue):
-            generic_set_attr(tx, receiver, tx.constant_of(rest[0]), rest[1], plain=True)
+            generic_set_attr(tx, receiver, attribute_name(tx, rest[0]), rest[1], plain=True)
             return ConstantValue(None)
         if name == "__delattr__" and isinstance(receiver, ObjectValue):
-            generic_del_attr(tx, receiver, tx.constant_of(rest[0]), plain=True)
+            generic_del_attr(tx, receiver, attribute_name(tx, rest[0]), plain=True)
             return ConstantValue(None)
         if name == "__getattribute__":
-            return plain_get_attr(tx, receiver, tx.constant_of(rest[0]))
+            return plain_get_attr(tx, receiver, attribute_name(tx, rest[0]))
         if name in ("__init__", "__init_subclass__"):
             if rest or kwargs:
                 raise GraphBreak("object.__init__ with arguments")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
@@ -18,7 +18,7 @@ from .source import written_in_python
 from .torch_calls import is_graph_function
 from .values.base import Value
 from .values.constants import ConstantValue
-from .values.functions import MethodValue
+from .values.functions import C_METHODS, MethodValue
 from .values.mappings import DictValue, SetValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
@@ -50,7 +50,9 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
         raise GraphBreak("making a torch.nn.Buffer, which is a tensor with a mark", "make it outside and pass it in")
     if is_graph_function(cls):
         return tx.call_torch(cls, args, kwargs)
-    if cls is types.MethodType:
+    if cls is types.MethodType and len(args) == 2 and not kwargs:
+        if args[0].python_type() in C_METHODS:
+            raise GraphBreak("types.MethodType() of a method written in C")
         return MethodValue(args[1], args[0])
     if cls is object:
         return ObjectValue(object)
@@ -118,8 +120,13 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
         return TupleValue(items, cls) if plain_tuple(cls) else ObjectValue(cls, storage=TupleValue(items))
     base = _solid_base(cls)
     if base in (int, float, str, bytes) and plain_subclass(cls):
-        made = tx.fold(base.__new__, [cls, *(tx.constant_of(a) for a in args)], {})
-        return made if isinstance(made, ConstantValue) else ConstantValue(tx.constant_of(made))
+        constants = [tx.constant_of(a) for a in args]
+        named = {k: tx.constant_of(v) for k, v in kwargs.items()}
+        new: Any = base.__new__
+        made = tx.user_errors(lambda: new(cls, *constants, **named))
+        if made != made:
+            raise GraphBreak(f"making a {cls.__name__} that is NaN")
+        return ConstantValue(made)
     if base is object:
         if cls.__abstractmethods__ if hasattr(cls, "__abstractmethods__") else False:
             raise GraphBreak(f"instantiating abstract {cls.__name__}")

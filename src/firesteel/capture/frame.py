@@ -133,8 +133,9 @@ class Frame:
             instructions = self.decoded.instructions
             if not first:
                 if error is not None:
-                    self.stack.append(ConstantValue(None))
-                    self.unwind(self.current, UserRaise(error))
+                    item = self._throw_into_delegate(error)
+                    if item is not None:
+                        return item
                 else:
                     self.stack.append(sent if sent is not None else ConstantValue(None))
             elif error is not None:
@@ -163,6 +164,31 @@ class Frame:
         finally:
             self.handled = outer if self.handled is None else self.handled
             tx.frames.pop()
+
+    def _throw_into_delegate(self, error: Value) -> Value | None:
+        """Raise an exception at the yield where this generator stands. Behind ``yield from`` it goes to the generator
+        that stands there, which may answer with another item."""
+        from .values.iterators import GeneratorValue, IteratorValue
+
+        before = self.decoded.instructions[self.index - 2]
+        delegate = self.stack[-1].realize() if before.op == "SEND" else None
+        if isinstance(delegate, GeneratorValue):
+            try:
+                if issubclass(error.python_type(), GeneratorExit):
+                    delegate.close(self.tx)
+                else:
+                    item = delegate.resume(self.tx, error=error)
+                    if item is None:  # it has returned
+                        self.stack[-1] = delegate.frame.returned
+                        self.index = before.argval
+                    return item
+            except UserRaise as raised:
+                error = raised.value
+        elif delegate is not None and not isinstance(delegate, IteratorValue):
+            raise GraphBreak(f"throw() into a generator that delegates to {delegate.describe()}")
+        self.stack.append(ConstantValue(None))
+        self.unwind(self.current, UserRaise(error))
+        return None
 
     def returned_none(self) -> bool:
         return isinstance(self.returned, ConstantValue) and self.returned.value is None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import collections
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from .objects import find_on_class, special_method
+from .objects import call_special, find_on_class, has_special, special_method
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.objects import ObjectValue
-from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.sequences import MOST_ITEMS, ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _sequences(tx: Tracer, symbol: str, left: Value, right: Value, in_place: boo
         return tx.call(special_method(tx, left, augmented), [right], {})
     if ours is not None and _is_sequence(left.python_type(), symbol):
         return concatenated(tx, left, right) if symbol == "+" else repeated(tx, left, right)
+    if ours is None and symbol == "*" and issubclass(left.python_type(), (str, bytes)):
+        raise GraphBreak(f"{left.describe()} * {right.describe()}")  # it repeats itself, if anything does
     if theirs is not None and symbol == "*" and _is_sequence(right.python_type(), symbol):
         return repeated(tx, right, left)
     return None
@@ -151,14 +154,15 @@ def repeated(tx: Tracer, sequence: Value, count: Value) -> Value:
     items = sequence_in(sequence)
     assert items is not None
     count = count.realize()
-    if isinstance(count, ObjectValue):
-        index = special_method(tx, count, "__index__")
-        count = tx.call(index, [], {}).realize() if index is not None else count
+    if isinstance(count, ObjectValue) and has_special(count, "__index__"):
+        count = call_special(tx, count, "__index__")
     if not isinstance(count, (ConstantValue, NumberValue)):
         raise GraphBreak(f"{items.builtin.__name__} * {count.describe()}")
     times = tx.constant_of(count)
     if not isinstance(times, int):
         raise tx.raised(TypeError(f"can't multiply sequence by non-int of type {type(times).__name__!r}"))
+    if times * len(items.elements(tx)) > MOST_ITEMS or times > sys.maxsize:
+        raise GraphBreak(f"a {items.builtin.__name__} of more than a million items")
     if isinstance(items, TupleValue):
         if times == 1 and sequence.python_type() is tuple and items.owner is None:
             return sequence

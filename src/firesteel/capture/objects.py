@@ -203,8 +203,10 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
         raise tx.raised(AttributeError(f"{_name_in_errors(cls)!r} object has no attribute {name!r}"))
     if kind is types.ClassMethodDescriptorType:
         return tx.python_object(getattr(cls, name))
-    if kind in C_METHODS or kind is types.BuiltinFunctionType:
-        if name in ("__init__", "__init_subclass__", "__setattr__", "__getattribute__", "__delattr__", "__new__",
+    if kind is types.BuiltinFunctionType:  # never bound: `__new__`, or a function that the program has put there
+        return class_member(tx, cls, name, raw, owner)
+    if kind in C_METHODS:
+        if name in ("__init__", "__init_subclass__", "__setattr__", "__getattribute__", "__delattr__",
                     "__reduce_ex__", "__dir__", "__sizeof__") and owner is object:
             return MethodValue(obj, tx.python_object(raw))
         if not obj.native_methods() and raw in REGISTRY:
@@ -406,7 +408,6 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
             "__len__": f"object of type {cls.__name__!r} has no len()",
             "__getitem__": f"{cls.__name__!r} object is not subscriptable",
             "__setitem__": f"{cls.__name__!r} object does not support item assignment",
-            "__delitem__": f"{cls.__name__!r} object doesn't support item deletion",
         }
         if name in messages:
             raise tx.raised(TypeError(messages[name]))
@@ -542,9 +543,12 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
         return
     present = obj.attrs[name] is not None if name in obj.attrs else obj.instance_attr(tx, name) is not None
     if type(raw) is types.MemberDescriptorType and name not in obj.attrs and obj.source is not None:
-        present = hasattr(obj.real, name)
-    if not present:
+        present = not slot_is_empty(obj.real, raw)
+        tx.guard(obj.source, "attribute" if present else "missing attribute",
+                 f"{{k[0]}}({{0}}, {{k[1]}}) is {not present}", (slot_is_empty, raw))
+    elif not present:
         obj.guard_absent(tx, name)
+    if not present:
         if raw is not _ABSENT:
             text = name
         elif cls.__dictoffset__:

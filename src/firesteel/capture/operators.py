@@ -17,7 +17,7 @@ from .objects import find_on_class, special_method
 from .signals import GraphBreak, NotConstant
 from .source import written_in_python
 from .values.base import Value, inherits_method
-from .values.constants import ConstantValue, NumberValue, PythonObject
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
 from .values.functions import MethodValue
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ObjectValue
@@ -61,6 +61,7 @@ COMPARE: dict[str, tuple[Any, str, str]] = {
 UNARY: dict[str, tuple[Any, str]] = {
     "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"), "~": (operator.invert, "__invert__"),
 }
+BITWISE = frozenset({"&", "|", "^", "<<", ">>"})
 DUNDER_TO_COMPARE = {names[1]: symbol for symbol, names in COMPARE.items()}
 
 TEXT_OR_NUMBER = (NumberValue, ConstantValue, TextValue)
@@ -78,6 +79,8 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return tx.fold(folded, [left.value, right.value], {})
     if is_number(left) and is_number(right) and symbol != "@":
+        if in_place and symbol in BITWISE and float in (left.python_type(), right.python_type()):
+            function = folded  # which raises
         return number_rules.apply(tx, function, [left, right])
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         other = right if isinstance(left, TensorValue) else left
@@ -89,6 +92,8 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
             symbol == "%" and left.python_type() in (str, bytes)):
         augmented = IN_PLACE[symbol][1] if in_place else None
         return object_operators.binary(tx, symbol, left, right, (method, reflected), augmented)
+    if isinstance(left, OpaqueValue) or isinstance(right, OpaqueValue):  # it may have methods of its own
+        raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} is not captured")
     if in_place:
         result = _in_place_container(tx, symbol, left, right)
         if result is not None:
@@ -178,7 +183,7 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
 
         if isinstance(left, IdentityNumber) and isinstance(right, IdentityNumber):
             return ConstantValue((symbol == "==") == tx.same(left.of, right.of))
-        if left is right:
+        if left is right and not isinstance(left, OpaqueValue):
             return ConstantValue(symbol == "==")
         if _plain(left) and _plain(right):
             return tx.fold(function, [left.as_constant(), right.as_constant()], {})

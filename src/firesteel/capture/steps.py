@@ -203,7 +203,7 @@ def dict_merge(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str])
 def merge_keywords(function: Any, keywords: dict[str, Any], more: Any) -> None:
     """Add to the keywords of a call what stands behind ``**``; raises as Python does, in the function's name."""
     taker = _Taker(function)
-    more = more if isinstance(more, dict) else _mapping(taker, more)
+    more = {**more} if isinstance(more, dict) else _mapping(taker, more)
     if any(name in keywords for name in more):
         taker(**keywords, **more)  # raises
     keywords.update(more)

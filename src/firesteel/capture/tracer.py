@@ -295,7 +295,7 @@ class Tracer:
         """Run bookkeeping whose exceptions are the user program's own."""
         try:
             return function()
-        except (IndexError, ValueError, TypeError, KeyError) as error:
+        except (IndexError, ValueError, TypeError, KeyError, OverflowError) as error:
             raise self.raised(error) from None
 
     def exception(self, error: BaseException) -> ExceptionValue:

@@ -324,8 +324,9 @@ def plain_tuple(kind: type) -> bool:
     for base in kind.__mro__:
         if not written_in_python(base):
             return True
-        if any((name.startswith("__") or hasattr(tuple, name)) and name not in NAMED_TUPLE_METHODS
-               for name, member in vars(base).items() if isinstance(member, types.FunctionType)):
+        if any(name not in NAMED_TUPLE_METHODS and (
+                _is_special(name) or hasattr(tuple, name) and isinstance(member, types.FunctionType))
+               for name, member in vars(base).items()):
             return False
     return True
 
@@ -435,10 +436,24 @@ def plain_subclass(kind: type) -> bool:
     for base in kind.__mro__:
         if not written_in_python(base):
             return base in (int, float, str, bytes)
-        for name, member in vars(base).items():
-            if name.startswith("__") and name not in ("__new__", "__init__") and isinstance(member, types.FunctionType):
-                return False
+        if any(_is_special(name) and name not in ("__new__", "__init__") for name in vars(base)):
+            return False
     return False
+
+
+# What a class statement itself leaves in a class, and what Python only reads from classes.
+CLASS_FACTS = frozenset({
+    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__slots__", "__annotations__",
+    "__match_args__", "__orig_bases__", "__parameters__", "__static_attributes__", "__firstlineno__", "__annotate__",
+    "__annotate_func__", "__annotations_cache__", "__classdictcell__", "__type_params__",
+    "__init_subclass__", "__class_getitem__",
+    "__abstractmethods__", "__deprecated__", "__final__", "__dataclass_fields__", "__dataclass_params__",
+})
+
+
+def _is_special(name: str) -> bool:
+    """Whether a class defines a special method, or something else where Python looks for one."""
+    return name.startswith("__") and name.endswith("__") and name not in CLASS_FACTS
 
 
 def value_of_known(tx: Tracer, obj: Any) -> Value:

@@ -163,7 +163,7 @@ def ordered_dict_or(self: Any, other: Any, /) -> Any:
 def ordered_dict_ror(self: Any, other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
-    made = type(self)(other)
+    made = (type(other) if isinstance(other, OrderedDict) else type(self))(other)
     ordered_dict_update(made, self)
     return made
 
@@ -183,7 +183,8 @@ def defaultdict_or(self: Any, other: Any, /) -> Any:
 def defaultdict_ror(self: Any, other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
-    made = type(self)(self.default_factory, other)
+    leading = other if isinstance(other, defaultdict) else self
+    made = type(leading)(leading.default_factory, other)
     defaultdict.update(made, self)
     return made
 

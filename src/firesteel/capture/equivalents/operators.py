@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from typing import Any
 
 import torch
@@ -260,6 +261,8 @@ def concat(a: Any, b: Any, /) -> Any:
         return list.__add__(a, b)
     if type(a) is tuple:
         return tuple.__add__(a, b)
+    if not isinstance(a, (str, bytes, list, tuple, deque)) and not hasattr(type(b), "__getitem__"):
+        raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
     return a + b
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..signals import GraphBreak, NotConstant
+from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source, written_in_python
 from .base import Value, identity_key, inherits_method
 
@@ -99,11 +99,13 @@ class ConstantValue(Value):
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "join" and isinstance(self.value, (str, bytes)) and len(args) == 1 and not kwargs:
-            from ..objects import can_iterate
-
-            if not can_iterate(args[0]):
-                raise tx.raised(TypeError("can only join an iterable"))
-            parts = [item.as_constant() for item in tx.to_list(args[0])]
+            try:
+                iterator = tx.iterate(args[0])
+            except UserRaise as raised:
+                if not issubclass(raised.value.python_type(), TypeError):
+                    raise
+                raise tx.raised(TypeError("can only join an iterable")) from None
+            parts = [item.as_constant() for item in tx.to_list(iterator)]
             return tx.fold(self.value.join, [parts], {})
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
             from ..modes import call_device_method
@@ -169,7 +171,8 @@ class ConstantValue(Value):
         if self.is_distinct() and value == value:
             # an instance of a user's subclass may be given attributes, so every call makes its own
             base = next(kind for kind in bases if isinstance(value, kind))
-            return code.assign(self, f"{code.constant(base.__new__)}({code.constant(type(value))}, {base(value)!r})")
+            plain = code.constant(base(value)) if base is float else repr(base(value))
+            return code.assign(self, f"{code.constant(base.__new__)}({code.constant(type(value))}, {plain})")
         return code.constant(value)
 
 

@@ -213,6 +213,11 @@ class FunctionValue(Value):
         return name
 
 
+# methods written in C, and what they become when they are bound
+C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+BOUND_TYPES = (types.BuiltinMethodType, types.MethodWrapperType)
+
+
 class MethodValue(Value):
     """A bound method."""
 
@@ -230,7 +235,8 @@ class MethodValue(Value):
         return f"method {self.function.describe()}"
 
     def python_type(self) -> type:
-        return types.MethodType
+        kind = self.function.python_type()
+        return types.MethodType if kind not in C_METHODS else BOUND_TYPES[C_METHODS.index(kind)]
 
     def truth(self, tx: Tracer) -> bool:
         return True
@@ -249,6 +255,9 @@ class MethodValue(Value):
         return self.function.get_attr(tx, name)
 
     def emit(self, code: EntryCode) -> str:
+        function = self.function.realize()
+        if function.python_type() in C_METHODS:  # bound, such a method is no `types.MethodType`
+            return code.assign(self, f"{code.value(function)}.__get__({code.value(self.receiver)})")
         made = code.constant(types.MethodType)
         return code.assign(self, f"{made}({code.value(self.function)}, {code.value(self.receiver)})")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..guards import keys_of, values_of
-from ..signals import GraphBreak, NotConstant
+from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import Source, StorageSource, call_source, item_source
 from .base import ContainerValue, IdentityKey, LazyValue, Value, inherits_method
 from .constants import NumberValue
@@ -49,8 +50,19 @@ class DictValue(ContainerValue):
 
     # Reading
 
+    def refuse_stale(self, tx: Tracer) -> None:
+        """Break where a proxy from outside is read after the program has changed what it shows."""
+        if self.cls is types.MappingProxyType and self.real is not None and tx.effects.events:
+            for shown in gc.get_referents(self.real):
+                known = tx.known.get(id(shown))
+                if known is not None and tx.effects.is_changed(getattr(known, "storage", None) or known) or \
+                        any(value.attrs and gc.get_referents(vars(cls))[0] is shown
+                            for cls, value in tx.classes.items()):
+                    raise GraphBreak("a mappingproxy of a mapping that has been changed")
+
     def lookup(self, tx: Tracer, key: Value) -> Value | None:
         """The item under `key`, or None with a guard that there is none."""
+        self.refuse_stale(tx)
         token = key.key(tx)
         found = self.items.get(token)
         if found is not None:
@@ -87,6 +99,7 @@ class DictValue(ContainerValue):
 
     def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
         """All items, in order; guards the keys of a dictionary from outside."""
+        self.refuse_stale(tx)
         if not self.complete:
             assert self.source is not None
             tokens: dict[Any, tuple[Value, Value]] = {}
@@ -145,6 +158,7 @@ class DictValue(ContainerValue):
         del items[token]
 
     def truth(self, tx: Tracer) -> bool:
+        self.refuse_stale(tx)
         if not self.complete and not self.items:
             assert self.source is not None
             filled = dict.__len__(self.real) > 0 if isinstance(self.real, dict) else bool(self.real)
@@ -262,7 +276,13 @@ class DictValue(ContainerValue):
         if name == "pop":
             key = args[0].realize()
             default = args[1] if len(args) > 1 else kwargs.get("default")
-            if self.lookup(tx, key) is None:
+            try:
+                found = self.lookup(tx, key)
+            except UserRaise:
+                if self.cls is collections.OrderedDict or self.truth(tx):
+                    raise
+                found = None  # an empty dictionary asks nobody for a hash
+            if found is None:
                 if default is None:
                     raise tx.raised(KeyError(tx.constant_of(key)))
                 return default
@@ -306,6 +326,8 @@ class DictValue(ContainerValue):
             other = args[0].realize()
             if not issubclass(other.python_type(), dict):
                 return tx.constant(NotImplemented)
+            if name == "__ror__" and self.cls is not dict and issubclass(other.python_type(), self.cls):
+                self.unsupported(f"{name} with {other.describe()}")  # which decides over the class of the result
             first, second = (self, other) if name == "__or__" else (other, self)
             merged = DictValue({}, cls=self.cls, factory=self.factory)
             merged.call_method(tx, "update", [first], {})

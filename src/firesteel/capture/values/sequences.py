@@ -447,7 +447,7 @@ class ListValue(SequenceValue):
                     raise tx.raised(IndexError("pop from an empty deque"))
                 return self.changed(tx).pop(0)
             if name == "rotate":
-                count = _index(tx, args[0]) if args else 1
+                count = _number(tx, args[0]) if args else 1
                 if len(self.elements(tx)) > 1:
                     items = self.changed(tx)
                     count %= len(items)

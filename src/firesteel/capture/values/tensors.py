@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...torch_compat import view_base
+from ..call_signatures import refused
 from ..signals import GraphBreak, SkipFrame
 from ..source import AttrSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key
@@ -173,7 +174,10 @@ class TensorValue(Value):
             given = [*args, *kwargs.values()]
             if len(given) != 1 or not kwargs.keys() <= {"dim"} or given[0].realize().python_type() is not int:
                 raise GraphBreak("size() of something else than one dimension")
-            return sizes.get_item(tx, given[0])
+            dim = tx.constant_of(given[0])
+            if not -len(sizes.items) <= dim < len(sizes.items):
+                raise refused("size")
+            return sizes.items[dim]
         if name == "__len__":
             return self.length(tx)
         if name == "__iter__":
