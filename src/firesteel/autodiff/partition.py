@@ -25,7 +25,6 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake import FakeMode, FakeTensor
-from ..fake.tensor import new_fake
 from ..records import dataclass
 from ..shapes import Const, Symbol
 from ..shapes.symnode import expr_of
@@ -494,9 +493,10 @@ class _Backward:
 def _kept_value(item: Kept) -> FakeTensor:
     """The fake of what is kept."""
     value: FakeTensor = item.node.meta["val"]
-    if item.narrow is None:
+    if not item.copied and item.narrow is None:
         return value
-    return new_fake(value.shape, value.stride(), item.narrow, value.device)
+    copy: FakeTensor = _ATEN._to_copy.default(value, dtype=item.narrow)  # of expanded inputs, with other strides
+    return copy
 
 
 def base_of(node: torch.fx.Node) -> torch.fx.Node:

@@ -35,6 +35,8 @@ FORMULA = 0.16
 REDUCTION = 1.5
 """More than keeping it, unless memory is short."""
 
+# Of a tensor that is there in forward alone, backward is given the numbers.
+_SIZES = frozenset({"aten.sym_size.int", "aten.sym_stride.int"})
 # Operators that move elements.
 _COPIES = frozenset({
     "aten.cat.default", "aten.clone.default", "aten._to_copy.default", "aten.constant_pad_nd.default",
@@ -85,7 +87,9 @@ def _price_by_name(target: Any, name: str) -> float | None:
         schema = torch_compat.schema_of(target)
         tensors = any("Tensor" in str(argument.type) for argument in schema.arguments)
         value: float | None = None
-        if name in _COPIES:
+        if name in _SIZES:
+            value = 0.0
+        elif name in _COPIES:
             value = COPY
         elif name in _REDUCTIONS:
             value = REDUCTION

@@ -234,6 +234,8 @@ class Tracing:
         return argument
 
     def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is getitem or target is setitem:
+            args = (args[0], _plain_lists(args[1]), *args[2:])
         if target is getitem:
             if isinstance(args[0], torch.Tensor) and has_positions(args[1]):
                 view, rest = selected(self.select_at, *args)
@@ -250,6 +252,8 @@ class Tracing:
             from .control_flow import trace_call
 
             return trace_call(self, target, args)
+        if target is torch.tensor or target is torch.as_tensor:
+            args = (_plain(args[0]), *args[1:])
         if self.modes.concerns(target):
             return self.modes.call(target, args)
         if is_profiling(target):
@@ -268,6 +272,8 @@ class Tracing:
         for less."""
         if name == "one_hot":
             return one_hot
+        if name == "new_tensor":
+            return lambda x, data, **options: x.new_tensor(_plain(data), **options)
         return self.masks.attention if name in ATTENTION else find_function(name, args)
 
     def attribute(self, name: str) -> Any:
@@ -467,3 +473,17 @@ def set_results(graph: FunctionalGraph) -> None:
     """The output node: fresh results, then changed inputs."""
     nodes = [output.node for output in graph.outputs if isinstance(output, (FreshTensor, Number))]
     graph.graph.output(tuple([*nodes, *(change.node for change in graph.mutated)]))
+
+
+def _plain(data: Any) -> Any:
+    """What a tensor is made of with plain integers: torch would decide on symbols and keep 32 bits of them."""
+    if isinstance(data, (list, tuple)):
+        return [_plain(item) for item in data]
+    return int(data) if isinstance(data, torch.SymInt) else data
+
+
+def _plain_lists(index: Any) -> Any:
+    """An index with plain integers in its lists, which become tensors."""
+    if isinstance(index, tuple):
+        return tuple([_plain_lists(part) for part in index])
+    return _plain(index) if isinstance(index, list) else index

@@ -83,10 +83,14 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
 
 
 def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
-    """Whether a result is an integer that machine code can hold; of what is not known the graph is for that case.
+    """Whether a result is an integer that machine code can hold, or a comparison of such; of what is not known the
+    graph is for that case.
 
     Bounds that are infinite are those of sizes, whose products are sizes too, of memory that is there.
     """
+    if isinstance(expr, Call) and expr.op in ("eq0", "ne0", "ge0"):
+        return all(_has_64_bits(tx, side) if not isinstance(side, Const) else LEAST <= side.value <= LARGEST
+                   for side in relations.sides(expr.operands[0]))
     if expr.kind != "int" or isinstance(expr, Const):
         return True
     if _is_narrow(tx, expr) or tx.options.exports and not tx.shape_env.is_backed(expr):
@@ -102,7 +106,7 @@ def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
 
 def _is_narrow(tx: Tracer, expr: Expr) -> bool:
     interval = tx.shape_env.interval(expr)
-    return not -math.inf < interval.lower < LEAST and not LARGEST < interval.upper < math.inf
+    return all(math.isinf(end) or LEAST <= end <= LARGEST for end in (interval.lower, interval.upper))
 
 
 def fold(tx: Tracer, function: Any, operands: list[Value]) -> Value:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from firesteel import torch_compat
-from firesteel.shapes.expr import Call, Const, Expr, Product, Sum, Symbol, const
+from firesteel.shapes.expr import Call, Const, Expr, Product, Sum, Symbol
+from firesteel.shapes.relations import sides
 
 # How operations of expressions are spelled in a graph, for two or any number of operands.
 BINARY: dict[str, Any] = {
@@ -60,8 +61,8 @@ class ExpressionNodes(ABC):
             return self._product(expr)
         assert isinstance(expr, Call)
         if expr.op in COMPARED_WITH_ZERO:
-            sides = [self.expression(side) for side in _sides(expr.operands[0])]
-            return self.call_node(COMPARED_WITH_ZERO[expr.op], sides)
+            compared = [self.expression(side) for side in sides(expr.operands[0])]
+            return self.call_node(COMPARED_WITH_ZERO[expr.op], compared)
         operands = [self.expression(operand) for operand in expr.operands]
         if expr.op == "ifelse":
             return self.call_node(torch.sym_ite, operands)
@@ -93,17 +94,3 @@ class ExpressionNodes(ABC):
                 factor = self.call_node(operator.pow, [factor, exponent])
             result = factor if result is None else self.call_node(operator.mul, [result, factor])
         return result
-
-
-def _sides(expr: Expr) -> tuple[Expr, Expr]:
-    """What is compared when an expression is compared with 0, without negative terms: ``a - b - 2`` is ``a, b + 2``."""
-    if not isinstance(expr, Sum):
-        return expr, const(0)
-    left: Expr = const(max(expr.const, 0))
-    right: Expr = const(max(-expr.const, 0))
-    for monomial, coefficient in expr.terms:
-        if coefficient > 0:
-            left = left + monomial * coefficient
-        else:
-            right = right - monomial * coefficient
-    return left, right

@@ -222,3 +222,23 @@ def if_else(condition: ExprLike, then: ExprLike, otherwise: ExprLike) -> Expr:
 
 # The constructors of arithmetic need conditions and the other way round.
 from firesteel.shapes import arithmetic  # noqa: E402
+
+
+def sides(expr: Expr) -> tuple[Expr, Expr]:
+    """What is compared when an expression is compared with 0, without negative terms: their difference may need more
+    bits than they do.
+
+    >>> from firesteel.shapes.expr import symbol
+    >>> sides(symbol("a") - 3 * symbol("b") - 2)
+    (a, 3*b + 2)
+    """
+    if not isinstance(expr, Sum):
+        return expr, const(0)
+    left: Expr = const(max(expr.const, 0))
+    right: Expr = const(max(-expr.const, 0))
+    for monomial, coefficient in expr.terms:
+        if coefficient > 0:
+            left = left + monomial * coefficient
+        else:
+            right = right - monomial * coefficient
+    return left, right

@@ -167,6 +167,14 @@ def flip(x: FakeTensor, dims: Sequence[int]) -> Any:
     return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 
+@rule("aten.roll.default")
+def roll(x: FakeTensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
+    """Without dimensions the elements are moved as one row, also where there are none: the result is contiguous."""
+    if len(dims) or len(shifts) != 1:
+        return NotImplemented
+    return new_fake(shape_of(x), None, x.dtype, x.device)
+
+
 @rule("aten.repeat.default")
 def repeat(x: FakeTensor, repeats: Sequence[Any]) -> Any:
     """Copies side by side, contiguous."""

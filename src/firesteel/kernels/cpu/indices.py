@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import torch
 
 from ...shapes import Call, Const, Expr, Product, Sum, Symbol, as_expr
+from ...shapes.relations import sides
 from ..signs import may_be_negative
 from .scopes import Emitter
 from .text import Operand, Unsupported
@@ -106,6 +107,9 @@ class IndexEmitter(Emitter):
             assert result is not None
             return result
         assert isinstance(expr, Call)
+        if expr.op in COMPARISONS:
+            left, right = [self.index(side, indirect) for side in sides(expr.operands[0])]
+            return self.compare(COMPARISONS[expr.op], *self.same_lanes(left, right))
         operands = [self.index(operand, indirect) for operand in expr.operands]
         match expr.op:
             case "floordiv" | "mod":
@@ -128,9 +132,6 @@ class IndexEmitter(Emitter):
                 lanes = max(operand.lanes for operand in operands)
                 condition = self.splat(self.truth(condition), lanes)
                 return self.select(condition, self.splat(then, lanes), self.splat(otherwise, lanes))
-            case "eq0" | "ne0" | "ge0":
-                value = operands[0]
-                return self.compare(COMPARISONS[expr.op], value, self.constant(0, torch.int64, value.lanes))
             case "not":
                 value = self.truth(operands[0])
                 return self.binary("xor", value, self.constant(True, torch.bool, value.lanes))
