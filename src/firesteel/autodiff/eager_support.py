@@ -15,6 +15,8 @@ import torch
 
 from .. import torch_compat
 from ..fake import FakeTensor
+from ..fake.dims import layout_of
+from ..fake.rules.strides import suggests_channels_last
 from .operators import Operator
 
 _USUAL = (torch.float32, torch.float64)
@@ -32,6 +34,8 @@ _TRUSTING = ("backward", "embedding", "index", "scatter", "gather", "put", "take
              "searchsorted", "bucketize", "rnn", "lstm", "gru", "attention", "conv", "mkldnn", "quant", "unique")
 _MOST_ELEMENTS = 4096
 _LONGEST = 8
+_VARYING = 4
+"""For sizes that vary: eager has other kernels for images of few channels."""
 
 _known: dict[Any, bool] = {}
 
@@ -64,7 +68,7 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
             return False
         if len(tensors) > 1 and sum(_elements(x) for x in tensors) > _MOST_ELEMENTS:
             return False  # smaller ones might not fit together
-        key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type) for x in tensors])
+        key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type, _is_channels_last(x)) for x in tensors])
     refused = _known.get(key)
     if refused is None:
         refused = _known[key] = _refuses_any(operator.func, args, kwargs) if pointwise \
@@ -106,10 +110,13 @@ def _does_not_fit(position: int, args: Sequence[Any], kwargs: Mapping[str, Any])
     if (dtype in _USUAL or dtype is torch.int64) and (-_LARGEST < number < _LARGEST or number - number != 0) \
             and not (dtype is torch.int64 and isinstance(number, float)):
         return False
-    key = ("fill", dtype, number if number == number else "nan", type(number))
+    # Eager makes tensors of one element of numbers that do not fit into float16 too.
+    fill: tuple[Any, ...] = ((2,), number) if position else (number,)
+    key = (fill if number == number else ("nan", position), dtype, type(number))
     refused = _known.get(key)
     if refused is None:
-        refused = _known[key] = _raises(torch.ops.aten.scalar_tensor.default, (number,), {"dtype": dtype}, Exception)
+        operator = torch.ops.aten.full.default if position else torch.ops.aten.scalar_tensor.default
+        refused = _known[key] = _raises(operator, fill, {"dtype": dtype}, Exception)
     return refused
 
 
@@ -144,8 +151,13 @@ def _raises(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: typ
 def _elements(x: FakeTensor) -> int:
     count = 1
     for size in x.shape:
-        count *= size if isinstance(size, int) else 2
+        count *= size if isinstance(size, int) else _VARYING
     return count
+
+
+def _is_channels_last(x: FakeTensor) -> bool:
+    """Whether eager may take the kernel for images whose channels are innermost, which few dtypes have."""
+    return suggests_channels_last(*layout_of(x))
 
 
 def _stand_in(value: Any, longest: int | None = None) -> Any:
@@ -153,12 +165,17 @@ def _stand_in(value: Any, longest: int | None = None) -> Any:
     if type(value) is FakeTensor:
         if longest is None:
             return torch.ones((1,) * value.dim(), dtype=value.dtype, device=value.device)
-        sizes = [min(size, longest) if isinstance(size, int) else 2 for size in value.shape]
-        return torch.zeros(sizes, dtype=value.dtype, device=value.device)
+        sizes = [min(size, longest) if isinstance(size, int) else _VARYING for size in value.shape]
+        made = torch.zeros(sizes, dtype=value.dtype, device=value.device)
+        if not _is_channels_last(value):
+            return made
+        return made.to(memory_format=torch.channels_last if made.dim() == 4 else torch.channels_last_3d)
     if type(value) in (list, tuple):
         return [_stand_in(item, longest) for item in value]
     if isinstance(value, torch.Tensor):
         raise _Unknown
+    if longest is not None and isinstance(value, torch.SymInt):
+        return 2 * _VARYING  # a size more likely than not
     return _number(value)
 
 

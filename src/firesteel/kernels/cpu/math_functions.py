@@ -74,7 +74,10 @@ def _vector_name(e: Emitter, op: str, dtype: torch.dtype, width: int) -> str | N
 
 def scalar(e: Emitter, op: str, args: list[Operand]) -> Operand:
     """One call of the C library."""
-    return e.call(LIBM[op] + ("f" if args[0].dtype is torch.float32 else ""), *args)
+    name = LIBM[op] + ("f" if args[0].dtype is torch.float32 else "")
+    # LLVM takes the remainder of a finite number by one that is not zero for a number, though the divisor may be NaN.
+    return e.call(name, *args, attributes="nounwind willreturn memory(none) nobuiltin") if op == "fmod" \
+        else e.call(name, *args)
 
 
 def lane_by_lane(e: Emitter, op: str, args: list[Operand]) -> Operand:
