@@ -20,6 +20,7 @@ from . import symbolic
 from .dims import known_equal, layout_of
 from .rules import Rule, find_rule
 from .rules.data_dependent import always, data_result, of_unknown_sum, with_masks
+from .rules.elementwise_layouts import Restride, find_layout
 from .symbolic import SYMBOLIC_NUMBERS
 from .tensor import DataDependentError, FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
 
@@ -221,6 +222,7 @@ class _Operator:
     untrusted: Callable[..., bool] | None
     random: bool
     raises_late: Callable[..., bool] | None
+    restride: Restride | None
 
 
 _operators: dict[Any, _Operator] = {}
@@ -268,6 +270,7 @@ def _look_up(func: Any) -> _Operator:
         untrusted=_UNTRUSTED.get(name),
         random=torch.Tag.nondeterministic_seeded in func.tags,
         raises_late=_raises_late(name, torch_compat.mutates_arguments(func)),
+        restride=find_layout(func),
     )
     _operators[func] = operator
     return operator
@@ -465,6 +468,8 @@ def _through_meta(
         raise FakeUnsupported(func, "several elements of an argument share memory")
     run = _MetaRun(func, with_symbols)
     result = run(args, kwargs)
+    if operator.restride is not None and not run.aliases:
+        result = operator.restride(result, args, kwargs)
     if key is not None and not operator.mutates and not run.aliases:
         if len(_memo) >= _MEMO_LIMIT:
             _memo.clear()

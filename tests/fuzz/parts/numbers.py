@@ -2,8 +2,8 @@
 layouts of every kind; compared with the signs of zeros.
 
 Left out is what eager itself leaves undefined: quotients of the smallest integer, conversions of floats to integers
-that cannot hold them, sums of large numbers whose result depends on their order. Functions that amplify roundings come
-last in a chain.
+that cannot hold them, sums of large numbers whose result depends on their order, remainders of huge quotients (NaN in
+eager's vectors, a number in the rest of its loops). Functions that amplify roundings come last in a chain.
 """
 
 from __future__ import annotations
@@ -89,12 +89,24 @@ SUMS = (
 SIGNLESS = ("max", "min", "clamp", "relu", "hardtanh", "threshold", "soft", "sum", "mean", "norm", "sort", "hardshrink",
             "remainder", "%", "//", "rounding_mode", "fmod", "lerp", "addcmul", "alpha", "cumsum", "var(", "logaddexp",
             "leaky", "mish", "tanhshrink", "i0", "i1", "angle", "sinc", "expm1", "interpolate", "glu", "hypot")
+REMAINDERS = ("remainder", "%", "fmod")
 # Templates with several results, which end a chain.
 SEVERAL = ("return_indices", "max(", "min(", "minmax", "cummax", ".sort")
 SCALARS = ("0", "1", "-1", "2", "3", "-3", "7", "127", "128", "255", "256", "-129", "300", "2**31", "2**40", "-(2**62)",
            "2**53 + 1", "0.0", "-0.0", "0.5", "-0.5", "1.5", "2.5", "1e6", "1e39", "-1e39", "1e300", "INF",
     "-INF", "NAN",
            "True", "False", "np.float32(1.5)", "np.int64(3)", "np.bool_(True)", "np.float64(-0.0)", "np.uint8(200)")
+
+# What is far from 1 becomes 1, where floats are divided.
+NEAR = (
+    "def near(value):",
+    "    if not isinstance(value, torch.Tensor):",
+    "        return value if isinstance(value, (bool, int)) or value == 0 or 1e-3 < abs(value) < 1e4 else 1.0",
+    "    if not value.is_floating_point():",
+    "        return value",
+    "    size = value.abs()",
+    "    return torch.where((size < 1e4) & (size > 1e-3) | (size == 0), value, 1.0)", "",
+)
 
 
 @dataclass(frozen=True)
@@ -182,9 +194,12 @@ def generate(seed: int) -> Program:
             if pool is SUMS and step == length - 1 and length > 1:
                 template = dice.choice(EXACT[:12])
             scalar = "n" if varies and dice.chance(0.5) else dice.choice(SCALARS)
-            text = template.replace("{x}", value).replace("{y}", dice.choice(("y", "x", "y", value)))
+            second = dice.choice(("y", "x", "y", value))
+            rest = any(word in template for word in REMAINDERS)
+            text = template.replace("{x}", f"near({value})" if rest else value)
+            text = text.replace("{y}", f"near({second})" if rest else second)
             while "{s}" in text:
-                text = text.replace("{s}", f"({scalar})", 1)
+                text = text.replace("{s}", f"near({scalar})" if rest else f"({scalar})", 1)
                 scalar = "n" if varies and dice.chance(0.3) else dice.choice(SCALARS)
             is_signed = is_signed and _is_signed(template)
             name = f"v{chain}_{step}"
@@ -202,6 +217,7 @@ def generate(seed: int) -> Program:
         "import numpy as np", "import torch", "import torch.nn.functional as F",
     "INF, NAN = float('inf'), float('nan')",
         f"SIGNED = {tuple(signed)}", "",
+        *NEAR,
         f"def fn(x, y{', n' if varies else ''}):", *lines, f"    return ({', '.join(results)},)", "",
         "def zeros(value):",
         "    if isinstance(value, (tuple, list)):",

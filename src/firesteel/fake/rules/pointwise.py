@@ -146,7 +146,7 @@ _UNARY = {
     ),
     FLOAT: "gelu silu mish hardswish hardsigmoid leaky_relu elu softplus",
     INTEGRAL: "bitwise_not",
-    TO_BOOL: "logical_not isinf isnan isposinf isneginf signbit",
+    TO_BOOL: "logical_not isnan isposinf isneginf signbit",
 }
 for _kind, _names in _UNARY.items():
     for _name in _names.split():
@@ -170,6 +170,14 @@ _BINARY = {
 for _kind, _names in _BINARY.items():
     for _name in _names.split():
         rule(f"aten.{_name}")(_binary(_kind, _name.partition(".")[0]))
+
+
+@rule("aten.isinf.default")
+def isinf(x: FakeTensor) -> Any:
+    """Integers never are: eager fills a tensor like the argument."""
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        return _unary(TO_BOOL, "isinf")(x)
+    return new_fake(shape_of(x), preserved_strides(*layout_of(x)), _BOOL, x.device)
 
 
 @rule("aten.rsub.Tensor")
