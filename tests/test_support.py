@@ -223,3 +223,13 @@ def test_metadata_says_the_same():
     named = [match[1] for line in project["classifiers"] if (match := re.fullmatch(r".*Python :: (3\.\d+)", line))]
     assert named[0] == oldest and named[-1] == newest
     assert f"torch>={'.'.join(map(str, support.TORCHES[0]))}" in project["dependencies"]
+    assert {"gpu", "dev", "docs"} <= project["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/support.md"])
+def test_the_tables_say_the_same(page):
+    rows = dict(re.findall(r"^\| (Python|torch) \| ([^|]+) \|", (ROOT / page).read_text(), re.MULTILINE))
+    oldest, newest = support.PYTHONS
+    pythons = [f"3.{minor}" for minor in range(oldest[1], newest[1] + 1)]
+    assert rows["Python"] == "CPython " + ", ".join(pythons)
+    assert rows["torch"] == " to ".join(".".join(map(str, version)) for version in support.TORCHES)
