@@ -115,6 +115,6 @@ def attempt(what: Any) -> Any:
         return what()
     except RuntimeError as error:
         text = str(error)
-        reasons = ("second time", "modified by an inplace operation", "does not require grad", "once_differentiable",
-                   "not have been used", "no grad", "no_grad", "view")
+        reasons = ("second time", "modified by an inplace operation", "detached in-place",
+                   "does not require grad", "once_differentiable", "not have been used", "no grad", "no_grad", "view")
         return next((f"refused: {reason}" for reason in reasons if reason in text), "refused")

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .guarded import guarded
 from .program import Program
-from .snapshot import Facts, Snapshot, TensorFact, drain
+from .snapshot import Facts, Snapshot, TensorFact, drain, requires_grad
 
 Function = Callable[..., Any]
 Transform = Callable[[Function], Function]
@@ -183,7 +183,7 @@ def _backward(result: Any, snapshot: Snapshot) -> Any:
     A leaf that nothing but autograd's graph refers to is out of reach, and how many of those there are is the affair of
     whoever makes the graph. So is whether a leaf without gradient is part of it.
     """
-    found = [value for value in _tensors(result) if value.requires_grad and value.is_floating_point()]
+    found = [value for value in _tensors(result) if requires_grad(value) and value.is_floating_point()]
     if not found:
         return None
     leaves = {path: leaf for leaf in _leaves(found[0]) if (path := snapshot.path_of(leaf)) is not None}

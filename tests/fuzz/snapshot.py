@@ -36,7 +36,8 @@ class TensorFact:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
-    requires_grad: bool
+    requires_grad: bool | None
+    """None where autograd refuses to say: a view whose base was changed in a way that is forbidden."""
     is_leaf: bool
     storage: str
     values: torch.Tensor
@@ -128,14 +129,22 @@ class Snapshot:
             tuple(value.shape),
             tuple(value.stride()),
             int(value.storage_offset()),
-            value.requires_grad,
-            value.is_leaf,
+            requires_grad(value),
+            requires_grad(value) is not None and value.is_leaf,
             storage,
-            value.detach().clone(),
+            value.data.clone(),
         )
         self.facts.append((path, fact))
-        if value.is_leaf and value.grad is not None:
+        if fact.is_leaf and value.grad is not None:
             self.add(path + ".grad", value.grad)
+
+
+def requires_grad(tensor: torch.Tensor) -> bool | None:
+    """Whether a tensor requires grad; None where autograd refuses to say."""
+    try:
+        return tensor.requires_grad if tensor.is_leaf else True
+    except RuntimeError:
+        return None
 
 
 def _type_name(kind: type) -> str:

@@ -136,6 +136,8 @@ class FunctionalGraph:
     guards: list[ShapeGuard] = field(default_factory=list)
     """Conditions on sizes that tracing relied on and that were not known before."""
     returns_tuple: bool = True
+    creations: list[Any] = field(default_factory=list)
+    """For each output how it came about as a view (`torch_compat.creation_of`), None where eager's is no view."""
 
     @functools.cached_property
     def module(self) -> torch.fx.GraphModule:

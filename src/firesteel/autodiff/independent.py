@@ -1,4 +1,4 @@
-"""Results of one graph that have nothing to do with each other in backward: no input gets gradients from two of them.
+"""Results of one graph that get functions of their own: those that have nothing to do with each other in backward.
 
     def f(x, y):                                    parts: a with x, b with y
         a = x.sin()
@@ -8,6 +8,9 @@
 In eager each of them has a history of its own. ``a.backward()`` looks at nothing that belongs to ``b``, so the memory
 that ``b`` needs may have been changed or freed, and stays for ``b.backward()``. One function that made them both would
 be walked through as a whole, with all that lies before it.
+
+Results that share inputs are taken apart as well where one of them has to do with an input that has a history and
+another has not: that history must not be walked through for the other. What both need is computed twice then.
 """
 
 from __future__ import annotations
@@ -29,11 +32,11 @@ class Part:
     results: tuple[int, ...]
     inputs: tuple[int, ...]
     parted: Partition
-    """Its backward is the one of these results; `Partition.kept_at` says what it takes."""
+    """Its backward is the one of these results, or one of more; `Partition.kept_at` says what it takes."""
 
 
-def independent_parts(parted: Partition) -> list[Part]:
-    """The parts that a graph falls into; none where it is of one piece."""
+def parts_of(parted: Partition, with_history: set[int]) -> list[Part]:
+    """The parts that a graph falls into; none where it is of one piece. ``with_history``: inputs that are no leaves."""
     joint = parted.joint
     if sum(item.tangent is not None for item in joint.differentiable) < 2:
         return []
@@ -47,19 +50,30 @@ def independent_parts(parted: Partition) -> list[Part]:
             joined = [piece for piece in pieces if piece & numbers]
             pieces = [piece for piece in pieces if not piece & numbers]
             pieces.append(numbers.union(*joined))
-    if len(pieces) < 2:
+    taken_apart = [smaller for piece in pieces for smaller in _by_histories(piece, behind, with_history)]
+    if len(taken_apart) < 2:
         return []
-    pieces.sort(key=min)
-    # A result that no gradient flows back from requires grad all the same.
-    pieces[0] |= set(range(len(joint.differentiable))).difference(*pieces)
     found = []
-    for piece in pieces:
-        made = part_again(_with_tangents(joint, piece, behind), parted)
+    pieces.sort(key=min)
+    taken_apart.sort(key=min)
+    # A result that no gradient flows back from requires grad all the same.
+    taken_apart[0] |= set(range(len(joint.differentiable))).difference(*pieces)
+    for piece in taken_apart:
+        made = part_again(_with_tangents(joint, piece, behind), parted) if len(taken_apart) == len(pieces) else parted
         if made is None:
             return []
-        inputs = tuple([at for at, numbers in enumerate(behind) if numbers and numbers <= piece])
+        inputs = tuple([at for at, numbers in enumerate(behind) if numbers & piece])
         found.append(Part(tuple(sorted(piece)), inputs, made))
     return found
+
+
+def _by_histories(piece: set[int], behind: list[set[int]], with_history: set[int]) -> list[set[int]]:
+    """Some results, taken apart such that those of one set have to do with the same inputs that have a history."""
+    groups: dict[tuple[int, ...], set[int]] = {}
+    for number in sorted(piece):
+        reached = tuple([at for at, numbers in enumerate(behind) if number in numbers and at in with_history])
+        groups.setdefault(reached, set()).add(number)
+    return list(groups.values())
 
 
 def _with_tangents(joint: JointGraph, piece: set[int], behind: list[set[int]]) -> JointGraph:

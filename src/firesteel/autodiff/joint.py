@@ -98,6 +98,8 @@ class Remade:
     """Which of several views it is."""
     symbolic: bool = False
     """Whether arguments of these operators are symbols."""
+    creation: Any = None
+    """How it came about as a view (`torch_compat.creation_of`), None where eager's is no view."""
 
 
 @dataclass(frozen=True)
@@ -264,8 +266,9 @@ class _JointTracing(Tracing):
     def remake(self, value: Any) -> Remade:
         """What is known of how a result came about."""
         history = History.of(value)
+        creation = torch_compat.creation_of(value) if isinstance(value, FakeTensor) else None
         if history is History.NONE:
-            return Remade(history)
+            return Remade(history, creation=creation)
         tracked = self.recorder.tracked(value)
         views: list[View] = []
         while tracked.parent is not None:
@@ -279,7 +282,7 @@ class _JointTracing(Tracing):
         collect_symbols([[view.args, tuple(view.kwargs.values())] for view in views], numbers)
         known = all(view.func is not torch.ops.aten.as_strided.default for view in views) \
             and numbers <= self.input_symbols()
-        return Remade(history, tuple(reversed(views)) if known else None, value.output_nr, bool(numbers))
+        return Remade(history, tuple(reversed(views)) if known else None, value.output_nr, bool(numbers), creation)
 
     def input_symbols(self) -> set[Symbol]:
         """Symbols that are sizes, strides or numbers among the inputs."""

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 import torch.fx
 
+from .. import torch_compat
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of
 from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Number, SameAs, ViewLayout
+from .operators import Kind, operator_of
 
 
 def run(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
@@ -22,11 +24,41 @@ def run(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
         for change in functional.mutated:
             inputs[change.index].copy_(values[change.node])
         results: list[Any] = []
-        for output in functional.outputs:
-            results.append(_result(functional, output, inputs, values, results))
+        made = dict(views_to_correct(functional, torch_compat.usual_creation(False)))
+        for position, output in enumerate(functional.outputs):
+            result = _result(functional, output, inputs, values, results)
+            results.append(torch_compat.created_as(result, made[position]) if position in made else result)
     for setting in functional.state_changes:
         setting.function(*setting.args)
     return tuple(results) if functional.returns_tuple else results[0]
+
+
+def views_to_correct(functional: FunctionalGraph, usual: Any) -> list[tuple[int, Any]]:
+    """Results, by position, that came about as views in eager otherwise than in the ``usual`` way, and how they did.
+
+    None stands for a result that is no view in eager, but may be one where code makes it from memory that it has.
+    """
+    found = []
+    for position, (output, creation) in enumerate(zip(functional.outputs, functional.creations, strict=False)):
+        if isinstance(output, (FreshTensor, InputAlias)) and creation is not usual and (
+                output.view is not None or isinstance(output, FreshTensor) and _is_view(output.node)):
+            found.append((position, creation))
+    return found
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch_compat.OpOverload) and operator_of(node.target).kind is Kind.VIEW
+
+
+def corrected(results: Sequence[Any], functional: FunctionalGraph, creations: list[tuple[int, Any]]) -> tuple[Any, ...]:
+    """Results with those of `views_to_correct` as they are in eager."""
+    found = list(results)
+    for position, creation in creations:
+        found[position] = torch_compat.created_as(found[position], creation)
+    for position, output in enumerate(functional.outputs):
+        if isinstance(output, SameAs):
+            found[position] = found[output.index]
+    return tuple(found)
 
 
 def _compute(functional: FunctionalGraph, inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> None:

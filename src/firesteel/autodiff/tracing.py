@@ -124,10 +124,13 @@ class Tracing:
         changed = GlobalState.current() != state
         state.restore()
         single = not isinstance(results, (tuple, list))
-        outputs = self.describe([results] if single else list(results), state)
+        values = [results] if single else list(results)
+        outputs = self.describe(values, state)
         mutated = self.find_mutations()
         graph = FunctionalGraph(recorder.graph, self.inputs, outputs, mutated, recorder.constants,
-                                self.state_changes if changed else [], [], not single)
+                                self.state_changes if changed else [], [], not single,
+                                [torch_compat.creation_of(value) if isinstance(value, FakeTensor) else None
+                                 for value in values])
         self.finish(graph)
         graph.guards = [guard for guard in env.guards if guard not in known]
         return graph

@@ -19,6 +19,7 @@ from firesteel.debug import log
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
+    from firesteel.autodiff import FunctionalGraph
     from firesteel.kernels.compile import Executable
     from firesteel.kernels.options import Options
 
@@ -149,6 +150,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
     import torch
 
     from firesteel import torch_compat
+    from firesteel.autodiff.running import views_to_correct
 
     run, functional = executable.run, executable.functional
     tensors = [entry.example for entry in functional.inputs if isinstance(entry.example, torch.Tensor)]
@@ -158,6 +160,9 @@ def runner(executable: Executable) -> Callable[..., Any]:
     without_autocast = calls and torch_compat.any_autocast_enabled()
     changes = functional.state_changes
     on_gpu = any(t.device.type == "cuda" for t in tensors)
+    usual = torch_compat.usual_creation(torch.is_grad_enabled() and not without_grad)
+    if views := views_to_correct(functional, usual):
+        run = _with_views(run, functional, views)
     if not functional.returns_tuple:
         run = _only(run)
     if not (without_grad or without_autocast or changes):
@@ -173,6 +178,14 @@ def runner(executable: Executable) -> Callable[..., Any]:
         return results
 
     return guarded
+
+
+def _with_views(run: Callable[..., Any], functional: FunctionalGraph,
+                views: list[tuple[int, Any]]) -> Callable[..., Any]:
+    """For a graph with results that autograd takes for views otherwise than in the usual way."""
+    from firesteel.autodiff.running import corrected
+
+    return lambda *inputs: corrected(run(*inputs), functional, views)
 
 
 def _only(run: Callable[..., Any]) -> Callable[..., Any]:

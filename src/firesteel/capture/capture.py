@@ -209,6 +209,8 @@ class Capture:
                 cause.frames = self.error_frames(cause)  # type: ignore[attr-defined]
                 cause.__traceback__ = cause.__context__ = None  # they would keep all values of this capture alive
             del tx.frames[1:]
+            if cause.refused and not self.unit.options.fullgraph:
+                return self.finish_uncompiled(instruction, cause, cause.frames)  # type: ignore[attr-defined]
             if before != (tx.graph.operations, tx.effects.version, len(tx.shape_env.checks)):
                 raise Restart(steps - 1, cause)
             return self.finish_with_break(instruction, stack, cause, cause.frames)  # type: ignore[attr-defined]
@@ -278,6 +280,18 @@ class Capture:
         except GraphBreak as error:
             raise SkipFrame(f"{error.reason}, which is needed after: {cause.reason}") from None
         return self.finisher(code)
+
+    def finish_uncompiled(self, inst: Instruction, cause: GraphBreak,
+                          frames: tuple[UserFrame, ...]) -> Callable[[], Entry]:
+        """The entry that leaves the unit to Python, from its start: no graph runs."""
+        self.frame.current = inst
+        self.reason = BreakReason(cause.reason, cause.hint, frames or (self.frame.user_frame(),))
+        code = self.new_code()
+        parameters = ", ".join(self.parameters)
+        code.line(f"return {code.constant(self.unit.resume_type)}({code.constant(self.unit.uncompiled())}, "
+                  f"[{parameters}])")
+        self.tx.graph.operations = 0
+        return lambda: self.assemble(code)
 
     def emit_break(self, code: EntryCode, inst: Instruction, stack: list[Value]) -> None:
         frame = self.frame

@@ -46,6 +46,8 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
     if not torch.is_grad_enabled() or tx.in_checkpoint:
         # nothing is kept for a backward pass, or the region around this one is recomputed as a whole
         return tx.call(function, inputs, named)
+    if any(isinstance(value := each.realize(), TensorValue) and value.fake.is_inference() for each in inputs):
+        raise GraphBreak("checkpoint() of a tensor made in inference mode, which cannot be saved")
     if settings.use_reentrant:
         _check_reentrant(inputs, named)
     last = next(iter(reversed(tx.graph.graph.nodes)), None)

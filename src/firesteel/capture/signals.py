@@ -16,6 +16,9 @@ class GraphBreak(Exception):
     """Whether the instruction is known to raise: no break of the user's making."""
     relies_on: tuple[Source, str, str, tuple[Any, ...]] | None = None
     """A guard without which there is no need to break."""
+    refused = False
+    """Whether autograd refuses the instruction because of how tensors came about. Tensors that a graph returns may have
+    come about otherwise, so Python is to run the whole unit to say so."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)

@@ -407,10 +407,17 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
             raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
         if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None
-        raise GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
-                         "the same call outside of the compiled function fails as well") from None
+        signal = GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
+                            "the same call outside of the compiled function fails as well")
+        signal.refused = isinstance(error, RuntimeError) and _is_about_views(str(error))
+        raise signal from None
     finally:
         tx.operation = ""
+
+
+def _is_about_views(message: str) -> bool:
+    """Whether autograd refuses to change a view in place, or a tensor that has views."""
+    return "view" in message and ("inplace" in message or "in-place" in message)
 
 
 def _first_line(error: BaseException) -> str:

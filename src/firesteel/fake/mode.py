@@ -145,6 +145,7 @@ class FakeMode(torch_compat.DispatchMode):
                     # A view that requires grad and is no leaf was made with grad mode on.
                     torch_compat.set_grad_enabled(not t.is_leaf)
                     fake = self._view(self.from_real(base), t, layout)
+                    torch_compat.created_as(fake, torch_compat.creation_of(t))
                     if fake.requires_grad == t.requires_grad and fake.is_leaf == t.is_leaf:
                         return fake
                     if t.is_leaf and t.requires_grad and not fake.requires_grad:

@@ -44,7 +44,7 @@ def run_joint_passes(joint: JointGraph, recorded: bool = False) -> JointGraph:
                            *(FreshTensor(result.node) for result in joint.differentiable)]
     whole = WholeGraph(
         joint.graph, joint.inputs, [*joint.outputs, *extra], joint.mutated, joint.constants, joint.state_changes,
-        joint.guards, joint.returns_tuple, frozenset(joint.backward_nodes))
+        joint.guards, joint.returns_tuple, backward_nodes=frozenset(joint.backward_nodes))
     for each in (random_numbers, convolution_bias, image_layouts, log_softmax_parts, pad_products):
         known = set(whole.graph.nodes)
         made = each(whole, settings)

@@ -27,6 +27,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..autodiff.gradients import leaf_gradients
+from ..autodiff.graph import FreshTensor, needed_for
 from ..autodiff.joint import Carrier, JointGraph
 from ..autodiff.state import GlobalState
 from ..capture.failing_graphs import RandomState, random_state, restore_random_state
@@ -106,8 +107,11 @@ class Replay:
             else _Holding.ITSELF if not isinstance(example, torch.Tensor) or example.requires_grad and example.is_leaf
             else _Holding.HISTORY if example.requires_grad else _Holding.ALIAS
             for at, example in enumerate(examples) if at not in saved or at in self.changed}
-        self.unwatched = {at for at, example in enumerate(examples)
-                          if not isinstance(example, torch.Tensor) or example.is_inference()}
+        needed = needed_for([output.node for output in joint.gradients if isinstance(output, FreshTensor)])
+        # Gradients of any order are made of the values that those of the first order are made of.
+        self.unwatched = {at for at, (example, entry) in enumerate(zip(examples, joint.inputs, strict=True))
+                          if not isinstance(example, torch.Tensor) or example.is_inference()
+                          or entry.node not in needed}
         self.draws = any(
             isinstance(node.target, torch_compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
             for node in joint.graph.nodes)

@@ -26,7 +26,7 @@ import torch
 
 from .. import torch_compat
 from ..autodiff.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
-from ..autodiff.independent import Part, independent_parts, tangents_behind
+from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import History, JointGraph, Remade, Tangent, trace_training
 from ..autodiff.partition import Partition, part_again, partition
 from ..autodiff.passed import Passed
@@ -89,16 +89,19 @@ class TrainingUnit:
                           if any(made.gradients) and not how and isinstance(example, torch.Tensor)
                           and example.requires_grad]
         """Inputs that have a history which no gradient flows back to, where others get gradients."""
+        self.parts = parts_of(made, {at for at, example in enumerate(self.examples)
+                                     if isinstance(example, torch.Tensor) and not example.is_leaf})
         behind = tangents_behind(joint) if len(joint.differentiable) > 1 else []
-        self.reached_by_some = [at for at, numbers in enumerate(behind) if 0 < len(numbers) < len(joint.differentiable)]
-        """Inputs that get gradients from some of the differentiable results only."""
+        pieces = [set(part.results) for part in self.parts] or [set(range(len(joint.differentiable)))]
+        self.reached_by_some = [at for at, numbers in enumerate(behind)
+                                if any(0 < len(numbers & piece) < len(piece) for piece in pieces)]
+        """Inputs that get gradients from some of the differentiable results of one function only."""
         self.others_at = [index for index, node in enumerate(made.results) if index not in set(self.tangents_at)
                           and isinstance(node.meta["val"], torch.Tensor)]
         self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
                            for result in joint.differentiable]
         """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.assembly = _Assembly(joint, made)
-        self.parts = independent_parts(made)
         self.eager_frees = tuple(joint.eager_frees)
         saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
         self.replay = Replay(module, self.examples, joint, self.state, saved, [] if self.parts else self.unreached)
@@ -119,6 +122,10 @@ class TrainingUnit:
         for at in self.reached_by_some:
             if torch_compat.gradient_hooks(inputs[at]):
                 # Autograd would call the hooks with None in backward passes that eager does not come by in.
+                return self.module.forward(*inputs)
+        for at, _ in self.assembly.changed:
+            if inputs[at].retains_grad:
+                # What the graph computes from it after the change does not come by the changed input itself.
                 return self.module.forward(*inputs)
         if self.parts:
             results = self._call_parts(inputs)
@@ -142,9 +149,10 @@ class TrainingUnit:
             values = without_autocast(self.forward, inputs)
             results = _own_results(values[:self.result_count])
         everything = (*inputs, *results, *values[self.result_count:])
+        freed: list[tuple[int, int]] = []
         for part in self.parts:
             own = [inputs[at] for at in part.inputs]
-            _PartFunction.apply(self, call, part, everything, *own)  # type: ignore[no-untyped-call]
+            _PartFunction.apply(self, call, part, everything, freed, *own)  # type: ignore[no-untyped-call]
         return tuple(results)
 
     def prepare_backward(self) -> None:
@@ -307,6 +315,7 @@ class CompiledFunction(torch.autograd.Function):
         ctx.unit = unit
         ctx.call = call
         ctx.freed = 0
+        ctx.freed_by_all = []
         ctx.part = None
         ctx.numbers = values[unit.numbers_at:]
         ctx.shapes = [results[at].shape for at in unit.tangents_at]
@@ -331,20 +340,24 @@ class _PartFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, unit: TrainingUnit, call: Call, part: Part, everything: Sequence[Any],
-                *inputs: Any) -> Any:
-        """Save what backward needs of all inputs, results and other values of the compiled forward."""
+                freed: list[tuple[int, int]], *inputs: Any) -> Any:
+        """Save what backward needs of all inputs, results and other values of the compiled forward.
+
+        ``freed`` is what all parts of this call have freed.
+        """
         ctx.set_materialize_grads(False)
         first = len(unit.examples)
         ctx.unit = unit
         ctx.call = call
         ctx.freed = 0
+        ctx.freed_by_all = freed
         ctx.part = part
         ctx.numbers = everything[first + unit.numbers_at:]
         ctx.shapes = [everything[first + at].shape for at in unit.tangents_at]
         own = set(part.inputs)
         # The history of an input that this part does not differentiate is not its business.
         ctx.save_for_backward(*[everything[at].detach() if at < first and at not in own else everything[at]
-                                for at in [unit.saved_from[kept] for kept in part.parted.kept_at or ()]])
+                                for at in _kept_from(unit, part)])
         return tuple([everything[first + unit.tangents_at[number]] for number in part.results])
 
     @staticmethod
@@ -353,12 +366,19 @@ class _PartFunction(torch.autograd.Function):
         unit: TrainingUnit = ctx.unit
         part: Part = ctx.part
         if all(tangent is None for tangent in tangents):
-            return (None,) * (4 + len(part.inputs))
+            return (None,) * (5 + len(part.inputs))
         given: list[Any] = [None] * len(unit.tangents_at)
         for number, tangent in zip(part.results, tangents, strict=True):
             given[number] = tangent
         gradients = _run_backward(ctx, given, part)
-        return (None, None, None, None, *[gradients[at] for at in part.inputs])
+        return (None, None, None, None, None, *[gradients[at] for at in part.inputs])
+
+
+def _kept_from(unit: TrainingUnit, part: Part | None) -> list[int]:
+    """Those of `TrainingUnit.saved_from` that a function saves."""
+    if part is None or part.parted.kept_at is None:
+        return unit.saved_from
+    return [unit.saved_from[at] for at in part.parted.kept_at]
 
 
 def _own_results(values: Sequence[Any]) -> list[Any]:
@@ -372,9 +392,14 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
     unit: TrainingUnit = ctx.unit
     call: Call | None = ctx.call
     keeps = torch_compat.keeps_graph()
-    kept = unit.saved_from if part is None or part.parted.kept_at is None else part.parted.kept_at
-    if ctx.freed and (_is_freed(unit, ctx.freed, tangents) or call is None and kept):
+    kept = _kept_from(unit, part)
+    now = torch_compat.backward_pass()
+    freed = 0
+    for when, bits in ctx.freed_by_all:
+        freed |= bits if when != now else 0
+    if freed and _is_freed(unit, freed, tangents) or ctx.freed and call is None and kept:
         ctx.saved_tensors  # noqa: B018  (raises, and says how to keep them)
+        torch_compat.raise_freed()  # by the function of other results
     if call is not None and (ctx.freed and kept or torch.is_grad_enabled() or torch_compat.functorch_active() or any(
             tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
         inputs = call.inputs if ctx.freed and kept else inputs_of(ctx, call)
@@ -407,14 +432,17 @@ def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) ->
     """Autograd is about to free what was saved. Keep the inputs if eager could still differentiate a result then."""
     unit: TrainingUnit = ctx.unit
     call: Call | None = ctx.call
+    part: Part | None = ctx.part
     ctx.freed |= _bits(tangents)
+    ctx.freed_by_all.append((torch_compat.backward_pass(), _bits(tangents)))
     if call is None:
         return
     lost = 0
     for behind in unit.eager_frees:
         if behind & ctx.freed:
             lost |= behind
-    if lost == (1 << len(unit.tangents_at)) - 1:
+    own = (1 << len(unit.tangents_at)) - 1 if part is None else sum(1 << number for number in part.results)
+    if lost & own == own:
         ctx.call = None
         return
     if inputs is None:
@@ -499,8 +527,11 @@ class _Assembly:
         for index, at in self.changed:
             inputs[index].copy_(results[at])
         found: list[Any] = []
-        for output, at, how in self.steps:
-            found.append(self.result(output, at, how, inputs, results, found))
+        for (output, at, how), remade in zip(self.steps, self.joint.remade, strict=True):
+            value = self.result(output, at, how, inputs, results, found)
+            if isinstance(output, (FreshTensor, InputAlias)) and output.view is not None:
+                value = torch_compat.created_as(value, remade.creation)
+            found.append(value)
         for change in self.joint.state_changes:
             change.function(*change.args)
         return tuple(found) if self.joint.returns_tuple else found[0]

@@ -60,7 +60,7 @@ class Resume:
 
     __slots__ = ("unit", "args")
 
-    def __init__(self, unit: Unit | Rerun, args: list[Any]) -> None:
+    def __init__(self, unit: Unit | Rerun | Uncompiled, args: list[Any]) -> None:
         self.unit = unit
         self.args = args
 
@@ -91,6 +91,19 @@ def _taken(count: int) -> Callable[[Callable[..., Any], list[Any]], Any]:
 
 def _made(text: str) -> Any:
     return eval(compile(text, f"<firesteel {PASSED_OVER} calls>", "eval"), {})
+
+
+class Uncompiled:
+    """Where an entry goes on that leaves all to Python: the same unit from its start."""
+
+    __slots__ = ("unit",)
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+
+    @passed_over
+    def resume(self, held: list[Any]) -> Any:
+        return self.unit.plain(held)
 
 
 class Rerun:
@@ -445,6 +458,10 @@ class Unit:
         if function is None:
             function = self._plain = self.make_plain()
         return function(args if type(args) is list else list(args))
+
+    def uncompiled(self) -> Uncompiled:
+        """The way on for an entry that captured what Python is to run."""
+        return Uncompiled(self)
 
     def rerun(self, catches: bool) -> Rerun:
         """The way out of an entry whose graph raised; `catches`: the program has exception handlers."""

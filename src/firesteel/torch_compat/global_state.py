@@ -72,6 +72,17 @@ FORWARD_AD_LEVEL = "_current_level"
 
 #: Whether the backward pass that runs now was asked to keep its graph: ``retain_graph=True``.
 keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
+#: A number of the backward pass that runs now, which no other has.
+backward_pass: Callable[[], int] = torch._C._current_graph_task_id
+
+
+def raise_freed() -> None:
+    """Raise what autograd raises where a backward pass comes to memory that an earlier one has freed."""
+    start = torch.ones((), requires_grad=True)
+    with torch.enable_grad():
+        result = start.exp()
+    for _ in range(2):
+        torch.autograd.grad(result, start)
 
 
 def forward_ad_active() -> bool:

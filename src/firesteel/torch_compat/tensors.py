@@ -179,6 +179,28 @@ def view_base(t: torch.Tensor) -> torch.Tensor | None:
     return t._base if t._is_view() else None
 
 
+def creation_of(t: torch.Tensor) -> Any:
+    """How a view came about for autograd: with or without grad mode, as one of several, ...; None for no view."""
+    return torch._C._autograd._get_creation_meta(t) if not t.is_inference() and t._is_view() else None
+
+
+def created_as(t: torch.Tensor, creation: Any) -> torch.Tensor:
+    """``t``, or an alias of it, as a view that came about in the way of ``creation``; no view at all where that is
+    None. Nothing can be made a view that is none."""
+    if not t.is_inference() and t._is_view():
+        if creation is not None:
+            torch._C._autograd._set_creation_meta(t, creation)
+        elif not t.requires_grad:
+            return t.detach()
+    return t
+
+
+def usual_creation(grad_enabled: bool) -> Any:
+    """How a view comes about that an operator makes."""
+    kinds = torch._C._autograd.CreationMeta
+    return kinds.DEFAULT if grad_enabled else kinds.NO_GRAD_MODE
+
+
 def alias_with_history(t: torch.Tensor) -> torch.Tensor:
     """The same elements and the history that ``t`` has now, without a reference to ``t`` as a view would have it."""
     if t.dim():
