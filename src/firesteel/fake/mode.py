@@ -148,9 +148,10 @@ class FakeMode(torch_compat.DispatchMode):
                     torch_compat.created_as(fake, torch_compat.creation_of(t))
                     if fake.requires_grad == t.requires_grad and fake.is_leaf == t.is_leaf:
                         return fake
-                    if t.is_leaf and t.requires_grad and not fake.requires_grad:
+                    if t.requires_grad and not fake.requires_grad:
+                        # It, or a leaf before it, was told to require grad, and its base was not.
                         fake.requires_grad_()
-                        return fake
+                        return fake if t.is_leaf else self._view(fake, t, layout)
                 fake = self._on_storage_of(t, layout)
                 if not t.requires_grad:
                     return fake
