@@ -54,6 +54,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 # What stands between a leaf and an input with a history.
 _SOURCE = "_InnerTensorBackward"
+# What torch puts before gradients that must not be differentiated.
+_REFUSING = "Error"
 _SEVERAL_VIEWS = frozenset({"UnbindBackward0", "SplitBackward0", "SplitWithSizesBackward0"})
 
 
@@ -475,6 +477,8 @@ def shared_saves(tensors: Sequence[torch.Tensor], inputs: set[int]) -> frozenset
     reaching = 0
     for function in reversed(order):
         behind = bits[function]
+        if type(function).__name__ == _REFUSING:
+            raise Unsupported("a gradient of a function that is marked once_differentiable is differentiated")
         if hasattr(function, "variable") and id(function.variable) in inputs:
             reaching |= behind
         for following, _ in function.next_functions:

@@ -33,7 +33,7 @@ from .guards import Guard, NumberSeen
 from .modes import leaving_on_failure
 from .opcodes import HANDLERS
 from .reliance import guard_reliance
-from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise
+from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise, is_about_views
 from .source import ClosureSource, LocalSource
 from .steps import emit_step, pops_of
 from .tracer import Tracer
@@ -201,6 +201,11 @@ class Capture:
                 cause = error
             except NotConstant as error:
                 cause = GraphBreak(f"a value is not known while capturing: {error}")
+            except RuntimeError as error:
+                if not is_about_views(error):
+                    raise
+                cause = GraphBreak(f"autograd refuses: {error}")
+                cause.refused = True
             else:
                 if outcome is not None:
                     return self.finish_with_return(outcome)

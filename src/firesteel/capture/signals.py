@@ -65,3 +65,9 @@ class SkipFrame(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def is_about_views(error: Exception) -> bool:
+    """Whether autograd refuses to change a view in place, or a tensor that has views."""
+    message = str(error)
+    return isinstance(error, RuntimeError) and "view" in message and ("inplace" in message or "in-place" in message)

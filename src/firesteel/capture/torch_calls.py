@@ -20,7 +20,7 @@ from ..fake.rules.data_dependent import new_number
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
-from .signals import GraphBreak
+from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
@@ -409,15 +409,11 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None
         signal = GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
                             "the same call outside of the compiled function fails as well")
-        signal.refused = isinstance(error, RuntimeError) and _is_about_views(str(error))
+        signal.refused = is_about_views(error)
         raise signal from None
     finally:
         tx.operation = ""
 
-
-def _is_about_views(message: str) -> bool:
-    """Whether autograd refuses to change a view in place, or a tensor that has views."""
-    return "view" in message and ("inplace" in message or "in-place" in message)
 
 
 def _first_line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ backward: where it is gone, the graph that computed it runs again as well.
 from __future__ import annotations
 
 import functools
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..autodiff.gradients import leaf_gradients
-from ..autodiff.graph import FreshTensor, needed_for
+from ..autodiff.graph import FreshTensor
 from ..autodiff.joint import Carrier, JointGraph
 from ..autodiff.state import GlobalState
 from ..capture.failing_graphs import RandomState, random_state, restore_random_state
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .training import TrainingUnit
 
 _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+_LIKE = re.compile(r"aten\.(\w+_like|new_\w+|sym_\w+)\.\w+")
 CHANGED = ("an input of a compiled function has been changed in place since the call, and a gradient that is to be "
            "differentiated again needs it as it was")
 
@@ -107,7 +109,7 @@ class Replay:
             else _Holding.ITSELF if not isinstance(example, torch.Tensor) or example.requires_grad and example.is_leaf
             else _Holding.HISTORY if example.requires_grad else _Holding.ALIAS
             for at, example in enumerate(examples) if at not in saved or at in self.changed}
-        needed = needed_for([output.node for output in joint.gradients if isinstance(output, FreshTensor)])
+        needed = _values_behind([output.node for output in joint.gradients if isinstance(output, FreshTensor)])
         # Gradients of any order are made of the values that those of the first order are made of.
         self.unwatched = {at for at, (example, entry) in enumerate(zip(examples, joint.inputs, strict=True))
                           if not isinstance(example, torch.Tensor) or example.is_inference()
@@ -280,6 +282,19 @@ def _carried(carrier: Carrier | None, results: Sequence[Any], inputs: Sequence[A
         base = torch_compat.view_base(found)
         assert base is not None
         return base
+    return found
+
+
+def _values_behind(results: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
+    """All nodes whose values results depend on, with these. New tensors like others depend on sizes only."""
+    found: set[torch.fx.Node] = set()
+    stack = list(results)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            like = node.args[0] if _LIKE.fullmatch(str(node.target)) else None
+            stack += [source for source in node.all_input_nodes if source is not like]
     return found
 
 
