@@ -102,7 +102,7 @@ class Campaign:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
-        self.results: queue.Queue[tuple[Verdict, Program | None] | None] = queue.Queue()
+        self.results: queue.Queue[tuple[Verdict, Program | None] | BaseException | None] = queue.Queue()
         self.stopped = False
         self._tasks = tasks(arguments)
         self._lock = threading.Lock()
@@ -116,6 +116,8 @@ class Campaign:
         try:
             for _ in threads:
                 while (result := self.results.get()) is not None:
+                    if isinstance(result, BaseException):
+                        raise result
                     yield result
         finally:
             self.stopped = True
@@ -132,6 +134,8 @@ class Campaign:
                     program = None if verdict.kind == "equal" else self._program(mine, verdict)
                     mine.timeout = self.arguments.timeout
                     self.results.put((verdict, program))
+        except BaseException as error:
+            self.results.put(error)
         finally:
             self.results.put(None)
 
@@ -205,6 +209,9 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--show", type=int, default=5, help="print and cut down at most this many findings of a kind")
     parser.add_argument("--print", type=int, metavar="SEED", help="print the program of this seed and stop")
     arguments = parser.parse_args(argv)
+    missing = [str(path) for path in arguments.replay or () if not path.is_file()]
+    if missing:
+        parser.error(f"no such file: {', '.join(missing)}")
     if "all" in arguments.part:
         arguments.part = known
     if "all" in arguments.compiler:

@@ -323,3 +323,20 @@ def test_functional_graphs_print_their_bodies():
         "        return sin",
         "    false:",
     ]
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("program", [
+    lambda x: fs.associative_scan(lambda a, b: a * b, x, 1, combine_mode="generic"),
+    lambda x: fs.map(lambda row: row.sin() * row, x.transpose(0, 1)),
+    lambda x: fs.scan(lambda carry, row: (carry + row, carry * row), x.sum(1), x, dim=1)[1],
+], ids=["associative_scan", "map", "scan"])
+def test_slices_whose_strides_depend_on_the_length_that_is_cut(program, dynamic):
+    compiled = fs.compile(program, dynamic=dynamic)
+    with config.patch(raise_on_internal_error=True):
+        for length in (7, 10, 3):
+            x = torch.randn(2, length, 4, requires_grad=True)
+            expected, found = program(x), compiled(x)
+            torch.testing.assert_close(found, expected)
+            weight = torch.randn_like(expected)
+            torch.testing.assert_close(torch.autograd.grad(found, x, weight), torch.autograd.grad(expected, x, weight))

@@ -8,7 +8,7 @@ import pytest
 
 from firesteel import shapes
 from firesteel.errors import UserFrame
-from firesteel.shapes import Provenance, ShapeEnv, eq, maximum, ne
+from firesteel.shapes import LateDecisionError, Provenance, ShapeEnv, eq, maximum, ne
 
 
 def guards_of(env: ShapeEnv) -> list[str]:
@@ -201,3 +201,14 @@ def test_a_question_costs_little() -> None:
         env.evaluate(question)
     assert (time.perf_counter() - start) / len(questions) < 1e-3
     assert env.guards == []
+
+
+def test_nothing_is_decided_on_hints_once_the_guards_are_made():
+    env = ShapeEnv()
+    size, other = env.new_symbol(6, "x.size(0)", lower=2), env.new_symbol(5, "x.size(1)", lower=2)
+    assert env.evaluate(size > 4)
+    env.closed = True
+    assert env.evaluate(size > 3)  # follows
+    with pytest.raises(LateDecisionError, match="after the guards were made"):
+        env.evaluate(size > other)
+    assert env.decide(size > other) is None  # nothing was learned

@@ -182,9 +182,9 @@ def _trace_while_loop(recorder: Recorder, cond_graph: Any, body_graph: Any, carr
 
 def _trace_scan(recorder: Recorder, body_graph: Any, init: Sequence[Any], xs: Sequence[Any],
                 additional: Sequence[Any] = ()) -> Call:
-    more = [*additional, *_more_symbols(recorder, [*init, *xs, *additional])]
-    begun = [_recorded(recorder, lambda value: value.clone(), value) for value in init]
     slices = [_slice(x) for x in xs]
+    more = [*additional, *_more_symbols(recorder, [*init, *slices, *additional])]
+    begun = [_recorded(recorder, lambda value: value.clone(), value) for value in init]
     given = [*begun, *slices, *more]
     count, length = len(begun), xs[0].shape[0]
     graph = _in_layout(_extended(body_graph, len(more) - len(additional)), begun)

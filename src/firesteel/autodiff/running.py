@@ -96,17 +96,20 @@ def _result(functional: FunctionalGraph, output: Any, inputs: Sequence[Any], val
 
 
 def symbols(entries: Sequence[Input], inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> dict[Symbol, Any]:
-    """The values of all symbols in this run."""
+    """The values of all symbols in this run; strides tell only what sizes and numbers do not."""
     found: dict[Symbol, Any] = {}
+    tensors = []
     for entry, value in zip(entries, inputs, strict=True):
         if isinstance(value, torch.Tensor):
-            example = entry.example
-            for old, new in ((example.shape, value.shape), (example.stride(), value.stride())):
-                for number, known in zip(old, new, strict=True):
-                    _bind(found, number, known)
-            _bind(found, example.storage_offset(), value.storage_offset())
+            tensors.append((entry.example, value))
+            for number, known in zip(entry.example.shape, value.shape, strict=True):
+                _bind(found, number, known)
         else:
             _bind(found, entry.example, value)
+    for example, value in tensors:
+        for number, known in zip(example.stride(), value.stride(), strict=True):
+            _bind(found, number, known)
+        _bind(found, example.storage_offset(), value.storage_offset())
     for node, value in values.items():
         _bind(found, node.meta.get("val"), value)
     return found

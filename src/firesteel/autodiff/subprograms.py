@@ -21,10 +21,12 @@ import torch
 import torch.fx
 
 from ..records import dataclass
+from ..shapes import Expr
+from ..shapes.symnode import expr_of
 from ..torch_compat import OpOverload
 from .graph import FunctionalGraph
 from .operators import operator_of, raises_on_data
-from .running import known_number, run, symbols
+from .running import run, symbols
 
 Results = tuple[Any, ...]
 
@@ -43,26 +45,24 @@ class Body:
         return self.compiled if self.compiled is not None else lambda *inputs: run(self.graph, inputs)
 
     @functools.cached_property
-    def strides(self) -> list[Any]:
-        """Of every input; None for numbers."""
+    def strides(self) -> list[tuple[int | Expr, ...] | None]:
+        """Of every input; None for numbers. Expressions, since comparing symbolic numbers decides what they are."""
         examples = [entry.example for entry in self.graph.inputs]
-        return [example.stride() if isinstance(example, torch.Tensor) else None for example in examples]
+        return [tuple([step if type(step) is int else expr_of(step) for step in example.stride()])
+                if isinstance(example, torch.Tensor) else None for example in examples]
 
     def __call__(self, *inputs: Any) -> Results:
         """Run it; inputs that lie in memory in another way are copied."""
-        return self.run(*[value if stride is None or value.stride() == stride else self.fit(number, value)
+        return self.run(*[value if stride is None or value.stride() == stride else self.fit(number, inputs)
                           for number, (value, stride) in enumerate(zip(inputs, self.strides, strict=True))])
 
-    def fit(self, number: int, value: torch.Tensor) -> torch.Tensor:
+    def fit(self, number: int, inputs: Sequence[Any]) -> torch.Tensor:
         """An input with the strides that the graph was made for."""
-        stride = self.strides[number]
+        value: torch.Tensor = inputs[number]
+        stride: Any = self.strides[number]
         if not all(type(step) is int for step in stride):
-            entries = self.graph.inputs[number:number + 1]
-            known = symbols(entries, [value], {})
-            try:
-                stride = tuple([known_number(known, step) for step in stride])
-            except KeyError:
-                return value
+            known = symbols(self.graph.inputs, inputs, {})
+            stride = tuple([step if type(step) is int else int(step.evaluate(known)) for step in stride])
         if all(size == 1 or a == b for size, a, b in zip(value.shape, value.stride(), stride, strict=True)):
             return value
         return torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device).copy_(value)

@@ -506,6 +506,7 @@ class Capture:
             if decided:
                 code.shape_guards(decided)
                 self.shape_guards.extend(decided)
+            tx.shape_env.closed = True
             if "modes" in tx.touched_state:
                 compiled = leaving_on_failure(compiled)
             code.graph_inputs = [code.source(entry.source) for entry in captured.inputs]

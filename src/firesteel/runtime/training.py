@@ -36,7 +36,7 @@ from ..debug import log
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..interruptions import uninterrupted
 from ..locks import new_lock
-from ..shapes import Symbol
+from ..shapes import LateDecisionError, Symbol
 from .collecting import collection_paused
 from .replaying import CHANGED, Call, Replay, inputs_of
 
@@ -211,7 +211,7 @@ class TrainingUnit:
         self.state.restore()
         try:
             joint = trace_training(self.module, self.examples, tangents=kinds)
-        except Unsupported as error:
+        except (Unsupported, LateDecisionError) as error:
             log("fallbacks", "%s: backward is not traced for the gradients that came: %s", self.name, error)
             return None
         finally:

@@ -23,6 +23,7 @@ from firesteel.shapes.expr import (
 from firesteel.shapes.arithmetic import ceil, floor, maximum, minimum, pow_by_natural, to_float, trunc
 from firesteel.shapes.env import (
     ContradictionError,
+    LateDecisionError,
     Provenance,
     ShapeEnv,
     ShapeGuard,
@@ -47,6 +48,7 @@ __all__ = [
     "IndexPrinter",
     "Interval",
     "Kind",
+    "LateDecisionError",
     "ParseError",
     "Printer",
     "Product",

@@ -17,6 +17,13 @@ from firesteel.shapes.simplify import simplify_under_ranges
 from firesteel.shapes.undecidable import UndecidableError
 
 
+class LateDecisionError(Exception):
+    """A decision on sizes was needed after the guards were made, when nothing sees to it any more that it holds."""
+
+    def __init__(self, guard: ShapeGuard) -> None:
+        super().__init__(f"{guard.expr} would have to be decided after the guards were made")
+
+
 @dataclass
 class ShapeEnv:
     """Symbols, facts and guards.
@@ -41,6 +48,8 @@ class ShapeEnv:
     """Names that `reserve_name` does not give away."""
     settle: Callable[[UndecidableError], Scalar | None] | None = field(default=None, repr=False)
     """Where this is set, it may answer what depends on data; the answer becomes a check."""
+    closed: bool = False
+    """Whether the guards are made: what would be decided on a hint from now on nobody checks, so it raises."""
     answers: list[ShapeGuard] | None = None
     """Where this is a list: what was answered without a guard, because it followed from what was known."""
     torch_adapter: object = field(default=None, repr=False)
@@ -244,12 +253,16 @@ class ShapeEnv:
         if decided is not None:
             return decided
         check = ShapeGuard(expr, provenance or self.current_provenance())
+        if self.closed:
+            raise LateDecisionError(check)
         self.checks.append(check)
         self._learn(check, "check")
         return True
 
     def _guard(self, expr: Expr, provenance: Provenance | None) -> None:
         guard = ShapeGuard(expr, provenance or self.current_provenance())
+        if self.closed:
+            raise LateDecisionError(guard)
         self._recorded.append(guard)
         self._learn(guard, "guard")
 
