@@ -6,6 +6,8 @@ import pytest
 import torch
 from tests.torch_differential import check
 
+import firesteel as fs
+
 
 def leaf():
     return (torch.randn(3, 4, requires_grad=True),)
@@ -404,3 +406,52 @@ def test_profiler_regions():
         compiled(*leaf())
     events = {event.key: event for event in profile.key_averages()}
     assert events["ours"].cpu_time_total >= events["aten::sin"].cpu_time_total
+
+
+def _left(x, way, steps):
+    for _ in range(steps):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ x
+            fs.graph_break()
+            if way == "raise":
+                raise ValueError
+            if way == "return":
+                return y
+            if way == "break":
+                break
+            if way == "continue":
+                continue
+            if way == "fail":
+                torch.cat([y, torch.ones(3, 3)])
+            y = y @ x
+    return y
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("way", ["end", "raise", "return", "break", "continue", "fail"])
+def test_autocast_left_behind_a_break_is_over(backend, way):
+    compiled = fs.compile(_left, backend=backend)
+    for requires_grad in (False, True):
+        for _ in range(2):
+            with contextlib.suppress(ValueError, RuntimeError):
+                compiled(torch.ones(2, 2, requires_grad=requires_grad), way, 2)
+            assert not torch.is_autocast_enabled("cpu")
+            torch.autocast_increment_nesting()
+            assert torch.autocast_decrement_nesting() == 0
+
+
+def test_the_outermost_autocast_block_is_found_in_each_call():
+    def f(x, w):
+        with torch.autocast("cpu", torch.bfloat16):
+            return x @ w
+
+    compiled = fs.compile(f, backend="eager")
+    x, w = torch.ones(1, 2), torch.ones(2, 2, requires_grad=True)
+    with torch.autocast("cpu", enabled=False):  # here the block is not the outermost, and its cache stays
+        assert compiled(x, w).sum().item() == 4
+    results = []
+    for _ in range(2):
+        results.append(compiled(x, w).sum().item())
+        with torch.no_grad():
+            w.add_(1)
+    assert results == [4, 8]

@@ -156,6 +156,7 @@ def _record(
     snapshot.add("state", observe())
     snapshot.add("globals", {name: value for name, value in namespace.items() if _is_state(name, value)})
     snapshot.add("grad_mode", torch.is_grad_enabled())
+    snapshot.add("autocast", _autocast())
     snapshot.add("result", result)
     snapshot.add("exception", error)
     if error is None:
@@ -235,6 +236,12 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
+def _autocast() -> tuple[bool, int]:
+    """Whether autocast is on, and how deep its blocks are nested, on which emptying its cache depends."""
+    torch.autocast_increment_nesting()
+    return torch.is_autocast_enabled("cpu"), torch.autocast_decrement_nesting()
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
@@ -268,10 +275,16 @@ def _quiet() -> Iterator[None]:
 def _restored_global_state() -> Iterator[None]:
     """A program (or a wrong compilation) that leaves the grad mode changed must not disturb the next."""
     grad, state, numbers = torch.is_grad_enabled(), torch.get_rng_state(), random.getstate()
+    cast, nesting = _autocast()
     try:
         yield
     finally:
         torch.set_grad_enabled(grad)
+        torch.set_autocast_enabled("cpu", cast)
+        while _autocast()[1] > nesting:
+            torch.autocast_decrement_nesting()
+        while _autocast()[1] < nesting:
+            torch.autocast_increment_nesting()
         torch.set_rng_state(state)
         random.setstate(numbers)
 

@@ -17,6 +17,19 @@ from .operators import Kind, operator_of
 
 
 def run(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
+    """The results of the program, with inputs and torch's global state changed as the program changes them."""
+    results = compute(functional, inputs)
+    change_state(functional)
+    return results
+
+
+def change_state(functional: FunctionalGraph) -> None:
+    """Change torch's global state as the program does."""
+    for setting in functional.state_changes:
+        setting.function(*setting.args)
+
+
+def compute(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
     """The results of the program, with inputs changed as the program changes them."""
     values: dict[torch.fx.Node, Any] = {}
     with torch.no_grad():
@@ -28,8 +41,6 @@ def run(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
         for position, output in enumerate(functional.outputs):
             result = _result(functional, output, inputs, values, results)
             results.append(torch_compat.created_as(result, made[position]) if position in made else result)
-    for setting in functional.state_changes:
-        setting.function(*setting.args)
     return tuple(results) if functional.returns_tuple else results[0]
 
 

@@ -18,17 +18,20 @@ class GlobalState:
     grad: bool
     inference: bool
     autocast: tuple[torch_compat.AutocastState, ...]
+    autocast_nesting: int
 
     @staticmethod
     def current() -> GlobalState:
         states = tuple([torch_compat.autocast_state(device) for device in torch_compat.AUTOCAST_DEVICES])
-        return GlobalState(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), states)
+        return GlobalState(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), states,
+                           torch_compat.autocast_nesting())
 
     def restore(self) -> None:
         """Put back all but inference mode, which is left by those who entered it."""
         torch_compat.set_grad_enabled(self.grad)
         for state in self.autocast:
             torch_compat.set_autocast_state(state)
+        torch_compat.set_autocast_nesting(self.autocast_nesting)
 
 
 def is_state_change(function: Any) -> bool:

@@ -51,7 +51,12 @@ def interpreted_half(half: FunctionalGraph, takes_list: bool) -> Callable[..., A
 
 
 def _interpreter(functional: FunctionalGraph) -> Callable[..., Any]:
-    from firesteel.autodiff import run
+    from firesteel.autodiff.running import change_state, compute
     from firesteel.runtime.training import without_autocast
 
-    return lambda *inputs: without_autocast(lambda *given: run(functional, given), inputs)
+    def run(*inputs: Any) -> Any:
+        results = without_autocast(lambda *given: compute(functional, given), inputs)
+        change_state(functional)
+        return results
+
+    return run

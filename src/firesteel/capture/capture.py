@@ -515,19 +515,19 @@ class Capture:
             call = f"{code.graph_function}({', '.join(code.graph_inputs)})"
             failure = FailingGraph(captured.inputs, self.fake.draws_random, code)
             lines.extend(failure.preparation())
+            restore_state = self.state_restoration(code, lines)
             lines.append("try:")
             lines.append(f"    {f'({targets}) = ' if targets else ''}{call}")
             lines.append("except Exception as _fs_error:")
-            if tx.touched_state:
-                lines.append(f"    {code.constant(GlobalState.current())}.restore()")
+            lines.extend("    " + text for text in restore_state)
             lines.extend("    " + text for text in failure.undoing())
             catches = any(inlined.co_exceptiontable for inlined in (unit.code, *tx.inlined))
             rerun = code.constant(unit.rerun(catches))
             parameters = "".join(f"{name}, " for name in self.parameters)
             lines.append(f"    return {code.constant(unit.resume_type)}({rerun}, [_fs_error, {parameters}])")
-            if tx.touched_state:
+            if restore_state:
                 lines.append("except BaseException:")
-                lines.append(f"    {code.constant(GlobalState.current())}.restore()")
+                lines.extend("    " + text for text in restore_state)
                 lines.append("    raise")
         state_guard = GlobalState.current().guard()
         code.prologue.insert(0, code.guard_line(state_guard))
@@ -536,6 +536,17 @@ class Capture:
         return Entry(function, tx.guards.guards, state_guard, self.shape_guards, captured, self.reason, 0.0,
                      code.text, dict(tx.numbers_seen), dict(tx.tensors_seen), dict(tx.symbol_sources), code.upgrade,
                      list(code.guarded_classes.values()))
+
+    def state_restoration(self, code: EntryCode, before: list[str]) -> list[str]:
+        """Lines that put torch's global state back when the graph raises; what they need first is added to `before`."""
+        touched = self.tx.touched_state
+        if not touched:
+            return []
+        lines = [f"{code.constant(GlobalState.current())}.restore_settings()"]
+        if any(name.endswith("_nesting") for name in touched):
+            before.append(f"_fs_nesting = {code.constant(torch_compat.autocast_nesting)}()")
+            lines.append(f"{code.constant(torch_compat.set_autocast_nesting)}(_fs_nesting)")
+        return lines
 
 
 def _slot_kind(value: Value) -> str:

@@ -78,6 +78,7 @@ class GlobalState:
     grad: bool
     inference: bool
     autocast: tuple[Any, ...]
+    autocast_nesting: int
     default_dtype: torch.dtype
     deterministic: bool
     threads: int
@@ -89,10 +90,17 @@ class GlobalState:
         return GlobalState(
             torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
             tuple(torch_compat.autocast_state(device) for device in torch_compat.AUTOCAST_DEVICES),
+            torch_compat.autocast_nesting(),
             torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), torch.get_num_threads(),
             torch_compat.function_mode_devices() or (), torch_compat.torch_dispatch_stack_length())
 
     def restore(self) -> None:
+        """Put back what the capture that began in this state has changed."""
+        self.restore_settings()
+        torch_compat.set_autocast_nesting(self.autocast_nesting)
+
+    def restore_settings(self) -> None:
+        """Put back all but how deep autocast blocks are nested, which differs between calls that share an entry."""
         torch_compat.set_grad_enabled(self.grad)
         for state in self.autocast:
             torch_compat.set_autocast_state(state)

@@ -33,7 +33,8 @@ def _setter(function: Any) -> Any:
         plain = [tx.constant_of(arg) for arg in args]
         named = {key: tx.constant_of(value) for key, value in kwargs.items()}
         result = tx.fold(function, plain, named)
-        tx.graph.call(function, tuple(plain), named, tx.user_frames())
+        leaves = function is torch.autocast_decrement_nesting
+        tx.graph.call(torch_compat.leave_autocast_block if leaves else function, tuple(plain), named, tx.user_frames())
         tx.effects.version += 1
         tx.touched_state[function.__name__] = function
         return result

@@ -48,6 +48,37 @@ def set_autocast_state(state: AutocastState) -> None:
     torch.set_autocast_cache_enabled(state.cache_enabled)
 
 
+def autocast_nesting() -> int:
+    """How many autocast blocks this thread is in. The outermost empties the cache of weights that were cast.
+
+    >>> with torch.autocast("cpu"):
+    ...     autocast_nesting()
+    1
+    """
+    torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
+    return int(torch.autocast_decrement_nesting())  # type: ignore[no-untyped-call]
+
+
+def set_autocast_nesting(count: int) -> None:
+    """Put back what :func:`autocast_nesting` returned, with an empty cache outside of all blocks."""
+    change = count - autocast_nesting()
+    for _ in range(change):
+        torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
+    for _ in range(-change):
+        torch.autocast_decrement_nesting()  # type: ignore[no-untyped-call]
+    if change and not count:
+        torch.clear_autocast_cache()  # type: ignore[no-untyped-call]
+
+
+def leave_autocast_block() -> None:
+    """Graph operation: count one block less, and empty the cache behind the outermost one.
+
+    Whether a block is the outermost is another thing in each call, so that it is no constant of the graph.
+    """
+    if torch.autocast_decrement_nesting() == 0:  # type: ignore[no-untyped-call]
+        torch.clear_autocast_cache()  # type: ignore[no-untyped-call]
+
+
 #: Device types whose autocast state compiled code depends on.
 AUTOCAST_DEVICES: tuple[str, ...] = ("cpu", "cuda")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from .global_state import leave_autocast_block
+
 #: Objects that call one operator each.
 OPERATOR_TYPES: tuple[type, ...] = (
     torch._ops.OpOverload,
@@ -49,6 +51,7 @@ def operation_namespaces() -> list[Any]:
 def state_setters() -> list[Callable[..., Any]]:
     """Functions that change global state which graphs may change as well."""
     return [
+        leave_autocast_block,
         torch._C._set_grad_enabled,
         torch.set_autocast_enabled,
         torch.set_autocast_dtype,

@@ -132,7 +132,8 @@ class _Writer:
             if text:
                 lines.append(text)
         if dice.chance(0.15):
-            lines = [dice.choice(("with torch.no_grad():", "if x.shape[0] > 1:", "for _ in range(2):")),
+            lines = [dice.choice(("with torch.no_grad():", "with torch.autocast('cpu', torch.bfloat16):",
+                                  "if x.shape[0] > 1:", "for _ in range(2):")),
                      *("    " + line for line in lines)]
         return lines
 
