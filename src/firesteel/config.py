@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .systems import at_fork
+
 recompile_limit: int = 8
 """How many compiled versions one function may have. Beyond it the function runs uncompiled, with one warning."""
 
@@ -154,7 +156,7 @@ class _Layer:
 # Active patches of each setting, oldest first. Threads may end theirs in any order.
 _layers: dict[str, list[_Layer]] = {name: [] for name in _TYPES}
 _lock = threading.RLock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # its holder is not there
+at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # its holder is not there
 
 
 def _unknown(name: str) -> AttributeError:

@@ -16,13 +16,14 @@ import concurrent.futures.thread  # noqa: F401  (takes a lock at forks, as loggi
 import ctypes
 import functools
 import logging  # noqa: F401
-import os
 import signal
 import threading
 import time
 import types
 from collections.abc import Callable
 from typing import Any
+
+from .systems import at_fork, process_library
 
 PATIENCE = 2.0
 """Seconds that the exception of a handler waits; the next one does not wait for a safe point that may never come."""
@@ -145,16 +146,11 @@ def _signal_numbers() -> tuple[int, ...]:
 def _set_handler(number: int, handler: Callable[..., Any]) -> None:
     """`signal.signal` that leaves the settings which the system keeps for the signal (`siginterrupt`) as they are."""
     settings = ctypes.create_string_buffer(512)  # more than any system needs
-    change = getattr(_c_library(), "sigaction", None)
+    change = getattr(process_library(), "sigaction", None)
     known = change is not None and change(number, None, settings) == 0
     signal.signal(number, handler)
     if known and change is not None:
         change(number, settings, None)
-
-
-@functools.cache
-def _c_library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
 
 
 def raised_by_handler(error: BaseException) -> bool:
@@ -244,7 +240,7 @@ class _Forks:
 
 
 _FORKS = _Forks()
-os.register_at_fork(before=_FORKS.before, after_in_parent=_FORKS.in_parent, after_in_child=_FORKS.in_child)
+at_fork(before=_FORKS.before, after_in_parent=_FORKS.in_parent, after_in_child=_FORKS.in_child)
 
 
 # Where they are held off

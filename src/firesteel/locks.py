@@ -8,10 +8,11 @@ True
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from typing import Any
+
+from .systems import at_fork
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -37,4 +38,4 @@ def _free_all() -> None:
             lock._at_fork_reinit()
 
 
-os.register_at_fork(after_in_child=_free_all)
+at_fork(after_in_child=_free_all)

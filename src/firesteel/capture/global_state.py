@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from .. import torch_compat
+from ..systems import at_fork
 from .guards import Guard, stamp_condition
 from .recursion import deepest
 
@@ -68,7 +68,7 @@ class InterpreterSettings:
             cls.in_progress.clear()
 
 
-os.register_at_fork(after_in_child=InterpreterSettings.abandon)
+at_fork(after_in_child=InterpreterSettings.abandon)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import functools
 import sys
 import threading
 
+from ..systems import process_library
+
 FRAMES = 20_000
 """More than captures need."""
 BYTES_PER_FRAME = 2048
@@ -51,7 +53,9 @@ def _main_stack_size() -> int:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(None)
+    library = process_library()
+    if library is None:
+        raise OSError("this system has no such library")
     library.pthread_self.restype = ctypes.c_void_p
     library.pthread_getattr_np.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     library.pthread_attr_getstacksize.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]

@@ -19,6 +19,7 @@ from typing import Any
 from ... import config
 from ...debug import log
 from ...locks import new_lock
+from ...systems import at_fork
 from . import coding
 from .coding import LENGTH, LENGTHS, Code, read_exactly
 
@@ -183,4 +184,4 @@ def _forget() -> None:
 
 
 atexit.register(end_all)
-os.register_at_fork(after_in_child=_forget)
+at_fork(after_in_child=_forget)

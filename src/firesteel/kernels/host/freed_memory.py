@@ -7,12 +7,12 @@ a convolution network.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import sys
 
 from ... import config
+from ...systems import process_library
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_IN_HEAP = 32 << 20
@@ -28,7 +28,7 @@ def keep_freed_memory() -> bool:
     limit = config.keep_freed_memory
     if limit <= 0 or sys.platform != "linux" or any(name in os.environ for name in _DECIDED_BY_USER):
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(process_library(), "mallopt", None)
     if mallopt is None:
         return False
     # Either alone would switch off glibc's own rule for the other.

@@ -21,6 +21,7 @@ from ...runtime.native.loader import load_code
 from ...runtime.native.objects import ITEMS, NativeUnavailable, c_function, check_layout
 from ...runtime.native.program import ROW
 from ...runtime.native.program import Op as Arithmetic
+from ...systems import process_library
 from ...torch_compat import c_interface, native_calls
 from .program import ARITHMETIC, HEADER, LARGE, HostProgram, Op
 
@@ -48,7 +49,7 @@ class HostMachine:
         for name in TORCH_FUNCTIONS:
             addresses[f"torch_{name}"] = _address(c_interface.c_function(name), name)
         addresses["wrap_tensor"] = _address(native_calls.tensor_wrapping_function(), "wrapping of tensors")
-        libc = ctypes.CDLL(None)
+        libc = process_library()
         for name in ("posix_memalign", "free", "madvise"):
             addresses[name] = _address(getattr(libc, name, None), name)
         addresses["RuntimeError"] = id(RuntimeError)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...records import dataclass
+from ...systems import process_library
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -83,7 +84,12 @@ def _address_in_process(name: str) -> int | None:
 
 @functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    return ctypes.CDLL(None), ctypes.CDLL("libm.so.6")
+    found = [process_library()]
+    try:
+        found.append(ctypes.CDLL("libm.so.6"))
+    except OSError:  # another C library, which has the functions of libm itself
+        pass
+    return tuple(library for library in found if library is not None)
 
 
 class _LoadedByLLVM(LoadedObject):
@@ -205,6 +211,8 @@ class _Loader:
 
 def _protect(address: int, size: int) -> None:
     """Make memory executable and no longer writable."""
-    library = ctypes.CDLL(None, use_errno=True)
+    library = process_library(use_errno=True)
+    if library is None:
+        raise LoadError("memory cannot be made executable on this system")
     if library.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC):
         raise LoadError(f"memory cannot be made executable (error {ctypes.get_errno()})")

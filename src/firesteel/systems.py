@@ -1,0 +1,32 @@
+"""What not every operating system has: forks, and one C library that all of the process shares.
+
+Nothing else in the package calls `os.register_at_fork` or opens the process itself as a library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Callable
+
+
+def at_fork(*, before: Callable[[], object] | None = None, after_in_parent: Callable[[], object] | None = None,
+            after_in_child: Callable[[], object] | None = None) -> None:
+    """Have functions called around every fork; where processes do not fork, nothing."""
+    register = getattr(os, "register_at_fork", None)
+    if register is not None:
+        given = {"before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child}
+        register(**{when: function for when, function in given.items() if function is not None})
+
+
+@functools.cache
+def process_library(use_errno: bool = False) -> ctypes.CDLL | None:
+    """All that is loaded into this process, as one library; None on systems that have no such thing (Windows)."""
+    if sys.platform == "win32":
+        return None
+    try:
+        return ctypes.CDLL(None, use_errno=use_errno)
+    except (OSError, TypeError):
+        return None
