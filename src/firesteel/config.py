@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .systems import at_fork
+from firesteel.systems import at_fork
 
 recompile_limit: int = 8
 """How many compiled versions one function may have. Beyond it the function runs uncompiled, with one warning."""
