@@ -25,6 +25,7 @@ from .graph import (
     StateChange,
     Unsupported,
     ViewLayout,
+    is_refusal,
 )
 from .running import run
 from .tracing import trace
@@ -42,6 +43,7 @@ __all__ = [
     "StateChange",
     "Unsupported",
     "ViewLayout",
+    "is_refusal",
     "run",
     "trace",
 ]

@@ -30,6 +30,16 @@ class Unsupported(Exception):
         super().__init__(reason)
 
 
+def is_refusal(error: Exception) -> bool:
+    """Whether it was torch that raised, for the operands of an operator while a graph was traced. The graph is not at
+    fault, and when it runs as it was captured, eager raises in its own words, or does not."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    raised_in = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    return isinstance(error, (RuntimeError, IndexError, ValueError, TypeError)) and raised_in.startswith("torch.")
+
+
 @dataclass(frozen=True)
 class Input:
     """One placeholder: a fake tensor, or a number that is a symbol."""

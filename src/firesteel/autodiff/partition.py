@@ -27,7 +27,8 @@ from .. import torch_compat
 from ..fake import FakeMode, FakeTensor
 from ..records import dataclass
 from ..shapes import Const, Symbol
-from ..shapes.symnode import expr_of
+from ..shapes.expression_nodes import ExpressionNodes
+from ..shapes.symnode import choose, expr_of
 from . import recompute
 from .cleanup import separate_results
 from .graph import FreshTensor, FunctionalGraph, Input, Mutation, Number, Output, needed_for
@@ -376,6 +377,7 @@ class _Backward:
         self.constants: dict[str, torch.Tensor] = {}
         self.mode = FakeMode()
         self.numbers: list[Symbol] = []
+        self.computed = _Computed(self)
         self.narrowed: dict[torch.fx.Node, torch.fx.Node] = {}
         """Inputs that are kept in a smaller dtype, by the nodes that are made of them when they are needed."""
         tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
@@ -456,6 +458,8 @@ class _Backward:
             if isinstance(expr, Symbol) and expr in self.joint.symbols:
                 found = self.joint.symbols[expr]
                 return self.new.get(found) if found is node else self.emit(found)
+            if node.op == "placeholder" and expr.free_symbols <= self.joint.symbols.keys():
+                return self.computed.expression(expr)  # an argument that other numbers of the graph are known to give
         return None
 
     def copy(self, node: torch.fx.Node) -> None:
@@ -488,6 +492,23 @@ class _Backward:
             outputs.append(FreshTensor(node, None, len(outputs)))
         self.graph.output(tuple([output.node for output in outputs if isinstance(output, FreshTensor)]))
         return FunctionalGraph(self.graph, self.inputs, outputs, [], self.constants)
+
+
+class _Computed(ExpressionNodes):
+    """Numbers that backward computes of those that it is given."""
+
+    def __init__(self, backward: _Backward) -> None:
+        super().__init__()
+        self.backward = backward
+
+    def symbol_node(self, symbol: Symbol) -> Any:
+        return self.backward.emit(self.backward.joint.symbols[symbol])
+
+    def call_node(self, function: Any, args: list[Any]) -> Any:
+        made = self.backward.graph.call_function(function, tuple(args))
+        values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
+        made.meta["val"] = choose(*values) if function is torch.sym_ite else function(*values)
+        return made
 
 
 def _kept_value(item: Kept) -> FakeTensor:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @register_backend
 def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Run forward and backward of a graph as functional ATen graphs, operator by operator."""
-    from firesteel.autodiff import FunctionalGraph, Unsupported, trace
+    from firesteel.autodiff import FunctionalGraph, Unsupported, is_refusal, trace
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.runtime.training import TrainingUnit
@@ -31,7 +31,9 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
         if isinstance(traced, FunctionalGraph):
             return _interpreter(traced)
         return TrainingUnit(gm, example_inputs, traced, lambda half, _, takes_list: interpreted_half(half, takes_list))
-    except Unsupported as error:
+    except Exception as error:
+        if not isinstance(error, Unsupported) and not is_refusal(error):
+            raise
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)
         return outline_regions(gm).forward
 

@@ -40,7 +40,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
 
         if can_be_compiled_later(example_inputs):
             return compile_meanwhile(gm, example_inputs, options)
-    from firesteel.autodiff import Unsupported
+    from firesteel.autodiff import Unsupported, is_refusal
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.kernels import cpu
     from firesteel.kernels.compile import compile_graph
@@ -52,10 +52,10 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
         if needs_gradients(example_inputs):
             return compile_training(gm, example_inputs, options)
         return runner(compile_graph(gm, example_inputs, options))
-    except (Unsupported, cpu.Unsupported) as error:
-        log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
-        return outline_regions(gm).forward
     except Exception as error:
+        if isinstance(error, (Unsupported, cpu.Unsupported)) or is_refusal(error):
+            log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
+            return outline_regions(gm).forward
         if config.raise_on_internal_error:
             raise
         warn_of_failure(f"the graph {type(gm).__name__}", error)

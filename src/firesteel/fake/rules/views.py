@@ -330,6 +330,42 @@ def unbind(x: FakeTensor, dim: int = 0) -> Any:
     return [select(x, at, i) for i in range(int(shape_of(x)[at]))]
 
 
+@rule("aten.unfold.default")
+def unfold(x: FakeTensor, dimension: int, size: Any, step: Any) -> Any:
+    """Windows of a dimension, their elements in a new one."""
+    at = wrap_dim(dimension, x.ndim)
+    if at is None or x.ndim == 0:
+        return NotImplemented
+    shape, stride = list(shape_of(x)), list(stride_of(x))
+    if size < 0 or step <= 0 or size > shape[at]:
+        raise FakeUnsupported("aten.unfold", "has no such windows, which meta kernels let pass")
+    shape[at] = (shape[at] - size) // step + 1
+    inner = stride[at]
+    stride[at] = inner * step
+    return view_of(x, (*shape, size), (*stride, inner), offset_of(x))
+
+
+@rule("aten.diagonal.default")
+def diagonal(x: FakeTensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A diagonal as the last dimension; one without elements begins where the argument does."""
+    row, column = wrap_dim(dim1, x.ndim), wrap_dim(dim2, x.ndim)
+    if row is None or column is None or row == column:
+        return NotImplemented
+    shape, stride = shape_of(x), stride_of(x)
+    begin = offset_of(x)
+    if offset >= 0:
+        length, skipped = smaller(shape[row], shape[column] - offset), offset * stride[column]
+    else:
+        length, skipped = smaller(shape[row] + offset, shape[column]), -offset * stride[row]
+    if length > 0:
+        begin = begin + skipped
+    else:
+        length = 0
+    rest = [dim for dim in range(x.ndim) if dim not in (row, column)]
+    return view_of(x, (*[shape[dim] for dim in rest], length),
+                   (*[stride[dim] for dim in rest], stride[row] + stride[column]), begin)
+
+
 def _require_in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:
     """Leave a layout that is not sound to eager, which says what is wrong; torch's meta kernels take any."""
     if len(size) != len(stride) or offset < 0 or any(s < 0 for s in size) or any(s < 0 for s in stride):
