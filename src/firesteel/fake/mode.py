@@ -16,7 +16,7 @@ import torch
 from .. import torch_compat
 from ..shapes import ShapeEnv, Symbol
 from ..torch_compat import has_symbolic_layout
-from . import symbolic
+from . import agreement, symbolic
 from .dims import known_equal, layout_of
 from .rules import Rule, find_rule
 from .rules.data_dependent import always, data_result, of_unknown_sum, with_masks
@@ -225,6 +225,7 @@ class _Operator:
     random: bool
     raises_late: Callable[..., bool] | None
     restride: Restride | None
+    check: agreement.Check | None
 
 
 _operators: dict[Any, _Operator] = {}
@@ -273,6 +274,7 @@ def _look_up(func: Any) -> _Operator:
         random=torch.Tag.nondeterministic_seeded in func.tags,
         raises_late=_raises_late(name, torch_compat.mutates_arguments(func)),
         restride=find_layout(func),
+        check=agreement.find_check(name),
     )
     _operators[func] = operator
     return operator
@@ -378,6 +380,8 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         return data_result(mode, func, args, kwargs)
     if with_symbols:
         return _with_symbols(mode, func, operator, args, kwargs)
+    if operator.check is not None:
+        agreement.require(func, operator.check, args, kwargs)
     if operator.rule is not None:
         result = operator.rule(*args, **kwargs)
         if result is not NotImplemented:
@@ -394,6 +398,8 @@ def _with_symbols(
         recipe = table.results.get(call.key)
         if recipe is not None:
             return symbolic.follow(recipe, args)
+    if operator.check is not None:
+        agreement.require(func, operator.check, call.args, call.kwargs)
     result = NotImplemented if operator.rule is None else operator.rule(*call.args, **call.kwargs)
     if result is NotImplemented:
         result = _without_rule(mode, func, operator, args, kwargs, with_symbols=True)

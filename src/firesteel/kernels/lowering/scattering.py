@@ -245,7 +245,7 @@ def index_put(
 
 def _masked_put(ctx: Lowering, x: Tensor, mask: Tensor, values: Tensor, accumulate: bool) -> Tensor:
     """One value wherever a mask is true."""
-    several = any(ctx.known(size <= 1) is not True for size in values.shape)
+    several = any(not ctx.same(size, ONE) for size in values.shape)
     if several or mask.ndim > x.ndim or (x.dtype is torch.bool and accumulate):
         return ctx.unsupported("masks")
 

@@ -1,0 +1,256 @@
+"""Whether the operands of an operator fit together, where eager's kernels look and torch's meta kernels do not.
+
+A kernel of ours trusts the sizes that it was made for: with fewer values than indices it would read memory that belongs
+to nobody. So what eager demands is asked for ahead of the operator's rule, as guards and checks where sizes are
+symbols. An operand that does not fit is left to eager, which raises the error.
+
+    y[i] = v     values of the shape of y[i], or broadcast to it, in the dtype of y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .dims import depends_on_data, known_equal, numel_of, require_equal, shape_of
+from .rules.operands import wrap_dim
+from .rules.strides import broadcast_shapes
+from .tensor import FakeTensor, FakeUnsupported
+
+Check = Callable[..., bool]
+
+_LONG = (torch.int64,)
+_INDEX = (torch.int64, torch.int32)
+_MASKS = (torch.bool, torch.uint8)
+_checks: dict[str, Check] = {}
+
+
+def find_check(name: str) -> Check | None:
+    """What an operator demands of its operands, as a function of its arguments; None if there is nothing to ask."""
+    return _checks.get(name)
+
+
+def require(name: str, check: Check, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Leave a call to eager whose operands do not fit."""
+    if not check(*args, **kwargs):
+        raise FakeUnsupported(name, "operands that do not fit together, an error in eager")
+
+
+def _check(*names: str) -> Callable[[Check], Check]:
+    """Register what operators demand, in all of their forms: ``put.default`` means ``put_.default`` too."""
+
+    def register(check: Check) -> Check:
+        for name in names:
+            base, _, overload = name.partition(".")
+            for form in (base, f"{base}_"):
+                _checks[f"aten.{form}.{overload}"] = check
+        return check
+
+    return register
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# sizes
+
+
+def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return len(a) == len(b) and all(require_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _expands(own: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether a shape is broadcast to another one, and not the other way round."""
+    if len(own) > len(wanted):
+        return False
+    for size, full in zip(reversed(own), reversed(wanted), strict=False):
+        if known_equal(size, full) or (not depends_on_data(size) and size == 1):
+            continue
+        if not require_equal(size, full):
+            return False
+    return True
+
+
+def _at_most(own: Sequence[Any], limits: Sequence[Any]) -> bool:
+    return all(known_equal(a, b) or a <= b for a, b in zip(own, limits, strict=True))
+
+
+def _length(source: FakeTensor, dim: int) -> Any:
+    return shape_of(source)[dim] if source.ndim else 1
+
+
+def _without(shape: Sequence[Any], dim: int) -> list[Any]:
+    return [size for at, size in enumerate(shape) if at != dim]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# writing by index tensors
+
+
+def _indexed_shape(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> tuple[Any, ...] | None:
+    """The shape of ``x[indices]``, with None for the number of true elements of a mask; None if that is an error."""
+    shape = shape_of(x)
+    places: list[tuple[Any, ...] | None] = []
+    for t in indices:
+        if t is None:
+            places.append(None)
+        elif t.dtype in _MASKS:
+            covered = shape[len(places) : len(places) + t.ndim]
+            if len(covered) != t.ndim or not _same(shape_of(t), covered):
+                return None
+            if t.ndim == 0:
+                return None  # a dimension more
+            places += [(None,)] * t.ndim
+        elif t.dtype in _INDEX:
+            places.append(shape_of(t))
+        else:
+            return None
+    given = [at for at, place in enumerate(places) if place is not None]
+    if len(places) > len(shape) or not given:
+        return None
+    common = _common([place for place in places if place is not None])
+    if common is None:
+        return None
+    first = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+    rest = [size for at, size in enumerate(shape) if at not in given]
+    return (*rest[:first], *common, *rest[first:])
+
+
+def _common(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    masks = [part for part in parts if part == (None,)]
+    if not masks:
+        return broadcast_shapes(parts)
+    if len(masks) == len(parts):
+        return (None,)
+    longest = max((part for part in parts if part != (None,)), key=len)
+    return (*longest[:-1], None) if longest else (None,)
+
+
+@_check("index_put.default", "_unsafe_index_put.default", "_index_put_impl.default")
+def _index_put(
+    x: FakeTensor, indices: Sequence[FakeTensor | None], values: FakeTensor, *rest: Any, **more: Any
+) -> bool:
+    if values.dtype is not x.dtype:
+        return False
+    wanted = _indexed_shape(x, indices)
+    if wanted is None or values.ndim > len(wanted):
+        return False
+    # How many elements of a mask are true is seen when the program runs, by ATen: kernels take single values there.
+    own = shape_of(values)
+    pairs = [(a, b) for a, b in zip(reversed(own), reversed(wanted), strict=False) if b is not None]
+    return _expands([a for a, _ in pairs], [b for _, b in pairs])
+
+
+@_check("put.default")
+def _put(x: FakeTensor, index: FakeTensor, source: FakeTensor, accumulate: bool = False) -> bool:
+    return index.dtype in _LONG and source.dtype is x.dtype and require_equal(numel_of(index), numel_of(source))
+
+
+def _slices(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, dtypes: Sequence[torch.dtype]) -> bool:
+    """One slice of ``source`` for each index."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or index.ndim > 1 or index.dtype not in dtypes or source.dtype is not x.dtype:
+        return False
+    if source.ndim != x.ndim and (source.ndim > 1 or x.ndim > 1):
+        return False
+    if not require_equal(numel_of(index), _length(source, at)):
+        return False
+    return x.ndim == 0 or source.ndim == 0 or _same(_without(shape_of(source), at), _without(shape_of(x), at))
+
+
+@_check("index_add.default")
+def _index_add(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, *, alpha: Any = 1) -> bool:
+    return _slices(x, dim, index, source, _INDEX)
+
+
+@_check("index_copy.default")
+def _index_copy(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor) -> bool:
+    return _slices(x, dim, index, source, _LONG)
+
+
+@_check("index_reduce.default")
+def _index_reduce(
+    x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, reduce: str, *, include_self: bool = True
+) -> bool:
+    return reduce in ("prod", "mean", "amax", "amin") and _slices(x, dim, index, source, _INDEX)
+
+
+@_check("index_fill.int_Scalar", "index_fill.int_Tensor")
+def _index_fill(x: FakeTensor, dim: Any, index: FakeTensor, value: Any) -> bool:
+    if isinstance(value, FakeTensor) and value.ndim:
+        return False
+    return index.ndim <= 1 and index.dtype in _LONG and wrap_dim(dim, x.ndim) is not None
+
+
+@_check("scatter.src", "scatter.reduce", "scatter_add.default", "scatter_reduce.two")
+def _scatter(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, *rest: Any, **more: Any) -> bool:
+    if source.dtype is not x.dtype or not _scatter_value(x, dim, index, 0):
+        return False
+    own, wanted = ((shape_of(t) or (1,)) for t in (source, index))
+    return len(own) == len(wanted) and _at_most(wanted, own)
+
+
+@_check("scatter.value", "scatter.value_reduce")
+def _scatter_value(x: FakeTensor, dim: Any, index: FakeTensor, value: Any, *rest: Any, **more: Any) -> bool:
+    at = wrap_dim(dim, x.ndim)
+    if at is None or index.dtype not in _INDEX:
+        return False
+    own, wanted = ((shape_of(t) or (1,)) for t in (x, index))
+    return len(own) == len(wanted) and _at_most(_without(wanted, at), _without(own, at))
+
+
+@_check("masked_scatter.default")
+def _masked_scatter(x: FakeTensor, mask: FakeTensor, source: FakeTensor) -> bool:
+    return mask.dtype is torch.bool and source.dtype is x.dtype \
+        and broadcast_shapes([shape_of(x), shape_of(mask)]) is not None
+
+
+@_check("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> bool:
+    return mask.dtype is torch.bool and not (isinstance(value, FakeTensor) and value.ndim)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# writing to views
+
+
+def _of_view(operator: Any) -> Check:
+    """A source of the shape of a view of the first argument."""
+
+    def check(x: FakeTensor, source: FakeTensor, *arguments: Any, **more: Any) -> bool:
+        from .mode import dispatch
+
+        return _same(shape_of(source), shape_of(dispatch(None, operator, (x, *arguments), more)))
+
+    return check
+
+
+for _name, _view in (
+    ("slice_scatter.default", torch.ops.aten.slice.Tensor),
+    ("select_scatter.default", torch.ops.aten.select.int),
+    ("diagonal_scatter.default", torch.ops.aten.diagonal.default),
+):
+    _check(_name)(_of_view(_view))
+
+
+@_check("as_strided_scatter.default")
+def _as_strided_scatter(x: FakeTensor, source: FakeTensor, size: Sequence[Any], *rest: Any) -> bool:
+    return _same(shape_of(source), size)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# reading by index tensors
+
+
+@_check("take.default")
+def _take(x: FakeTensor, index: FakeTensor) -> bool:
+    return index.dtype in _LONG
+
+
+@_check("gather.default")
+def _gather(x: FakeTensor, dim: Any, index: FakeTensor, **more: Any) -> bool:
+    at = wrap_dim(dim, x.ndim)
+    if at is None or index.dtype not in _INDEX:
+        return False
+    own, wanted = ((shape_of(t) or (1,)) for t in (x, index))
+    return len(own) == len(wanted) and _at_most(_without(wanted, at), _without(own, at))

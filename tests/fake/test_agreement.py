@@ -1,0 +1,87 @@
+"""Operands that do not fit together: eager's error, with fixed and with varying sizes; those that do stay in one
+graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import firesteel as fs
+
+INDEX = torch.tensor([0, 2, 1])
+
+
+def put_rows(y: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    y = y * 1
+    y[i] = v
+    return y
+
+
+def put_columns(y: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    y = y * 1
+    y[:, i] = v
+    return y
+
+
+def put_places(y: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    y = y * 1
+    y[i, i] = v
+    return y
+
+
+def put_in_slice(y: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    y = y * 1
+    y[1:4][i] = v
+    return y
+
+
+def put_masked(y: torch.Tensor, mask: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    y = y * 1
+    y[mask] = v
+    return y
+
+
+ZEROS, ONES = torch.zeros, torch.ones
+# a function, operands that fit, operands that do not
+CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = {
+    "rows": (put_rows, (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
+    "too_many": (put_rows, (ZEROS(5), INDEX, ONES(1)), (ZEROS(5), INDEX, ONES(5))),
+    "far_too_few": (put_rows, (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), ZEROS(1 << 20).long(), ONES(2))),
+    "broadcast": (put_rows, (ZEROS(5, 4), INDEX, ONES(4)), (ZEROS(5, 4), INDEX, ONES(2))),
+    "columns": (put_columns, (ZEROS(2, 5), INDEX, ONES(2, 3)), (ZEROS(2, 5), INDEX, ONES(2, 2))),
+    "places": (put_places, (ZEROS(5, 4), INDEX, ONES(3)), (ZEROS(5, 4), INDEX, ONES(2))),
+    "in_slice": (put_in_slice, (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
+    "masked": (put_masked, (ZEROS(3), INDEX > 0, ONES(1)), (ZEROS(3), ONES(4) > 0, ONES(1))),
+    "masked_by_nothing": (put_masked, (ZEROS(3), INDEX > 0, ONES(1)), (ZEROS(3), INDEX > 0, ONES(0))),
+    "dtype": (put_rows, (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(3, dtype=torch.bfloat16))),
+    "accumulate": (lambda y, i, v: y.index_put((i,), v, accumulate=True),
+                   (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
+    "put": (lambda y, i, v: y.put(i, v), (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
+    "index_reduce": (lambda y, i, v: y.index_reduce(0, i, v, "amax"),
+                     (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
+    "index_add": (lambda y, i, v: y.index_add(0, i, v), (ZEROS(3, 2), INDEX, ONES(3, 2)),
+                  (ZEROS(3, 2), INDEX, ONES(3, 1))),
+    "index_copy": (lambda y, i, v: y.index_copy(0, i, v), (ZEROS(3, 2), INDEX, ONES(3, 2)),
+                   (ZEROS(3, 2), INDEX.int(), ONES(3, 2))),
+    "index_fill": (lambda y, i: y.index_fill(0, i, 1.0), (ZEROS(3), INDEX), (ZEROS(3), INDEX.int())),
+    "select_scatter": (lambda y, v: y.select_scatter(v, 0, 0) * 1, (ZEROS(2, 5), ONES(5)), (ZEROS(2, 5), ONES(2))),
+    "diagonal_scatter": (lambda y, v: y.diagonal_scatter(v) * 1, (ZEROS(3, 4), ONES(3)), (ZEROS(3), ONES(2))),
+    "slice_scatter": (lambda y, v: y.slice_scatter(v, 0, 0, 2) * 1, (ZEROS(3), ONES(2)), (ZEROS(3), ONES(9))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "dynamic"), [(name, (None, True)[at % 2]) for at, name in enumerate(CALLS)])
+def test_eager_raises(name: str, dynamic: bool | None) -> None:
+    function, good, bad = CALLS[name]
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        function(*bad)
+    graphs = fs.explain(function)(*good).graph_count
+    compiled = fs.compile(function, backend="native", dynamic=dynamic)
+    torch.testing.assert_close(compiled(*good), function(*good))
+    with pytest.raises(type(expected.value)) as raised:
+        compiled(*bad)
+    assert str(raised.value) == str(expected.value)
+    assert graphs == 1
