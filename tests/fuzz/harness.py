@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .guarded import guarded
 from .program import Program
-from .snapshot import Facts, Snapshot, TensorFact, drain, requires_grad
+from .snapshot import Facts, Snapshot, TensorFact, drain, members, requires_grad
 
 Function = Callable[..., Any]
 Transform = Callable[[Function], Function]
@@ -229,10 +229,10 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
-        for item in value:
+        for item in members(value):  # a class of the program's may iterate in a way of its own
             yield from _tensors(item)
     elif isinstance(value, dict):
-        for item in value.values():
+        for item in dict.values(value):
             yield from _tensors(item)
 
 

@@ -199,17 +199,17 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                 yield f".item{index}", item
     elif isinstance(value, (set, frozenset)):
         # Python promises no order for sets; a program that depends on it shows it in other values.
-        for index, item in enumerate(sorted(_members(value), key=_address_free)):
+        for index, item in enumerate(sorted(members(value), key=_address_free)):
             yield f".member{index}", item
     elif isinstance(value, (list, tuple, deque)):
-        for index, item in enumerate(_members(value)):
+        for index, item in enumerate(members(value)):
             yield f"[{index}]", item
         if isinstance(value, deque):
             yield ".maxlen", value.maxlen
     yield from _attributes(value)
 
 
-def _members(value: Any) -> Iterator[Any]:
+def members(value: Any) -> Iterator[Any]:
     """The items of a sequence or set as its builtin base gives them."""
     base = next(base for base in type(value).__mro__ if base in (list, tuple, deque, set, frozenset))
     return iter(base.__iter__(value))

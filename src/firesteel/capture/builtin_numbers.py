@@ -46,6 +46,8 @@ def call_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def _extreme(function: Any, symbol: str) -> Handler:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if len(args) > 1 and "default" in kwargs:
+            raise refused(function.__name__)
         items = tx.to_list(args[0]) if len(args) == 1 else args
         key = kwargs.get("key")
         if key is not None and key.is_constant() and key.as_constant() is None:

@@ -13,7 +13,7 @@ from . import number_rules, object_operators
 from .equivalents import REGISTRY
 from .number_rules import is_number
 from .object_operators import not_implemented
-from .objects import find_on_class, special_method
+from .objects import can_iterate, find_on_class, special_method
 from .signals import GraphBreak, NotConstant
 from .source import written_in_python
 from .values.base import Value, inherits_method
@@ -422,6 +422,8 @@ def contains(tx: Tracer, container: Value, item: Value) -> Value:
     elif container.native_methods():
         if find_on_class(container.python_type(), "__contains__")[1] is not None:
             return container.call_method(tx, "__contains__", [item], {})
+    if not can_iterate(container):
+        raise GraphBreak(f"membership test in {container.describe()}")  # Python raises, in other words than iter()
     for candidate in tx.iterate_lazily(container):
         if same_or_equal(tx, candidate, item):
             return tx.constant(True)

@@ -26,8 +26,9 @@ from .storages import LOOKING, guard_places
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
-from .values.mappings import DictValue, DictViewValue
+from .values.mappings import DictValue
 from .values.objects import ObjectValue
+from .values.ranges import RangeValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 
@@ -125,15 +126,12 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         return constant, constant
     if isinstance(value, NumberValue):
         return number_to_graph(tx, value, keep_numbers)
-    if isinstance(value, (TupleValue, ListValue)):
+    if isinstance(value, TupleValue) or isinstance(value, ListValue) and value.cls is list:
         pairs = [to_graph(tx, item, keep_numbers) for item in value.elements(tx)]
         kind: Any = value.cls if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) else \
             tuple if isinstance(value, TupleValue) else list
         node_kind = tuple if kind is torch.Size else kind
         return node_kind(p[0] for p in pairs), kind([p[1] for p in pairs])
-    if isinstance(value, DictViewValue):
-        pairs = [to_graph(tx, item, keep_numbers) for item in value.elements(tx)]
-        return [p[0] for p in pairs], [p[1] for p in pairs]
     if isinstance(value, DictValue):
         entries = {tx.constant_of(k): to_graph(tx, v, keep_numbers) for k, v in value.fill(tx).values()}
         return {k: p[0] for k, p in entries.items()}, {k: p[1] for k, p in entries.items()}
@@ -148,8 +146,7 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         return value.obj, value.obj
     if isinstance(value, ObjectValue) and isinstance(value.storage, (ListValue, DictValue, TupleValue)):
         return to_graph(tx, value.storage, keep_numbers)
-    iterable = getattr(value, "next_item", None)
-    if iterable is not None and value.native_methods():
+    if isinstance(value, RangeValue):  # of other things than lists and tuples, torch refuses most
         pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
         return [p[0] for p in pairs], [p[1] for p in pairs]
     reason = f" ({value.reason})" if isinstance(value, OpaqueValue) and value.reason else ""

@@ -62,6 +62,12 @@ CASES = (
     lambda x, n, f: x.size(n),
     lambda x, n, f: ",".join(NoIterator()),
     lambda x, n, f: Number(10**400),
+    lambda x, n, f: n in print,
+    lambda x, n, f: [1, 2, 3][Index(10**30)],
+    lambda x, n, f: max(1j, 2.5, default=x),
+    lambda x, n, f: x[lambda: n],
+    lambda x, n, f: x[0][{1}],
+    lambda x, n, f: torch.stack({1: x}.values()),
 )
 
 

@@ -87,7 +87,7 @@ STATEMENTS = (
     (1, ["out.append(inspect.currentframe().f_back.f_code.co_name)"]),
     (1, ["out.append(own(stack_of(inspect.currentframe())))"]),
     (1, ["out.append(own((f.filename, f.name, f.lineno) for f in traceback.extract_stack()))"]),
-    (1, ["out.append(own((f.filename, f.function, f.lineno) for f in inspect.stack()))"]),
+    (0.3, ["out.append(own((f.filename, f.function, f.lineno) for f in inspect.stack({context})))"]),
     (2, ["try:", "    failing(x, {n})", "except ValueError as error:", "    out.append(caught_frames(error))"]),
     (1, ["try:", "    raise KeyError({n})", "except KeyError as error:", "    out.append(caught_frames(error))"]),
     (1, ["try:", "    x.reshape(7, 7, {n})", "except RuntimeError as error:", "    out.append(caught_frames(error))"]),
@@ -125,6 +125,7 @@ class _Writer:
         for line in dice.weighted(STATEMENTS):
             text = line.replace("{n}", str(self.count)).replace("{level}", str(dice.between(1, 3)))
             text = text.replace("{depth}", str(dice.between(0, 1 + helpers // 3)))
+            text = text.replace("{context}", dice.choice(("", "0")))
             text = text.replace("{reduce}", dice.choice(("std", "var")))
             text = text.replace("{correction}", str(dice.between(0, 4)))
             if text == "{maybe_break}":
@@ -144,7 +145,7 @@ class _Writer:
             lines.insert(0, "@noting")
         if name == "fn":
             lines.append("    out = []")
-        for _ in range(dice.between(1, 3 if name != "fn" else 5)):
+        for _ in range(dice.between(1, 2 if name != "fn" else 4)):
             lines += ["    " + line for line in self.statement(helpers)]
         lines.append("    return out, x * 2" if name == "fn" else "    return x.sum()")
         return "\n".join(lines) + "\n\n\n"
@@ -152,12 +153,13 @@ class _Writer:
     def program(self, seed: int) -> Program:
         dice = self.dice
         source = [HEADER, "def failing(x, n):\n    if n % 2:\n        broken()\n    raise ValueError(x.shape, n)\n\n\n"]
-        helpers = dice.between(1, 3)
+        helpers = dice.weighted(((3, 1), (2, 2), (1, 3)))
         for index in range(helpers):
             extra = dice.choice(("", "", ", a=1", ", a=1, *, b=(2,)"))
             source.append(self.function(f"helper{index}", f"x, out{extra}", index))
         defaults = dice.choice(("", "", ", flag=3", ", flag=None, *, other='a'"))
         source.append(self.function("fn", f"x{defaults}", helpers))
+        shapes = ((2, 3), (2, 3), (3, 2))[:dice.between(1, 3)]  # a new one is compiled anew
         source.append(f"""\
 def use(fn, args, kwargs):
     SEEN.clear()
@@ -172,8 +174,7 @@ def use(fn, args, kwargs):
 
 
 def make():
-    calls = [((torch.arange(6.0).reshape(2, 3),), {{}}), ((torch.arange(6.0).reshape(2, 3),), {{}}),
-             ((torch.ones(3, 2),), {{}})]
+    calls = [((torch.arange(6.0).reshape(shape),), {{}}) for shape in {shapes}]
     return fn, calls, lambda index: None, lambda: {{}}, use
 """)
         return Program(seed, "".join(source))

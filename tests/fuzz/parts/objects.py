@@ -298,7 +298,7 @@ def _caches(w: _Writer) -> None:
         w.statements.append(f"@{decorator}\ndef {name}(n=0, m=1):\n{log}    {body}")
     else:
         w.define(f"@{decorator}\ndef {name}(n=0, m=1):\n{log}    {body}\n")
-    argument = ["1", "2", "1.0", "True", "'s'", "None", "(1, 2)", "Plain", "P", "E0.A", "[1]", "x.shape[0]", "3"]
+    argument = ["1", "2", "1.0", "True", "'s'", "None", "(x.shape[0], 2)", "Plain", "P", "E0.A", "[1]", "x.shape[0]", "3"]
     calls = [f"{name}({dice.choice(argument)}{dice.choice(['', '', ', 1', ', m=2'])})" for _ in range(3)]
     w.do(f"out.append({calls[0]})", f"out.append({calls[0]} is {calls[0]})", f"out.append({calls[1]})",
          f"out.append({calls[1]} is {calls[0]})", f"out.append({name}.cache_info())", f"{name}.cache_clear()",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,9 +36,10 @@ def _index(tx: Tracer, key: Value) -> Any:
     if isinstance(key, TensorValue):
         raise GraphBreak("a tensor as an index into a Python sequence needs its value",
                          "index with a Python int, or stack the sequence into a tensor and index that")
-    if isinstance(key, ObjectValue):
-        return tx.constant_of(tx.objects.call_special(tx, key, "__index__"))
-    return tx.constant_of(key)
+    position = tx.constant_of(tx.objects.call_special(tx, key, "__index__") if isinstance(key, ObjectValue) else key)
+    if isinstance(position, int) and abs(position) > sys.maxsize:
+        raise GraphBreak("an index that no sequence reaches")  # Python raises
+    return position
 
 
 def _number(tx: Tracer, key: Value, refusal: str = "{!r} object cannot be interpreted as an integer") -> int:
