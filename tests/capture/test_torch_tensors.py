@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import pytest
 import torch
 from tests.torch_differential import check
@@ -462,3 +463,13 @@ def test_errors_of_operations_are_caught():
         return x
 
     check(f, leaf, fullgraph=False, backward=True)
+
+
+@pytest.mark.parametrize("scalar", [numpy.float64(1.5), numpy.float16(1.5), numpy.int8(3), numpy.complex128(2j)])
+def test_tensors_of_numpy_scalars_have_their_dtype(scalar):
+    def f(x, scalar, scalars):
+        return (torch.tensor(scalar), torch.as_tensor(scalar * 2), torch.asarray(scalar), torch.tensor(data=[[scalar]]),
+                torch.tensor(scalars), torch.tensor([scalar, len(x)]), torch.tensor((2.0, scalar)),
+                torch.tensor(scalar, dtype=torch.complex64), torch.tensor(numpy.sqrt(2)))
+
+    check(f, lambda: (torch.ones(2), scalar, [scalar, scalar]))

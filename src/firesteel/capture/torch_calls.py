@@ -153,6 +153,39 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}")
 
 
+FROM_DATA = frozenset({"tensor", "as_tensor", "asarray"})
+
+
+def with_numpy_dtype(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+    """The keywords of torch.tensor with the dtype that NumPy's scalars in the data ask for: nodes hold plain ones."""
+    data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+    dtype = args[1] if len(args) > 1 else kwargs.get("dtype", ConstantValue(None))
+    if data is None or getattr(dtype.realize(), "value", dtype) is not None or not _has_numpy_scalar(tx, data):
+        return kwargs
+    if len(args) > 1:
+        raise GraphBreak("a tensor of scalars of NumPy with None as dtype", "leave dtype out")
+    return {**kwargs, "dtype": ConstantValue(torch.tensor(_like_data(tx, data)).dtype)}
+
+
+def _has_numpy_scalar(tx: Tracer, data: Value) -> bool:
+    data = data.realize()
+    if isinstance(data, ConstantValue):
+        return isinstance(data.value, numpy.number)
+    return isinstance(data, (TupleValue, ListValue)) and any(_has_numpy_scalar(tx, item) for item in data.elements(tx))
+
+
+def _like_data(tx: Tracer, data: Value) -> Any:
+    """Data of the same types."""
+    data = data.realize()
+    if isinstance(data, ConstantValue):
+        return data.value
+    if isinstance(data, NumberValue):
+        return PLACEHOLDERS[data.python_type()]
+    if isinstance(data, (TupleValue, ListValue)):
+        return [_like_data(tx, item) for item in data.elements(tx)]
+    raise GraphBreak("a tensor of scalars of NumPy and others", "pass dtype= to torch.tensor")
+
+
 def number_to_graph(tx: Tracer, value: NumberValue, keep: bool) -> tuple[Any, Any]:
     """A number as an argument of a node and of the fake call.
 
@@ -227,6 +260,8 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     if isinstance(target, type(operator.add)) and target in _METHOD_OF and \
             isinstance(args[0].realize(), (ConstantValue, NumberValue)):
         keep_numbers = True
+    if name in FROM_DATA:
+        kwargs = with_numpy_dtype(tx, args, kwargs)
     pairs = [to_graph(tx, arg, keep_numbers) for arg in args]
     named = {key: to_graph(tx, value, keep_numbers) for key, value in kwargs.items()}
     fake_args, fake_kwargs = [p[1] for p in pairs], {k: p[1] for k, p in named.items()}

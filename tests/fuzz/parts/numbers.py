@@ -50,6 +50,7 @@ EXACT = (
     "{x} // {s}", "{x} % {s}", "torch.fmod({x}, {s})", "torch.remainder({x}, {s})", "torch.remainder({s}, {x})",
     "torch.div({x}, {s}, rounding_mode='trunc')", "torch.div({x}, {s}, rounding_mode='floor')", "torch.gcd({x}, {y})",
     "torch.softmax({x}, -1)[:0]", "{x}.real", "torch.conj({x}) * 1", "torch.view_as_real({x})",
+    "{x} * torch.tensor({s})", "torch.as_tensor([{s}])",
 )  # fmt: skip
 # Images, of any layout: the last ones are asked for a rank of 4.
 IMAGES = (
