@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         graph_break,
         is_compiling,
         reset,
+        restore_torch,
         run,
     )
     from firesteel.control_flow import associative_scan, cond, map, scan, while_loop
@@ -44,7 +45,7 @@ _LAZY = {
         "firesteel.compiling": ["compile"],
         "firesteel.backends": ["list_backends", "register_backend"],
         "firesteel.control": ["allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "graph_break",
-                              "is_compiling", "reset", "run"],
+                              "is_compiling", "reset", "restore_torch", "run"],
         "firesteel.control_flow": ["associative_scan", "cond", "map", "scan", "while_loop"],
         "firesteel.debug.explain": ["CompileProfiler", "capture_graph", "compile_times", "explain"],
         "firesteel.debug.logs": ["set_logs"],
@@ -59,7 +60,7 @@ __all__ = [
     "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "capture_graph", "compile",
     "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain", "export", "graph_break",
     "is_compiling", "list_backends", "map", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "register_backend",
-    "reset", "run", "scan", "set_logs", "set_stance", "while_loop",
+    "reset", "restore_torch", "run", "scan", "set_logs", "set_stance", "while_loop",
 ]
 
 

@@ -80,6 +80,21 @@ def graph_break(msg: str = "") -> None:
     """Break the graph here. Does nothing in uncompiled code; `msg` is shown as the reason."""
 
 
+def restore_torch() -> list[str]:
+    """Undo everything that firesteel has changed in torch in this process; returns what that was.
+
+    Compiled functions go on working. The next compilation changes these things again.
+
+    >>> from firesteel import compile
+    >>> f = compile(torch.sin)
+    >>> "torch.compiler.set_stance" in restore_torch(), restore_torch()
+    (True, [])
+    """
+    from .torch_compat import patches
+
+    return patches.restore()
+
+
 def is_compiling() -> bool:
     """True in code that is being captured, False in plain Python."""
     return False

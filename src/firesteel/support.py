@@ -6,6 +6,7 @@ be compiled or exported. A call of a compiled function never comes here.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import sys
@@ -46,6 +47,10 @@ class Facts:
     system: str = "linux"
     """As in ``sys.platform``."""
     machine: str = "x86_64"
+    missing: tuple[str, ...] = ()
+    """Private names without which nothing is captured, and that this torch has no more."""
+    missing_for_machine_code: tuple[str, ...] = ()
+    """The same for names that only machine code needs."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +107,27 @@ def judge(facts: Facts) -> Verdict:
         return Verdict(f"firesteel does not work on Python {python}", False, False)
     if torch is not None and torch < TORCHES[0]:
         return Verdict(f"firesteel does not work with torch {facts.torch}", False, False)
+    if facts.missing:
+        return Verdict(_missing_text(facts.torch, facts.missing), False, False, False)
     if facts.python in EXPERIMENTAL_PYTHONS:
         return Verdict(f"firesteel on Python {python} is experimental and compiles only with "
                        'config.on_unsupported = "try"', False, False)
     if (facts.system, _architecture(facts.machine)) not in NATIVE_PLATFORMS:
         return Verdict(f"firesteel has no machine code for {_platform_name(facts)}", True, False)
+    if facts.missing_for_machine_code:
+        return Verdict(_missing_text(facts.torch, facts.missing_for_machine_code), True, False, False)
     if torch is None or torch > TORCHES[1]:
         return Verdict(f"firesteel has not been tested with torch {facts.torch}")
     return Verdict()
+
+
+def _missing_text(version: str, names: tuple[str, ...]) -> str:
+    """
+    >>> _missing_text("2.16.0", ("torch._C._dispatch_keys",))
+    'torch 2.16.0 has no torch._C._dispatch_keys, which firesteel needs'
+    """
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more names" if len(names) > 3 else "")
+    return f"torch {version} has no {shown}, which firesteel needs"
 
 
 def _architecture(machine: str) -> str:
@@ -136,8 +154,20 @@ def facts() -> Facts:
         free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     else:
         free_threaded = "t" in flags
-    return Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
-                 platform.machine())
+    found = Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
+                  platform.machine())
+    if not judge(found).compiles:
+        return found  # reason enough
+    try:
+        from .torch_compat import private_names
+    except ImportError as error:
+        names = getattr(error, "names", None)
+        if names is None:
+            raise
+        return dataclasses.replace(found, missing=names)
+    lacking = [name for need in (private_names.Need.MACHINE_CODE, private_names.Need.GPU)
+               for name in private_names.missing(need)]
+    return dataclasses.replace(found, missing_for_machine_code=tuple(lacking))
 
 
 def verdict() -> Verdict:
@@ -219,6 +249,7 @@ STAND_INS: dict[str, Callable[..., Any]] = {
     **{name: _nothing for name in ("graph_break", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "reset",
                                    "set_logs")},
     "is_compiling": _never,
+    "restore_torch": lambda: [],
     **{name: Unavailable(name) for name in ("CompileProfiler", "capture_graph", "explain", "export")},
 }
 """What names of the package stand for where programs cannot be captured: there the modules behind them may not even be

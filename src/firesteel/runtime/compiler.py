@@ -265,16 +265,20 @@ def backend_arguments(backend: Any, mode: str | None, options: dict[str, Any] | 
     return {name: value for name, value in given.items() if name in parameters}
 
 
-@functools.cache
 def prepare() -> None:
-    """What every capture needs once per process, done when something is compiled and not in its first call."""
+    """What every capture needs, done when something is compiled and not in its first call."""
+    torch_compat.neutralise_dynamo_imports()
+    torch_compat.follow_stance(stance.torch_stance_changed)
+    _load_tables()
+
+
+@functools.cache
+def _load_tables() -> None:
     from ..capture import capture, classes, torch_state
     from ..capture.equivalents import torch_functions
     from ..capture.torch_calls import operations
     from ..fake.rules import find_rule
 
-    torch_compat.neutralise_dynamo_imports()
-    torch_compat.follow_stance(stance.torch_stance_changed)
     operations()
     find_rule("aten.add.Tensor")
     del capture, classes, torch_state, torch_functions

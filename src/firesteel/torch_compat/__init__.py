@@ -7,6 +7,10 @@ torch from importing it behind our back.
 
 from __future__ import annotations
 
+from .private_names import check
+
+check()  # before anything here looks for a name that this torch may not have
+
 from .class_stamps import (
     MODULE_METHODS,
     PARAMETER_METHODS,

@@ -52,6 +52,9 @@ STABLE_FUNCTIONS = ("torch_call_dispatcher", "torch_delete_list", "torch_list_ge
                     "torch_new_list_reserve_size", "torch_new_string_handle")
 """Functions of torch's stable interface, which are called by their own names."""
 
+PARALLEL_FOR, THREAD_COUNT = "torch_parallel_for", "_ZN2at15get_num_threadsEv"  # at::get_num_threads()
+"""What machine code shares work among torch's threads with, where it is exported."""
+
 CUDA_FUNCTIONS = ("create_cuda_guard", "delete_cuda_guard", "get_current_cuda_stream")
 """Those that only builds of torch for CUDA have."""
 

@@ -10,6 +10,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from . import patches
+
+STANCE = "torch.compiler.set_stance"
+"""What is changed here, as `patches.applied` and the docs name it."""
 Listener = Callable[[str, Any], None]
 _listener: Listener | None = None
 _original: Callable[..., Any] | None = None
@@ -30,6 +34,7 @@ def follow_stance(listener: Listener) -> None:
         _original.__kwdefaults__ = function.__kwdefaults__
         function.__code__ = _template.__code__
         function.__defaults__, function.__kwdefaults__ = None, None
+        patches.register(STANCE, stop_following_stance)
     _watch()
 
 

@@ -8,16 +8,24 @@ import importlib
 import operator
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..locks import new_lock
+from . import patches
 
 _neutralised = False
 _neutralise_lock = new_lock()
 _MARK = "__dynamo_disable"
+MARKS = "__dynamo_disable on functions that torch's compiler leaves alone"
+FACTORY = "torch._disable_dynamo"
+STEPS = "the code of Optimizer.step"
+SHAPES = "torch.fx.experimental.symbolic_shapes"
+PROMOTION = "the code of torch._prims_common.elementwise_dtypes"
+"""What is changed here, as `patches.applied` and the docs name it."""
 
 
 def neutralise_dynamo_imports() -> int:
@@ -30,45 +38,73 @@ def neutralise_dynamo_imports() -> int:
     replaced by one that does the same without the import. Meta kernels also import torch's symbolic shapes, and with
     them sympy (0.7 s), for a few predicates that are trivial on plain sizes; see :class:`_SymbolicShapes`.
 
-    Returns the number of functions treated; later calls do nothing and return 0.
+    Returns the number of functions treated; later calls do nothing and return 0. A release of torch in which these
+    things are done in other ways is left alone: it works, it only imports its compiler.
     """
     global _neutralised
     with _neutralise_lock:
         if _neutralised:
             return 0
         _neutralised = True
+        patches.register(MARKS, _forget)
         from torch.optim import optimizer
 
-        wrapper_code = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]
-        make_step: Any = optimizer._use_grad_for_differentiable
-        step_code = make_step(lambda self: None).__code__
+        factory, make_step = _factory(), getattr(optimizer, "_use_grad_for_differentiable", None)
+        wrapper_code = factory(lambda: None).__code__ if factory is not None else None
+        step_code = make_step(lambda self: None).__code__ if make_step is not None else None
         # One pass in C over the objects the collector knows; filtering gc.get_objects() in Python takes three times as
         # long.
         candidates = [f for f in gc.get_referrers(wrapper_code, step_code) if type(f) is types.FunctionType]
         wrappers = [f for f in candidates if f.__code__ is wrapper_code]
-        names = wrapper_code.co_freevars
-        for wrapper in wrappers:
+        names = wrapper_code.co_freevars if wrapper_code is not None else ()
+        for wrapper in wrappers if "fn" in names else ():
             # Not __wrapped__: later decorators overwrite it.
             _mark(wrapper.__closure__[names.index("fn")].cell_contents)  # type: ignore[index]
-        _mark_future_functions()
+        if factory is not None:
+            _mark_future_functions(factory)
         steps = [f for f in candidates if f.__code__ is step_code]
-        _replace_optimizer_steps(make_step, step_code, steps)
+        if make_step is not None and step_code is not None:
+            _replace_optimizer_steps(make_step, step_code, steps)
         _SymbolicShapes.install()
         _keep_promotion_from_sympy()
         return len(wrappers) + len(steps)
 
 
+_marked: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+"""Functions to the marks that they had before; the functions themselves are their new marks."""
+
+
 def _mark(fn: Callable[..., Any]) -> None:
     # Also when the attribute is there: functools.wraps copies attributes, so it may name another function.
     try:
+        before = vars(fn).get(_MARK, patches.ABSENT)
         setattr(fn, _MARK, fn)
-    except AttributeError:  # a builtin takes no attributes; it keeps torch's behaviour
+        if before is not fn:
+            _marked.setdefault(fn, before)
+    except (AttributeError, TypeError):  # a builtin takes no attributes; it keeps torch's behaviour
         pass
 
 
-def _mark_future_functions() -> None:
-    original = torch._compile._disable_dynamo
+def _forget() -> None:
+    """Take the marks away, and let the next call of `neutralise_dynamo_imports` do its work again."""
+    global _neutralised
+    for fn, before in list(_marked.items()):
+        if vars(fn).get(_MARK) is fn:
+            if before is patches.ABSENT:
+                delattr(fn, _MARK)
+            else:
+                setattr(fn, _MARK, before)
+    _marked.clear()
+    _neutralised = False
 
+
+def _factory() -> Callable[..., Any] | None:
+    """What torch's functions are decorated with that its compiler leaves alone."""
+    found = getattr(torch, "_disable_dynamo", None)
+    return found if found is getattr(sys.modules.get("torch._compile"), "_disable_dynamo", None) else None
+
+
+def _mark_future_functions(original: Callable[..., Any]) -> None:
     @functools.wraps(original)
     def disable_without_import(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:
         if fn is None:
@@ -76,8 +112,8 @@ def _mark_future_functions() -> None:
         _mark(fn)
         return original(fn, recursive)
 
-    torch._compile._disable_dynamo = disable_without_import
-    torch._disable_dynamo = disable_without_import  # type: ignore[attr-defined]
+    patches.set_attribute(FACTORY, sys.modules["torch._compile"], "_disable_dynamo", disable_without_import)
+    patches.set_attribute(FACTORY, torch, "_disable_dynamo", disable_without_import)
 
 
 def _step_template(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,9 +149,16 @@ def _replace_optimizer_steps(
         return
     for step in steps:
         step.__code__ = new
+
+    def undo() -> None:
+        for function in gc.get_referrers(new):  # those that were decorated since are among them
+            if type(function) is types.FunctionType and function.__code__ is new:
+                function.__code__ = old
+
+    patches.register(STEPS, undo)
     # Optimizers written later are decorated by the same factory, which holds the old code among its constants.
     consts = tuple(new if const is old else const for const in make_step.__code__.co_consts)
-    make_step.__code__ = make_step.__code__.replace(co_consts=consts)
+    patches.set_code(STEPS, make_step, make_step.__code__.replace(co_consts=consts))
 
 
 def behind_torchs_compiler(function: types.FunctionType) -> Any:
@@ -231,8 +274,8 @@ class _SymbolicShapes(types.ModuleType):
         stand_in = cls(cls.NAME, cls.__doc__)
         for name, (plain, ours) in cls.ANSWERS.items():
             setattr(stand_in, name, stand_in._predicate(name, plain, ours))
-        sys.modules[cls.NAME] = stand_in
-        parent.symbolic_shapes = stand_in  # type: ignore[attr-defined]
+        patches.set_module(SHAPES, cls.NAME, stand_in)
+        patches.set_attribute(SHAPES, parent, "symbolic_shapes", stand_in)
 
     def _predicate(self, name: str, plain: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
         def predicate(*args: Any, **kwargs: Any) -> Any:
@@ -247,8 +290,8 @@ class _SymbolicShapes(types.ModuleType):
         return predicate
 
     def _load(self) -> types.ModuleType:
-        if sys.modules.get(self.NAME) is not self:
-            return sys.modules[self.NAME]
+        if sys.modules.get(self.NAME) is not self:  # done, or undone
+            return importlib.import_module(self.NAME)
         del sys.modules[self.NAME]
         module = importlib.import_module(self.NAME)
         self._teach(module)
@@ -268,7 +311,7 @@ class _SymbolicShapes(types.ModuleType):
         for name, (_, ours) in cls.ANSWERS.items():
             original = getattr(module, name, None)
             if original is not None:
-                setattr(module, name, predicate(original, ours))
+                patches.set_attribute(SHAPES, module, name, predicate(original, ours))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -294,16 +337,13 @@ class _NoInstances:
 
 def _keep_promotion_from_sympy() -> None:
     # The type promotion of meta kernels imports sympy for one isinstance test; point that import at a stand-in.
-    from torch import _prims_common
-
-    function: Any = _prims_common.elementwise_dtypes
-    code = function.__code__
-    if "sympy" in sys.modules or "sympy" not in code.co_names:
+    function = getattr(sys.modules.get("torch._prims_common"), "elementwise_dtypes", None)
+    code = getattr(function, "__code__", None)
+    if "sympy" in sys.modules or code is None or "sympy" not in code.co_names:
         return
-    sys.modules[_SympyTypes.NAME] = _SympyTypes(_SympyTypes.NAME)
-    function.__code__ = code.replace(
-        co_names=tuple(_SympyTypes.NAME if name == "sympy" else name for name in code.co_names)
-    )
+    patches.set_module(PROMOTION, _SympyTypes.NAME, _SympyTypes(_SympyTypes.NAME))
+    names = tuple(_SympyTypes.NAME if name == "sympy" else name for name in code.co_names)
+    patches.set_code(PROMOTION, function, code.replace(co_names=names))  # type: ignore[arg-type]
 
 
 def dynamo_is_loaded() -> bool:

@@ -58,7 +58,7 @@ def _bind_functions(module: torch.fx.GraphModule) -> None:
     if not names or table.get("torch") is not torch:
         return
     root: Any = _Bound(torch)
-    for name in {*TORCH_NAME.findall(module._code), *names}:
+    for name in {*TORCH_NAME.findall(module.code), *names}:
         *spaces, last = name.split(".")[1:]
         here: Any = root
         original: Any = torch

@@ -15,10 +15,7 @@ from .dispatch import OpOverload, implementation_address, library_function
 _OBJECT_WORDS = range(16, 64, 8)
 _REQUIRES_GRAD = "_ZNK3c1010TensorImpl13requires_gradEv"  # c10::TensorImpl::requires_grad() const
 _AUTOGRAD_RECORD = "_ZNK3c1010TensorImpl13autograd_metaEv"  # c10::TensorImpl::autograd_meta() const
-_WRAPPING = (
-    "_Z16THPVariable_WrapRKN2at10TensorBaseE",  # THPVariable_Wrap(at::TensorBase const&)
-    "_Z16THPVariable_WrapN2at10TensorBaseE",  # by value, which is passed in the same way
-)
+_WRAPPING = "_Z16THPVariable_WrapRKN2at10TensorBaseE"  # THPVariable_Wrap(at::TensorBase const&)
 
 
 @functools.cache
@@ -33,7 +30,7 @@ def implementation_offset() -> int | None:
 
 def tensor_wrapping_function() -> Any:
     """The C++ function that takes the address of an ``at::Tensor`` and returns its Python object; None without one."""
-    return next((found for name in _WRAPPING if (found := library_function(name)) is not None), None)
+    return library_function(_WRAPPING)
 
 
 def requires_grad_function() -> Any:

@@ -33,19 +33,21 @@ def end_profiler_region(region: Any) -> None:
     torch.ops.profiler._record_function_exit._RecordFunction(region)
 
 
+def _those_there(space: Any, *names: str) -> list[Any]:
+    """The functions of these names that this torch has: what it has no more, no program calls."""
+    return [getattr(space, name) for name in names if hasattr(space, name)]
+
+
 def operator_of_definition(target: Any) -> Any:
     """The operator that a function decorated with ``torch.library.custom_op`` calls; anything else as it is."""
-    return target._opoverload if isinstance(target, torch._library.custom_ops.CustomOpDef) else target
+    is_definition = isinstance(target, torch._library.custom_ops.CustomOpDef)
+    return getattr(target, "_opoverload", target) if is_definition else target
 
 
 def operation_namespaces() -> list[Any]:
     """Namespaces of C functions that are tensor operations."""
-    spaces: list[Any] = [torch._C._VariableFunctions, torch._C._nn, torch._VF]
-    for name in ("_linalg", "_fft", "_special", "_nested", "_sparse"):
-        space = getattr(torch._C, name, None)
-        if space is not None:
-            spaces.append(space)
-    return spaces
+    return [torch._C._VariableFunctions, torch._C._nn, torch._VF,
+            *_those_there(torch._C, "_linalg", "_fft", "_special", "_nested", "_sparse")]
 
 
 def state_setters() -> list[Callable[..., Any]]:
@@ -65,6 +67,10 @@ def state_setters() -> list[Callable[..., Any]]:
     ]
 
 
+_QUESTIONS = ("_is_torch_function_mode_enabled", "_are_functorch_transforms_active", "_is_autocast_available",
+              "_get_privateuse1_backend_name", "_log_api_usage_once")
+
+
 def state_getters() -> list[Callable[..., Any]]:
     """Functions that read global state which every compiled entry guards."""
     return [
@@ -81,27 +87,22 @@ def state_getters() -> list[Callable[..., Any]]:
         torch.are_deterministic_algorithms_enabled,
         torch.is_deterministic_algorithms_warn_only_enabled,
         torch._C._get_deterministic_algorithms,
-        torch._C._is_torch_function_mode_enabled,
         torch._C._len_torch_function_stack,
         torch._C._is_torch_function_enabled,
         torch._C._len_torch_dispatch_stack,
-        torch._C._are_functorch_transforms_active,
-        torch._C._functorch.maybe_current_level,
         torch._C._functorch.peek_interpreter_stack,
         torch.cuda.is_available,
         torch.cuda.device_count,
         torch.backends.cuda.is_built,
         torch.backends.mps.is_available,
         torch.amp.is_autocast_available,
-        torch._C._is_autocast_available,
-        torch._C._get_privateuse1_backend_name,
         torch._C._get_tracing_state,
         torch._C._is_tracing,
         torch.get_default_device,
         torch.get_float32_matmul_precision,
         torch.distributed.is_available,
-        torch._C._get_cudnn_enabled,
-        torch._C._log_api_usage_once,
+        *_those_there(torch._C, *_QUESTIONS, "_get_cudnn_enabled"),
+        *_those_there(torch._C._functorch, "maybe_current_level"),
     ]
 
 
@@ -151,7 +152,7 @@ def true_while_exporting() -> list[Callable[..., Any]]:
 
 def torch_function_checks() -> list[Callable[..., Any]]:
     """Functions that ask whether ``__torch_function__`` must be consulted."""
-    return [torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic]
+    return _those_there(torch._C, "_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic")
 
 
 def rng_state_functions() -> list[Callable[..., Any]]:
@@ -171,24 +172,22 @@ def guarded_state_getters() -> frozenset[Callable[..., Any]]:
         torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled,
         torch.is_autocast_cpu_enabled,
         torch.get_default_dtype, torch.get_num_threads, torch.are_deterministic_algorithms_enabled,
-        torch._C._get_deterministic_algorithms, torch._C._is_torch_function_mode_enabled,
-        torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack,
-        torch._C._are_functorch_transforms_active, torch._C._functorch.maybe_current_level,
+        torch._C._get_deterministic_algorithms, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack,
         torch._C._functorch.peek_interpreter_stack, torch.cuda.is_available, torch.cuda.device_count,
         torch.backends.cuda.is_built, torch.backends.mps.is_available, torch.amp.is_autocast_available,
-        torch._C._is_autocast_available, torch._C._get_privateuse1_backend_name, torch._C._get_tracing_state,
-        torch._C._is_tracing, torch.get_default_device, torch.distributed.is_available, torch._C._log_api_usage_once,
+        torch._C._get_tracing_state, torch._C._is_tracing, torch.get_default_device, torch.distributed.is_available,
+        *_those_there(torch._C, *_QUESTIONS), *_those_there(torch._C._functorch, "maybe_current_level"),
     })
 
 
 def fused_optimizer_steps() -> list[Callable[..., Any]]:
     """Functions that carry out one step of an optimizer for lists of parameters."""
-    return [torch._fused_adam_, torch._fused_adamw_, torch._fused_sgd_, torch._fused_adagrad_]
+    return _those_there(torch, "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
 
 
 def products_of_lists() -> list[Callable[..., Any]]:
     """Functions of lists of tensors whose fourth argument is a factor, a list of factors or a tensor of them."""
-    return [torch._foreach_addcdiv, torch._foreach_addcdiv_, torch._foreach_addcmul, torch._foreach_addcmul_]
+    return _those_there(torch, "_foreach_addcdiv", "_foreach_addcdiv_", "_foreach_addcmul", "_foreach_addcmul_")
 
 
 def optimizer_number() -> Callable[..., Any]:

@@ -8,6 +8,7 @@ none waits for another.
 
 from __future__ import annotations
 
+from ...torch_compat.c_interface import PARALLEL_FOR, THREAD_COUNT
 from .gemm_text import (
     AHEAD,
     DEEPEST,
@@ -28,7 +29,6 @@ from .target import Target, has_symbol
 
 WIDEST = 384
 """Columns of a block."""
-THREADS = "_ZN2at15get_num_threadsEv"
 
 FIELDS = ("left", "right", "bias", "result", "rows", "columns", "depth", "left_row", "right_row", "left_turned",
           "right_turned", "stretch", "row_parts", "column_parts")
@@ -181,7 +181,7 @@ def _entry(shape: Shape, attributes: str) -> str:
     tiles, panels = code.parts("%rows", shape.rows), code.parts("%columns", shape.columns)
     threads = "1"
     if _is_parallel():
-        threads = code.value(f"sext i32 {code.value(f'call i32 @{THREADS}()')} to i64")
+        threads = code.value(f"sext i32 {code.value(f'call i32 @{THREAD_COUNT}()')} to i64")
     # About how many cycles the busiest thread needs for a step of depth, for each way to divide the number of threads.
     # Those that share columns copy the same rows; those that share rows pack the same panels.
     with code.loop(0, threads, 1, [("i64", "9223372036854775807"), ("i64", "1")]) as loop:
@@ -209,7 +209,7 @@ def _entry(shape: Shape, attributes: str) -> str:
         kind = "ptr" if name in POINTERS else "i64"
         code.line(f"store {kind} {values[name]}, ptr {code.offset(context, 8 * number)}, align 8")
     if _is_parallel():
-        code.line(f"call void @torch_parallel_for(i64 0, i64 {threads}, i64 1, ptr @PREFIX.task, ptr {context})")
+        code.line(f"call void @{PARALLEL_FOR}(i64 0, i64 {threads}, i64 1, ptr @PREFIX.task, ptr {context})")
     else:
         code.line(f"call void @PREFIX.task(i64 0, i64 1, ptr {context})")
     return code.finish()
@@ -217,7 +217,7 @@ def _entry(shape: Shape, attributes: str) -> str:
 
 def _is_parallel() -> bool:
     """Whether torch's threads can be used from here."""
-    return has_symbol("torch_parallel_for") and has_symbol(THREADS)
+    return has_symbol(PARALLEL_FOR) and has_symbol(THREAD_COUNT)
 
 
 def _declarations(shape: Shape) -> str:
@@ -225,5 +225,5 @@ def _declarations(shape: Shape) -> str:
              "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)", "declare noalias ptr @aligned_alloc(i64, i64)",
              "declare void @free(ptr)"]
     if _is_parallel():
-        lines += [f"declare i32 @{THREADS}()", "declare void @torch_parallel_for(i64, i64, i64, ptr, ptr)"]
+        lines += [f"declare i32 @{THREAD_COUNT}()", f"declare void @{PARALLEL_FOR}(i64, i64, i64, ptr, ptr)"]
     return "\n".join(lines)
