@@ -27,6 +27,14 @@ _FILLS = {
     "aten.full.default": 1, "aten.full_like.default": 1, "aten.new_full.default": 2, "aten.scalar_tensor.default": 0,
     "aten.fill.Scalar": 1, "aten.constant_pad_nd.default": 2, "aten.index_fill.int_Scalar": 3, "aten.scatter.value": 3,
 }  # fmt: skip
+# Operators that take tensors of one dtype, and which arguments these are.
+_ONE_DTYPE = {
+    "aten.put.default": (0, 2), "aten.index_put.default": (0, 2), "aten._unsafe_index_put.default": (0, 2),
+    "aten.index_copy.default": (0, 3), "aten.index_add.default": (0, 3), "aten.index_reduce.default": (0, 3),
+    "aten.linalg_cross.default": (0, 1), "aten.binary_cross_entropy.default": (0, 1),
+    "aten.nll_loss_forward.default": (0, 2), "aten.nll_loss2d_forward.default": (0, 2),
+    "aten.native_layer_norm.default": (0, 2, 3), "aten.native_group_norm.default": (0, 1, 2),
+}  # fmt: skip
 _LARGEST = 3.4e38
 """No finite number up to this is refused by any operator on floats of 32 bits and more."""
 # Operators that read places out of tensors, or what a forward operator left for them: nothing to try with made-up ones.
@@ -50,6 +58,9 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
         return False
     fill = _FILLS.get(operator.name)
     if fill is not None and _does_not_fit(fill, args, kwargs):
+        return True
+    alike = _ONE_DTYPE.get(operator.name)
+    if alike is not None and _are_mixed(args, alike, "_norm" in operator.name):
         return True
     tensors: list[FakeTensor] = []
     if not _looks_unusual((*args, *kwargs.values()), tensors) and not _is_for_integers(operator):
@@ -99,6 +110,12 @@ def _looks_unusual(values: Sequence[Any], tensors: list[FakeTensor]) -> bool:
 
 def _can_run(x: FakeTensor) -> bool:
     return x.device.type == "cpu" or (x.device.type == "cuda" and torch.cuda.is_available())
+
+
+def _are_mixed(args: Sequence[Any], positions: Sequence[int], norm: bool) -> bool:
+    """Whether arguments differ in dtype. Norms of floats of 16 bits may have larger parameters."""
+    first, *others = [args[at].dtype if len(args) > at and type(args[at]) is FakeTensor else None for at in positions]
+    return (first in _USUAL or not norm) and any(dtype is not None and dtype is not first for dtype in others)
 
 
 def _does_not_fit(position: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

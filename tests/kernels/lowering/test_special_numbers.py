@@ -80,6 +80,23 @@ def test_numbers_that_do_not_fit_are_refused(function, dtype):
     assert_as_eager(function, numbers(0, 4, dtype=dtype), raises=RuntimeError)
 
 
+@pytest.mark.parametrize("function", [
+    lambda x, y: x.put(torch.tensor([0, 1]), y[0, :2]),
+    lambda x, y: x.clone().index_put_((torch.tensor([0, 1]),), y),
+    lambda x, y: x.index_copy(0, torch.tensor([0, 1]), y),
+    lambda x, y: x.index_add(0, torch.tensor([0, 1]), y),
+    lambda x, y: F.layer_norm(x, (3,), y[0]),
+    lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
+    lambda x, y: F.nll_loss(x, torch.tensor([0, 1]), y[0]),
+])  # fmt: skip
+def test_tensors_of_two_dtypes_are_refused(function):
+    assert_as_eager(function, torch.ones(2, 3), torch.ones(2, 3, dtype=torch.float64), raises=RuntimeError)
+
+
+def test_huber_loss_has_the_dtype_of_its_input():
+    assert_as_eager(F.huber_loss, torch.ones(2, 3), torch.ones(2, 3, dtype=torch.float64))
+
+
 def test_a_number_that_varies_is_refused_when_it_does_not_fit():
     x = numbers(0, 4, dtype=torch.uint8)
     compiled = fs.compile(lambda x, n: torch.where(x > 3, x, n) + 1, dynamic=True)

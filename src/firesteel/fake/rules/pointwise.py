@@ -203,7 +203,9 @@ def smooth_l1_loss(x: FakeTensor, y: FakeTensor, reduction: int = 1, *params: An
 @rule("aten.huber_loss.default")
 def huber_loss(x: FakeTensor, y: FakeTensor, reduction: int = 1, *params: Any) -> Any:
     """Element by element, laid out like the first argument; sums and means are left to torch."""
-    same = x.dtype is y.dtype and x.dtype.is_floating_point and x.device == y.device \
+    if x.dtype is not y.dtype:
+        raise FakeUnsupported("aten.huber_loss", "operands of two dtypes, which meta kernels promote")
+    same = x.dtype.is_floating_point and x.device == y.device \
         and x.ndim == y.ndim and all(map(known_equal, shape_of(x), shape_of(y)))
     if reduction or not same:
         return NotImplemented
