@@ -5,6 +5,8 @@ import pytest
 import torch
 from tests.torch_differential import check
 
+import firesteel as fs
+
 
 def two():
     return torch.randn(3, 4), torch.randn(3, 4)
@@ -271,3 +273,26 @@ def test_out(name):
 
 def test_out_that_must_grow():
     check(lambda x, y: torch.add(x, y, out=torch.empty(0)), two, fullgraph=False)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("name", ["conj", "negated"])
+def test_lazy_views_stay_views_beside_their_copies(backend, name):
+    def conj(x):
+        y = x * 1
+        z = y.conj()
+        return y, z, z.resolve_conj(), z.is_conj()
+
+    def negated(x):
+        y = x * 1
+        z = y.conj().imag
+        return y, z, torch.resolve_neg(z), z.is_neg()
+
+    function = {"conj": conj, "negated": negated}[name]
+    y, view, copy, lazy = fs.compile(function, backend=backend)(torch.tensor([1 + 2j]))
+    before = view.clone()
+    y.mul_(2)
+    assert lazy
+    assert (view.is_conj(), view.is_neg()) == (name == "conj", name == "negated")
+    assert torch.equal(view, before * 2)
+    assert torch.equal(copy, before)

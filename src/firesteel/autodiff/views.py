@@ -17,6 +17,7 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeTensor
 from ..fake.dims import known_equal, layout_of, numel_of, offset_of, shape_of, storage_size
+from ..fake.mode import LAZY_VIEWS
 from ..fake.rules.views import viewed_strides
 from ..records import dataclass
 from .graph import Unsupported
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 _ATEN = torch.ops.aten
 _IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default", "aten.lift.default"})
-# Views whose elements differ from those of their base.
-_LAZY = frozenset({"aten._conj.default", "aten._neg_view.default"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def view(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], base: FakeTen
     name = torch_compat.operator_name(func)
     if name in _IDENTITIES:
         return None
-    if name in _LAZY:
+    if name in LAZY_VIEWS:
         raise Unsupported("a lazily conjugated or negated tensor")
     if name == "aten.as_strided.default":
         # of the memory's root from now on, with the place in the storage spelled out

@@ -72,6 +72,7 @@ TRUTHS = frozenset({"equal", "allclose"})
 NOT_DETERMINISTIC = frozenset({"put", "put_", "max_unpool1d", "max_unpool2d", "max_unpool3d", "resize_", "resize_as_"})
 UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
+LAZINESS = frozenset({"is_conj", "is_neg", "resolve_conj", "resolve_neg"})
 ITEM_METHODS = (operator.getitem, operator.setitem)
 
 
@@ -270,6 +271,8 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         return data_truth(tx, target, name, node_args, node_kwargs)
     if name in DEVIATIONS and not tx.options.fullgraph and too_few_elements(tx, fake_args, fake_kwargs):
         raise GraphBreak(f"{name}() of fewer elements than its correction warns", "pass a smaller correction")
+    if name in LAZINESS and tx.fake.lazy_views:
+        raise GraphBreak(f"{_title(target)}: which tensors are conjugated or negated lazily is not captured")
     if name in LOOKING:
         guard_places(tx, name, fake_args, fake_kwargs)
     result = run_assuming(tx, target, name, fake_args, fake_kwargs)

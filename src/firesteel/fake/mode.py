@@ -48,6 +48,8 @@ class FakeMode(torch_compat.DispatchMode):
         self._storages: dict[int, tuple[Any, FakeTensor]] = {}
         # whether an operator that draws random numbers was run
         self.draws_random = False
+        # whether a tensor was conjugated or negated lazily, of which fake tensors know nothing
+        self.lazy_views = False
         # the symbols of the capture
         self.shape_env: ShapeEnv | None = None
         # symbols for what data decides, and the tensor that has one as its element
@@ -223,6 +225,7 @@ class _Operator:
     mutates: bool
     untrusted: Callable[..., bool] | None
     random: bool
+    lazy_view: bool
     raises_late: Callable[..., bool] | None
     restride: Restride | None
     check: agreement.Check | None
@@ -242,6 +245,8 @@ _RAISE_LATE = ("index", "embedding", "gather", "scatter", "take", "put", "nll_lo
                "multinomial", "bernoulli", "normal", "poisson", "binomial", "bincount", "histc", "repeat_interleave",
                "assert", "ctc_loss", "unsafe_index", "max_unpool", "nonzero", "segment", "pad_packed")
 _INTEGERS_RAISE_LATE = ("floor_divide", "div", "remainder", "fmod", "pow")
+# Views whose elements differ from those of their base.
+LAZY_VIEWS = frozenset({"aten._conj.default", "aten._neg_view.default"})
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 # Meta kernels that give results another layout than the CPU kernels do, and for which arguments.
 _UNTRUSTED: dict[str, Callable[..., bool]] = {
@@ -272,6 +277,7 @@ def _look_up(func: Any) -> _Operator:
         mutates=torch_compat.mutates_arguments(func),
         untrusted=_UNTRUSTED.get(name),
         random=torch.Tag.nondeterministic_seeded in func.tags,
+        lazy_view=name in LAZY_VIEWS,
         raises_late=_raises_late(name, torch_compat.mutates_arguments(func)),
         restride=find_layout(func),
         check=agreement.find_check(name),
@@ -344,6 +350,8 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         operator = _look_up(func)
     if operator.random and mode is not None:
         mode.draws_random = True
+    if operator.lazy_view and mode is not None:
+        mode.lazy_views = True
     if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
             and operator.raises_late(*args):
         mode.before_late_error()
