@@ -81,6 +81,7 @@ def test_refused(named):
 
 @pytest.mark.parametrize("system, machine, named", [
     ("darwin", "arm64", "macOS on arm64"), ("win32", "AMD64", "Windows on AMD64"), ("linux", "ppc64le", "Linux on ppc"),
+    ("linux", "aarch64", "Linux on aarch64 is experimental"),
 ])
 def test_platforms_without_machine_code(system, machine, named):
     verdict = judge(Facts((3, 13), "2.15.0", system=system, machine=machine))
@@ -159,6 +160,10 @@ def test_the_setting_tries(pretend):
     with fs.config.patch(on_unsupported="try"):
         compiled, sentences = said(lambda: fs.compile(Add()))
         assert compiled._firesteel_original is not None and "but firesteel goes on" in sentences[0]
+    pretend(machine="aarch64")
+    with fs.config.patch(on_unsupported="try"):
+        compiled, sentences = said(lambda: fs.compile(lambda x: x + 1))
+        assert compiled._firesteel_unit.options.backend_name == "native" and "Linux on aarch64" in sentences[0]
     pretend(python=(3, 14), free_threaded=True)
     with fs.config.patch(on_unsupported="try"):
         model = Add()
@@ -185,6 +190,17 @@ def test_without_machine_code_the_native_backend_itself_runs_graphs(pretend):
     assert result.tolist() == [1, 2, 3, 4]
     run, sentences = said(lambda: torch_backend(graph, [X]))
     assert run(X).tolist() == [1, 2, 3, 4] and "Windows" in sentences[0]
+
+
+def test_packages_are_for_one_kind_of_machine(pretend, monkeypatch):
+    from firesteel.export.packages import packing
+
+    pretend(machine="aarch64")
+    monkeypatch.setattr(packing, "host_architecture", lambda: "aarch64")
+    with fs.config.patch(on_unsupported="try"):
+        program = said(lambda: fs.export.export(Add(), (X,)))[0]
+        with pytest.raises(UnsupportedError, match="this machine is aarch64"):
+            fs.export.package(program, "never.fs")
 
 
 def test_an_untested_torch_is_said_once(pretend):

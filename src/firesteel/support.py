@@ -26,6 +26,8 @@ TORCHES = ((2, 11), (2, 15))
 """The oldest and the newest torch that is tested."""
 NATIVE_PLATFORMS = (("linux", "x86_64"),)
 """Where graphs become machine code."""
+EXPERIMENTAL_PLATFORMS = (("linux", "aarch64"),)
+"""For which there is machine code that has run in an emulator only."""
 
 
 def _range(versions: tuple[tuple[int, int], tuple[int, int]]) -> str:
@@ -112,7 +114,11 @@ def judge(facts: Facts) -> Verdict:
     if facts.python in EXPERIMENTAL_PYTHONS:
         return Verdict(f"firesteel on Python {python} is experimental and compiles only with "
                        'config.on_unsupported = "try"', False, False)
-    if (facts.system, _architecture(facts.machine)) not in NATIVE_PLATFORMS:
+    platform = facts.system, _architecture(facts.machine)
+    if platform in EXPERIMENTAL_PLATFORMS:
+        return Verdict(f"machine code of firesteel for {_platform_name(facts)} is experimental and made only with "
+                       'config.on_unsupported = "try"', True, False)
+    if platform not in NATIVE_PLATFORMS:
         return Verdict(f"firesteel has no machine code for {_platform_name(facts)}", True, False)
     if facts.missing_for_machine_code:
         return Verdict(_missing_text(facts.torch, facts.missing_for_machine_code), True, False, False)

@@ -14,8 +14,8 @@ import torch.fx
 
 from ... import __version__
 from ...autodiff.graph import FunctionalGraph, Unsupported
-from ...errors import UserCodeError
-from ...kernels.cpu.target import Target, avx2, host
+from ...errors import UnsupportedError, UserCodeError
+from ...kernels.cpu.target import Target, avx2, host, host_architecture
 from ...kernels.ir import Buffer, BufferRef
 from ...kernels.options import make_options
 from ...kernels.shared_object.build import build
@@ -67,6 +67,8 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
     changed later. `load_package` runs a package in Python; the file
     ``firesteel_model.h`` inside shows how C and C++ programs do.
     """
+    if host_architecture() != "x86_64":
+        raise UnsupportedError(f"packages are made on x86-64 and for it, this machine is {host_architecture()}")
     programs: dict[str, Any] = {"model": program} if not isinstance(program, Mapping) else dict(program)
     if not programs or not all(isinstance(item, ExportedProgram) for item in programs.values()):
         raise UserCodeError("package takes an ExportedProgram, or a dict of them under names",

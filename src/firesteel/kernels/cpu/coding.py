@@ -23,10 +23,10 @@ MOST_THREADS = 8
 class Coder:
     """Makes object files, one after the other."""
 
-    def __init__(self, cpu: str, features: str) -> None:
+    def __init__(self, cpu: str, features: str, architecture: str) -> None:
         self.llvm = llvm = llvm_binding()
         self.context = llvm.create_context()
-        self.machine = new_machine(cpu, features)
+        self.machine = new_machine(cpu, features, architecture)
         self.builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=2))
         self.manager = manager = llvm.create_new_function_pass_manager()
         manager.add_sroa_pass()
@@ -69,13 +69,13 @@ class Coder:
 
 
 _lock = new_lock()
-_idle: dict[tuple[str, str], list[Coder]] = {}
+_idle: dict[tuple[str, str, str], list[Coder]] = {}
 
 
 @contextmanager
 def coder(target: Target) -> Iterator[Coder]:
     """A coder that nobody else uses meanwhile."""
-    kind = target.cpu, target.features
+    kind = target.cpu, target.features, target.architecture
     with _lock:
         free = _idle.setdefault(kind, [])
         mine = free.pop() if free else None

@@ -65,9 +65,10 @@ def library(e: Emitter, op: str, args: list[Operand]) -> Operand:
 
 def _vector_name(e: Emitter, op: str, dtype: torch.dtype, width: int) -> str | None:
     if op in SLEEF:
-        instructions = {64: "avx512f", 32: "avx2", 16: "sse4"}[e.target.vector_bytes]
-        name = f"Sleef_{op}{'f' if dtype is torch.float32 else 'd'}{width}_{SLEEF[op]}{instructions}"
-        if has_symbol(name):
+        instructions = {"x86_64": {64: "avx512f", 32: "avx2", 16: "sse4"}, "aarch64": {16: "advsimd"}}
+        ending = instructions.get(e.target.architecture, {}).get(e.target.vector_bytes)
+        name = f"Sleef_{op}{'f' if dtype is torch.float32 else 'd'}{width}_{SLEEF[op]}{ending}"
+        if ending is not None and has_symbol(name):
             return name
     return None
 

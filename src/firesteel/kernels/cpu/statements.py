@@ -166,8 +166,11 @@ class StatementEmitter(ValueEmitter):
 
     def fence(self) -> None:
         """After stores past the cache: other threads must find them."""
-        self.module.declare("llvm.x86.sse.sfence", "void", "")
-        self.line("call void @llvm.x86.sse.sfence()")
+        if self.target.architecture == "x86_64":
+            self.module.declare("llvm.x86.sse.sfence", "void", "")
+            self.line("call void @llvm.x86.sse.sfence()")
+        else:
+            self.line("fence seq_cst")
 
     def lane_loop(self, symbol: Symbol, start: Operand, end: Operand, lanes: int, unroll: int,
                   emit: LaneBody, paired: bool = False) -> None:

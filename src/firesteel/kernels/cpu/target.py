@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 from dataclasses import fields
 from typing import Any
 
@@ -44,6 +45,7 @@ class Target:
     tuning: Tuning = UNTUNED
     checked: bool = False
     """Whether kernels look at every address before they use it, see `bounds`."""
+    architecture: str = "x86_64"
 
     @property
     def has_masks(self) -> bool:
@@ -65,7 +67,8 @@ class Target:
     def description(self) -> str:
         tuning = "" if self.tuning == UNTUNED else f"{self.tuning} "
         checked = "checked " if self.checked else ""
-        return f"{checked}{tuning}{self.cpu} {self.vector_bytes} {self.features}"
+        architecture = "" if self.architecture == "x86_64" else f"{self.architecture} "
+        return f"{checked}{tuning}{architecture}{self.cpu} {self.vector_bytes} {self.features}"
 
 
 @functools.cache
@@ -75,7 +78,8 @@ def host() -> Target:
     features = llvm.get_host_cpu_features()
     wide = all(features.get(name) for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl"))
     narrow = features.get("avx2") and features.get("fma") and features.get("f16c")
-    return Target(llvm.get_host_cpu_name(), features.flatten(), 64 if wide else 32 if narrow else 16)
+    return Target(llvm.get_host_cpu_name(), features.flatten(), 64 if wide else 32 if narrow else 16,
+                  architecture=host_architecture())
 
 
 def avx2() -> Target:
@@ -83,11 +87,28 @@ def avx2() -> Target:
     return Target("x86-64-v3", "", 32)
 
 
-def new_machine(cpu: str, features: str) -> Any:
+def aarch64() -> Target:
+    """Any 64-bit ARM CPU: vectors of 16 bytes (NEON). Wider ones (SVE) have no fixed width and are not used."""
+    return Target("generic", "+neon", 16, architecture="aarch64")
+
+
+@functools.cache
+def host_architecture() -> str:
+    """The architecture of this process, by the name that LLVM has for it."""
+    machine = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+
+
+def new_machine(cpu: str, features: str, architecture: str = "") -> Any:
     """A target machine of LLVM. Code is position-independent: the same bytes can be loaded anywhere."""
     llvm = _llvm()
-    made = llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small", jit=True)
+    if architecture in ("", host_architecture()):
+        kind = llvm.Target.from_default_triple()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        kind = llvm.Target.from_triple(f"{architecture}-unknown-linux-gnu")
+    made = kind.create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small", jit=True)
     made.set_asm_verbosity(False)
     return made
 
