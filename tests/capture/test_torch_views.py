@@ -296,3 +296,31 @@ def test_lazy_views_stay_views_beside_their_copies(backend, name):
     assert (view.is_conj(), view.is_neg()) == (name == "conj", name == "negated")
     assert torch.equal(view, before * 2)
     assert torch.equal(copy, before)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_changes_of_data_are_not_counted(backend):
+    """`Tensor.data` has a version of its own, in backward passes too."""
+    def f(x):
+        return x.data, x.data[:1], x * 2
+
+    compiled = fs.compile(f, backend=backend)
+    for scale in (None, 1):
+        x = torch.ones(2, requires_grad=True)
+        w = x if scale is None else x * scale
+        y = (w * w).sum()
+        data, part, _ = compiled(w)
+        data.add_(1)
+        part.add_(1)
+        y.backward()
+        assert w.tolist() == [3, 2]
+        assert not data._is_view()
+        assert part._is_view()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_detached_results_are_no_views(backend):
+    compiled = fs.compile(lambda x: (x.detach(), (x * 2).detach()), backend=backend)
+    for detached in compiled(torch.ones(2, requires_grad=True) * 1):
+        assert not detached._is_view()
+        detached.detach_()

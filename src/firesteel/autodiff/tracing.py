@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import getitem, setitem
@@ -385,6 +386,9 @@ class Tracing:
         if value.is_inference() != state.inference and not memory.inputs:
             raise Unsupported("a result made in inference mode")
         root = memory.root
+        if self.leaves_versions and not (alone and not memory.inputs) and not value.is_inference() \
+                and not any(torch_compat.shares_version(other, value) for other in self.versions(memory)):
+            raise Unsupported("a result with the memory, but not the version, of another tensor: Tensor.data")
         if memory.inputs:
             index = next(i for i in memory.inputs if self.inputs[i].example is root.fake)
             self.check_alias(value, root.fake)
@@ -397,6 +401,15 @@ class Tracing:
         if alone and known_equal(storage_size(*layout_of(value)), numel_of(value)):
             return FreshTensor(recorder.current(tracked), None, number)
         return FreshTensor(recorder.current(root), _layout(value, root.fake), number)
+
+    @functools.cached_property
+    def leaves_versions(self) -> bool:
+        """Whether the program reads `Tensor.data`, whose changes are not counted as changes of the tensor."""
+        return any(node.target is getattr and node.args[1:] == ("data",) for node in self.module.graph.nodes)
+
+    def versions(self, memory: Memory) -> list[FakeTensor]:
+        """Tensors in a memory with all the versions that results made from it can have."""
+        return [memory.root.fake, *(self.inputs[index].example for index in memory.inputs)]
 
     def check_gradient(self, value: FakeTensor) -> None:
         """Called for every result that is no input: here none may need gradients."""

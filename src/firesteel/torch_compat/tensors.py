@@ -49,6 +49,18 @@ _hooks: Any = torch.Tensor._backward_hooks
 gradient_hooks: Callable[[torch.Tensor], Any] = _hooks.__get__
 
 
+def shares_version(t: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether changes in place of one tensor count as changes of the other. This counts one.
+
+    >>> x = torch.ones(2)
+    >>> shares_version(x, x.detach()), shares_version(x, x.data)
+    (True, False)
+    """
+    before = version_of(other)
+    torch.autograd.graph.increment_version(t)
+    return version_of(other) != before
+
+
 def asks_for_plain_sizes(file: object) -> bool:
     """Whether a size is wanted as a number because C++ calls ``sizes()`` of a tensor with symbolic sizes.
 
