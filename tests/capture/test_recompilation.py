@@ -496,3 +496,16 @@ def test_counter_of_a_submodule() -> None:
     for step in range(1, 12):
         assert torch.equal(compiled(X), X + 2 * step)
     assert sum(len(unit.entries) for units in compiled._firesteel_compiler.units.values() for unit in units) <= 3
+
+
+def test_tensors_of_every_layout_in_any_order():
+    """That an entry does not fit is found, and said, of tensors without sizes or strides too."""
+    eye = torch.eye(4)
+    kinds = {"coo": eye.to_sparse(), "csr": eye.to_sparse_csr(), "dense": eye, "bsr": eye.to_sparse_bsr((2, 2)),
+             "nested": torch.nested.nested_tensor([eye, eye]), "mkldnn": eye.to_mkldnn(), "meta": eye.to("meta"),
+             "quantized": torch.quantize_per_tensor(eye, 0.1, 0, torch.qint8)}
+    for first in kinds:
+        compiled = fs.compile(lambda x, s: x * 2 if s.layout is torch.strided else x * 3, backend="eager")
+        for kind in (first, *kinds, first):
+            expected = 2 if kinds[kind].layout is torch.strided else 3
+            assert compiled(torch.ones(1), kinds[kind]).item() == expected, (first, kind)

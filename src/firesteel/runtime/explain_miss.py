@@ -143,7 +143,8 @@ def changed_inputs(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> Changed:
             return None  # the path to it is gone
 
     tensors = {name: found for name, seen in entry.tensors.items() if not in_module(seen.source)
-               and isinstance(found := now(seen.source), torch.Tensor) and found.layout is torch.strided}
+               and isinstance(found := now(seen.source), torch.Tensor) and found.layout is torch.strided
+               and not found.is_nested}
     outdated = outdated_sizes(entry.tensors, tensors)
     failure = _first_failure(entry, values)
     if failure is None or not (failure.is_shape or failure.source in entry.numbers):
@@ -166,6 +167,11 @@ def _in_static_class(source: Source, now: Callable[[Source], Any]) -> bool:
 
 def _found(value: Any) -> str:
     if isinstance(value, torch.Tensor):
+        if value.is_nested:  # has neither sizes nor strides to ask for
+            return f"a nested tensor, {value.dtype}, requires_grad={value.requires_grad}"
+        if value.layout is not torch.strided:
+            return (f"a tensor of layout {value.layout}, shape {tuple(value.shape)}, {value.dtype}, "
+                    f"requires_grad={value.requires_grad}")
         return (f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, "
                 f"requires_grad={value.requires_grad}")
     text = repr(value) if _has_own_text(value) else object.__repr__(value)
