@@ -27,6 +27,7 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeTensor
 from ..fake.dims import known_equal, layout_of, numel_of, storage_size
+from ..fake.rules.strides import is_dense
 from ..fake.tensor import new_fake
 from ..records import dataclass
 from ..shapes import Symbol
@@ -364,7 +365,9 @@ class _JointTracing(Tracing):
                 found.append(result)
                 continue
             shape, stride = layout_of(carrier)
-            dense = expected is Tangent.LIKE_RESULT and known_equal(storage_size(shape, stride), numel_of(carrier))
+            # A layout that overlaps may have gaps too, and so the length of one that has neither.
+            dense = expected is Tangent.LIKE_RESULT and known_equal(storage_size(shape, stride), numel_of(carrier)) \
+                and is_dense(shape, stride)
             fake = new_fake(carrier.shape, carrier.stride() if dense else None, carrier.dtype, carrier.device)
             with graph.inserting_after(last):  # type: ignore[arg-type]
                 last = self.recorder.add_input(f"tangent_{number}", fake, fake, Memory())

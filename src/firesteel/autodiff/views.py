@@ -16,8 +16,9 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake import FakeTensor
-from ..fake.dims import known_equal, layout_of, numel_of, offset_of, shape_of, storage_size
+from ..fake.dims import known_equal, layout_of, offset_of, product, shape_of, storage_size
 from ..fake.mode import LAZY_VIEWS
+from ..fake.rules.strides import is_dense
 from ..fake.rules.views import viewed_strides
 from ..records import dataclass
 from .graph import Unsupported
@@ -84,7 +85,7 @@ def arguments(view: View, parent: Tracked, node: torch.fx.Node) -> tuple[tuple[A
     start = offset_of(parent.fake)
     if node.op != "placeholder":
         # A value computed by the graph begins where its storage begins.
-        if not known_equal(storage_size(*layout_of(parent.fake)), numel_of(parent.fake)):
+        if not _fills_its_storage(*layout_of(parent.fake)):
             raise Unsupported("as_strided of a tensor with gaps that is changed in place")
         offset = offset - start
     elif known_equal(offset, start):
@@ -174,9 +175,9 @@ def _diagonal(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTen
 @_through("as_strided.default")
 def _as_strided(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
     shape, stride, offset = view.args
-    if not known_equal(storage_size(*layout_of(parent)), numel_of(parent)):
+    if not _fills_its_storage(*layout_of(parent)):
         raise Unsupported("a write through as_strided to a tensor with gaps")
-    if not known_equal(storage_size(shape, stride), numel_of(value)) and not _apart(shape, stride):
+    if not _fills_its_storage(shape, stride) and not _apart(shape, stride):
         raise Unsupported("a write to a view with elements that share memory")
     offset = offset - offset_of(parent)
     return recorder.call(_ATEN.as_strided_scatter.default, (parent, value, list(shape), list(stride), offset), {})
@@ -214,6 +215,11 @@ def _real(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor)
 @_through("view_as_complex.default")
 def _complex(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
     return recorder.call(_ATEN.view_as_real.default, (value,), {})
+
+
+def _fills_its_storage(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
+    """Whether a layout has neither gaps nor elements that share memory; one with both may be just as long."""
+    return known_equal(storage_size(shape, stride), product(shape)) and is_dense(shape, stride)
 
 
 def _apart(shape: Sequence[Any], stride: Sequence[Any]) -> bool:

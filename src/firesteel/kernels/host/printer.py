@@ -28,7 +28,7 @@ import torch
 
 from ...records import dataclass
 from ...runtime.native.objects import NativeUnavailable
-from ...shapes import Expr, Symbol, print_python
+from ...shapes import Const, Expr, Symbol, print_python
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
 from ..plan import Allocate, KernelPlan, Launch, WriteBack
 from . import bounds, machine, stretch
@@ -485,14 +485,18 @@ class _HostPrinter:
         buffer = self.plan.buffers.get(name)
         number = self.calls
         self.calls += 1
-        if buffer is None or name not in self.found.layouts:
+        empty = buffer is not None and any(isinstance(size, Const) and size.value == 0 for size in buffer.shape)
+        if buffer is None or (name not in self.found.layouts and not empty):
             return
         variable = self.variable(name)
         layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
         self.namespace["check_layout"], self.namespace["restride"] = self.layouts.check, restride
+        copy = f"{variable} = restride({variable}, {layout})"
+        if empty:
+            self.lines.append(copy)  # its strides are all that there is to see
+            return
         self.lines.append(_Check(
-            number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype})",
-            f"{variable} = restride({variable}, {layout})"))
+            number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype})", copy))
 
     def bind_symbols(self, made: Sequence[str]) -> None:
         """Numbers that a call brought forth."""

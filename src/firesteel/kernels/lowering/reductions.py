@@ -289,11 +289,15 @@ def logsumexp(ctx: Lowering, x: Tensor, dim: Dims, keepdim: bool = False) -> Ten
         value = largest.at(indices)
         return where(ir.op("isinf", value), 0.0, value)
 
+    def rounded(value: Value) -> Value:
+        """Eager calls an operator for each step, so short floats are rounded in between."""
+        return cast(cast(value, dtype), wide)
+
     def body(indices: Indices) -> Value:
-        return ir.op("exp", sub(cast(cast(x.at(indices), dtype), wide), finite(how.result(indices))))
+        return rounded(ir.op("exp", rounded(sub(rounded(x.at(indices)), finite(how.result(indices))))))
 
     summed = total(ctx, x, how, body, wide)
-    return ctx.computed(lambda i: cast(op("add", ir.op("log", summed.at(i)), finite(i)), dtype))
+    return ctx.computed(lambda i: cast(op("add", rounded(ir.op("log", rounded(summed.at(i)))), finite(i)), dtype))
 
 
 @lowering("aten.linalg_vector_norm.default")
