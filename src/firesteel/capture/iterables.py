@@ -12,6 +12,7 @@ from .objects import find_on_class, special_method
 from .signals import GraphBreak, UserRaise
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
+from .values.mapping_proxies import MappingProxyValue
 from .values.objects import ObjectValue
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ def iterate_with_hint(tx: Tracer, obj: Value) -> Iterator[Value]:
     """The items of ``list(obj)``, one by one."""
     obj = obj.realize()
     iterator = tx.iterate(obj)
+    if isinstance(obj, MappingProxyValue):
+        obj = obj.mapping.realize()  # its length is that of its mapping
     if isinstance(obj, ObjectValue):
         _ask_for_length(tx, obj)
     while (item := tx.next_item(iterator)) is not None:

@@ -19,6 +19,7 @@ from .source import written_in_python
 from .values.base import Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
 from .values.functions import MethodValue
+from .values.mapping_proxies import MappingProxyValue
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ObjectValue
 from .values.ranges import RangeValue
@@ -136,6 +137,9 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
         if isinstance(sequence, SequenceValue) and isinstance(count, (ConstantValue, NumberValue)):
             return object_operators.repeated(tx, sequence, count)
     if symbol in "|&-^":
+        if symbol == "&" and DictViewValue in (type(left), type(right)) and all(
+                isinstance(side, (DictViewValue, SetValue)) for side in (left, right)):
+            return _view_intersection(tx, left, right)
         if isinstance(left, DictViewValue):
             left = left.as_set(tx)
         if isinstance(right, DictViewValue):
@@ -150,6 +154,20 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
         left = ConstantValue(tx.constant_of(left))
         return tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})
     return None
+
+
+def _view_intersection(tx: Tracer, left: Value, right: Value) -> Value:
+    """``&`` with a view: of two equal elements the result has the one of the side that Python goes through."""
+    view, other = (left, right) if isinstance(left, DictViewValue) else (right, left)
+    lengths = [tx.constant_of(side.length(tx)) for side in (view, other)]
+    if lengths[1] > lengths[0] if isinstance(other, DictViewValue) else \
+            other.python_type() is set and lengths[0] <= lengths[1]:
+        view, other = other, view
+    asked, taken = (side.as_set(tx) if isinstance(side, DictViewValue) else side for side in (view, other))
+    assert isinstance(asked, SetValue) and isinstance(taken, SetValue)
+    in_order = isinstance(other, DictViewValue) or not all(item.is_constant() for item in taken.items.values())
+    items = taken.items.values() if in_order else taken.ordered(tx)
+    return SetValue({token: item for item in items if (token := item.key(tx)) in asked.items})
 
 
 def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
@@ -183,7 +201,7 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
 
         if isinstance(left, IdentityNumber) and isinstance(right, IdentityNumber):
             return ConstantValue((symbol == "==") == tx.same(left.of, right.of))
-        if left is right and not isinstance(left, OpaqueValue):
+        if left is right and not isinstance(left, (OpaqueValue, MappingProxyValue)):
             return ConstantValue(symbol == "==")
         if _plain(left) and _plain(right):
             return tx.fold(function, [left.as_constant(), right.as_constant()], {})

@@ -20,6 +20,16 @@ class Noted(dict):
         return super().__iter__()
 
 
+class Counted(dict):
+    def __len__(self):
+        LOG.append("__len__")
+        return super().__len__()
+
+    def __eq__(self, other):
+        LOG.append("__eq__")
+        return super().__eq__(other)
+
+
 class Number(int):
     pass
 
@@ -40,6 +50,8 @@ def fn(x):
         out.append(dict(**Noted({2: 1})))
     except TypeError as error:
         out.append(str(error))
+    counted = types.MappingProxyType(Counted(a=1))
+    out += [list(counted), counted == counted, {1.0: 1}.keys() & frozenset([1, None])]  # noqa: PLR0124
     KEEP.append(Number(0))
     return out, x + 1, Number("z", base=36), Text(b"a", encoding="utf8")
 

@@ -8,6 +8,7 @@ import collections
 import math
 import operator
 import re
+import sys
 
 from ..program import Program
 from ..values import Dice
@@ -201,6 +202,8 @@ def added(o):
 """
 
 
+# Python 3.13 itself may crash in the second call of a method of a class without any argument.
+LEAST_UNBOUND = int(sys.version_info[:2] == (3, 13))
 # what prints as an address
 ADDRESS = "lambda|Plain|Holder|iter|for"
 
@@ -256,7 +259,7 @@ class _Writer:
         if kind == "method":
             return f"{self.bracketed(receiver)}.{name}({self.arguments()})"
         if dice.chance(0.5):
-            return f"{owner}.{name}({self.arguments()})"
+            return f"{owner}.{name}({self.arguments(LEAST_UNBOUND)})"
         more = self.arguments()
         return f"{owner}.{name}({receiver}{', ' if more else ''}{more})"
 

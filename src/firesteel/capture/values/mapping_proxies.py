@@ -45,9 +45,6 @@ class MappingProxyValue(Value):
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         raise tx.raised(TypeError("'mappingproxy' object does not support item assignment"))
 
-    def del_item(self, tx: Tracer, key: Value) -> None:
-        raise tx.raised(TypeError("'mappingproxy' object doesn't support item deletion"))
-
     def iterate(self, tx: Tracer) -> Value:
         return self.mapping.iterate(tx)
 
