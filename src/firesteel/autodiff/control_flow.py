@@ -130,6 +130,7 @@ class _Differentiated(torch.autograd.Function):
 
 
 def _trace_cond(recorder: Recorder, pred: Any, true_graph: Any, false_graph: Any, operands: Sequence[Any]) -> Call:
+    operands = [_unexpanded(recorder, value) for value in operands]
     given = [*operands, *_more_symbols(recorder, operands)]
     graphs = [_extended(graph, len(given) - len(operands)) for graph in (true_graph, false_graph)]
     bodies = [_body(recorder, name, graph, given) for name, graph in zip(("true", "false"), graphs, strict=True)]
@@ -153,6 +154,7 @@ def _trace_cond(recorder: Recorder, pred: Any, true_graph: Any, false_graph: Any
 
 def _trace_while_loop(recorder: Recorder, cond_graph: Any, body_graph: Any, carried: Sequence[Any],
                       additional: Sequence[Any] = ()) -> Call:
+    additional = [_unexpanded(recorder, value) for value in additional]
     more = [*additional, *_more_symbols(recorder, [*carried, *additional])]
     extra = len(more) - len(additional)
     # begins with tensors of its own, without gaps, as eager does
@@ -182,6 +184,7 @@ def _trace_while_loop(recorder: Recorder, cond_graph: Any, body_graph: Any, carr
 
 def _trace_scan(recorder: Recorder, body_graph: Any, init: Sequence[Any], xs: Sequence[Any],
                 additional: Sequence[Any] = ()) -> Call:
+    xs, additional = ([_unexpanded(recorder, value) for value in values] for values in (xs, additional))
     slices = [_slice(x) for x in xs]
     more = [*additional, *_more_symbols(recorder, [*init, *slices, *additional])]
     begun = [_recorded(recorder, lambda value: value.clone(), value) for value in init]
@@ -285,6 +288,15 @@ def _recorded(recorder: Recorder, function: Callable[[Any], Any], value: Any) ->
         return function(value)
     finally:
         torch_compat.pop_dispatch_mode()
+
+
+def _unexpanded(recorder: Recorder, value: Any) -> Any:
+    """An operand whose elements lie at places of their own: how an expanded one lies in memory is nobody's promise."""
+    if not isinstance(value, FakeTensor):
+        return value
+    if not any(known_equal(step, 0) and not known_equal(size, 1) for size, step in zip(*layout_of(value), strict=True)):
+        return value
+    return _recorded(recorder, lambda expanded: expanded.contiguous(), value)
 
 
 def _differ(one: FakeTensor, other: FakeTensor) -> bool:

@@ -12,6 +12,7 @@ import torch
 import torch.fx
 
 from ... import torch_compat
+from ...autodiff.subprograms import Subprogram
 from ...shapes import Const, Expr, Symbol
 from ...shapes.expr import ONE
 from ...shapes.symnode import expr_of
@@ -72,7 +73,8 @@ def call_aten(
             names.append(name)
             values.append(expr.value if expr.is_constant else expr)  # type: ignore[attr-defined]
     origins = (node,)
-    given = tuple([_argument(ctx, arg, origin) for arg, origin in zip(args, node.args, strict=True)])
+    argument = _operand if isinstance(target, Subprogram) else _argument
+    given = tuple([argument(ctx, arg, origin) for arg, origin in zip(args, node.args, strict=True)])
     named = {name: _argument(ctx, arg, node.kwargs[name]) for name, arg in kwargs.items()}
     into = product_into if target is product else PRODUCTS.get(str(target))
     if into is not None and names[0] is not None and _is_large(ctx.graph.buffers[names[0]]):
@@ -81,6 +83,13 @@ def call_aten(
     for source, copy in copies:
         ctx.emit(ir.ExternCall(torch.ops.aten.clone.default, (ir.BufferRef(source),), {}, (copy,), origins=origins))
     return values if several else values[0]
+
+
+def _operand(ctx: Lowering, arg: Any, origin: Any) -> Any:
+    """What an operator with bodies is given: they were made for operands that lie in memory as the graph says."""
+    if not isinstance(arg, Tensor):
+        return _argument(ctx, arg, origin)
+    return ctx.reference(ctx.realize_as(arg, ctx.described(origin.meta["val"]).strides))
 
 
 def _argument(ctx: Lowering, arg: Any, origin: Any) -> Any:
