@@ -158,6 +158,10 @@ def test_torchscript_inside_of_a_compiled_module(quiet):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.jit.script(torch.nn.Linear(4, 4)),
                                 torch.jit.trace(torch.nn.Linear(4, 4), X))
     torch.testing.assert_close(fs.compile(model)(X), model(X))
+    program = torch.jit.script(scripted)
+    for function in (model[1], model[2], program):
+        explanation = fs.explain(lambda x, function=function: function(x) * 2)(X)
+        assert ["TorchScript" in one.reason for one in explanation.break_reasons] == [True]
 
 
 # export as a call

@@ -8,6 +8,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from .. import torch_compat
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
@@ -235,6 +236,8 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             raise GraphBreak(f"field {name!r} of {cls.__name__}")
         if kind is CACHED_FUNCTION:
             return MethodValue(obj, class_member(tx, cls, name, raw, owner))
+        if torch_compat.is_torchscript_class(cls):
+            raise GraphBreak("TorchScript is compiled already, by another compiler", "call what it was made from")
         raise GraphBreak(f"descriptor {kind.__name__} of attribute {name!r}")
     return class_member(tx, cls, name, raw, owner)
 

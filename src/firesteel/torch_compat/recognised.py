@@ -131,11 +131,15 @@ def answering_as_exporting() -> Iterator[None]:
             setattr(compiler, name, value)
 
 
+def is_torchscript_class(cls: type) -> bool:
+    """Whether objects of a class are scripted or traced modules, functions or methods."""
+    script = sys.modules["torch.jit._script"]
+    return issubclass(cls, (script.ScriptModule, torch._C.ScriptFunction, torch._C.ScriptMethod, torch._C.ScriptModule))
+
+
 def is_torchscript(value: Any) -> bool:
     """Whether something is a scripted or traced module, function or method."""
-    script = sys.modules["torch.jit._script"]
-    kinds = (script.ScriptModule, torch._C.ScriptFunction, torch._C.ScriptMethod)
-    return isinstance(value, kinds)
+    return is_torchscript_class(type(value))
 
 
 def always_false_while_compiling() -> list[Callable[..., Any]]:
