@@ -296,3 +296,15 @@ def test_examples_that_the_program_does_not_fit(strict):
 def test_the_error_is_public():
     assert fs.export.ConstraintViolationError is ConstraintViolationError
     assert issubclass(ConstraintViolationError, fs.errors.ConstraintViolationError)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_checks_that_torch_makes_in_python_are_part_of_the_contract(strict):
+    """In training, batch norm refuses one value per channel; no operator of the graph does."""
+    norm = torch.nn.BatchNorm1d(3)
+    program = fs.export.export(norm, (torch.randn(4, 3),), dynamic_shapes=({0: fs.export.Dim("b")},), strict=strict)
+    (interval,) = program.range_constraints.values()
+    assert interval.lower == 2
+    with pytest.raises(InputMismatchError):
+        program.module()(torch.ones(1, 3))
+    assert not norm.running_var.isnan().any()

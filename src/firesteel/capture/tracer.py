@@ -32,7 +32,7 @@ from .source import (
     call_source,
     item_source,
 )
-from .undecidable import SYMBOLIC, undecidable
+from .undecidable import SYMBOLIC, decided_in_python, undecidable
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
 from .values.functions import CellValue, FunctionValue
@@ -127,7 +127,8 @@ class Tracer:
 
     def provenance(self) -> shapes.Provenance:
         """Who asks about sizes at this moment."""
-        return shapes.Provenance(self.user_frames(), "", self.operation)
+        operation = "" if self.options.exports and self.operation and decided_in_python() else self.operation
+        return shapes.Provenance(self.user_frames(), "", operation)
 
     def name_of(self, fake: Any) -> str:
         """What a tensor is called in messages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from .source import SizeSource
 if TYPE_CHECKING:
     from .tracer import Tracer
 
+_NUMBERS = torch.__file__
+_FUNCTIONS = torch.nn.functional.__file__
+_OURS = __file__.removesuffix("capture/undecidable.py")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -33,6 +37,17 @@ class Undecidable(GraphBreak):
 def undecidable(error: shapes.UndecidableError) -> Undecidable:
     """The break at a decision that nothing known decides."""
     return Undecidable(error)
+
+
+def decided_in_python() -> bool:
+    """Whether Python code of torch.nn.functional asks about sizes now: no operator repeats that when it runs."""
+    frame = sys._getframe(1)
+    by_number = False
+    while frame.f_back is not None and (frame.f_code.co_filename.startswith(_OURS)
+                                        or frame.f_code.co_filename == _NUMBERS):
+        by_number = by_number or frame.f_code.co_filename == _NUMBERS  # otherwise C++ asks
+        frame = frame.f_back
+    return by_number and frame.f_code.co_filename == _FUNCTIONS
 
 
 def static_needed(tx: Tracer, args: Iterable[Any], operation: str) -> GraphBreak | StaticNeeded:
