@@ -356,3 +356,14 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_running_means_of_short_floats_are_not_rounded(dtype):
+    def means(compiled):
+        torch.manual_seed(0)
+        norm = torch.nn.BatchNorm1d(2)
+        (fs.compile(norm) if compiled else norm)(torch.randn(7, 2).to(dtype))
+        return norm.running_mean
+
+    torch.testing.assert_close(means(True), means(False), rtol=0, atol=1e-7)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ... import shapes
+from ...records import dataclass
 from .. import ir
 from ..ir import Value
 from .batch_statistics import parted_moments
@@ -212,7 +213,7 @@ def batch_norm_no_stats(
     statistics = _batch_statistics(ctx, x, eps)
     if statistics is None:
         return ctx.unsupported("a size that may be 0")
-    mean, _, scale = statistics
+    mean, scale = statistics.mean, statistics.scale
     out = ctx.outs[0]
     assert out is not None
     body = _normalised(ctx, x, weight, bias, mean, scale, out.dtype)
@@ -240,7 +241,7 @@ def batch_norm_functional(
     statistics = _batch_statistics(ctx, x, eps)
     if statistics is None:
         return ctx.unsupported("a size that may be 0")
-    mean, variance, scale = statistics
+    mean, scale = statistics.mean, statistics.scale
     wide = opmath(x.dtype)
     count = _channel_folding(x).count
 
@@ -259,7 +260,8 @@ def batch_norm_functional(
 
     body = _normalised(ctx, x, weight, bias, mean, scale, out.dtype)
     results = _results_of(ctx, (ctx.computed(body, out), mean, scale), (out, mean_spec, scale_spec))
-    return *results, moved(running_mean, mean, new_mean_spec, False), moved(running_var, variance, new_var_spec, True)
+    return (*results, moved(running_mean, statistics.exact_mean, new_mean_spec, False),
+            moved(running_var, statistics.variance, new_var_spec, True))
 
 
 @lowering("aten._batch_norm_with_update_functional.default")
@@ -294,8 +296,21 @@ def _channel_folding(x: Tensor) -> Folding:
     return Folding(x.shape, tuple([d for d in range(x.ndim) if d != 1]), False)
 
 
-def _batch_statistics(ctx: Lowering, x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Mean, variance and reciprocal deviation of each channel; None where there may be no elements."""
+@dataclass(frozen=True)
+class _Statistics:
+    """Of each channel of a batch."""
+
+    mean: Tensor
+    """As the elements are normalised with."""
+    scale: Tensor
+    """The reciprocal deviation, as the elements are normalised with."""
+    exact_mean: Tensor
+    """What the running mean is moved to."""
+    variance: Tensor
+
+
+def _batch_statistics(ctx: Lowering, x: Tensor, eps: float) -> _Statistics | None:
+    """The statistics of each channel; None where there may be no elements."""
     how = _channel_folding(x)
     if is_empty(ctx, how):
         return None
@@ -304,9 +319,9 @@ def _batch_statistics(ctx: Lowering, x: Tensor, eps: float) -> tuple[Tensor, Ten
     mean, variance = parted_moments(ctx, x) or moments(ctx, x, how)
     scale = _reciprocal_deviation(ctx, variance, eps, spec)
     if wide is x.dtype or ctx.device.type != "cpu":
-        return mean, variance, scale
-    # On the CPU eager goes on with statistics that are rounded to short floats.
-    return _shortened(ctx, mean, x.dtype, spec), variance, _shortened(ctx, scale, x.dtype, spec)
+        return _Statistics(mean, scale, mean, variance)
+    # On the CPU eager normalises with statistics that are rounded to short floats.
+    return _Statistics(_shortened(ctx, mean, x.dtype, spec), _shortened(ctx, scale, x.dtype, spec), mean, variance)
 
 
 def _shortened(ctx: Lowering, exact: Tensor, dtype: torch.dtype, spec: Spec) -> Tensor:
