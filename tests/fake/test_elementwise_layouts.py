@@ -47,3 +47,15 @@ def test_strides_are_eagers(layout: str) -> None:
         if (got.shape, got.stride(), got.dtype) != (want.shape, want.stride(), want.dtype):
             wrong.append(f"{name}: {got.stride()}, eager {want.stride()}")
     assert not wrong
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.nn.functional.glu(x, -1), lambda x: torch.nn.functional.channel_shuffle(x, 2),
+    lambda x: torch.nn.functional.glu(x, 1), lambda x: torch.normal(x, x),
+])  # fmt: skip
+def test_images_with_the_channels_innermost(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    mode, x = FakeMode(), torch.ones(1, 4, 1, 2).contiguous(memory_format=torch.channels_last)
+    fake = mode.from_real(x)
+    with mode:
+        got = function(fake)
+    assert (got.shape, got.stride()) == (function(x).shape, function(x).stride())

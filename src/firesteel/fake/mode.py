@@ -252,7 +252,7 @@ _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 _UNTRUSTED: dict[str, Callable[..., bool]] = {
     "aten._fft_r2c.default": lambda x, dims, *rest: len(dims) > 1 or not x.is_contiguous(),
     "aten._fft_c2r.default": lambda x, dims, *rest: len(dims) > 1 or not x.is_contiguous(),
-    "aten._batch_norm_with_update.default": lambda x, *rest: x.dtype is not torch.float32,
+    "aten._batch_norm_with_update.default": lambda x, *rest: x.dtype is not torch.float32 or not x.is_contiguous(),
     "aten.max_unpool2d.default": lambda x, *rest: not x.is_contiguous(),
 }
 

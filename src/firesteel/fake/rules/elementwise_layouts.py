@@ -28,6 +28,7 @@ _LIKE_ARGUMENT = frozenset({
 # What eager lays out by rows whatever the argument is.
 _BY_ROWS = frozenset({
     "aten.pow.Scalar", "aten.rrelu_with_noise.default", "aten.rrelu_with_noise_functional.default",
+    "aten.normal.Tensor_Tensor",
 })  # fmt: skip
 # Elementwise, though torch does not say so.
 _UNTAGGED = frozenset({"aten.complex.default", "aten.polar.default", "aten._prelu_kernel.default"})

@@ -175,3 +175,11 @@ def pixel_shuffle(x: FakeTensor, factor: int) -> Any:
     if channels % (factor * factor) != 0:
         return NotImplemented
     return _in_format_of(x, (batch, channels // (factor * factor), height * factor, width * factor))
+
+
+@rule("aten.channel_shuffle.default", "aten.native_channel_shuffle.default")
+def channel_shuffle(x: FakeTensor, groups: int) -> Any:
+    """A copy in the memory format of the argument."""
+    if x.device != CPU or x.ndim != 4 or groups <= 0 or any(size == 0 for size in shape_of(x)):
+        return NotImplemented
+    return _in_format_of(x, shape_of(x)) if shape_of(x)[1] % groups == 0 else NotImplemented

@@ -9,7 +9,7 @@ import torch
 from ..dims import known_equal, layout_of, shape_of, stride_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import Rule, rule
-from .operands import is_number, result_device, result_dtype, scalar_dtype
+from .operands import is_number, result_device, result_dtype, scalar_dtype, wrap_dim
 from .strides import broadcast_shapes, check_broadcast, elementwise_layout, preserved_strides
 
 _BOOL = torch.bool
@@ -210,6 +210,17 @@ def huber_loss(x: FakeTensor, y: FakeTensor, reduction: int = 1, *params: Any) -
     if reduction or not same:
         return NotImplemented
     return new_fake(shape_of(x), preserved_strides(shape_of(x), stride_of(x)), x.dtype, x.device)
+
+
+@rule("aten.glu.default")
+def glu(x: FakeTensor, dim: int = -1) -> Any:
+    """Of the two halves of the argument."""
+    at = wrap_dim(dim, x.ndim)
+    if at is None or not x.dtype.is_floating_point or shape_of(x)[at] % 2 != 0:
+        return NotImplemented
+    shape = tuple([size // 2 if position == at else size for position, size in enumerate(shape_of(x))])
+    layout = elementwise_layout(((shape, stride_of(x)), (shape, stride_of(x))))
+    return NotImplemented if layout is None else new_fake(layout[0], layout[1], x.dtype, x.device)
 
 
 @rule("aten.log_sigmoid_forward.default")
