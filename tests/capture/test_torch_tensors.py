@@ -1,11 +1,14 @@
 """Tensors in compiled functions: attributes, constructors, sizes, operators."""
 
 import math
+import warnings
 
 import numpy
 import pytest
 import torch
 from tests.torch_differential import check
+
+import firesteel as fs
 
 
 def two():
@@ -473,3 +476,20 @@ def test_tensors_of_numpy_scalars_have_their_dtype(scalar):
                 torch.tensor(scalar, dtype=torch.complex64), torch.tensor(numpy.sqrt(2)))
 
     check(f, lambda: (torch.ones(2), scalar, [scalar, scalar]))
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_warnings_of_functions_come_in_each_call(backend):
+    def messages(function):
+        found = []
+        for size in (3, 4, 5):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                function(torch.ones(size, 2), torch.ones(1, 2))
+            found.append([(str(warning.message), warning.lineno) for warning in caught])
+        return found
+
+    def f(a, b):
+        return torch.nn.functional.mse_loss(a, b)
+
+    assert messages(fs.compile(f, backend=backend)) == messages(f)

@@ -20,6 +20,7 @@ from ..fake.rules.data_dependent import new_number
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
+from .python_warnings import Warns, run_or_warn
 from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
@@ -425,7 +426,13 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
             return getattr(args[0], target)(*args[1:], **kwargs) if rule is None else rule(*args, **kwargs)
         if target in ITEM_METHODS and has_positions(args[1]):
             return (get_item if target is operator.getitem else set_item)(tx.fake, *args)
-        return target(*args, **kwargs) if rule is None else rule(*args, **kwargs)
+        if rule is not None:
+            return rule(*args, **kwargs)
+        if type(target) is types.FunctionType and not tx.options.fullgraph:
+            return run_or_warn(target, args, kwargs)
+        return target(*args, **kwargs)
+    except Warns as warning:
+        raise GraphBreak(f"{_title(target)} warns: {_first_line(warning)}") from None
     except DataDependentError as error:
         raise GraphBreak(f"{_title(target)}: {error.reason}",
                          "keep shapes independent of data, or accept the break") from None
@@ -448,7 +455,6 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
         raise signal from None
     finally:
         tx.operation = ""
-
 
 
 def _first_line(error: BaseException) -> str:
