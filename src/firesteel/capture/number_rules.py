@@ -79,6 +79,8 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
     for operand in operands:
         if isinstance(operand, NumberValue) and operand.expr is expr:
             return operand
+    if any(_is_wide(operand) for operand in operands):  # the result has 64 bits, but is computed of more
+        return fold(tx, function, operands)
     return tx.number(expr, hint, RECORDED.get(function, function), operands)
 
 
@@ -102,6 +104,10 @@ def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
     if _is_narrow(tx, expr):
         return True
     return tx.holds(relations.ge(expr, LEAST)) and tx.holds(relations.le(expr, LARGEST))
+
+
+def _is_wide(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and type(value.value) is int and not LEAST <= value.value <= LARGEST
 
 
 def _is_narrow(tx: Tracer, expr: Expr) -> bool:

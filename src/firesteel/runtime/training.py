@@ -34,6 +34,7 @@ from ..autodiff.running import known_number, symbols, view_of_base
 from ..autodiff.state import GlobalState
 from ..debug import log
 from ..fake.dims import contiguous_strides, known_equal, layout_of
+from ..fake.rules.strides import memory_order
 from ..interruptions import uninterrupted
 from ..locks import new_lock
 from ..shapes import LateDecisionError, Symbol
@@ -284,7 +285,10 @@ class _Layout:
         stride: tuple[Any, ...] = example.stride()
         if all(type(step) is int for step in stride):
             return _Layout(tuple(stride), ())
-        hints = [step if type(step) is int else step.node.hint or 1 for step in stride]
+        hints = [step if type(step) is int else step.node.hint for step in stride]
+        if None in hints:  # data decides how large it is, but not in which order its dimensions lie
+            shape, steps = layout_of(example)
+            return _Layout(None, tuple(reversed(memory_order(shape, [steps]))))
         return _Layout(None, tuple(sorted(range(len(hints)), key=lambda dim: (-hints[dim], dim))))
 
     def lay_out(self, tangent: torch.Tensor) -> torch.Tensor:
