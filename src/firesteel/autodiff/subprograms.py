@@ -185,7 +185,8 @@ class WhileLoopBackward(Subprogram):
     wanted: tuple[int, ...] = ()
 
     def __call__(self, *operands: Any) -> Results:
-        test, body, backward = self.bodies[0].run, self.bodies[1].run, self.bodies[2]
+        # what is kept for backward may have been copied, and lie in another way
+        test, body, backward = self.bodies
         current, additional, tangents = _parts(operands, self.carried, self.additional)
         turns = []
         while test(*current, *additional)[0]:
@@ -217,7 +218,8 @@ class ScanBackward(Subprogram):
     wanted: tuple[int, ...] = ()
 
     def __call__(self, *operands: Any) -> Results:
-        body, backward = self.bodies[0].run, self.bodies[1]
+        # what is kept for backward may have been copied, and lie in another way
+        body, backward = self.bodies
         carry, xs, rest = _parts(operands, self.carried, self.sliced)
         additional, tangents = rest[:self.additional], rest[self.additional:]
         count = len(self.differentiable)
