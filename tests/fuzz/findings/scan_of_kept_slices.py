@@ -1,5 +1,5 @@
-"""A scan over a part of its input: what was kept for backward is a copy with other strides than the loop's body was made
-for, and the body read outside of it.
+"""A scan over a part of its input: what was kept for backward is a copy with other strides than the loop's body was
+made for, and the body read outside of it.
 """
 
 import torch

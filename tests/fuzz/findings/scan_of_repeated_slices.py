@@ -1,5 +1,5 @@
-"""A scan over slices of a repeated tensor: the native backend put the operand into memory in another way than the loop's
-body was made for, and the body read outside of it.
+"""A scan over slices of a repeated tensor: the native backend put the operand into memory in another way than the
+loop's body was made for, and the body read outside of it.
 """
 
 import torch

@@ -76,7 +76,7 @@ class _Writer:
         return self.dice.choice((
             f"{a} + {b}", f"{a} * {b} * 0.5", f"{a}.sin()", f"{a}.cos() * n", f"{a} - {a}.mean(-1, keepdim=True)",
             f"torch.where({b} > 0, {a}, {b} * 0.1)", f"{a}.relu() + {b}", f"{a} * w", f"{a} + k", f"{a}.softmax(-1)",
-            f"{a}.flip(0) + {b}", f"{a}.cumsum(0) * 0.1", f"{a} * {b}.shape[0]", f"{a}.t().t() * 2 + {b}",
+            f"{a}.flip(0) + {b}", f"{a}.cumsum(0) * 0.1", f"{a} * ({b}.shape[0] * 0.1)", f"{a}.t().t() * 2 + {b}",
             f"{a}.transpose(0, -1).contiguous().transpose(0, -1) - {b}", f"torch.maximum({a}, {b})",
         ))
 
