@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 import firesteel as fs
@@ -522,3 +523,18 @@ def test_simple_namespace_text() -> None:
         return x + 1, repr(n), n == types.SimpleNamespace(a=1, b="q"), types.SimpleNamespace(**{"k": 1})
 
     check(f, lambda: (x(), types.SimpleNamespace(a=1, b="q")))
+
+
+@pytest.mark.parametrize("base", [enum.Enum, enum.IntEnum, enum.Flag, enum.IntFlag])
+def test_enums_made_in_a_function(base):
+    class Local(base):
+        RED = 1
+        GREEN = 2
+
+    compiled = fs.compile(lambda x, number, member: (x * 2, Local(number), Local.GREEN, member is Local.RED),
+                          fullgraph=True, backend="eager")
+    for number, member in ((1, Local.RED), (2, Local.GREEN), (1, Local.RED)):
+        _, made, green, same = compiled(torch.ones(1), number, member)
+        assert made is Local(number)
+        assert green is Local.GREEN
+        assert same is (member is Local.RED)

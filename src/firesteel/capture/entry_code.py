@@ -105,6 +105,12 @@ class EntryCode:
                 raise Restart(self.tx.made_classes[obj], GraphBreak(
                     f"class {obj.__name__}, made inside, or an object of it is needed after the graph",
                     "make the class outside of the compiled function"))
+            if isinstance(obj, enum.Enum) and id(type(obj)) in self.guarded_classes and \
+                    not type(obj).__weakrefoffset__:
+                # a member that is a number, which no weak reference can refer to
+                name = f"{self.constant(type(obj))}._value2member_map_[{self.constant(obj.value)}]"
+                self._constants[id(obj)] = name
+                return name
             name = f"_fs_k{len(self._constants)}"
             self.namespace[name] = obj
             weak = self.guarded_classes.get(id(obj))
