@@ -287,6 +287,37 @@ def test_torchs_settings_of_sizes_count():
     assert len(recorder.graphs) == 4
 
 
+@pytest.mark.parametrize("setting, text, graphs", [
+    ("dynamic_sources", "L['x']:0", 1), ("dynamic_sources", r"L\['x.*'\]", 1),
+    ("dynamic_sources", "L['y'], L['x']", 1),
+    ("dynamic_sources", "L['x']:1", 3), ("unbacked_sources", ".*", 1), ("dynamic_sources", "L['z']", 3),
+])
+def test_torchs_named_sources_count(setting, text, graphs):
+    recorder = Recorder()
+    with torch.compiler.config.patch({setting: text}):
+        compiled = fs.compile(lambda x: x + 1, backend=recorder, dynamic=False)
+        for size in 3, 4, 5:
+            compiled(torch.ones(size, 2))
+    assert len(recorder.graphs) == graphs
+
+
+def test_torchs_static_sources_and_dynamic_values_count():
+    recorder = Recorder()
+    if hasattr(torch.compiler.config, "static_sources"):
+        with torch.compiler.config.patch(static_sources="L['x']:0"):
+            compiled = fs.compile(lambda x: x + 1, backend=recorder)
+            for size in 3, 4, 5:
+                compiled(torch.ones(size, 2))
+        assert len(recorder.graphs) == 3
+    if hasattr(torch.compiler.config, "dynamic_values"):
+        before = len(recorder.graphs)
+        with torch.compiler.config.patch(dynamic_values="111"):
+            compiled = fs.compile(lambda x, n: x * n, backend=recorder)
+            for size in 111, 4, 5:
+                compiled(torch.ones(size, 2), size)
+        assert len(recorder.graphs) == before + 1
+
+
 def test_torchs_switch_for_caches_counts(tmp_path):
     from firesteel.runtime import disk_cache
 

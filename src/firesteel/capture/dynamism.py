@@ -23,6 +23,7 @@ from ..runtime.learned import Learned
 from ..shape_markers import dims_marked
 from ..shapes.symnode import make_symint
 from .argument_sizes import ArgumentSizes
+from .named_sources import NOTHING, NamedSources, dynamic_values, named_dynamic, named_static
 from .source import ItemSource, LocalSource, ModuleTableSource, SizeSource, Source, StrideSource
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class Dynamism:
     suspects: Suspects | None = None
     declared: ArgumentSizes | None = None
     """What was declared of the arguments: everything else is constant then."""
+    named_dynamic: NamedSources = NOTHING
+    named_static: NamedSources = NOTHING
+    values: frozenset[int] = frozenset()
+    """Sizes and numbers that are symbols wherever they occur."""
 
     @staticmethod
     def of(dynamic: bool | None, learned: Learned, static: frozenset[tuple[str, int]] = frozenset(),
@@ -92,13 +97,18 @@ class Dynamism:
             return Dynamism(static=static, declared=declared)
         if config.dynamic_shapes != "auto":
             dynamic = config.dynamic_shapes == "1"
-        return Dynamism(dynamic is True, dynamic is False, learned, static, suspects)
+        return Dynamism(dynamic is True, dynamic is False, learned, static, suspects, None, named_dynamic(),
+                        named_static(), dynamic_values())
 
-    def number(self, source: Source) -> bool:
+    def number(self, source: Source, value: int | float) -> bool:
         """Whether a number from outside is a symbol."""
         if self.declared is not None:
             return self.declared.is_symbol(source.name)
-        if self.nothing or not config.dynamic_numbers or DECLARED.get() is not None:
+        if not config.dynamic_numbers or DECLARED.get() is not None or self.named_static.covers(source.name):
+            return False
+        if self.named_dynamic.covers(source.name) or (self.values and value in self.values):
+            return True
+        if self.nothing:
             return False
         return source.name in self.learned.numbers or (self.everything and is_argument(source))
 
@@ -122,9 +132,10 @@ class Dynamism:
                 lower, upper = marks.dynamic[dim]
                 found[dim] = (max(lower or SMALLEST, SMALLEST), upper, True)
                 continue
-            if dim in marks.static:
+            if dim in marks.static or (self.named_static.entries and self.named_static.covers(name, dim)):
                 continue
-            if dim in marks.maybe:
+            if dim in marks.maybe or (self.named_dynamic.entries and self.named_dynamic.covers(name, dim)) or \
+                    (size in self.values and not in_module(source)):
                 found[dim] = (SMALLEST, None, False)
                 continue
             if not self.nothing and (everything or size in suspected or (name, dim) in self.learned.dims):
