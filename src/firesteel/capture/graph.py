@@ -36,8 +36,12 @@ class GraphInput:
     def example_as_given(self) -> Any:
         """The example as it is when the graph begins: what autograd knows of a tensor may change while it runs."""
         example = self.example
-        if self.autograd is None or self.autograd == (example.requires_grad, example.is_leaf):
-            return example
+        try:
+            if self.autograd is None or self.autograd == (example.requires_grad, example.is_leaf):
+                return example
+        except RuntimeError:
+            pass  # the graph changes it, and autograd refuses to say what that makes of it
+        assert self.autograd is not None
         copy = view_of(example, *layout_of(example), offset_of(example))
         needs_gradient, is_leaf = self.autograd
         copy.requires_grad_(needs_gradient)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import getitem
@@ -166,8 +166,13 @@ class Replay:
                 values[at] = torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
         return [values[at] for at in range(len(values))]
 
-    def gradients(self, call: Call, inputs: Sequence[Any], tangents: Sequence[torch.Tensor | None]) -> list[Any]:
-        """The gradients of all inputs; differentiable themselves where grad mode is on."""
+    def gradients(self, call: Call, inputs: Sequence[Any], tangents: Sequence[torch.Tensor | None],
+                  hooks: Mapping[int, Sequence[Callable[..., Any]]]) -> list[Any]:
+        """The gradients of all inputs; differentiable themselves where grad mode is on.
+
+        ``hooks`` are those of differentiable results: they have seen the tangents, and are to see the gradients that
+        come to such a result when these gradients are differentiated.
+        """
         create = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = _remade(inputs)
@@ -184,6 +189,10 @@ class Replay:
         found: list[Any] = [None] * len(wanted)
         if starts and wanted:
             found = list(torch.autograd.grad(starts, wanted, gradients, create_graph=create, allow_unused=True))
+            for number, called in hooks.items() if create else ():
+                result = _carried(self.carriers[number], results, given)
+                for hook in called if result.requires_grad else ():
+                    result.register_hook(hook)
         order = iter(found)
         return [None if source is None else next(order) for source in sources]
 

@@ -411,7 +411,9 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
             raise RuntimeError(CHANGED)
         if not keeps:
             _free(ctx, tangents, inputs)
-        return unit.replay.gradients(call, inputs, tangents)
+        hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(found.values())
+                 for at, found in getattr(ctx, "result_hooks", {}).items()}
+        return unit.replay.gradients(call, inputs, tangents, hooks)
     run = unit.backward_for(tangents)
     saved = _saved_for(run, ctx, part) if kept else []
     if not keeps:

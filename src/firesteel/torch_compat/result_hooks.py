@@ -24,7 +24,8 @@ def _where_there_is_one(hook: Callable[..., Any], gradient: torch.Tensor | None)
 def hooks_see_gradients_only(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
     """Hooks on results of ``function`` are not called in a backward that comes to other results only.
 
-    In eager each result has a function of its own, which such a backward never reaches.
+    In eager each result has a function of its own, which such a backward never reaches. The function's context has
+    them as ``result_hooks``, by the number of the result.
     """
     node: Any = function._backward_cls  # type: ignore[attr-defined]
     register = node._register_hook_dict
@@ -32,6 +33,7 @@ def hooks_see_gradients_only(function: type[torch.autograd.Function]) -> type[to
     def register_hooks(self: Any, result: torch.Tensor) -> None:
         if not result._backward_hooks:
             result._backward_hooks = _Hooks()
+        self.result_hooks = {**getattr(self, "result_hooks", {}), result.output_nr: result._backward_hooks}
         register(self, result)
 
     node._register_hook_dict = register_hooks
