@@ -383,7 +383,8 @@ class Tracing:
             if self.inputs[index].example is value:
                 return InputAlias(index)
         self.check_gradient(value)
-        if value.is_inference() != state.inference and not memory.inputs:
+        if value.is_inference() and not state.inference or state.inference and not (
+                value.is_inference() or memory.inputs):
             raise Unsupported("a result made in inference mode")
         root = memory.root
         if self.leaves_versions and not (alone and not memory.inputs) and not value.is_inference() \
@@ -438,6 +439,8 @@ class Tracing:
                 raise Unsupported(f"autograd is told something else of the input {entry.name}")
             tracked = self.recorder.tracked(fake)
             if tracked.memory.root is tracked and tracked.node is not entry.node:
+                if given.is_inference() and not torch.is_inference_mode_enabled():
+                    raise Unsupported("an inference tensor is changed outside of inference mode")
                 self.check_mutation(index, fake)
                 assert tracked.node is not None
                 mutated.append(Mutation(index, tracked.node))

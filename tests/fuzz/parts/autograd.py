@@ -88,8 +88,8 @@ class Scale(torch.autograd.Function):
         return g * 2
 
 
-def plain(n, rows=2):
-    return torch.linspace(0.4 + 0.1 * n, 1.6 - 0.1 * n, 3 * rows, dtype=DTYPE).reshape(rows, 3)
+def plain(n, rows=2):  # no view: what autograd makes of a view that was told to require grad is past understanding
+    return torch.linspace(0.4 + 0.1 * n, 1.6 - 0.1 * n, 3 * rows, dtype=DTYPE).reshape(rows, 3).clone()
 
 
 def leaf(n, rows=2):
