@@ -26,7 +26,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake import FakeTensor
-from ..fake.dims import known_equal, layout_of, numel_of, storage_size
+from ..fake.dims import contiguous_strides, known_equal, layout_of, numel_of, storage_size
 from ..fake.rules.strides import is_dense
 from ..fake.tensor import new_fake
 from ..records import dataclass
@@ -88,6 +88,10 @@ class Tangent(Enum):
     NONE = "none comes"
     LIKE_RESULT = "in the layout of the result, by rows if that has gaps"
     BY_ROWS = "by rows"
+
+
+Expected = Tangent | tuple[int, ...]
+"""What gradient comes back to a result: dense with its dimensions in this order, where it is neither."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class JointGraph:
 
 def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
                    is_core: Callable[[str], bool] | None = None,
-                   tangents: Sequence[Tangent] | None = None) -> FunctionalGraph | JointGraph:
+                   tangents: Sequence[Expected] | None = None) -> FunctionalGraph | JointGraph:
     """Forward and backward of a captured graph; a `FunctionalGraph` where autograd has nothing to do with its results.
 
     ``tangents`` tells what gradients the differentiable results get, by default all of them in their own layout.
@@ -220,7 +224,7 @@ class _JointTracing(Tracing):
     """One run of `trace_training`."""
 
     def __init__(self, module: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder,
-                 expected: Sequence[Tangent] | None) -> None:
+                 expected: Sequence[Expected] | None) -> None:
         super().__init__(module, example_inputs, recorder)
         self.expected = expected
         self.joint: JointGraph | None = None
@@ -360,7 +364,7 @@ class _JointTracing(Tracing):
         self.tangents: list[FakeTensor] = []
         last = next((node for node in reversed(graph.nodes) if node.op == "placeholder"), None)
         for number, (carrier, result) in enumerate(carried):
-            expected = Tangent.LIKE_RESULT if self.expected is None else self.expected[number]
+            expected: Expected = Tangent.LIKE_RESULT if self.expected is None else self.expected[number]
             if expected is Tangent.NONE:
                 found.append(result)
                 continue
@@ -368,7 +372,11 @@ class _JointTracing(Tracing):
             # A layout that overlaps may have gaps too, and so the length of one that has neither.
             dense = expected is Tangent.LIKE_RESULT and known_equal(storage_size(shape, stride), numel_of(carrier)) \
                 and is_dense(shape, stride)
-            fake = new_fake(carrier.shape, carrier.stride() if dense else None, carrier.dtype, carrier.device)
+            steps = carrier.stride() if dense else None
+            if isinstance(expected, tuple):
+                permuted = contiguous_strides([shape[dim] for dim in expected])
+                steps = tuple([permuted[expected.index(dim)] for dim in range(len(expected))])
+            fake = new_fake(carrier.shape, steps, carrier.dtype, carrier.device)
             with graph.inserting_after(last):  # type: ignore[arg-type]
                 last = self.recorder.add_input(f"tangent_{number}", fake, fake, Memory())
             self.tangents.append(fake)

@@ -27,7 +27,7 @@ import torch
 from .. import torch_compat
 from ..autodiff.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
 from ..autodiff.independent import Part, parts_of, tangents_behind
-from ..autodiff.joint import History, JointGraph, Remade, Tangent, trace_training
+from ..autodiff.joint import Expected, History, JointGraph, Remade, Tangent, trace_training
 from ..autodiff.partition import Partition, part_again, partition
 from ..autodiff.passed import Passed
 from ..autodiff.running import known_number, symbols, view_of_base
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from ..autodiff.graph import FunctionalGraph
     from .recording import Stack
 
+MOST_BACKWARDS = 8
+"""How many a unit has at most before gradients in yet another order are copied into one that is known."""
 Prepare = Callable[[JointGraph], JointGraph]
 """Improves a joint graph before it is parted."""
 Compile = Callable[["FunctionalGraph", str, bool], Callable[..., Any]]
@@ -72,7 +74,7 @@ class TrainingUnit:
         log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, made.saved_bytes,
             1000 * made.seconds)
         self.forward = compile_half(made.forward, f"{self.name}_forward", False)
-        self.backwards: dict[tuple[Tangent, ...], _Backward] = {}
+        self.backwards: dict[tuple[Expected, ...], _Backward] = {}
         self.result_count = len(made.results)
         self.numbers_at = len(made.forward.outputs) - len(made.numbers)
         taken = self.result_count
@@ -102,6 +104,8 @@ class TrainingUnit:
         self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
                            for result in joint.differentiable]
         """For each differentiable result whether its tangent is expected in another order than by rows."""
+        self.tangent_examples: list[Any] = [None if result.tangent is None else result.tangent.meta["val"]
+                                            for result in joint.differentiable]
         self.assembly = _Assembly(joint, made)
         self.eager_frees = tuple(joint.eager_frees)
         saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
@@ -169,8 +173,10 @@ class TrainingUnit:
 
     def backward_for(self, tangents: Sequence[torch.Tensor | None]) -> _Backward:
         """The backward for those tangents that are there."""
-        kinds = tuple([Tangent.NONE if tangent is None else Tangent.BY_ROWS if columns and _is_by_rows(tangent)
-                       else Tangent.LIKE_RESULT for tangent, columns in zip(tangents, self.by_columns, strict=True)])
+        kinds: tuple[Expected, ...] = tuple([
+            Tangent.NONE if tangent is None else self._order(number, tangent) if not tangent.is_contiguous()
+            else Tangent.BY_ROWS if self.by_columns[number] else Tangent.LIKE_RESULT
+            for number, tangent in enumerate(tangents)])
         found = self.backwards.get(kinds)
         if found is None:
             with self.lock:
@@ -180,7 +186,17 @@ class TrainingUnit:
                         found = self.backwards[kinds] = self._make_backward(kinds)
         return found
 
-    def _make_backward(self, kinds: tuple[Tangent, ...]) -> _Backward:
+    def _order(self, number: int, tangent: torch.Tensor) -> Expected:
+        """What a tangent is that is not contiguous."""
+        columns = self.by_columns[number]
+        if not any(tangent.stride()):
+            return Tangent.BY_ROWS if columns else Tangent.LIKE_RESULT
+        order = _order_of(tangent)
+        if order is None or columns and order == _order_of(self.tangent_examples[number]):
+            return Tangent.LIKE_RESULT
+        return order if len(self.backwards) < MOST_BACKWARDS else Tangent.LIKE_RESULT
+
+    def _make_backward(self, kinds: tuple[Expected, ...]) -> _Backward:
         number = len(self.backwards)
         name = f"{self.name}_backward{number or ''}"
         whole = self.parted
@@ -207,7 +223,7 @@ class TrainingUnit:
                             [first + at for at, source in enumerate(kept) if source >= saved_at], self.recordings)
         return _Backward(made, run, fill, self.parted.numbers)
 
-    def _part_for(self, kinds: tuple[Tangent, ...]) -> Partition | None:
+    def _part_for(self, kinds: tuple[Expected, ...]) -> Partition | None:
         now = GlobalState.current()
         self.state.restore()
         try:
@@ -271,6 +287,17 @@ def _is_by_rows(tensor: torch.Tensor) -> bool:
         return all(known_equal(size, 1) or known_equal(step, row)
                    for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
     return tensor.is_contiguous() or not any(stride)
+
+
+def _order_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The order of a dense tensor's dimensions in memory; None for others, and where a size of 1 leaves it open."""
+    numbers: list[list[Any]] = [list(tensor.shape), list(tensor.stride())]
+    shape, steps = [[number if type(number) is int else number.node.hint for number in each] for each in numbers]
+    if None in shape or None in steps or 1 in shape:
+        return None
+    order = sorted(range(len(steps)), key=lambda dim: -steps[dim])
+    return tuple(order) if [steps[dim] for dim in order] == list(contiguous_strides([shape[dim] for dim in order])) \
+        else None
 
 
 @dataclass(frozen=True)
