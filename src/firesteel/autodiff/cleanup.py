@@ -17,7 +17,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake.symbolic import SYMBOLIC_NUMBERS
-from .graph import FreshTensor, FunctionalGraph, InputAlias, Mutation, Number, Output
+from .graph import FreshTensor, FunctionalGraph, InputAlias, Number, Output
 from .operators import Kind, operator_of, raises_on_data
 
 _ATEN = torch.ops.aten
@@ -134,7 +134,7 @@ def _rename(graph: FunctionalGraph, merged: dict[torch.fx.Node, torch.fx.Node]) 
     for output in graph.outputs:
         outputs.append(replace(output, node=of(output.node)) if isinstance(output, (FreshTensor, Number)) else output)
     graph.outputs = outputs
-    graph.mutated = [Mutation(change.index, of(change.node)) for change in graph.mutated]
+    graph.mutated = [replace(change, node=of(change.node)) for change in graph.mutated]
     last = graph.graph.output_node()
     last.args = _renamed(last.args, merged)
 
@@ -184,7 +184,7 @@ def separate_results(graph: FunctionalGraph) -> None:
         base = _base(change.node)
         if base in changed_inputs:
             # It may have been overwritten by the time it is read.
-            change = Mutation(change.index, _copy(graph, change.node))
+            change = replace(change, node=_copy(graph, change.node))
             replaced = True
         mutated.append(change)
     if replaced:

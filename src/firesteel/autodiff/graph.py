@@ -111,10 +111,14 @@ Output = FreshTensor | InputAlias | SameAs | Number | Constant
 
 @dataclass(frozen=True)
 class Mutation:
-    """An input that the program changes in place, and the value that it has in the end."""
+    """An input that the program changes in place, and the value that it has in the end.
+
+    Not ``counted``: it is changed through ``data``, and autograd is not to notice.
+    """
 
     index: int
     node: torch.fx.Node
+    counted: bool = True
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import choose, expr_of
 from . import recompute
 from .cleanup import separate_results
-from .graph import FreshTensor, FunctionalGraph, Input, Mutation, Number, Output, needed_for
+from .graph import FreshTensor, FunctionalGraph, Input, Number, Output, needed_for
 from .joint import JointGraph, collect_symbols
 from .min_cut import INFINITE, sink_side
 from .operators import Kind, operator_of, raises_on_data
@@ -327,7 +327,7 @@ def _forward(joint: JointGraph, kept: list[Kept],
     inputs = [Input(entry.name, new[entry.node], entry.example) for entry in joint.inputs]
     constants = {str(node.target): joint.constants[str(node.target)] for node in graph.nodes if node.op == "get_attr"}
     made = FunctionalGraph(graph, inputs, [renamed(output) for output in outputs],
-                           [Mutation(change.index, new[change.node]) for change in mutated], constants)
+                           [replace(change, node=new[change.node]) for change in mutated], constants)
     graph.output(tuple([*(output.node for output in made.outputs), *(change.node for change in made.mutated)]))  # type: ignore[union-attr]
     separate_results(made)
     for item in values:

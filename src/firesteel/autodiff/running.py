@@ -12,7 +12,7 @@ import torch.fx
 from .. import torch_compat
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of
-from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Number, SameAs, ViewLayout
+from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Mutation, Number, SameAs, ViewLayout
 from .operators import Kind, operator_of
 
 
@@ -35,13 +35,29 @@ def compute(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
     with torch.no_grad():
         _compute(functional, inputs, values)
         for change in functional.mutated:
-            inputs[change.index].copy_(values[change.node])
+            (inputs[change.index] if change.counted else inputs[change.index].data).copy_(values[change.node])
         results: list[Any] = []
         made = dict(views_to_correct(functional, torch_compat.usual_creation(False)))
         for position, output in enumerate(functional.outputs):
             result = _result(functional, output, inputs, values, results)
             results.append(torch_compat.created_as(result, made[position]) if position in made else result)
     return tuple(results) if functional.returns_tuple else results[0]
+
+
+def without_notice(run: Callable[..., Any], mutated: Sequence[Mutation]) -> Callable[..., Any]:
+    """A function that changes inputs, where autograd is not to notice that for some of them."""
+    hidden = [change.index for change in mutated if not change.counted]
+    if not hidden:
+        return run
+
+    def unnoticed(*inputs: Any) -> Any:
+        tensors = [inputs[index] for index in hidden]
+        versions = [torch_compat.version_of(tensor) for tensor in tensors]
+        results = run(*inputs)
+        torch_compat.set_versions(tensors, versions)
+        return results
+
+    return unnoticed
 
 
 def views_to_correct(functional: FunctionalGraph, usual: Any) -> list[tuple[int, Any]]:

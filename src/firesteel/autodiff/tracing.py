@@ -443,7 +443,8 @@ class Tracing:
                     raise Unsupported("an inference tensor is changed outside of inference mode")
                 self.check_mutation(index, fake)
                 assert tracked.node is not None
-                mutated.append(Mutation(index, tracked.node))
+                counted = len(tracked.memory.inputs) > 1 or fake.is_inference() or torch_compat.version_of(fake) > 0
+                mutated.append(Mutation(index, tracked.node, counted))
         return mutated
 
 

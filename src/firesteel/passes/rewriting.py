@@ -12,7 +12,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..autodiff.cleanup import clean_up, separate_results
-from ..autodiff.graph import FreshTensor, FunctionalGraph, Mutation, Number, Output
+from ..autodiff.graph import FreshTensor, FunctionalGraph, Number, Output
 from ..fake.mode import dispatch
 from ..shapes.symnode import expr_of
 
@@ -63,7 +63,7 @@ class Rewriter:
                     output = replace(output, node=self._now(output.node))
                 outputs.append(output)
             functional.outputs = outputs
-            functional.mutated = [Mutation(change.index, self._now(change.node)) for change in functional.mutated]
+            functional.mutated = [replace(change, node=self._now(change.node)) for change in functional.mutated]
         clean_up(functional)
         if not hasattr(functional, "backward_nodes"):  # where forward and backward are one, parting does that
             separate_results(functional)

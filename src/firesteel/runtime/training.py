@@ -30,7 +30,7 @@ from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import Expected, History, JointGraph, Remade, Tangent, trace_training
 from ..autodiff.partition import Partition, part_again, partition
 from ..autodiff.passed import Passed
-from ..autodiff.running import known_number, symbols, view_of_base
+from ..autodiff.running import known_number, symbols, view_of_base, without_notice
 from ..autodiff.state import GlobalState
 from ..debug import log
 from ..fake.dims import contiguous_strides, known_equal, layout_of
@@ -114,6 +114,7 @@ class TrainingUnit:
         """Where forward and backward are recorded as CUDA graphs, if they are."""
         if hasattr(self.forward, "as_forward"):
             self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
+        self.forward = without_notice(self.forward, made.forward.mutated)
 
     @functools.cached_property
     def elsewhere(self) -> set[int]:

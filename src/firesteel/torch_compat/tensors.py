@@ -191,6 +191,11 @@ def view_base(t: torch.Tensor) -> torch.Tensor | None:
     return t._base if t._is_view() else None
 
 
+def set_versions(tensors: Sequence[torch.Tensor], versions: Sequence[int]) -> None:
+    """Let autograd count that many changes in place."""
+    torch._C._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
+
+
 def creation_of(t: torch.Tensor) -> Any:
     """How a view came about for autograd: with or without grad mode, as one of several, ...; None for no view."""
     return torch._C._autograd._get_creation_meta(t) if not t.is_inference() and t._is_view() else None
