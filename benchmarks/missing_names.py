@@ -80,7 +80,7 @@ def _hide_attribute(owner: Any, attribute: str, everywhere: bool) -> None:
         if hasattr(cls, "__getattr__"):  # asked after the other
             cls.__getattr__ = hiding(cls.__getattr__)
     except TypeError:  # a class in C: taken away for everybody
-        for base in owner.__mro__:
+        for base in (owner if isinstance(owner, type) else cls).__mro__:
             if attribute in vars(base):
                 del gc.get_referents(vars(base))[0][attribute]
                 ctypes.pythonapi.PyType_Modified(ctypes.py_object(base))

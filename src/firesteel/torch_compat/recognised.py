@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import _VF
 
 from .global_state import leave_autocast_block
 
@@ -46,7 +47,7 @@ def operator_of_definition(target: Any) -> Any:
 
 def operation_namespaces() -> list[Any]:
     """Namespaces of C functions that are tensor operations."""
-    return [torch._C._VariableFunctions, torch._C._nn, torch._VF,
+    return [torch._C._VariableFunctions, torch._C._nn, _VF,
             *_those_there(torch._C, "_linalg", "_fft", "_special", "_nested", "_sparse")]
 
 
