@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import firesteel as fs
 
@@ -70,6 +71,22 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = 
     "select_scatter": (lambda y, v: y.select_scatter(v, 0, 0) * 1, (ZEROS(2, 5), ONES(5)), (ZEROS(2, 5), ONES(2))),
     "diagonal_scatter": (lambda y, v: y.diagonal_scatter(v) * 1, (ZEROS(3, 4), ONES(3)), (ZEROS(3), ONES(2))),
     "slice_scatter": (lambda y, v: y.slice_scatter(v, 0, 0, 2) * 1, (ZEROS(3), ONES(2)), (ZEROS(3), ONES(9))),
+    "targets": (F.cross_entropy, (ONES(3, 4), INDEX), (ONES(3, 4), INDEX.int())),
+    "targets_of_images": (F.nll_loss, (ONES(3, 4, 1, 2), INDEX[:, None, None].expand(3, 1, 2)),
+                          (ONES(3, 4, 1, 2), INDEX[:, None, None].expand(3, 1, 9))),
+    "probabilities": (F.binary_cross_entropy, (ONES(1, 2), ONES(1, 2)), (ONES(1, 2), ONES(1, 2).double())),
+    "weights": (F.binary_cross_entropy, (ONES(1, 2), ONES(1, 2), ONES(1, 2)), (ONES(1, 2), ONES(1, 2), ONES(5, 2))),
+    "margins": (F.soft_margin_loss, (ONES(5, 2), ONES(5, 2)), (ONES(1, 2), ONES(5, 2))),
+    "beta": (lambda x, beta: F.smooth_l1_loss(x, x, beta=beta), (ONES(2), 1.0), (ONES(2), -1.0)),
+    "approximate": (lambda x, how: F.gelu(x, approximate=how), (ONES(2), "tanh"), (ONES(2), "fast")),
+    "attention": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (ONES(1, 2, 3, 4), ONES(2, 3, 3)),
+                  (ONES(1, 2, 3, 4), ONES(2, 2, 3, 3))),
+    "pooled_integers": (lambda x: F.max_pool1d(x, 2), (ONES(1, 2, 4),), (ONES(1, 2, 4).long(),)),
+    "parameters": (lambda x, w: F.group_norm(x, 2, w), (ONES(3, 4, 2), ONES(4)), (ONES(3, 4, 2).double(), ONES(4))),
+    "dimensions": (lambda x: x.amax(-1), (ONES(2, 1),), (ONES([1] * 65),)),
+    "out": (lambda x, out: torch.complex(x, x, out=out) + 0, (ONES(2), ZEROS(2, dtype=torch.complex64)),
+            (ONES(2).double(), ZEROS(2, dtype=torch.complex64))),
+    "in_place": (lambda x, y: (x + 0).addcmul_(y, y), (ONES(2), ONES(2)), (ONES(2), ONES(2, dtype=torch.complex64))),
 }  # fmt: skip
 
 

@@ -1,14 +1,16 @@
 """Whether eager's own kernel takes a call at all, found by calling it once on a few numbers.
 
 Eager has no kernel for some pairs of operator and dtype (``abs`` of bools), and refuses numbers that do not fit into a
-dtype (``torch.where(c, bytes, 300)``). Our kernels would compute something there. Such calls stay what they are, calls
-of ATen, which raises the error when the program runs. Answers are remembered for the process; the calls of most
-programs, floats of 32 or 64 bits with ordinary numbers, are not even looked up.
+dtype (``torch.where(c, bytes, 300)``) and dtypes that do not go together (a loss of float32 and float64). Our kernels
+would compute something there. Such calls stay what they are, calls of ATen, which raises the error when the program
+runs. Answers are remembered for the process; the calls of most programs, floats of 32 or 64 bits with ordinary numbers,
+are not even looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -17,6 +19,8 @@ from .. import torch_compat
 from ..fake import FakeTensor
 from ..fake.dims import layout_of
 from ..fake.rules.strides import suggests_channels_last
+from ..records import dataclass
+from ..shapes.symnode import hint_of
 from .operators import Operator
 
 _USUAL = (torch.float32, torch.float64)
@@ -37,11 +41,18 @@ _ONE_DTYPE = {
 }  # fmt: skip
 _LARGEST = 3.4e38
 """No finite number up to this is refused by any operator on floats of 32 bits and more."""
-# Operators that read places out of tensors, or what a forward operator left for them: nothing to try with made-up ones.
-_TRUSTING = ("backward", "embedding", "index", "scatter", "gather", "put", "take", "nll_loss", "unpool", "segment",
-             "searchsorted", "bucketize", "rnn", "lstm", "gru", "attention", "conv", "mkldnn", "quant", "unique")
+# Operators of what a forward operator left for them, or of libraries: nothing to try with made-up tensors.
+_TRUSTING = ("backward", "segment", "rnn", "lstm", "gru", "attention", "conv", "mkldnn", "quant", "unique")
 _MOST_ELEMENTS = 4096
 _LONGEST = 8
+_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+# The dtypes that operators mostly take: of the same kinds, masks as indices, and floats only.
+_OTHERS: tuple[Mapping[torch.dtype, torch.dtype], ...] = (
+    {**dict.fromkeys(_FLOATS, torch.float32), **dict.fromkeys(_INTEGERS, torch.int64)},
+    {**dict.fromkeys(_FLOATS, torch.float32), **dict.fromkeys((*_INTEGERS, torch.bool), torch.int64)},
+    dict.fromkeys((*_FLOATS, *_INTEGERS, torch.bool), torch.float32),
+)
 _VARYING = 4
 """For sizes that vary: eager has other kernels for images of few channels."""
 
@@ -77,8 +88,6 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
     else:
         if any(word in operator.name for word in _TRUSTING):
             return False
-        if len(tensors) > 1 and sum(_elements(x) for x in tensors) > _MOST_ELEMENTS:
-            return False  # smaller ones might not fit together
         key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type, _is_channels_last(x)) for x in tensors])
     refused = _known.get(key)
     if refused is None:
@@ -98,12 +107,12 @@ def _looks_unusual(values: Sequence[Any], tensors: list[FakeTensor]) -> bool:
         kind = type(value)
         if kind is FakeTensor:
             tensors.append(value)
-            unusual = unusual or value.dtype not in _USUAL
+            unusual = unusual or value.dtype not in _USUAL or value.dtype is not tensors[0].dtype
         elif kind is list or kind is tuple:
             unusual = _looks_unusual(value, tensors) or unusual
         elif kind is int or kind is float:
             unusual = unusual or _LARGEST < abs(value) < float("inf")
-        elif kind is torch.SymInt or kind is torch.SymFloat:
+        elif kind is torch.SymInt or kind is torch.SymFloat or kind is str:
             unusual = True
     return unusual
 
@@ -133,36 +142,43 @@ def _does_not_fit(position: int, args: Sequence[Any], kwargs: Mapping[str, Any])
     refused = _known.get(key)
     if refused is None:
         operator = torch.ops.aten.full.default if position else torch.ops.aten.scalar_tensor.default
-        refused = _known[key] = _raises(operator, fill, {"dtype": dtype}, Exception)
+        refused = _known[key] = _raises(operator, fill, {"dtype": dtype})
     return refused
 
 
 def _refuses_any(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a pointwise operator raises for tensors of one element, 1."""
-    return _raises(func, args, kwargs, Exception)
+    return _raises(func, args, kwargs)
 
 
 def _refuses_dtype(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[FakeTensor]) -> bool:
-    """Whether an operator says that it has no kernel for a dtype. What else it says to tensors that are smaller than
-    they really are does not count."""
+    """Whether an operator says that it has no kernel for a dtype, or takes tensors of these shapes in other dtypes.
+
+    What else it says to tensors that are smaller than they really are does not count."""
     longest = _MOST_ELEMENTS if sum(_elements(x) for x in tensors) <= _MOST_ELEMENTS else _LONGEST
-    return _raises(func, args, kwargs, NotImplementedError, longest)
+    several = len(tensors) > 1
+    error = _error(func, args, kwargs, _StandIns(longest, several))
+    if error is None or isinstance(error, NotImplementedError):
+        return error is not None
+    return any(_error(func, args, kwargs, _StandIns(longest, several, dtypes)) is None for dtypes in _OTHERS)
 
 
-def _raises(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: type[Exception],
-            longest: int | None = None) -> bool:
-    """Whether a call with small real tensors raises an error of this kind."""
+def _raises(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call with tensors of one element raises an error."""
+    return _error(func, args, kwargs, _StandIns()) is not None
+
+
+def _error(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stand_ins: _StandIns) -> Exception | None:
+    """What a call with small real tensors raises."""
     try:
         with torch_compat.below_python_key(), torch_compat.without_torch_function(), torch.no_grad():
-            given = [_stand_in(arg, longest) for arg in args]
-            func(*given, **{key: _stand_in(value, longest) for key, value in kwargs.items()})
+            given = [stand_ins.of(arg) for arg in args]
+            func(*given, **{key: stand_ins.of(value) for key, value in kwargs.items()})
     except _Unknown:
-        return False
-    except kind:
-        return True
-    except Exception:
-        return False
-    return False
+        return None
+    except Exception as error:
+        return error
+    return None
 
 
 def _elements(x: FakeTensor) -> int:
@@ -177,23 +193,41 @@ def _is_channels_last(x: FakeTensor) -> bool:
     return suggests_channels_last(*layout_of(x))
 
 
-def _stand_in(value: Any, longest: int | None = None) -> Any:
-    """A small real tensor for a fake one; without ``longest`` one of a single element."""
-    if type(value) is FakeTensor:
-        if longest is None:
-            return torch.ones((1,) * value.dim(), dtype=value.dtype, device=value.device)
-        sizes = [min(size, longest) if isinstance(size, int) else _VARYING for size in value.shape]
-        made = torch.zeros(sizes, dtype=value.dtype, device=value.device)
-        if not _is_channels_last(value):
-            return made
-        return made.to(memory_format=torch.channels_last if made.dim() == 4 else torch.channels_last_3d)
-    if type(value) in (list, tuple):
-        return [_stand_in(item, longest) for item in value]
-    if isinstance(value, torch.Tensor):
-        raise _Unknown
-    if longest is not None and isinstance(value, torch.SymInt):
-        return 2 * _VARYING  # a size more likely than not
-    return _number(value)
+@dataclass(frozen=True)
+class _StandIns:
+    """Small real arguments in the place of fake ones; without ``longest`` tensors are of a single element."""
+
+    longest: int | None = None
+    hints: bool = False
+    """Whether sizes that vary are those of the call at hand: several operands have to fit together."""
+    dtypes: Mapping[torch.dtype, torch.dtype] = field(default_factory=dict)
+    """Dtypes in the place of others."""
+
+    def of(self, value: Any) -> Any:
+        """What stands for an argument."""
+        longest = self.longest
+        if type(value) is FakeTensor:
+            dtype = self.dtypes.get(value.dtype, value.dtype)
+            if longest is None:
+                return torch.ones((1,) * value.dim(), dtype=dtype, device=value.device)
+            made = torch.zeros([self._size(size, longest) for size in value.shape], dtype=dtype, device=value.device)
+            if not _is_channels_last(value):
+                return made
+            return made.to(memory_format=torch.channels_last if made.dim() == 4 else torch.channels_last_3d)
+        if type(value) in (list, tuple):
+            return [self.of(item) for item in value]
+        if isinstance(value, torch.Tensor):
+            raise _Unknown
+        if longest is not None and isinstance(value, torch.SymInt):
+            hint = hint_of(value) if self.hints else None
+            return 2 * _VARYING if hint is None else hint  # a size more likely than not
+        return _number(value)
+
+    def _size(self, size: Any, longest: int) -> int:
+        if isinstance(size, int):
+            return min(size, longest)
+        hint = hint_of(size) if self.hints else None
+        return _VARYING if hint is None else min(hint, _LONGEST)
 
 
 def _number(value: Any) -> Any:

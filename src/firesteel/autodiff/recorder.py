@@ -382,6 +382,9 @@ class Recorder(FakeMode):
             len(writes.targets) == 1 and self._writes_lists(writes, args))
         results = list(result) if several else [result]
         targets = [args[at] if isinstance(at, int) else kwargs[at] for at in writes.targets]
+        if writes.drops and any(isinstance(target, FakeTensor) and target.dtype is not new.dtype
+                                for target, new in zip(targets, results[writes.fresh:], strict=True)):
+            raise Unsupported(f"{operator.name} with a result of another dtype, which not all operators convert")
         for target, new in zip(targets, results[writes.fresh:], strict=True):
             if isinstance(target, (list, tuple)):
                 for one, value in zip(target, new, strict=True):
@@ -400,6 +403,8 @@ class Recorder(FakeMode):
     def assign(self, target: FakeTensor, new: FakeTensor) -> None:
         """The contents of ``target`` become those of ``new``, for all views of the memory."""
         if new.dtype is not target.dtype:
+            if not torch.can_cast(new.dtype, target.dtype):
+                raise Unsupported(f"a result of {new.dtype} is written to {target.dtype}, an error in eager")
             new = self.call(_ATEN._to_copy.default, (new,), {"dtype": target.dtype})
         tracked = self.tracked(target)
         if not views.same_numbers(layout_of(new)[0], layout_of(target)[0]):

@@ -13,6 +13,7 @@ import torch
 
 from .. import torch_compat
 from ..fake import DataDependentError, FakeTensor, FakeUnsupported, wants_plain_sizes
+from ..fake.agreement import require_of_function
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
@@ -422,6 +423,7 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     tx.operation = name
     try:
         rule = find_function(name, args, tx.options.exports)
+        require_of_function(name, args, kwargs)
         if isinstance(target, str):
             return getattr(args[0], target)(*args[1:], **kwargs) if rule is None else rule(*args, **kwargs)
         if target in ITEM_METHODS and has_positions(args[1]):

@@ -254,3 +254,113 @@ def _gather(x: FakeTensor, dim: Any, index: FakeTensor, **more: Any) -> bool:
         return False
     own, wanted = ((shape_of(t) or (1,)) for t in (x, index))
     return len(own) == len(wanted) and _at_most(_without(wanted, at), _without(own, at))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# layers
+
+
+def _parameters(x: FakeTensor, *parameters: FakeTensor | None) -> bool:
+    """Parameters of the dtype of the argument, or float32 for one of half precision."""
+    wanted = (x.dtype, torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else (x.dtype,)
+    return x.device.type != "cpu" or all(parameter is None or parameter.dtype in wanted for parameter in parameters)
+
+
+@_check("native_layer_norm.default")
+def _layer_norm(x: FakeTensor, shape: Any, weight: FakeTensor | None, bias: FakeTensor | None, eps: float) -> bool:
+    return _parameters(x, weight, bias)
+
+
+@_check("native_group_norm.default")
+def _group_norm(x: FakeTensor, weight: FakeTensor | None, bias: FakeTensor | None, *rest: Any) -> bool:
+    return _parameters(x, weight, bias)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# losses: eager computes them in memory of the size of one operand
+
+
+@_check("nll_loss_forward.default", "nll_loss2d_forward.default")
+def _nll_loss(x: FakeTensor, target: FakeTensor, weight: FakeTensor | None, *rest: Any) -> bool:
+    if x.ndim == 1:
+        classes = shape_of(x)[0]
+        if target.ndim > 1 or not require_equal(numel_of(target), 1):
+            return False
+    elif x.ndim in (2, 4):
+        batch, classes, *places = shape_of(x)
+        if not _same(shape_of(target), (batch, *places)):
+            return False
+    else:
+        return False
+    return weight is None or (weight.dtype is x.dtype and _same(shape_of(weight), (classes,)))
+
+
+@_check("soft_margin_loss.default")
+def _soft_margin_loss(x: FakeTensor, target: FakeTensor, *rest: Any) -> bool:
+    return _expands(shape_of(target), shape_of(x))
+
+
+@_check("binary_cross_entropy.default")
+def _binary_cross_entropy(x: FakeTensor, target: FakeTensor, weight: FakeTensor | None = None, *rest: Any) -> bool:
+    return _same(shape_of(target), shape_of(x)) and (weight is None or _expands(shape_of(weight), shape_of(x)))
+
+
+@_check("binary_cross_entropy_with_logits.default")
+def _binary_cross_entropy_with_logits(
+    x: FakeTensor, target: FakeTensor, weight: FakeTensor | None = None, pos_weight: FakeTensor | None = None,
+    *rest: Any,
+) -> bool:
+    weights = [shape_of(t) for t in (weight, pos_weight) if t is not None]
+    return _same(shape_of(target), shape_of(x)) and all(_expands(shape, shape_of(x)) for shape in weights)
+
+
+@_check("smooth_l1_loss.default")
+def _smooth_l1_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, beta: Any = 1.0) -> bool:
+    return bool(beta >= 0)
+
+
+@_check("huber_loss.default")
+def _huber_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, delta: Any = 1.0) -> bool:
+    return bool(delta > 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# functions that take other ways for fake tensors than for real ones
+
+
+def require_of_function(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Leave a call of a function of torch to eager whose operands do not fit."""
+    check = _FUNCTIONS.get(name)
+    if check is not None and isinstance(args[0] if args else None, FakeTensor):
+        require(name, check, args, kwargs)
+
+
+def _max_pool1d(x: FakeTensor, *rest: Any, **more: Any) -> bool:
+    """Without gradients it has a kernel of its own, for floats only."""
+    return x.dtype.is_floating_point
+
+
+def _attention(query: FakeTensor, key: Any = None, value: Any = None, attn_mask: Any = None, *rest: Any,
+               **more: Any) -> bool:
+    """The mask is added to the products of queries and keys in place."""
+    if not isinstance(attn_mask, FakeTensor) or not isinstance(key, FakeTensor) or min(query.ndim, key.ndim) < 2:
+        return True
+    batch = shape_of(query)[:-2]
+    if not more.get("enable_gqa"):
+        joined = broadcast_shapes([batch, shape_of(key)[:-2]])
+        if joined is None:
+            return False
+        batch = joined
+    return _expands(shape_of(attn_mask), (*batch, shape_of(query)[-2], shape_of(key)[-2]))
+
+
+def _one_hot(x: FakeTensor, num_classes: Any = -1) -> bool:
+    """No element is below 0."""
+    return not isinstance(num_classes, int) or num_classes != 0
+
+
+_FUNCTIONS: dict[str, Check] = {
+    "max_pool1d": _max_pool1d,
+    "scaled_dot_product_attention": _attention,
+    "one_hot": _one_hot,
+}

@@ -39,6 +39,26 @@ BORROWED = EXACT | NOT_IN_HALF_PRECISION
 
 def guarded(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition, which leaves those calls alone for which it is not exact."""
+    return _of_one_precision(_exact(name, decomposition))
+
+
+def _of_one_precision(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition for floats of one dtype: eager writes to memory of a dtype of its choice where they differ."""
+
+    @functools.wraps(decomposition)
+    def of_one_precision(*args: Any, **kwargs: Any) -> Any:
+        found: torch.dtype | None = None
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+                if found is not None and value.dtype is not found:
+                    return NotImplemented
+                found = value.dtype
+        return decomposition(*args, **kwargs)
+
+    return of_one_precision
+
+
+def _exact(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     if name == "aten.binary_cross_entropy.default":
         return _of_probabilities(decomposition)
     if name.startswith("aten.max_unpool"):

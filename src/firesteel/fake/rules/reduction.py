@@ -13,10 +13,14 @@ from . import rule
 from .operands import result_dtype, wrap_dim
 from .strides import channels_last_strides, contiguous, suggests_channels_last
 
+_MOST_DIMENSIONS = 64
+
 
 def reduced_shape(x: FakeTensor, dims: Sequence[int] | None, keepdim: bool) -> list[Any] | None:
     """The shape without the reduced dimensions; None or no dimension means all of them."""
     ndim = x.ndim
+    if ndim > _MOST_DIMENSIONS:
+        raise FakeUnsupported("a reduction", "more dimensions than eager takes")
     if not dims:
         gone: set[int | None] = set(range(ndim))
     else:
