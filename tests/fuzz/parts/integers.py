@@ -357,6 +357,8 @@ class Writer:
         grad = dtype != "torch.int64" and dice.chance(0.4)
         layout = dice.weighted(((5, "dense"), (3, "part"), (1, "turned"), (1, "steps"), (1, "expanded"),
                                 (1, "overlap")))  # fmt: skip
+        if layout == "overlap" and any("_scatter(" in line for line in self.lines):
+            layout = "part"  # eager copies such memory as it lies and then changes elements that share it
         shape = (dice.between(2, 5), dice.between(2, 6))
         calls = []
         fixed = dice.chance(0.6)
