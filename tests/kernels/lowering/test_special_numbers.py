@@ -112,6 +112,10 @@ def test_signs_of_zeros(dtype):
     assert_as_eager(lambda a, b: (torch.fmax(a, b), torch.fmin(a, b), torch.tanh(a), F.softshrink(b[:5])), a, b)
 
 
+def test_nan_becomes_a_zero_of_either_sign():
+    assert_as_eager(lambda x: (torch.nan_to_num(x, nan=-0.0), torch.nan_to_num(x, nan=0.0)), numbers(NAN, 1.0))
+
+
 @pytest.mark.parametrize("exponent", [0.5, -0.5, 2, 3, -1, -2])
 def test_powers_of_infinities(exponent):
     assert_as_eager(lambda x: x ** exponent, numbers(-0.0, 0, -INF, INF, NAN, -1, 2, dtype=torch.float16))

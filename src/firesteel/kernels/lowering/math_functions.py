@@ -200,7 +200,7 @@ def nan_to_num(
         high = cast(ir.const(limits.max if posinf is None else posinf, x.dtype), a.dtype)
         low = cast(ir.const(limits.min if neginf is None else neginf, x.dtype), a.dtype)
         ended = where(compare("eq", a, math.inf), high, where(compare("eq", a, -math.inf), low, a))
-        return where(ir.op("isnan", a), cast(ir.const(nan or 0.0, x.dtype), a.dtype), ended)
+        return where(ir.op("isnan", a), cast(ir.const(0.0 if nan is None else nan, x.dtype), a.dtype), ended)
 
     return pointwise(ctx, function, x)
 
