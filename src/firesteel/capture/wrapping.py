@@ -26,7 +26,7 @@ from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObj
 from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
 from .values.iterators import OpaqueIterator
 from .values.mappings import DictValue, SetValue
-from .values.objects import ExceptionValue, ModuleValue, ObjectValue
+from .values.objects import ExceptionValue, InstanceDict, ModuleValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 from .values.weak_references import WeakReference
@@ -86,7 +86,22 @@ def wrap(tx: Tracer, real: Any, source: Source | None) -> Value:
     value = _wrap_new(tx, real, kind, source)
     if kind not in CONSTANT_TYPES:
         tx.remember(real, value)
+    getter: Any = kind.__getattribute__
+    if isinstance(value, ObjectValue) and kind.__dictoffset__ and getter in PLAIN_GETTERS:
+        _remember_table(tx, value)
     return value
+
+
+def _remember_table(tx: Tracer, value: ObjectValue) -> None:
+    """Whoever holds the dictionary of an object from outside as well sees what becomes of the object."""
+    table = getattr(value.real, "__dict__", None)
+    known = tx.known.get(id(table))
+    if type(table) is not dict:
+        return
+    if known is None:
+        value.instance_dict(tx)
+    elif isinstance(known, DictValue) and not isinstance(known, InstanceDict):
+        raise GraphBreak(f"{value.describe()}, whose dictionary the program holds beside it")
 
 
 def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
