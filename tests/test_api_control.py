@@ -392,8 +392,10 @@ def test_stance_fail_on_recompile():
     compiled(X, True)
     with fs.set_stance("fail_on_recompile"):
         assert torch.equal(compiled(X, True), X + 1)
-        with pytest.raises(RecompileError, match="two_versions"):
+        with pytest.raises(RecompileError, match=r"two_versions .* the last failing guard is .*found False"):
             compiled(X, False)
+        with pytest.raises(RecompileError, match="there is no compiled version"):
+            fs.compile(helper)(X)
     assert torch.equal(compiled(X, False), X - 1)
 
 

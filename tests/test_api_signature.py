@@ -325,3 +325,14 @@ def test_torchs_switch_for_caches_counts(tmp_path):
         assert disk_cache.directory() == str(tmp_path)
         with torch.compiler.config.patch(force_disable_caches=True):
             assert disk_cache.directory() is None
+
+
+def test_wrong_calls_are_said_in_good_words():
+    with pytest.raises(UserCodeError, match="an int object cannot be called"):
+        fs.compile(3)
+    with pytest.raises(UserCodeError, match="mark_dynamic got an int, not a tensor"):
+        fs.mark_dynamic(3, 0)
+    with pytest.raises(UserCodeError, match="did you mean 'capture_branches'"):
+        fs.compile(lambda x: x, options={"capture_branch": True})
+    with pytest.raises(UserCodeError, match="the options are .*capture_branches"):
+        fs.compile(lambda x: x, options={"zzz": True})

@@ -15,7 +15,7 @@ from .backends.native import native
 from .backends.registry import lookup_backend
 from .capture.markers import COMPILED, disabled_frame, is_disabled
 from .debug import log
-from .errors import GraphBreakError, UserCodeError
+from .errors import GraphBreakError, UserCodeError, with_article
 from .interruptions import uninterrupted
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
@@ -159,7 +159,8 @@ def compile_with(compiler: Compiler, model: Any) -> Any:
     if isinstance(model, type):
         raise UserCodeError(f"{model.__name__} is a class", "compile an instance, or the functions that use it")
     if not callable(model):
-        raise UserCodeError(f"a {type(model).__name__} object cannot be called", "pass a function, method or nn.Module")
+        raise UserCodeError(f"{with_article(type(model).__name__)} object cannot be called",
+                            "pass a function, method or nn.Module")
     return wrap_function(compiler, _calling(model))
 
 

@@ -21,6 +21,15 @@ from types import FrameType
 from typing import ClassVar
 
 
+def with_article(noun: str) -> str:
+    """A name with its article, for messages.
+
+    >>> with_article("int"), with_article("list")
+    ('an int', 'a list')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
+
+
 @dataclass(frozen=True, slots=True)
 class UserFrame:
     """One place in the user's program: a file, a line and the function around it."""

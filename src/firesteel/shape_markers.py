@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from .errors import UserCodeError
+from .errors import UserCodeError, with_article
 
 Range = tuple[int | None, int | None]
 """Least and greatest size, None where there is no bound."""
@@ -117,7 +117,8 @@ def mark_static(t: T, index: int | Sequence[int] | None = None) -> T | None:
 def _dims(t: Any, index: Any, function: str) -> tuple[int, ...]:
     """The dimensions that an argument names, counted from the front."""
     if not isinstance(t, torch.Tensor):
-        raise UserCodeError(f"{function} got a {type(t).__name__}, not a tensor", "mark each tensor by itself")
+        raise UserCodeError(f"{function} got {with_article(type(t).__name__)}, not a tensor",
+                            "mark each tensor by itself")
     rank, dims = t.dim(), []
     for one in index if isinstance(index, (list, tuple)) else (index,):
         try:

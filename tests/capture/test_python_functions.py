@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import functools
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Callable, Optional
 
 import pytest
 import torch
@@ -648,3 +649,13 @@ def test_recursion_of_a_tensor_subclass_stays_within_the_c_stack() -> None:
     done = subprocess.run([sys.executable, "-c", RECURSIVE_SUBCLASS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["RecursionError 1000"] * 2
+
+
+def test_types_of_annotations() -> None:
+    def f(x):
+        kinds = (collections.abc.Callable[[int], bool] | None, Callable[[int], bool] | None, type[int] | None,
+                 Optional[Callable[..., int]], list[int] | dict[str, int], torch.Tensor | None)  # noqa: UP045
+        return x * 2, [str(kind) for kind in kinds]
+
+    compiled = fs.compile(f, fullgraph=True, backend="eager")
+    assert compiled(torch.ones(1))[1] == f(torch.ones(1))[1]

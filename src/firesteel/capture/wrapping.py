@@ -514,7 +514,7 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
     if isinstance(obj, (staticmethod, classmethod, property)) or \
             callable(obj) and kind.__module__.startswith(("torch", "builtins", "_functools", "functools")):
         return PythonObject(obj)
-    if kind.__module__ in ("typing", "types"):
+    if kind.__module__ in ("typing", "types") or isinstance(obj, types.GenericAlias):
         return PythonObject(obj)
     if written_in_python(kind):
         return tx.wrap(obj, ConstantSource.of(obj, kind.__name__))

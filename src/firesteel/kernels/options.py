@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -48,8 +48,9 @@ MODES: dict[str | None, dict[str, Any]] = {
 """On the CPU every mode has little overhead, so "reduce-overhead" changes nothing there."""
 
 
-def make_options(given: Mapping[str, Any] | None = None, mode: str | None = None) -> Options:
-    """Checked options.
+def make_options(given: Mapping[str, Any] | None = None, mode: str | None = None,
+                 others: Sequence[str] = ()) -> Options:
+    """Checked options. `others` are options that are not for kernels, and may be what a wrong one means.
 
     >>> make_options({"max_autotune": True}).max_autotune
     True
@@ -64,8 +65,8 @@ def make_options(given: Mapping[str, Any] | None = None, mode: str | None = None
     known = {field.name: type(field.default) for field in fields(Options)}
     for name, value in values.items():
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+            close = difflib.get_close_matches(str(name), (*known, *others), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join((*known, *others))}"
             raise UserCodeError(f"the native backend has no option {name!r}", hint)
         if known[name] is float and type(value) is int:
             values[name] = value = float(value)

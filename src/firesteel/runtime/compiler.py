@@ -250,7 +250,8 @@ def backend_arguments(backend: Any, mode: str | None, options: dict[str, Any] | 
     if (getattr(backend, "__module__", None) or "").startswith("firesteel.backends."):
         from ..kernels.options import make_options
 
-        make_options(options, mode)  # a wrong option is an error where it is written, whatever the backend does with it
+        # a wrong option is an error where it is written, whatever the backend does with it
+        make_options(options, mode, CAPTURE_OPTIONS)
     if backend is native:
         from ..kernels.compile import load_stages
 

@@ -274,12 +274,15 @@ class Unit:
             return mode
         if mode == "eager_on_recompile":
             return mode
-        if mode == "fail_on_recompile":
-            raise RecompileError(f"{self.name} would have to be compiled", None, (self.user_frame,))
         return None
 
     def why_not_yet(self, args: Sequence[Any]) -> str | None:
         """Under stances that compile at the second call: what the first one was given is kept."""
+        if stance.current() == "fail_on_recompile":
+            misfits = [str(guard) for entry in self.entries
+                       if (guard := first_failure(entry, self, tuple(args))) is not None]
+            why = f"the last failing guard is {misfits[-1]}" if misfits else "there is no compiled version of it"
+            raise RecompileError(f"{self.name} would have to be compiled: {why}", None, (self.user_frame,))
         if stance.current() not in ("eager_then_compile", "aot_eager_then_compile") or self.entries:
             return None
         if self.first_call is not None:

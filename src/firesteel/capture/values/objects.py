@@ -413,7 +413,7 @@ class ClassValue(Value):
         method = self.metaclass_method(tx, "__getitem__")
         if method is not None and not isinstance(self.cls, enum.EnumMeta):
             return tx.call(method, [key], {})
-        if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
+        if isinstance(self.cls, enum.EnumMeta) or self.cls is type or hasattr(self.cls, "__class_getitem__"):
             return tx.fold(lambda c, k: c[k], [self.cls, tx.constant_of(key)], {})
         return super().get_item(tx, key)
 
