@@ -71,6 +71,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = 
     "select_scatter": (lambda y, v: y.select_scatter(v, 0, 0) * 1, (ZEROS(2, 5), ONES(5)), (ZEROS(2, 5), ONES(2))),
     "diagonal_scatter": (lambda y, v: y.diagonal_scatter(v) * 1, (ZEROS(3, 4), ONES(3)), (ZEROS(3), ONES(2))),
     "slice_scatter": (lambda y, v: y.slice_scatter(v, 0, 0, 2) * 1, (ZEROS(3), ONES(2)), (ZEROS(3), ONES(9))),
+    "addmv": (torch.addmv, (ONES(2), ONES(2, 3), ONES(3)), (ONES(2), ONES(1, 3), ONES(3))),
     "targets": (F.cross_entropy, (ONES(3, 4), INDEX), (ONES(3, 4), INDEX.int())),
     "targets_of_images": (F.nll_loss, (ONES(3, 4, 1, 2), INDEX[:, None, None].expand(3, 1, 2)),
                           (ONES(3, 4, 1, 2), INDEX[:, None, None].expand(3, 1, 9))),

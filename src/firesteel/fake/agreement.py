@@ -260,6 +260,11 @@ def _gather(x: FakeTensor, dim: Any, index: FakeTensor, **more: Any) -> bool:
 # layers
 
 
+@_check("addmv.default")
+def _addmv(bias: FakeTensor, x: FakeTensor, vector: FakeTensor, **more: Any) -> bool:
+    return _expands(shape_of(bias), shape_of(x)[:1])
+
+
 def _parameters(x: FakeTensor, *parameters: FakeTensor | None) -> bool:
     """Parameters of the dtype of the argument, or float32 for one of half precision."""
     wanted = (x.dtype, torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else (x.dtype,)
