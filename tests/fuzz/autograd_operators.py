@@ -82,6 +82,13 @@ def increment_(x: torch.Tensor) -> None:
     x.add_(1)
 
 
+def hook(tensor: torch.Tensor, called: Any) -> None:
+    """Register a hook. Of a view whose base was changed in place, torch must be asked for the history first, or it
+    reads memory that it no longer has."""
+    if tensor.grad_fn is not None or tensor.is_leaf:
+        tensor.register_hook(called)
+
+
 def dense(value: Any) -> Any:
     """What a program says about a gradient: its values, and whether it can be differentiated, but not its strides."""
     if isinstance(value, torch.Tensor):

@@ -182,7 +182,7 @@ USES = {
             arg.retain_grad()
     result = fn(*args)
     for start in ops.starts(result) if len(ops.starts(result)) == 1 else []:  # of several, each sees its own only
-        start.register_hook(lambda g: g * 3)
+        ops.hook(start, lambda g: g * 3)
         if not start.is_leaf:
             start.retain_grad()
     found = [ops.attempt(lambda: start.sum().backward(retain_graph=True)) for start in ops.starts(result)]
@@ -381,7 +381,7 @@ class _Writer:
                 self.text += f"{indent}if {a}.requires_grad:\n"
                 self.text += f"{indent}    {a}.square().sum().backward(retain_graph=True)\n"
             elif kind == "hook":
-                self.text += f"{indent}if {a}.requires_grad:\n{indent}    {a}.register_hook(lambda g: g * 2)\n"
+                self.text += f"{indent}if {a}.requires_grad:\n{indent}    ops.hook({a}, lambda g: g * 2)\n"
             elif kind == "detach" and fresh:
                 self.text += f"{indent}{dice.choice(fresh)}.detach_()\n"
             elif kind == "require":
