@@ -298,6 +298,8 @@ class _Writer:
             lines += [f"    def {method}({parameters}):", f"        return {result}"]
         self.classes.append("\n".join(lines) + "\n\n")
         use = dice.choice(SPECIAL[dice.choice(methods)][1].split("|")).strip()
+        if use == "list(o)" and "__getitem__" in methods and "__iter__" not in methods:
+            use = "operator.length_hint(o)"  # items without end
         wrapped = f"(lambda o: {use})({name}())"
         return wrapped if dice.chance(0.5) else f"(lambda o: {use})(made({name}))"
 
