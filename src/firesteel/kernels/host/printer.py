@@ -493,7 +493,9 @@ class _HostPrinter:
         self.namespace["check_layout"], self.namespace["restride"] = self.layouts.check, restride
         copy = f"{variable} = restride({variable}, {layout})"
         if empty:
-            self.lines.append(copy)  # its strides are all that there is to see
+            # Its strides are all that there is to see. Some operators have results for their own backward alone, of
+            # which nobody promises a size.
+            self.lines.append(f"{copy} if not {variable}.numel() else {variable}")
             return
         self.lines.append(_Check(
             number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype})", copy))
