@@ -18,7 +18,7 @@ PROGRAMS = {
     "input and more": lambda a: (a, a + 1, a),
     "view of input": lambda a: (a.t(), a[1], a.view(-1)[2:5], a + 1),
     "view of view": lambda a: a[1:].t()[2:].unsqueeze(0) if a.sin() is not None else a,
-    "detached": lambda a: (a.detach(), a.data, a * 1),
+    "detached": lambda a: (a.detach(), a[1].detach(), a * 1),
     "expanded": lambda a: (a[:1].expand(3, 6), a.sin()),
     "same result twice": lambda a: (lambda y: (y, y))(a + 1),
     "equal results": lambda a: (a + 1, a + 1),
