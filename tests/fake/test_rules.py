@@ -103,6 +103,8 @@ def test_losses_and_their_like():
     for x in layouts().values():
         assert_same(aten.log_sigmoid_forward.default, x)
         assert_same(F.logsigmoid, x.bfloat16())
+        for dim in range(x.dim()):
+            assert_same(F.glu, torch.cat([x, x], dim), dim)
 
 
 def test_ternary():
