@@ -161,15 +161,18 @@ def compile_with(compiler: Compiler, model: Any) -> Any:
     if not callable(model):
         raise UserCodeError(f"{with_article(type(model).__name__)} object cannot be called",
                             "pass a function, method or nn.Module")
+    caller = type(model).__call__
+    if isinstance(caller, types.FunctionType) and caller.__code__.co_argcount:
+        return types.MethodType(_compile_function(compiler, caller, of_object=True), model)
     return wrap_function(compiler, _calling(model))
 
 
-def _compile_function(compiler: Compiler, function: types.FunctionType) -> Any:
+def _compile_function(compiler: Compiler, function: types.FunctionType, of_object: bool = False) -> Any:
     if function.__code__.co_flags & UNCAPTURED_FLAGS:
         return function  # generators and coroutines run as plain Python; compiled code that consumes them inlines them
     if is_disabled(function):
         return _uncompiled(compiler, function)
-    return wrap_function(compiler, function)
+    return wrap_function(compiler, function, of_object)
 
 
 def _uncompiled(compiler: Compiler, function: types.FunctionType) -> Any:
@@ -217,17 +220,20 @@ def wrapper({signature}):
 """
 
 
-def wrap_function(compiler: Compiler, function: types.FunctionType) -> Callable[..., Any]:
-    """A function of the same signature that dispatches to compiled entries."""
+def wrap_function(compiler: Compiler, function: types.FunctionType, of_object: bool = False) -> Callable[..., Any]:
+    """A function of the same signature that dispatches to compiled entries.
+
+    With `of_object` it is what calling its first argument means: the object's class may come to say otherwise.
+    """
     unit = compiler.unit_of(function)
-    made = _make_wrapper(unit, function)
+    made = _make_wrapper(unit, function, of_object)
     wrapped = functools.wraps(function)(made)
     setattr(wrapped, COMPILED, function)
     wrapped._firesteel_unit = unit  # type: ignore[attr-defined]
     return wrapped
 
 
-def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any]:
+def _make_wrapper(unit: Unit, function: types.FunctionType, of_object: bool) -> Callable[..., Any]:
     code = function.__code__
     flags, count, keyword_only = code.co_flags, code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
@@ -245,7 +251,9 @@ def _make_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., Any
         changed += " or _fs_function.__defaults__ is not _fs_given"
     if by_name:
         changed += " or _fs_function.__kwdefaults__ is not _fs_by_name"
-    scope["_fs_given"], scope["_fs_by_name"] = given, by_name
+    if of_object:
+        changed += f" or _fs_type({names[0]}).__call__ is not _fs_function"
+    scope["_fs_given"], scope["_fs_by_name"], scope["_fs_of_object"] = given, by_name, of_object
     parts = []
     arguments = ["_fs_closure"] if code.co_freevars else []
     for position, name in enumerate(names[:count]):
@@ -302,22 +310,24 @@ def _otherwise(unit: Unit, function: types.FunctionType, wrapper: types.Function
         keywords[name] = rest.pop(0)
     several = rest.pop(0) if code.co_flags & 0x04 else ()
     by_name = scope["_fs_by_name"] or {}
-    if function.__code__ is not code or function.__defaults__ is not scope["_fs_given"]:
+    called = type(values[0]).__call__ if scope["_fs_of_object"] else function
+    other = called is not function or function.__code__ is not code
+    if other or function.__defaults__ is not scope["_fs_given"]:
         old = list(scope["_fs_given"] or ())
         while old and not several and positional[-1] is old[-1]:
             positional.pop()
             old.pop()
-    if function.__code__ is not code or function.__kwdefaults__ is not scope["_fs_by_name"]:
+    if other or function.__kwdefaults__ is not scope["_fs_by_name"]:
         keywords = {name: value for name, value in keywords.items()
                     if name not in by_name or value is not by_name[name]}
     positional.extend(several)
     if code.co_flags & 0x08:
         keywords.update(rest.pop(0))
-    if function.__code__ is code and len(function.__defaults__ or ()) >= len(scope["_fs_given"] or ()) and \
+    if not other and len(function.__defaults__ or ()) >= len(scope["_fs_given"] or ()) and \
             (function.__kwdefaults__ or {}).keys() >= by_name.keys():
         scope["_fs_given"] = wrapper.__defaults__ = function.__defaults__
         scope["_fs_by_name"] = wrapper.__kwdefaults__ = function.__kwdefaults__
-    target = function if stance.STATE.eager else unit.options.nested(function)
+    target = called if stance.STATE.eager else unit.options.nested(called)
     return target(*positional, **keywords)
 
 
