@@ -114,7 +114,7 @@ class IndexEmitter(Emitter):
         match expr.op:
             case "floordiv" | "mod":
                 return self.floor_division(expr.op, operands[0], operands[1],
-                                           all(map(self.nonnegative, expr.operands)))
+                                           all(map(self.nonnegative, expr.operands)), self._fits_double(expr))
             case "min" | "max":
                 result = operands[0]
                 for other in operands[1:]:
@@ -179,8 +179,14 @@ class IndexEmitter(Emitter):
         """Whether an expression is known not to be negative: loop variables and most parameters are not."""
         return not may_be_negative(expr, lambda symbol: symbol in self.symbols and symbol not in self.signed)
 
-    def floor_division(self, op: str, left: Operand, right: Operand, positive: bool) -> Operand:
-        """Quotient or remainder rounded down, as Python's. `positive`: neither operand is negative."""
+    def _fits_double(self, expr: Expr) -> bool:
+        """Whether an expression consists of loop variables and sizes, which memory keeps far below 2**52: an integer that
+        the program was given may be anything."""
+        return all(symbol in self.symbols and symbol not in self.signed for symbol in expr.free_symbols)
+
+    def floor_division(self, op: str, left: Operand, right: Operand, positive: bool, small: bool) -> Operand:
+        """Quotient or remainder rounded down, as Python's. `positive`: neither operand is negative; `small`: they are
+        below 2**52."""
         if not right.is_constant and right.lanes == 1:
             # A size that is 0 divides nothing that is used, but the division may stand in front of the empty loop.
             with self.at(right.scope):
@@ -188,7 +194,7 @@ class IndexEmitter(Emitter):
                 right = self.select(none, self.constant(1, right.dtype), right)
         left, right = self.same_lanes(left, right)
         if positive:
-            if left.lanes > 1 and left.dtype is torch.int64:
+            if left.lanes > 1 and left.dtype is torch.int64 and small:
                 return self._vector_division(op, left, right)
             return self.binary("udiv" if op == "floordiv" else "urem", left, right)
         zero = self.constant(0, left.dtype, left.lanes)
