@@ -180,8 +180,10 @@ class IndexEmitter(Emitter):
         return not may_be_negative(expr, lambda symbol: symbol in self.symbols and symbol not in self.signed)
 
     def _fits_double(self, expr: Expr) -> bool:
-        """Whether an expression consists of loop variables and sizes, which memory keeps far below 2**52: an integer that
-        the program was given may be anything."""
+        """Whether an expression consists of loop variables and sizes, which memory keeps far below 2**52.
+
+        An integer that the program was given may be anything.
+        """
         return all(symbol in self.symbols and symbol not in self.signed for symbol in expr.free_symbols)
 
     def floor_division(self, op: str, left: Operand, right: Operand, positive: bool, small: bool) -> Operand:
