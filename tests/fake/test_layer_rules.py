@@ -269,5 +269,12 @@ def test_padding_of_channels_last(mode):
     assert_same(lambda x: F.pad(x, (1, 2, 0, 1, 2, 2), mode=mode), video)
 
 
+def test_shuffled_channels():
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        image = torch.rand(2, 4, 3, 5).contiguous(memory_format=memory_format)
+        assert_same(torch.ops.aten.channel_shuffle.default, image, 2)
+        assert_same(torch.ops.aten.native_channel_shuffle.default, image, 2)
+
+
 def test_every_rule_is_used_by_these_tests(request):
     assert recorder.untested(request, "attention backward convolution images indexing losses".split()) == set()

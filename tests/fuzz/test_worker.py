@@ -33,7 +33,8 @@ def make():
         return {{}}
     return fn, calls, before, observe
 """
-COMPILED = "sys.planted_runs % 2 == 0"
+# The plain run, the compiled one, and one that counts operators.
+COMPILED = "sys.planted_runs % 3 == 2"
 CRASH = "ctypes.string_at(0)"
 ABORT = "ctypes.CDLL(None).abort()"
 # Holds the interpreter's lock, as machine code does: no signal handler of Python runs.

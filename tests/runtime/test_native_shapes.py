@@ -482,7 +482,7 @@ def test_a_number_that_does_not_fit_is_left_to_python():
         x = torch.ones(3)
         compiled(x, 5)
         (made,) = [entry_.upgrade for entry_ in compiled._firesteel_unit.entries]
-        assert made.native is not None and made.native(x, 7) is not None
+        assert made.native is not None and made.native(x, 5) is not None
         for n in (1 << 66, 1 << 67, -(1 << 68)):
             assert made.native(x, n) is None
             torch.testing.assert_close(compiled(x, n), f(x, n))

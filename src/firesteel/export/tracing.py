@@ -181,6 +181,7 @@ class _Replay(Tracing):
     def run(self, result: Any) -> Traced:  # type: ignore[override]
         recorder = self.program_recorder
         env = recorder.shape_env = self._environment(result)
+        env.closed = False  # what is decided from now on becomes part of the contract, not a guard
         examples = self._fakes_of_inputs(env)
         recorder.asserted = len(env.checks)  # they are in the captured graph
         state = GlobalState.current()
