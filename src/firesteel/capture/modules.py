@@ -54,6 +54,8 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
     cls = module.cls
     if is_disabled(module.real):
         raise GraphBreak(f"{module.describe()} is marked as disabled", "remove the disable marker to compile it")
+    if torch_compat.is_torchscript_class(cls):
+        raise GraphBreak("TorchScript is compiled already, by another compiler", "call what it was made from")
     raw, owner = find_on_class(cls, "__call__", tx)
     assert owner is not None
     if owner is torch.nn.Module and torch_compat.MODULE_METHODS.quick():
