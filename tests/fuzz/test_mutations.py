@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
 from firesteel.capture.guards import GuardSet
 
@@ -15,14 +13,6 @@ from .parts import parts
 from .program import Program
 
 SAMPLE = (("changes", range(5)), ("language", range(40, 41)))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 READER = Program(

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -190,15 +190,16 @@ _SHORT = {
 }
 
 
-def needed_for(results: Iterable[torch.fx.Node]) -> set[torch.fx.Node]:
-    """All nodes that results depend on, with these."""
+def needed_for(results: Iterable[torch.fx.Node], sources: Callable[[torch.fx.Node], list[torch.fx.Node]] | None = None,
+               ) -> set[torch.fx.Node]:
+    """All nodes that results depend on, with these; ``sources`` says what one depends on, all its inputs otherwise."""
     found: set[torch.fx.Node] = set()
     open_nodes = list(results)
     while open_nodes:
         node = open_nodes.pop()
         if node not in found:
             found.add(node)
-            open_nodes.extend(node.all_input_nodes)
+            open_nodes.extend(node.all_input_nodes if sources is None else sources(node))
     return found
 
 

@@ -8,7 +8,7 @@ import torch
 
 from .. import torch_compat
 from .markers import is_disabled
-from .objects import TORCHSCRIPT, class_member, find_on_class
+from .objects import class_member, find_on_class
 from .signals import GraphBreak
 from .source import ConstantSource, InstanceDictSource
 from .values.base import Value
@@ -54,8 +54,6 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
     cls = module.cls
     if is_disabled(module.real):
         raise GraphBreak(f"{module.describe()} is marked as disabled", "remove the disable marker to compile it")
-    if torch_compat.is_torchscript_class(cls):
-        raise GraphBreak(*TORCHSCRIPT)
     raw, owner = find_on_class(cls, "__call__", tx)
     assert owner is not None
     if owner is torch.nn.Module and torch_compat.MODULE_METHODS.quick():

@@ -236,8 +236,6 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             raise GraphBreak(f"field {name!r} of {cls.__name__}")
         if kind is CACHED_FUNCTION:
             return MethodValue(obj, class_member(tx, cls, name, raw, owner))
-        if torch_compat.is_torchscript_class(cls):
-            raise GraphBreak(*TORCHSCRIPT)
         raise GraphBreak(f"descriptor {kind.__name__} of attribute {name!r}")
     return class_member(tx, cls, name, raw, owner)
 
@@ -374,7 +372,6 @@ def special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
 
 
 # What Python insists on; subclasses of these are accepted with a warning or converted, which is left to Python.
-TORCHSCRIPT = "TorchScript is compiled already, by another compiler", "call what it was made from"
 RESULTS: dict[str, type] = {
     "__bool__": bool, "__len__": int, "__hash__": int, "__int__": int, "__index__": int, "__float__": float,
     "__complex__": complex, "__str__": str, "__repr__": str, "__format__": str, "__length_hint__": int,
@@ -417,7 +414,7 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
             raise tx.raised(TypeError(messages[name]))
         raise GraphBreak(f"{what} on {obj.describe()} is not captured")
     if name == "__call__" and torch_compat.is_torchscript_class(obj.cls):
-        raise GraphBreak(*TORCHSCRIPT)
+        raise GraphBreak("TorchScript is compiled already, by another compiler", "call what it was made from")
     method = special_method(tx, obj, name)
     if method is None:
         raise GraphBreak(f"{what}: {obj.describe()} has no {name}")

@@ -28,7 +28,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..autodiff.gradients import leaf_gradients
-from ..autodiff.graph import FreshTensor
+from ..autodiff.graph import FreshTensor, needed_for
 from ..autodiff.joint import Carrier, JointGraph
 from ..autodiff.state import GlobalState
 from ..capture.failing_graphs import RandomState, random_state, restore_random_state
@@ -296,15 +296,12 @@ def _carried(carrier: Carrier | None, results: Sequence[Any], inputs: Sequence[A
 
 def _values_behind(results: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
     """All nodes whose values results depend on, with these. New tensors like others depend on sizes only."""
-    found: set[torch.fx.Node] = set()
-    stack = list(results)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            like = node.args[0] if _LIKE.fullmatch(str(node.target)) else None
-            stack += [source for source in node.all_input_nodes if source is not like]
-    return found
+
+    def sources(node: torch.fx.Node) -> list[torch.fx.Node]:
+        like = node.args[0] if _LIKE.fullmatch(str(node.target)) else None
+        return [source for source in node.all_input_nodes if source is not like]
+
+    return needed_for(results, sources)
 
 
 def _inputs_behind(joint: JointGraph) -> set[int]:
