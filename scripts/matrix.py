@@ -2,7 +2,8 @@
 
 A cell is a Python and a torch, such as 3.13/2.15. Its environment is made once and kept, outside of the checkout. What
 runs in it is cut into steps, the tests of one folder or the random programs of one part. The result of a step is kept
-until the sources change, so a run that was stopped goes on with the step that it was in.
+until the sources change, so a run that was stopped goes on with the step that it was in. With --earlier, steps that
+nothing failed in count also if they ran with earlier sources; the table says how many those are.
 
 Needs nothing but Python's own library.
 """
@@ -72,6 +73,8 @@ class Result:
     failed: list[str] = field(default_factory=list)
     programs: int = 0
     seconds: float = 0.0
+    sources: str = ""
+    """What it is a result of."""
 
 
 # Environments
@@ -224,34 +227,38 @@ def sources_digest() -> str:
 
 
 class Kept:
-    """The results of a cell on disk, for the sources that they are of."""
+    """The results of a cell on disk, each with the sources that it is of."""
 
     def __init__(self, path: Path, sources: str) -> None:
         self.path, self.sources = path, sources
         self.results: dict[str, Result] = {}
         try:
             data = json.loads(path.read_text())
-        except (OSError, ValueError):
-            data = {}
-        if data.get("sources") == sources:
-            self.results = {key: Result(**value) for key, value in data["results"].items()}
+            self.results = {key: Result(**value) for key, value in data.items()}
+        except (OSError, ValueError, TypeError):
+            pass  # none yet, or damaged
 
     @staticmethod
     def key(step: Step) -> str:
         return " ".join((step.name, *step.command))
 
-    def get(self, step: Step) -> Result | None:
-        return self.results.get(self.key(step))
+    def get(self, step: Step, earlier: bool = False) -> Result | None:
+        """The result of a step with these sources, or, if wanted, one with earlier sources in which nothing failed."""
+        result = self.results.get(self.key(step))
+        if result is not None and (result.sources == self.sources or (earlier and not result.failed)):
+            return result
+        return None
 
     def put(self, step: Step, result: Result) -> None:
+        result.sources = self.sources
         self.results[self.key(step)] = result
-        data = {"sources": self.sources, "results": {key: asdict(value) for key, value in self.results.items()}}
+        data = {key: asdict(value) for key, value in self.results.items()}
         written = self.path.with_suffix(".new")
         written.write_text(json.dumps(data, indent=1))
         written.replace(self.path)
 
 
-def table(rows: dict[Cell, list[Result] | str]) -> str:
+def table(rows: dict[Cell, list[Result] | str], sources: str, steps_of_each: int) -> str:
     """The outcomes of all cells; a cell that could not be made has the reason in place of its results."""
     lines = ["| Python | torch | tests passed | failed | skipped | random programs | findings | minutes |",
              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
@@ -271,6 +278,11 @@ def table(rows: dict[Cell, list[Result] | str]) -> str:
             f"{sum(len(result.failed) for result in tests)} | {sum(skipped.values())} | "
             f"{sum(result.programs for result in programs)} | {sum(len(result.failed) for result in programs)} | "
             f"{sum(result.seconds for result in results) / 60:.0f} |")
+        if len(results) < steps_of_each:
+            notes.append(f"{cell}: {steps_of_each - len(results)} of {steps_of_each} steps were not run")
+        earlier = sum(result.sources != sources for result in results)
+        if earlier:
+            notes.append(f"{cell}: {earlier} of {steps_of_each} steps ran with earlier sources")
         notes += [f"{cell}: failed: {name}" for result in results for name in result.failed]
         notes += [f"{cell}: skipped {count}: {reason}" for reason, count in sorted(skipped.items())]
     return "\n".join([*lines, *([""] if notes else []), *notes])
@@ -299,6 +311,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--programs", type=int, default=PROGRAMS, help=f"random programs a cell (default: {PROGRAMS})")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--again", action="store_true", help="run what was run before, too")
+    parser.add_argument("--earlier", action="store_true",
+                        help="do not run again what had no failures with earlier sources")
     parser.add_argument("--table", action="store_true", help="only print the table of what was run")
     arguments = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step that runs is ended as well
@@ -309,6 +323,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     existing = existing_environments(arguments.environment)
     sources = sources_digest()
     rows: dict[Cell, list[Result] | str] = {}
+    todo = steps(arguments.tests, arguments.programs, arguments.jobs)
     for cell in map(Cell.of, arguments.cells):
         home = folder / f"py{cell.python}-torch{cell.torch}"
         (home / "logs").mkdir(parents=True, exist_ok=True)
@@ -321,8 +336,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
         kept = Kept(home / "results.json", sources)
         results: list[Result] = []
-        for step in steps(arguments.tests, arguments.programs, arguments.jobs):
-            result = None if arguments.again else kept.get(step)
+        for step in todo:
+            result = None if arguments.again else kept.get(step, arguments.earlier)
             if result is None:
                 if arguments.table:
                     continue
@@ -332,7 +347,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{cell}: {step.name}: {len(result.failed)} failed, {result.seconds:.0f} s ({log})", flush=True)
             results.append(result)
         rows[cell] = results or "nothing was run"
-    print(table(rows))
+    print(table(rows, sources, len(todo)))
     return 1 if any(isinstance(results, str) or any(result.failed for result in results)
                     for results in rows.values()) else 0
 

@@ -86,21 +86,27 @@ def test_findings_are_read(matrix):
 def test_results_are_kept_until_sources_change(matrix, tmp_path):
     path, step = tmp_path / "results.json", matrix.Step("mine", ("-m", "pytest"))
     matrix.Kept(path, "before").put(step, matrix.Result(passed=3, skipped={"no GPU": 1}))
-    assert matrix.Kept(path, "before").get(step) == matrix.Result(passed=3, skipped={"no GPU": 1})
+    result = matrix.Result(passed=3, skipped={"no GPU": 1}, sources="before")
+    assert matrix.Kept(path, "before").get(step) == result
     assert matrix.Kept(path, "before").get(matrix.Step("mine", ("-m", "pytest", "tests"))) is None
     assert matrix.Kept(path, "after").get(step) is None
+    assert matrix.Kept(path, "after").get(step, earlier=True) == result
+    matrix.Kept(path, "before").put(step, matrix.Result(passed=3, failed=["a::b"]))
+    assert matrix.Kept(path, "after").get(step, earlier=True) is None
     path.write_text("damaged")
     assert matrix.Kept(path, "before").get(step) is None
 
 
 def test_table(matrix):
     text = matrix.table({
-        matrix.Cell("3.13", "2.15"): [matrix.Result(passed=5, skipped={"no GPU": 2}, failed=["a::b"], seconds=90),
-                                      matrix.Result(programs=100, failed=["crash numbers_1_native"], seconds=30)],
+        matrix.Cell("3.13", "2.15"): [
+            matrix.Result(passed=5, skipped={"no GPU": 2}, failed=["a::b"], seconds=90, sources="before"),
+            matrix.Result(programs=100, failed=["crash numbers_1_native"], seconds=30, sources="now")],
         matrix.Cell("3.14", "2.15"): "there is no Python 3.14",
-    })
+    }, "now", 3)
     assert "| 3.13 | 2.15 | 5 | 1 | 2 | 100 | 1 | 2 |" in text
     assert "| 3.14 | 2.15 | not run: there is no Python 3.14 |" in text
+    assert "3.13/2.15: 1 of 3 steps were not run\n3.13/2.15: 1 of 3 steps ran with earlier sources" in text
     assert "3.13/2.15: failed: a::b" in text and "3.13/2.15: skipped 2: no GPU" in text
 
 
