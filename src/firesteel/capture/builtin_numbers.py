@@ -14,7 +14,7 @@ from .. import shapes
 from . import number_rules, object_operators
 from .call_handlers import HANDLERS, PYTHON_HANDLERS, Handler, handles
 from .call_signatures import refused
-from .equivalents.reductions import sum_
+from .equivalents.reductions import fits_64_bits, sum_
 from .objects import call_special
 from .signals import GraphBreak
 from .values.base import Value
@@ -42,6 +42,17 @@ def call_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     for item in items:
         total = tx.binary("+", total, item)
     return total
+
+
+@handles(fits_64_bits)
+def call_fits_64_bits(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    value = args[0].realize()
+    if isinstance(value, NumberValue) and value.python_type() is int:
+        return ConstantValue(True)  # integers of graphs do
+    if value.is_constant():
+        return tx.fold(fits_64_bits, [value.as_constant()], {})
+    return ConstantValue(tx.truth(tx.compare("<=", ConstantValue(-(2**63)), value))
+                         and tx.truth(tx.compare("<", value, ConstantValue(2**63))))
 
 
 def _extreme(function: Any, symbol: str) -> Handler:

@@ -156,7 +156,7 @@ def _read(target: Any) -> Accepted | None:
         if made is not None:
             return replace(made, names=("$self", *made.names), unnamed=made.unnamed + 1, required=made.required + 1)
     text = getattr(target, "__text_signature__", None)
-    if not isinstance(text, str):
+    if not isinstance(text, str) or "[" in text:  # 3.13 has "([iterable[, maxlen]])" for one
         text = UNPUBLISHED.get(target)
     if text is None or not text.startswith("(") or not text.endswith(")"):
         return None

@@ -53,7 +53,8 @@ def _add_all(iterator: Iterator[Any], total: Any) -> Any:
         total = total + element
 
 
-def _fits_64_bits(value: int) -> bool:
+def fits_64_bits(value: int) -> bool:
+    """Whether C code sees the number as it is."""
     return -(2**63) <= value < 2**63
 
 
@@ -62,14 +63,14 @@ def _sum_compensating_floats(iterator: Iterator[Any], total: Any) -> Any:
 
     A stage ends for good with the first element that does not belong to it.
     """
-    leading_ints = type(total) is int and _fits_64_bits(total)
+    leading_ints = type(total) is int and fits_64_bits(total)
     while leading_ints:
         try:
             element = next(iterator)
         except StopIteration:
             return total
         total = total + element
-        leading_ints = type(element) in (int, bool) and _fits_64_bits(element) and _fits_64_bits(total)
+        leading_ints = type(element) in (int, bool) and fits_64_bits(element) and fits_64_bits(total)
 
     floats = type(total) is float
     compensation = 0.0
@@ -84,7 +85,7 @@ def _sum_compensating_floats(iterator: Iterator[Any], total: Any) -> Any:
             compensation += torch.sym_ite(abs(total) >= abs(element), (total - partial) + element,
                                           (element - partial) + total)
             total = partial
-        elif isinstance(element, int) and _fits_64_bits(element):
+        elif isinstance(element, int) and fits_64_bits(element):
             total = total + element
         else:
             total = _compensated(total, compensation) + element
