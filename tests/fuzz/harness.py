@@ -226,15 +226,14 @@ def _leaves(value: torch.Tensor) -> list[torch.Tensor]:
     return leaves
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def _tensors(value: Any, around: frozenset[int] = frozenset()) -> Iterator[torch.Tensor]:
+    """The tensors in lists, tuples and dictionaries; `around` are those that the value lies in, perhaps its own."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, (list, tuple)):
-        for item in members(value):  # a class of the program's may iterate in a way of its own
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in dict.values(value):
-            yield from _tensors(item)
+    elif isinstance(value, (list, tuple, dict)) and id(value) not in around:
+        # a class of the program's may iterate in a way of its own
+        for item in dict.values(value) if isinstance(value, dict) else members(value):
+            yield from _tensors(item, around | {id(value)})
 
 
 def _autocast() -> tuple[bool, int]:

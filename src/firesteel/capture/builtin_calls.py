@@ -16,7 +16,7 @@ from .call_handlers import HANDLERS, handles
 from .call_signatures import refused
 from .objects import call_special, class_member, find_on_class, has_special, special_method, special_result
 from .signals import GraphBreak, SkipFrame, UserRaise
-from .source import ConstantSource, written_in_python
+from .source import ConstantSource, has_own_getter, written_in_python
 from .values.base import IdentityKey, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue, MethodValue
@@ -321,7 +321,7 @@ def call_vars(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 1:
         value = args[0].realize()
         if isinstance(value, ObjectValue) and value.cls.__dictoffset__:
-            return value.instance_dict(tx)
+            return tx.get_attr(value, "__dict__") if has_own_getter(value.cls) else value.instance_dict(tx)
     elif not args:
         looks_at_frame(tx, "vars()")
     raise GraphBreak("vars()")

@@ -21,13 +21,14 @@ from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, SliceValue
 from .values.functions import PartialValue, SuperValue
 from .values.iterators import (
+    ConstantIterator,
     CountIterator,
     EnumerateIterator,
     FilterIterator,
     ListIterator,
     MapIterator,
-    RangeIterator,
     ZipIterator,
+    reversed_tuple,
 )
 from .values.mapping_proxies import make_mapping_proxy
 from .values.mappings import DictValue, DictViewValue, SetValue
@@ -205,8 +206,9 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
         return value.call_method(tx, "__reversed__", [], {})
     if isinstance(value, ConstantValue):
         if type(value.value) is range:
-            return RangeIterator(value.value[::-1])
-        return ListIterator([tx.python_object(item) for item in tx.user_errors(lambda: list(reversed(value.value)))])
+            return ConstantIterator(value.value[::-1])
+        items = tx.user_errors(lambda: list(reversed(value.value)))
+        return ListIterator([tx.python_object(item) for item in items], reversed_tuple)
     if isinstance(value, ObjectValue):
         method = special_method(tx, value, "__reversed__")
         if method is not None:
@@ -214,7 +216,7 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
         if not has_special(value, "__getitem__") or issubclass(value.cls, dict):
             raise refused("reversed")
         length = tx.constant_of(value.length(tx))
-        return ListIterator([tx.get_item(value, ConstantValue(i)) for i in reversed(range(length))])
+        return ListIterator([tx.get_item(value, ConstantValue(i)) for i in reversed(range(length))], reversed_tuple)
     raise GraphBreak(f"reversed() of {value.describe()}")
 
 

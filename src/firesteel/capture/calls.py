@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from .entry_code import EntryCode
     from .tracer import Tracer
 
+# what dict does otherwise than its own subclasses, or object than the builtin containers
+DIFFERENT_IN_BASES = frozenset({"__repr__", "__reversed__", "copy", "pop", "popitem", "__or__", "__ror__"})
 VARARGS, VARKEYWORDS, GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
 
 
@@ -262,4 +264,7 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
         # the method of a base, past the one of the receiver's class
         return tx.fold(obj, [receiver.value, *(tx.constant_of(arg) for arg in rest)],
                        {word: tx.constant_of(value) for word, value in kwargs.items()})
+    native: Any = receiver.storage if isinstance(receiver, ObjectValue) else receiver
+    if name in DIFFERENT_IN_BASES and native is not None and getattr(native.python_type(), name, None) is not obj:
+        raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")
     return call_native_method(tx, receiver, name, rest, kwargs)

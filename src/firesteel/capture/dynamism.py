@@ -164,7 +164,7 @@ def name_symbols(tx: Tracer, arguments: Iterable[tuple[Source, Any]]) -> None:
     if DECLARED.get() is not None:
         return
     for source, value in arguments:
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
+        if issubclass(type(value), torch.Tensor) and value.layout is torch.strided and not value.is_nested:
             for dim in tx.dynamism.dims(source, value):
                 tx.symbol_names[source, dim] = tx.shape_env.reserve_name()
 

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .source import StorageSource
+from .source import StorageSource, instance_table
 
 if TYPE_CHECKING:
     from .entry_code import EntryCode
@@ -101,12 +101,12 @@ class Effects:
 
 def set_past_descriptor(obj: Any, name: str, value: Any) -> None:
     """Store an attribute in the instance's dictionary, whatever its class has under this name."""
-    obj.__dict__[name] = value
+    instance_table(obj)[name] = value
 
 
 def forget_past_descriptor(obj: Any, name: str) -> None:
     """Remove an attribute from the instance's dictionary, unless it is gone already."""
-    obj.__dict__.pop(name, None)
+    instance_table(obj).pop(name, None)
 
 
 def _plain_setter(value: Any, name: str) -> Any:

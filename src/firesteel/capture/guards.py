@@ -145,6 +145,11 @@ def values_of(mapping: Any) -> list[Any]:
 EQUAL_MEANS_SAME: frozenset[type] = frozenset({bytes, torch.device, torch.Size})
 
 
+def has_at(keys: list[Any], expected: list[tuple[int, Any]]) -> bool:
+    """Whether some of the keys are known constants, each at its position."""
+    return all(same_constant(keys[position], key) for position, key in expected)
+
+
 def same_constant(left: Any, right: Any) -> bool:
     """Whether a program cannot tell two immutable objects apart, except by identity.
 

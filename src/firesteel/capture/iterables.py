@@ -34,7 +34,10 @@ def iterate_with_hint(tx: Tracer, obj: Value) -> Iterator[Value]:
 def _ask_for_length(tx: Tracer, obj: ObjectValue) -> None:
     """Run what a class says about the length of its objects: the answer is a hint, the question may have effects."""
     for name in ("__len__", "__length_hint__"):
-        if not isinstance(find_on_class(obj.cls, name, tx)[0], types.FunctionType):
+        raw = find_on_class(obj.cls, name, tx)[0]
+        if isinstance(raw, types.WrapperDescriptorType):
+            return  # the builtin that the class inherits from knows
+        if not isinstance(raw, types.FunctionType):
             continue
         method = special_method(tx, obj, name)
         assert method is not None

@@ -12,9 +12,18 @@ from .. import torch_compat
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
-from .source import AttrSource, ConstantSource, Source, call_source, class_is_permanent, item_source, written_in_python
+from .source import (
+    AttrSource,
+    ConstantSource,
+    Source,
+    call_source,
+    class_is_permanent,
+    instance_table,
+    item_source,
+    written_in_python,
+)
 from .values.base import Value
-from .values.constants import ConstantValue, NativeMethod, PythonObject
+from .values.constants import NativeMethod, PythonObject
 from .values.functions import FunctionValue, MethodValue, SuperValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import FIELD_GETTER, TupleValue
@@ -117,7 +126,8 @@ def _fallback_getattr(tx: Tracer, obj: Value, name: str, raised: UserRaise) -> V
 def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     """``object.__getattribute__`` without the ``__getattr__`` fallback."""
     cls = obj.python_type()
-    if name == "__dict__" and isinstance(obj, ObjectValue) and (cls.__dictoffset__ or hasattr(obj.real, "__dict__")):
+    if name == "__dict__" and isinstance(obj, ObjectValue) and \
+            (cls.__dictoffset__ or instance_table(obj.real) is not None):
         return obj.instance_dict(tx)
     raw, owner = find_on_class(cls, name, tx)
     if raw is not _ABSENT:
@@ -341,8 +351,9 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
         if kind in C_METHODS or kind is types.BuiltinFunctionType:
             if as_class:
                 return tx.python_object(getattr(base, name))
-            # of a constant, a native method is the one that its class defines
-            hidden = isinstance(receiver, ConstantValue) and getattr(cls, name) is not raw
+            # a native method is the one that the builtin itself defines
+            native: Any = receiver.storage if isinstance(receiver, ObjectValue) else receiver
+            hidden = native is not None and getattr(native.python_type(), name, None) is not raw
             if base is not object and receiver.native_methods() and name != "__new__" and not hidden:
                 return NativeMethod(receiver, name)
             if kind is types.BuiltinFunctionType:  # __new__

@@ -17,7 +17,7 @@ from .objects import can_iterate, find_on_class, special_method
 from .signals import GraphBreak, NotConstant
 from .source import written_in_python
 from .values.base import Value, inherits_method
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
+from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, itself_or
 from .values.functions import MethodValue
 from .values.mapping_proxies import MappingProxyValue
 from .values.mappings import DictValue, DictViewValue, SetValue
@@ -78,7 +78,7 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     function, method, reflected = BINARY[symbol]
     folded = IN_PLACE[symbol][0] if in_place else function  # they differ in what they say when they fail
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
-        return tx.fold(folded, [left.value, right.value], {})
+        return itself_or(left, itself_or(right, tx.fold(folded, [left.value, right.value], {})))
     if is_number(left) and is_number(right) and symbol != "@":
         if in_place and symbol in BITWISE and float in (left.python_type(), right.python_type()):
             function = folded  # which raises
@@ -113,7 +113,8 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     except NotConstant:
         raise GraphBreak(
             f"operator {symbol} between {left.describe()} and {right.describe()} is not captured") from None
-    return tx.fold(folded, constants, {})
+    result = tx.fold(folded, constants, {})
+    return itself_or(left, result) if isinstance(left, ConstantValue) else result
 
 
 def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
@@ -151,8 +152,9 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
             return left.merged(tx, right)
     if symbol == "%" and isinstance(left, (ConstantValue, TextValue)) and left.python_type() in (str, bytes):
-        left = ConstantValue(tx.constant_of(left))
-        return tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})
+        if not isinstance(left, ConstantValue):
+            left = ConstantValue(tx.constant_of(left))
+        return itself_or(left, tx.fold(operator.mod, [left.value, tx.constant_of(right)], {}))
     return None
 
 

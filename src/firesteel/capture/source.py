@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 import sys
+import types
 import weakref
 from dataclasses import dataclass
 from typing import Any, TypeVar, dataclass_transform
@@ -171,12 +172,27 @@ class AttrSource(_Derived):
         return f"{self.parent.name}.{self.attribute}"
 
 
+def has_own_getter(cls: type) -> bool:
+    """Whether reading an attribute of an object runs a ``__getattribute__`` of the user's."""
+    return isinstance(cls.__getattribute__, types.FunctionType)
+
+
+def instance_table(obj: Any) -> Any:
+    """``obj.__dict__`` past a ``__getattribute__`` of the user's; None where there is none."""
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+
+
 @_source
 class InstanceDictSource(_Derived):
-    """The instance dictionary of ``base``."""
+    """The instance dictionary of ``base``; `own_getter` where a ``__getattribute__`` of the user's must not run."""
+
+    own_getter: bool = False
 
     def code(self, base: str, constant: Any) -> str:
-        return f"{base}.__dict__"
+        return f"{constant(instance_table)}({base})" if self.own_getter else f"{base}.__dict__"
 
     @property
     def name(self) -> str:

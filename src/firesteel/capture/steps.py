@@ -293,7 +293,7 @@ def build_map(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) 
 
 for _op, _values, _template in (
     ("LIST_EXTEND", 1, "{0}[:] = [*{0}, *{last}]"), ("SET_UPDATE", 1, "{0}.update({last})"),
-    ("DICT_UPDATE", 1, "{0}.update({last})"),
+    ("DICT_UPDATE", 1, "{0}.update({{**{last}}})"),  # of a mapping, where update takes pairs too
     ("LIST_APPEND", 1, "{0}.append({last})"), ("SET_ADD", 1, "{0}.add({last})"),
     ("MAP_ADD", 2, "{0}[{key}] = {last}"),
 ):

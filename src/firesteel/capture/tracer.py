@@ -16,7 +16,7 @@ from . import assertions, calls, classes, gradients, modules, number_rules, obje
 from .dynamism import Dynamism, TensorSeen
 from .effects import Effects
 from .graph import GraphBuilder
-from .guards import Guard, GuardSet, NumberSeen, hold, keys_of, same_constant, stamp_condition
+from .guards import Guard, GuardSet, NumberSeen, has_at, hold, keys_of, same_constant, stamp_condition
 from .iterables import iterate_with_hint
 from .number_nodes import NumberNodes
 from .objects import find_on_class
@@ -171,6 +171,9 @@ class Tracer:
         if not all(_constant_key(key) for key in keys):
             self.guard(source, "length", f"{{k[0]}}({{0}}) == {len(keys)}" if isinstance(real, dict)
                        else f"len({{0}}) == {len(keys)}", (dict.__len__,))
+            known = [(position, key) for position, key in enumerate(keys) if _constant_key(key)]
+            if known:
+                self.guard(source, "keys", "{k[1]}({k[2]}({0}), {k[0]})", (known, has_at, keys_of))
         elif isinstance(source, StorageSource):
             self.guard(source, "keys", "{k[2]}({k[0]}({0}), {k[1]})", (keys_of, keys, same_constant))
         elif all(type(key) is str for key in keys):
@@ -290,6 +293,8 @@ class Tracer:
             result = function(*args, **kwargs)
         except Exception as error:
             raise self.raised(error) from None
+        if hasattr(type(result), "__next__"):
+            raise GraphBreak("an iterator, which every call needs one of")
         return self.python_object(result)
 
     def user_errors(self, function: Callable[[], Any]) -> Any:

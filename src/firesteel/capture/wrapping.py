@@ -20,7 +20,17 @@ from ..shapes.symnode import make_symbolic
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, constant_condition, same_constant
 from .signals import GraphBreak
-from .source import AttrSource, ConstantSource, Source, StorageSource, _ById, item_source, written_in_python
+from .source import (
+    AttrSource,
+    ConstantSource,
+    Source,
+    StorageSource,
+    _ById,
+    has_own_getter,
+    instance_table,
+    item_source,
+    written_in_python,
+)
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
 from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
@@ -86,15 +96,14 @@ def wrap(tx: Tracer, real: Any, source: Source | None) -> Value:
     value = _wrap_new(tx, real, kind, source)
     if kind not in CONSTANT_TYPES:
         tx.remember(real, value)
-    getter: Any = kind.__getattribute__
-    if isinstance(value, ObjectValue) and kind.__dictoffset__ and getter in PLAIN_GETTERS:
+    if isinstance(value, ObjectValue) and kind.__dictoffset__ and not _refuses_symbolic_attributes(kind):
         _remember_table(tx, value)
     return value
 
 
 def _remember_table(tx: Tracer, value: ObjectValue) -> None:
     """Whoever holds the dictionary of an object from outside as well sees what becomes of the object."""
-    table = getattr(value.real, "__dict__", None)
+    table = instance_table(value.real)
     known = tx.known.get(id(table))
     if type(table) is not dict:
         return
@@ -114,9 +123,9 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if kind in EQUAL_CONSTANTS:
         tx.guard(source, "constant", *constant_condition(real))
         return ConstantValue(real, source)
-    if isinstance(real, torch.Tensor):
+    if issubclass(kind, torch.Tensor):
         return _wrap_tensor(tx, real, kind, source)
-    if isinstance(real, torch.nn.Module):
+    if issubclass(kind, torch.nn.Module):
         _guard_type(tx, kind, source)
         if _refuses_symbolic_attributes(kind):
             return OpaqueValue(real, source, "its class overrides __getattribute__")
@@ -129,17 +138,17 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         tx.guard(source, "type", "type({0}) is {k[0]}", (types.MethodType,))
         return MethodValue(tx.wrap(real.__self__, AttrSource(source, "__self__")),
                            tx.wrap(real.__func__, AttrSource(source, "__func__")), source)
-    if isinstance(real, type):
+    if issubclass(kind, type):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return tx.class_value(real)
-    if kind is types.ModuleType or isinstance(real, types.ModuleType):
+    if kind is types.ModuleType or issubclass(kind, types.ModuleType):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
     container = _wrap_container(tx, real, kind, source)
     if container is not None:
         return container
-    if isinstance(real, (enum.Enum, *NUMPY_SCALARS)):
-        if isinstance(real, enum.Enum):
+    if issubclass(kind, (enum.Enum, *NUMPY_SCALARS)):
+        if issubclass(kind, enum.Enum):
             tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         else:
             tx.guard(source, "constant", *constant_condition(real))
@@ -153,7 +162,7 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if kind is weakref.ref:
         _guard_type(tx, kind, source)
         return WeakReference(real, source)
-    if isinstance(real, BaseException):
+    if issubclass(kind, BaseException):
         _guard_type(tx, kind, source)
         args_source = AttrSource(source, "args")
         tx.guard(args_source, "length", f"len({{0}}) == {len(real.args)}")
@@ -161,10 +170,10 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         return ExceptionValue(kind, args, source, real)
     if kind is types.CellType:
         return tx.cell(real, source)
-    if isinstance(real, KNOWN_BY_IDENTITY):
+    if issubclass(kind, KNOWN_BY_IDENTITY):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
-    if isinstance(real, ITERATORS):
+    if issubclass(kind, ITERATORS):
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
         return OpaqueIterator(real, source)
     if _is_plain_c_callable(real):
@@ -198,13 +207,13 @@ def _guard_type(tx: Tracer, kind: type, source: Source) -> None:
 
 def _refuses_symbolic_attributes(kind: type) -> bool:
     getter: Any = kind.__getattribute__
-    return getter not in PLAIN_GETTERS and not isinstance(getter, types.FunctionType)
+    return getter not in PLAIN_GETTERS and not has_own_getter(kind)
 
 
 def _is_plain_c_callable(real: Any) -> bool:
-    return isinstance(real, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-                             types.MethodWrapperType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
-                             types.MemberDescriptorType))
+    return issubclass(type(real), (
+        types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+        types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType))
 
 
 def number_bounds(real: int) -> dict[str, Any] | None:
@@ -273,7 +282,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
     if kind is list:
         _guard_type(tx, kind, source)
         return ListValue(None, source, real)
-    if isinstance(real, tuple):
+    if issubclass(kind, tuple):
         _guard_type(tx, kind, source)
         if kind is torch.Size:
             tx.guard(source, "constant", "{0} == {k[0]}", (real,))
@@ -317,7 +326,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a set of tensors or objects")
     for base in (dict, list, set):
-        if isinstance(real, base):
+        if issubclass(kind, base):
             if _refuses_symbolic_attributes(kind):
                 return None
             _guard_type(tx, kind, source)
@@ -415,13 +424,13 @@ def guard_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source, siz
 
 def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     _guard_type(tx, kind, source)
-    if isinstance(real, numpy.ndarray):
+    if issubclass(kind, numpy.ndarray):
         return OpaqueValue(real, source, "a NumPy array")
     if kind.__module__ == "typing":  # Optional, Union and the like
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
-    if isinstance(real, (int, float, str, bytes)):
-        if not plain_subclass(kind) or real != real or (real == 0 and isinstance(real, float)) or \
+    if issubclass(kind, (int, float, str, bytes)):
+        if not plain_subclass(kind) or real != real or (real == 0 and issubclass(kind, float)) or \
                 not all(type(attr) in CONSTANT_TYPES for attr in getattr(real, "__dict__", {}).values()):
             return OpaqueValue(real, source)
         tx.guard(source, "constant", "{0} == {k[0]}", (real,))
@@ -429,7 +438,7 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             tx.guard(AttrSource(source, "__dict__"), "attributes", "{0} == {k[0]}", (dict(real.__dict__),))
         return ConstantValue(real, source)
     if not written_in_python(kind) or _refuses_symbolic_attributes(kind):
-        if isinstance(real, types.SimpleNamespace):
+        if issubclass(kind, types.SimpleNamespace):
             return ObjectValue(kind, source, real)
         if any(real is space for space in torch_compat.operation_namespaces()):
             tx.guard(source, "identity", "{0} is {k[0]}", (real,))

@@ -242,6 +242,8 @@ class _Writer:
             arguments = self.arguments()
             if name == "print" and re.search(ADDRESS, arguments):
                 name = "repr"
+            if name == "hash" and re.search(ADDRESS, arguments):
+                return f"(hash({arguments}) != 0)"
             return f"{name}({arguments})"
         if kind == "library":
             name = dice.choice(LIBRARY)

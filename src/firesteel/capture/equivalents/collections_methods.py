@@ -40,7 +40,7 @@ def ordered_dict_fromkeys(iterable: Iterable[Any], value: Any = None) -> Ordered
 def move_to_end(self: OrderedDict[Any, Any], key: Any, last: Any = True) -> None:
     to_end = bool(last)
     if not OrderedDict.__contains__(self, key):
-        raise KeyError(key)
+        OrderedDict.pop(self, key)  # raises as the original does
     if to_end:
         moving = [key]
     else:

@@ -106,7 +106,10 @@ def list_extend(frame: Frame, inst: Instruction) -> None:
 
 @opcode("SET_UPDATE", "DICT_UPDATE")
 def update_container(frame: Frame, inst: Instruction) -> None:
-    items = frame.pop()
+    items = frame.pop().realize()
+    if inst.op == "DICT_UPDATE" and not has_special(items, "keys") and \
+            not frame.tx.has_attr(items, "keys"):
+        raise GraphBreak(f"** of {items.describe()}")  # Python raises
     frame.stack[-inst.argval].realize().call_method(frame.tx, "update", [items], {})
 
 

@@ -107,14 +107,16 @@ class ConstantValue(Value):
                 raise tx.raised(TypeError("can only join an iterable")) from None
             parts = [item.as_constant() for item in tx.to_list(iterator)]
             return tx.fold(self.value.join, [parts], {})
+        if name == "__iter__" and type(self.value) in (range, str, bytes):
+            return self.iterate(tx)
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
             from ..modes import call_device_method
 
             return call_device_method(tx, self.value, name)
         if name == "__format__" and all(arg.python_type() is str for arg in args):
             return tx.fold(format, [self.value, *(a.as_constant() for a in args)], {})
-        return tx.fold(getattr(self.value, name), [tx.constant_of(a) for a in args],
-                       {k: tx.constant_of(v) for k, v in kwargs.items()})
+        return itself_or(self, tx.fold(getattr(self.value, name), [tx.constant_of(a) for a in args],
+                                       {k: tx.constant_of(v) for k, v in kwargs.items()}))
 
     def truth(self, tx: Tracer) -> bool:
         try:
@@ -129,17 +131,17 @@ class ConstantValue(Value):
         return tx.fold(lambda v, k: v[k], [self.value, tx.constant_of(key)], {})
 
     def iterate(self, tx: Tracer) -> Value:
-        from .iterators import ListIterator, RangeIterator
+        from .iterators import ConstantIterator, ListIterator
 
-        if type(self.value) is range:
-            return RangeIterator(self.value)
+        if type(self.value) in (range, str, bytes):
+            return ConstantIterator(self.value)
         if isinstance(self.value, (str, bytes)):
-            return ListIterator([tx.constant(item) for item in self.value], kind="iter")
+            return ListIterator([tx.constant(item) for item in self.value])
         try:
             items = list(self.value)
         except TypeError as error:
             raise tx.raised(error) from None
-        return ListIterator([tx.python_object(item) for item in items], kind="iter")
+        return ListIterator([tx.python_object(item) for item in items])
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not callable(self.value):
@@ -174,6 +176,11 @@ class ConstantValue(Value):
             plain = code.constant(base(value)) if base is float else repr(base(value))
             return code.assign(self, f"{code.constant(base.__new__)}({code.constant(type(value))}, {plain})")
         return code.constant(value)
+
+
+def itself_or(operand: ConstantValue, result: Value) -> Value:
+    """The operand where an operation gave back the very object, which a program may tell from an equal one."""
+    return operand if isinstance(result, ConstantValue) and result.value is operand.value else result
 
 
 class NumberValue(Value):

@@ -87,7 +87,7 @@ class SequenceIterator(IteratorValue):
         self.changes: int | None = getattr(sequence, "changes", 0) if sequence.builtin is collections.deque else None
 
     def python_type(self) -> type:
-        return type(iter([])) if self.sequence.python_type() is list else type(iter(()))
+        return type(iter(self.sequence.builtin()))
 
     def next_item(self, tx: Tracer) -> Value | None:
         if self.changes is not None and self.changes != getattr(self.sequence, "changes", 0):
@@ -110,19 +110,54 @@ class SequenceIterator(IteratorValue):
         return code.assign(self, f"{helper}({self.sequence.emit_method(code, '__iter__')}(), {self.position})")
 
 
+def reversed_list(items: list[Any]) -> Any:
+    """``reversed()`` of the list whose items come in this order."""
+    return reversed(items[::-1])
+
+
+def reversed_tuple(items: list[Any]) -> Any:
+    """``reversed()`` of the tuple whose items come in this order."""
+    return reversed((*items[::-1],))
+
+
+def reversed_deque(items: list[Any]) -> Any:
+    """``reversed()`` of the deque whose items come in this order."""
+    return reversed(collections.deque(items[::-1]))
+
+
+def reversed_keys(items: list[Any]) -> Any:
+    """``reversed()`` of the dictionary whose keys come in this order."""
+    return reversed(dict.fromkeys(items[::-1]))
+
+
+def reversed_values(items: list[Any]) -> Any:
+    """``reversed()`` of the dictionary's values that come in this order."""
+    return reversed(dict(enumerate(items[::-1])).values())
+
+
+def reversed_items(items: list[Any]) -> Any:
+    """``reversed()`` of the dictionary's items that come in this order."""
+    return reversed(dict(items[::-1]).items())
+
+
+def reversed_ordered_keys(items: list[Any]) -> Any:
+    """``reversed()`` of the OrderedDict whose keys come in this order."""
+    return reversed(collections.OrderedDict.fromkeys(items[::-1]))
+
+
 class ListIterator(IteratorValue):
-    """Iterates a fixed list of values."""
+    """Iterates a fixed list of values; `make` gives the real iterator of a list of objects."""
 
-    __slots__ = ("items", "position", "kind")
+    __slots__ = ("items", "position", "make")
 
-    def __init__(self, items: list[Value], kind: str = "iter") -> None:
+    def __init__(self, items: list[Value], make: Callable[[list[Any]], Any] = iter) -> None:
         super().__init__(None)
         self.items = items
         self.position = 0
-        self.kind = kind
+        self.make = make
 
     def python_type(self) -> type:
-        return type(iter([])) if self.kind == "iter" else type(reversed([]))
+        return type(self.make([]))
 
     def next_item(self, tx: Tracer) -> Value | None:
         tx.effects.stepped(self)
@@ -133,33 +168,31 @@ class ListIterator(IteratorValue):
 
     def emit(self, code: EntryCode) -> str:
         rest = [code.value(item) for item in self.items[self.position:]]
-        if self.kind == "reversed":
-            rest.reverse()
-        return code.assign(self, f"{self.kind}([{', '.join(rest)}])")
+        return code.assign(self, f"{code.constant(self.make)}([{', '.join(rest)}])")
 
 
-class RangeIterator(IteratorValue):
-    """``iter(range(...))`` over constants."""
+class ConstantIterator(IteratorValue):
+    """``iter(...)`` of a range, string or bytes that are a constant."""
 
-    __slots__ = ("range", "position")
+    __slots__ = ("items", "position")
 
-    def __init__(self, numbers: range) -> None:
+    def __init__(self, items: range | str | bytes) -> None:
         super().__init__(None)
-        self.range = numbers
+        self.items = items
         self.position = 0
 
     def python_type(self) -> type:
-        return type(iter(range(0)))
+        return type(iter(self.items))
 
     def next_item(self, tx: Tracer) -> Value | None:
         tx.effects.stepped(self)
-        if self.position >= len(self.range):
+        if self.position >= len(self.items):
             return None
         self.position += 1
-        return tx.constant(self.range[self.position - 1])
+        return tx.constant(self.items[self.position - 1])
 
     def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"iter({code.constant(self.range[self.position:])})")
+        return code.assign(self, f"iter({code.constant(self.items[self.position:])})")
 
 
 class CountIterator(IteratorValue):
@@ -200,7 +233,8 @@ class DictIterator(IteratorValue):
         self.position = 0
 
     def python_type(self) -> type:
-        return type(iter({}))
+        empty: dict[Any, Any] = collections.OrderedDict() if self.mapping.cls is collections.OrderedDict else {}
+        return type(iter(getattr(empty, self.kind)()))
 
     def next_item(self, tx: Tracer) -> Value | None:
         if self.position > self.size:

@@ -157,6 +157,18 @@ class DictValue(ContainerValue):
         tx.effects.mutated(self)
         del items[token]
 
+    def not_found(self, tx: Tracer, key: Value) -> UserRaise:
+        """What is raised by methods that an OrderedDict has of its own: a key that is a tuple is taken for the error's
+        arguments, None for having none."""
+        if self.cls is collections.OrderedDict:
+            if isinstance(key, TupleValue):
+                return tx.raised_value(tx.make_exception(KeyError, key.items))
+            if key.is_constant() and key.as_constant() is None:
+                return tx.raised(KeyError())
+            if issubclass(key.python_type(), (tuple, KeyError)):
+                raise GraphBreak(f"an OrderedDict does not have {key.describe()}")  # Python raises
+        return tx.raised(KeyError(tx.constant_of(key)))
+
     def truth(self, tx: Tracer) -> bool:
         self.refuse_stale(tx)
         if not self.complete and not self.items:
@@ -202,7 +214,7 @@ class DictValue(ContainerValue):
         other = other.realize()
         # Python looks past the methods of a subclass of dict when it iterates as a dict does
         if isinstance(other, ObjectValue) and isinstance(other.storage, DictValue) and \
-                inherits_method(other.cls, "__iter__", dict):
+                inherits_method(other.cls, "__iter__", dict) and self.cls is not collections.OrderedDict:
             other = other.storage
         if isinstance(other, DictValue):
             yield from list(other.fill(tx).values())
@@ -284,7 +296,7 @@ class DictValue(ContainerValue):
                 found = None  # an empty dictionary asks nobody for a hash
             if found is None:
                 if default is None:
-                    raise tx.raised(KeyError(tx.constant_of(key)))
+                    raise self.not_found(tx, key)
                 return default
             items = self.fill(tx)
             tx.effects.mutated(self)
@@ -310,7 +322,7 @@ class DictValue(ContainerValue):
             items = self.fill(tx)
             token = args[0].realize().key(tx)
             if token not in items:
-                raise tx.raised(KeyError(tx.constant_of(args[0])))
+                raise self.not_found(tx, args[0].realize())
             last = args[1] if len(args) > 1 else kwargs.get("last")
             tx.effects.mutated(self)
             entry = items.pop(token)
@@ -338,9 +350,10 @@ class DictValue(ContainerValue):
 
             return native_comparison(tx, name, self, args[0])
         if name == "__reversed__":
-            from .iterators import ListIterator
+            from .iterators import ListIterator, reversed_keys, reversed_ordered_keys
 
-            return ListIterator([key for key, _ in reversed(list(self.fill(tx).values()))])
+            return ListIterator([key for key, _ in reversed(list(self.fill(tx).values()))],
+                                reversed_ordered_keys if self.cls is collections.OrderedDict else reversed_keys)
         if name in ("__repr__", "__str__"):
             return tx.fold(repr, [tx.constant_of(self)], {})
         self.unsupported(f"method {name!r}")
@@ -439,9 +452,11 @@ class DictViewValue(Value):
             return tx.constant(any(tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))
                                    for item in self.elements(tx)))
         if name == "__reversed__":
-            from .iterators import ListIterator
+            from .iterators import ListIterator, reversed_items, reversed_keys, reversed_ordered_keys, reversed_values
 
-            return ListIterator(self.elements(tx)[::-1])
+            makers = {"keys": reversed_keys, "values": reversed_values, "items": reversed_items}
+            ordered = self.mapping.cls is collections.OrderedDict
+            return ListIterator(self.elements(tx)[::-1], reversed_ordered_keys if ordered else makers[self.kind])
         if name == "isdisjoint":
             from ..operators import contains
 

@@ -18,6 +18,8 @@ from ..source import (
     InstanceDictSource,
     ModuleTableSource,
     Source,
+    has_own_getter,
+    instance_table,
     item_source,
     written_in_python,
 )
@@ -37,7 +39,7 @@ class ObjectValue(Value):
     over `real`. A subclass of list, dict, set, ... keeps its items in `storage`.
     """
 
-    __slots__ = ("cls", "real", "attrs", "storage")
+    __slots__ = ("cls", "real", "attrs", "storage", "table")
 
     def __init__(self, cls: type, source: Source | None = None, real: Any = None, storage: Value | None = None) -> None:
         super().__init__(source)
@@ -45,6 +47,7 @@ class ObjectValue(Value):
         self.real = real
         self.attrs: dict[str, Value | None] = {}
         self.storage = storage
+        self.table: InstanceDict | None = None  # of an object made inside, once the program has asked for it
         if isinstance(storage, ContainerValue):
             storage.owner = self
 
@@ -70,6 +73,14 @@ class ObjectValue(Value):
                 if written_in_python(find_on_class(self.cls, "__missing__", tx)[1] or dict) and \
                         self.storage.lookup(tx, args[0].realize()) is None:
                     return tx.call(special_method(tx, self, "__missing__"), args, {})
+            if name in ("__str__", "__format__"):
+                from ..builtin_text import text_of
+
+                if args and not (args[0].is_constant() and args[0].as_constant() == ""):
+                    self.unsupported("a format")  # Python raises
+                return tx.constant(text_of(tx, self, repr if name == "__str__" else str))  # as object's do
+            if name == "__repr__" and self.storage.python_type() not in (list, tuple, dict):
+                self.unsupported(f"method {name!r}")  # the text has the name of the class in it
             result = self.storage.call_method(tx, name, args, kwargs)
             return self if result is self.storage else result
         self.unsupported(f"method {name!r}")
@@ -80,19 +91,19 @@ class ObjectValue(Value):
             return self.attrs[name]
         if self.source is None:
             return None
-        table = getattr(self.real, "__dict__", None)
+        table = instance_table(self.real)
         if table is None:
             return None
         if name in table:
-            value = tx.found(table[name], item_source(InstanceDictSource(self.source), name))
+            value = tx.found(table[name], item_source(self.table_source(), name))
             self.attrs[name] = value
             return value
         return None
 
     def guard_absent(self, tx: Tracer, name: str) -> None:
         """Rely on the instance not shadowing a class attribute."""
-        if self.source is not None and name not in self.attrs and hasattr(self.real, "__dict__"):
-            tx.guard(InstanceDictSource(self.source), "missing attribute", f"{name!r} not in {{0}}")
+        if self.source is not None and name not in self.attrs and instance_table(self.real) is not None:
+            tx.guard(self.table_source(), "missing attribute", f"{name!r} not in {{0}}")
 
     def store_attr(self, tx: Tracer, name: str, value: Value | None) -> None:
         """``object.__setattr__`` (None deletes)."""
@@ -126,13 +137,20 @@ class ObjectValue(Value):
             return identity_key(tx, self)
         return user_key(tx, self)
 
+    def table_source(self) -> Source:
+        """Source of the instance dictionary of an object from outside."""
+        assert self.source is not None
+        return InstanceDictSource(self.source, has_own_getter(self.cls))
+
     def instance_dict(self, tx: Tracer) -> Value:
         if self.source is None or self.real is None:
-            return InstanceDict(self, {})
-        real = self.real.__dict__
+            if self.table is None:
+                self.table = InstanceDict(self, {})
+            return self.table
+        real = instance_table(self.real)
         known = tx.known.get(id(real))
         if known is None:
-            known = InstanceDict(self, {}, InstanceDictSource(self.source), real)
+            known = InstanceDict(self, {}, self.table_source(), real)
             tx.remember(real, known)
         return known
 
@@ -216,6 +234,8 @@ class InstanceDict(DictValue):
         token = key.key(tx)
         if isinstance(token, str) and token in self.instance.attrs:
             return self.instance.attrs[token]
+        if self.source is None:  # what was found before may have been deleted
+            return None
         return super().lookup(tx, key)
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
@@ -243,7 +263,8 @@ class InstanceDict(DictValue):
         return super().call_method(tx, name, args, kwargs)
 
     def emit_items(self, code: EntryCode) -> str:
-        return f"{code.value(self.instance)}.__dict__"
+        owner = code.value(self.instance)
+        return f"{code.constant(instance_table)}({owner})" if has_own_getter(self.instance.cls) else f"{owner}.__dict__"
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         pass  # the owner's attributes are written back one by one
@@ -281,10 +302,11 @@ class ModuleValue(ObjectValue):
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         known = self.attrs.get(name)
-        if known is not None:
+        if known is not None and not has_own_getter(self.cls):
             return known
         tx.classes_read[self.cls] = None
-        if inherits_method(self.cls, "__getattr__", torch.nn.Module) and name not in self.attrs \
+        if inherits_method(self.cls, "__getattr__", torch.nn.Module) and not has_own_getter(self.cls) \
+                and name not in self.attrs \
                 and name not in self.real.__dict__ and not _on_class(self.cls, name) \
                 and torch_compat.MODULE_METHODS.quick():
             tx.guard_stamp(torch_compat.MODULE_METHODS)

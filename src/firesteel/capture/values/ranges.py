@@ -109,9 +109,9 @@ class RangeValue(Value):
         if name == "__contains__":
             return self.contains(tx, args[0])
         if name == "__reversed__":
-            from .iterators import RangeIterator
+            from .iterators import ConstantIterator
 
-            return RangeIterator(self.as_constant()[::-1])
+            return ConstantIterator(self.as_constant()[::-1])
         if name == "__iter__":
             return self.iterate(tx)
         return self.specialize().call_method(tx, name, args, kwargs)

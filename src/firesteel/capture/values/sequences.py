@@ -78,6 +78,7 @@ class SequenceValue(ContainerValue):
     def get_item(self, tx: Tracer, key: Value) -> Value:
         items = self.elements(tx)
         position = _index(tx, key)
+        self.refuse_index(tx, position)
         if isinstance(position, slice):
             return self.like(tx.user_errors(lambda: items[position]))
         if not hasattr(type(position), "__index__"):
@@ -87,6 +88,9 @@ class SequenceValue(ContainerValue):
             return items[position]
         except IndexError:
             raise tx.raised(IndexError(f"{self.builtin.__name__} index out of range")) from None
+
+    def refuse_index(self, tx: Tracer, position: Any) -> None:
+        """Raise as Python does where the sequence has no slices."""
 
     def iterate(self, tx: Tracer) -> Value:
         from .iterators import SequenceIterator
@@ -144,9 +148,10 @@ class SequenceValue(ContainerValue):
         if name in ("__repr__", "__str__", "__format__"):
             return tx.fold(repr, [tx.constant_of(self)], {})
         if name == "__reversed__":
-            from .iterators import ListIterator
+            from .iterators import ListIterator, reversed_deque, reversed_list, reversed_tuple
 
-            return ListIterator(items[::-1], "reversed" if self.builtin is list else "iter")
+            makers: dict[type, Any] = {list: reversed_list, tuple: reversed_tuple, collections.deque: reversed_deque}
+            return ListIterator(items[::-1], makers[self.builtin])
         if name in ("__init__", "__init_subclass__"):
             return tx.constant(None)
         self.unsupported(f"method {name!r}")
@@ -292,9 +297,11 @@ class ListValue(SequenceValue):
         return self.items
 
     def like(self, items: list[Value]) -> Value:
-        if self.cls is not list:
-            raise GraphBreak("slicing a deque")
         return ListValue(items)
+
+    def refuse_index(self, tx: Tracer, position: Any) -> None:
+        if self.cls is not list and not hasattr(type(position), "__index__"):
+            raise tx.raised(TypeError(f"sequence index must be integer, not {type(position).__name__!r}"))
 
     def is_constant(self) -> bool:
         return self.source is None and self.items is not None and all(item.is_constant() for item in self.items)
@@ -316,6 +323,7 @@ class ListValue(SequenceValue):
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         position = _index(tx, key)
+        self.refuse_index(tx, position)
         if isinstance(position, slice):
             new = tx.to_list(value)
             items = self.changed(tx)
@@ -330,6 +338,7 @@ class ListValue(SequenceValue):
 
     def del_item(self, tx: Tracer, key: Value) -> None:
         position = _index(tx, key)
+        self.refuse_index(tx, position)
         items = self.changed(tx)
         try:
             del items[position]
@@ -427,13 +436,16 @@ class ListValue(SequenceValue):
             ordered = tx.sort(list(self.elements(tx)), kwargs)
             self.changed(tx)[:] = ordered
             return none
-        if name == "__setitem__":
-            self.set_item(tx, args[0], args[1])
-            return none
-        if name == "__delitem__":
-            self.del_item(tx, args[0])
+        if name in ("__setitem__", "__delitem__"):
+            key = args[0] if self.cls is list else tx.constant(_number(tx, args[0]))
+            if name == "__setitem__":
+                self.set_item(tx, key, args[1])
+            else:
+                self.del_item(tx, key)
             return none
         if self.cls is collections.deque:
+            if name == "__getitem__":
+                return self.get_item(tx, tx.constant(_number(tx, args[0])))
             if name == "appendleft":
                 items = self.changed(tx)
                 items.insert(0, args[0])
