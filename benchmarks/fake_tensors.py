@@ -3,11 +3,13 @@
 python -m benchmarks.fake_tensors            # the table of times
 python -m benchmarks.fake_tensors --op-db    # every operator sample that torch ships, metadata against eager
 python -m benchmarks.fake_tensors --op-db --symbolic    # the same with symbolic sizes, at these sizes and at others
+python -m benchmarks.fake_tensors --op-db --layouts     # the same with tensors that do not lie by rows
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 import types
@@ -118,6 +120,43 @@ def op_samples(dtype: torch.dtype, limit: int) -> Iterator[tuple[str, Any, Any]]
             continue
         for _, sample in samples:
             yield op.formatted_name, op.op, sample
+
+
+def _reversed(x: torch.Tensor) -> torch.Tensor:
+    dims = range(x.ndim - 1, -1, -1)
+    return x.permute(*dims).contiguous().permute(*dims) if x.ndim > 1 else x
+
+
+def _channels_last(x: torch.Tensor) -> torch.Tensor:
+    return x.movedim(1, -1).contiguous().movedim(-1, 1) if x.ndim > 2 else x
+
+
+def _with_gaps(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x, x], -1).select(-1, 0)
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "reversed": _reversed, "channels last": _channels_last, "with gaps": _with_gaps,
+}  # fmt: skip
+
+
+def laid_out(sample: Any, layout: str, every: int = 1) -> Any:
+    """The sample with its tensors in a layout; with ``every=2`` only the first tensor, the third and so on."""
+    count = itertools.count()
+
+    def lay(x: torch.Tensor) -> torch.Tensor:
+        if x.layout is not torch.strided or next(count) % every:
+            return x
+        return LAYOUTS[layout](x.detach()).requires_grad_(x.requires_grad)
+
+    given = pytree.tree_map_only(torch.Tensor, lay, (sample.input, sample.args, sample.kwargs))
+    return type(sample)(given[0], args=given[1], kwargs=given[2])
+
+
+def layouts_of(sample: Any) -> Iterator[Any]:
+    """The sample in every layout, with all of its tensors and with every other one."""
+    for layout, every in itertools.product(LAYOUTS, (1, 2)):
+        yield laid_out(sample, layout, every)
 
 
 def compare(mode: FakeMode, fn: Callable[..., Any], sample: Any) -> str | None:
@@ -303,13 +342,14 @@ def check_symbolic(dtype: torch.dtype, limit: int, verbose: bool) -> int:
     return len(bad)
 
 
-def check_op_db(dtype: torch.dtype, limit: int, verbose: bool) -> int:
+def check_op_db(dtype: torch.dtype, limit: int, verbose: bool, layouts: bool = False) -> int:
     """Print one line per operator that differs; return their number."""
     warnings.simplefilter("ignore")
     counts: Counter[str] = Counter()
     bad: dict[str, str] = {}
     start = time.perf_counter()
-    for name, fn, sample in op_samples(dtype, limit):
+    given = op_samples(dtype, limit)
+    for name, fn, sample in ((n, fn, one) for n, fn, s in given for one in (layouts_of(s) if layouts else [s])):
         try:
             difference = compare(FakeMode(), fn, sample)
         except (FakeUnsupported, DataDependentError) as error:
@@ -331,13 +371,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--op-db", action="store_true", help="compare with eager over op_db instead of timing")
     parser.add_argument("--symbolic", action="store_true", help="with --op-db: symbolic sizes")
+    parser.add_argument("--layouts", action="store_true", help="with --op-db: tensors that do not lie by rows")
     parser.add_argument("--dtype", default="float32", help="dtype of the samples")
     parser.add_argument("--limit", type=int, default=8, help="samples per operator")
     parser.add_argument("--verbose", action="store_true", help="also name what has no fake version")
     options = parser.parse_args()
     if options.op_db:
-        check = check_symbolic if options.symbolic else check_op_db
-        sys.exit(1 if check(getattr(torch, options.dtype), options.limit, options.verbose) else 0)
+        arguments = (getattr(torch, options.dtype), options.limit, options.verbose)
+        bad = check_symbolic(*arguments) if options.symbolic else check_op_db(*arguments, options.layouts)
+        sys.exit(1 if bad else 0)
     time_operators()
 
 

@@ -147,7 +147,8 @@ def test_gradients_of_convolutions(number):
     x, weight = torch.rand(2, 3, 9), torch.rand(6, 3, 3)
     one = ([1], [0], [1], False, [0], 1, [True, True, True])
     for x in (x, torch.rand(2, 9, 3).mT):
-        assert_same(lambda g, x, w: aten.convolution_backward(g, x, w, [6], *one), torch.rand(2, 6, 7), x, weight)
+        for w in (weight, torch.rand(6, 3, 3).mT):
+            assert_same(lambda g, x, w: aten.convolution_backward(g, x, w, [6], *one), torch.rand(2, 6, 7), x, w)
 
 
 POOLS = [
@@ -246,6 +247,7 @@ def test_selection_and_order():
     for x in layouts().values():
         for places in (PAIR * 0, PAIR.int() * 0, COLUMN):
             assert_same(torch.index_select, x, 0, places)
+        assert_same(lambda x: torch.nonzero_static(x, size=3), x)
         assert_same(lambda x, i: x.index_fill(0, i, 1.0), x, PAIR * 0)
         for k, dim in ((1, -1), (2, 0), (9, 1), (0, 1)):
             assert_same(lambda x: tuple(torch.topk(x, k, dim)), x)
@@ -264,6 +266,8 @@ def test_padding_of_channels_last(mode):
     image = torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
     video = torch.rand(2, 3, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d)
     assert_same(lambda x: F.pad(x, (1, 2, -1, 1), mode=mode), image)
+    for image in (torch.rand(2, 0, 4, 4, 2)[..., 0], torch.rand(0, 3, 4, 4), torch.rand(2, 3, 4, 4)):
+        assert_same(lambda x: F.pixel_unshuffle(x, 2), image)
     assert_same(lambda x: F.pixel_shuffle(x[:, :1].expand(-1, 4, -1, -1).contiguous(
         memory_format=torch.channels_last), 2), image)
     assert_same(lambda x: F.pad(x, (1, 2, 0, 1, 2, 2), mode=mode), video)

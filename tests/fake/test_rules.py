@@ -150,6 +150,7 @@ VIEWS = {
         lambda x: x.squeeze(0),
         lambda x: x.squeeze((0, 2)),
         lambda x: x.squeeze((0, 0)),
+        lambda x: torch.view_copy(x, (-1,)),
         lambda x: torch.squeeze_copy(x),
         lambda x: torch.squeeze_copy(x, 0),
         lambda x: torch.squeeze_copy(x, (0, 2)),
@@ -432,7 +433,15 @@ def test_convolutions():
     grouped = torch.ones(2, 4, 1, 1, dtype=torch.float64).to(memory_format=torch.channels_last)
     assert_same(F.conv2d, grouped, torch.ones(4, 1, 1, 1, dtype=torch.float64), groups=4)
     assert_same(F.conv1d, torch.ones(2, 4, 9), torch.ones(6, 4, 3), torch.ones(6))
-    assert_same(F.conv1d, torch.ones(2, 9, 4).mT, torch.ones(6, 4, 3))
+    signals, weights = (torch.ones(2, 4, 9), torch.ones(2, 9, 4).mT), (torch.ones(6, 4, 3), torch.ones(6, 3, 4).mT)
+    for x, weight in itertools.product(signals, weights):
+        assert_same(F.conv1d, x, weight)
+        assert_same(F.conv1d, x, weight, padding="same")
+        assert_same(F.conv_transpose1d, x, torch.ones(4, 3, 6).mT, stride=2)
+    integers = torch.ones(2, 3, 4, 5, dtype=torch.int64).to(memory_format=torch.channels_last)
+    assert_same(F.conv2d, integers, torch.ones(2, 3, 2, 2, dtype=torch.int64))
+    assert_same(F.conv2d, torch.ones(1, 4, 5, 5).to(memory_format=torch.channels_last), torch.ones(1, 4, 2, 3),
+                stride=2, padding="valid")
     assert_same(F.conv3d, torch.ones(2, 4, 5, 5, 5), torch.ones(6, 4, 3, 3, 3))
     assert_same(F.conv2d, torch.ones(1, 4, 2, 2), torch.ones(6, 4, 3, 3))
 

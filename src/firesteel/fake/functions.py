@@ -23,6 +23,8 @@ FunctionRule = Callable[..., Any]
 def find_function(name: str, args: Sequence[Any], exports: bool = False) -> FunctionRule | None:
     """The rule of a torch function or operator for these arguments; None when it runs as it is."""
     rule = _RULES.get(short_name(name))
+    if rule is one_hot:
+        return rule
     if rule is None or not (any(_is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)):
         return None
     return None if torch.is_autocast_enabled(args[0].device.type) else rule
@@ -142,7 +144,13 @@ _NETWORKS: dict[str, FunctionRule] = {
     "rnn_tanh": _one_state,
     "rnn_relu": _one_state,
 }
+def one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    """By rows, as eager fills it; torch compares with a range where tensors have no values, in the order of ``x``."""
+    return own_functions.one_hot(x.contiguous() if isinstance(x, torch.Tensor) else x, num_classes)
+
+
 _RULES: dict[str, FunctionRule] = {
+    "one_hot": one_hot,
     **_NETWORKS,
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,

@@ -78,12 +78,13 @@ def _exact(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_dropout(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition, which on a GPU does not round the scale to half precision."""
+    """The product in the layout of eager's, where torch's decomposition copies it by rows. On a GPU the scale is not
+    rounded to half precision."""
 
     @functools.wraps(decomposition)
     def scaled(grad: torch.Tensor, mask: torch.Tensor, scale: float) -> Any:
         if grad.device.type == "cpu" or grad.dtype not in _HALVES:
-            return decomposition(grad, mask, scale)
+            return grad * (mask.to(grad.dtype) * scale)
         return (grad.to(torch.float32) * (mask.to(torch.float32) * scale)).to(grad.dtype)
 
     return scaled
@@ -94,6 +95,8 @@ def _of_probabilities(decomposition: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(decomposition)
     def checked(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(value, torch.Tensor) and value.stride() != x.stride() for value in args):
+            return NotImplemented  # eager's result lies as the first argument does
         torch_compat.check_when_run(((x >= 0) & (x <= 1)).all(), "all elements of input should be between 0 and 1")
         return decomposition(x, *args, **kwargs)
 

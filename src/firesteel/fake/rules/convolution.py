@@ -14,6 +14,10 @@ from . import rule
 from .operands import CPU, same_kind
 from .strides import channels_last_strides, contiguous, suggests_channels_last
 
+# Those of which the layout is known; integers are computed by the plain loops of torch.
+_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+           torch.int8, torch.uint8)
+
 
 def _known(x: FakeTensor, weight: FakeTensor, *others: FakeTensor | None) -> bool:
     """Whether a rule here knows the layout of the result."""
@@ -22,10 +26,7 @@ def _known(x: FakeTensor, weight: FakeTensor, *others: FakeTensor | None) -> boo
         return False
     if x.device != CPU and not (_on_gpu(x) and spatial == 2):
         return False
-    if not x.dtype.is_floating_point or numel_of(x) == 0 or numel_of(weight) == 0:
-        return False
-    # One dimension is computed as two, with a choice of format there.
-    return spatial > 1 or (contiguous(x) and contiguous(weight))
+    return x.dtype in _DTYPES and numel_of(x) != 0 and numel_of(weight) != 0
 
 
 def _on_gpu(x: FakeTensor) -> bool:
@@ -45,6 +46,34 @@ def _channels_last(x: FakeTensor, weight: FakeTensor, bias: FakeTensor | None, a
     return torch_compat.convolution_memory_format(x, weight, bias, *arguments) != torch.contiguous_format
 
 
+def _as_image(t: FakeTensor) -> FakeTensor:
+    """A signal as an image of one row, as torch computes it."""
+    (batch, channels, size), stride = shape_of(t), layout_of(t)[1]
+    return new_fake((batch, channels, 1, size), (*stride[:2], size * stride[2], stride[2]), t.dtype, t.device)
+
+
+def _as_signal(t: FakeTensor) -> FakeTensor:
+    shape, stride = layout_of(t)
+    return new_fake((*shape[:2], shape[3]), (*stride[:2], stride[3]), t.dtype, t.device)
+
+
+def _by_rows(t: FakeTensor) -> FakeTensor:
+    return new_fake(shape_of(t), None, t.dtype, t.device)
+
+
+def _per_dim(values: Sequence[Any], spatial: int) -> Sequence[Any]:
+    return [values[0]] * spatial if len(values) == 1 else values
+
+
+def _joins_channels_last(x: FakeTensor, shape: Sequence[Any], dim: int, groups: int) -> bool:
+    """Whether a result in channels-last format stays in it where the groups are computed one by one: they are joined by
+    ``cat``, which looks at the format of the pieces."""
+    if groups == 1 or x.dtype is not torch.float64:
+        return True
+    piece = [size // groups if at == dim else size for at, size in enumerate(shape)]
+    return suggests_channels_last(piece, channels_last_strides(piece))
+
+
 @rule("aten.convolution.default")
 def convolution(
     x: FakeTensor,
@@ -58,8 +87,14 @@ def convolution(
     groups: int,
 ) -> Any:
     """Batched convolutions."""
-    arguments = (stride, padding, dilation, transposed, output_padding, groups)
     spatial = x.ndim - 2
+    stride, padding, dilation, output_padding = (
+        _per_dim(values, spatial) for values in (stride, padding, dilation, output_padding))
+    if spatial == 1 and weight.ndim == 3 and not (contiguous(x) and contiguous(weight)):
+        image = convolution(_as_image(_by_rows(x)), _as_image(weight), bias, [1, *stride], [0, *padding],
+                            [1, *dilation], transposed, [0, *output_padding], groups)
+        return NotImplemented if image is NotImplemented else _as_signal(image)
+    arguments = (stride, padding, dilation, transposed, output_padding, groups)
     if not _known(x, weight, bias) or groups <= 0 or (groups != 1 and transposed and x.device != CPU):
         return NotImplemented
     if not len(stride) == len(padding) == len(dilation) == len(output_padding) == spatial:
@@ -86,11 +121,8 @@ def convolution(
         if shape[-1] <= 0:
             return NotImplemented
     strides = channels_last_strides(shape) if _channels_last(x, weight, bias, arguments) else None
-    if strides is not None and x.dtype is torch.float64 and groups > 1:
-        # One convolution per group, joined by cat, which looks at the format of the pieces.
-        piece = (shape[0], outputs // groups, *shape[2:])
-        if not suggests_channels_last(piece, channels_last_strides(piece)):
-            strides = None
+    if strides is not None and not _joins_channels_last(x, shape, 1, groups):
+        strides = None
     return new_fake(shape, strides, x.dtype, x.device)
 
 
@@ -109,14 +141,22 @@ def convolution_backward(
     output_mask: Sequence[bool],
 ) -> Any:
     """Gradients of argument and weight in the format of the convolution; of the bias, a number per channel."""
+    spatial = x.ndim - 2
+    if spatial == 1 and weight.ndim == grad.ndim == 3 and not (contiguous(x) and contiguous(weight)):
+        images = convolution_backward(
+            _as_image(grad), _as_image(_by_rows(x)), _as_image(weight), bias_sizes, [1, *stride], [0, *padding],
+            [1, *dilation], transposed, [0, *output_padding], groups, output_mask)
+        if images is NotImplemented:
+            return NotImplemented
+        return (*(t if t is None else _as_signal(t) for t in images[:2]), images[2])
     arguments = (stride, padding, dilation, transposed, output_padding, groups)
-    if not _known(x, weight, grad) or ((x.dtype is torch.float64 or x.device != CPU) and groups != 1):
-        return NotImplemented  # computed one group at a time
+    if not _known(x, weight, grad) or groups <= 0 or (x.device != CPU and groups != 1):
+        return NotImplemented
     last = _channels_last(x, weight, None, arguments)
     results: list[FakeTensor | None] = []
-    for asked, t in zip(output_mask, (x, weight), strict=False):
+    for joined, (asked, t) in zip((1, 0), zip(output_mask, (x, weight), strict=False), strict=True):
         shape = shape_of(t)
-        strides = channels_last_strides(shape) if last else None
+        strides = channels_last_strides(shape) if last and _joins_channels_last(t, shape, joined, groups) else None
         results.append(new_fake(shape, strides, x.dtype, x.device) if asked else None)
     channels = shape_of(grad)[1]
     results.append(new_fake((channels,), None, x.dtype, x.device) if output_mask[2] else None)

@@ -23,7 +23,9 @@ Restride = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 # What eager makes with ``empty_like``.
 _LIKE_ARGUMENT = frozenset({
     "aten.deg2rad.default", "aten.rad2deg.default", "aten.nan_to_num.default", "aten.fill.Scalar", "aten.fill.Tensor",
-    "aten.hardtanh.default",
+    "aten.hardtanh.default", "aten._prelu_kernel.default", "aten.binary_cross_entropy.default",
+    "aten.binary_cross_entropy_backward.default", "aten.randint_like.default", "aten.randint_like.low_dtype",
+    "aten.frexp.Tensor",
 })  # fmt: skip
 # What eager lays out by rows whatever the argument is.
 _BY_ROWS = frozenset({
@@ -31,7 +33,7 @@ _BY_ROWS = frozenset({
     "aten.normal.Tensor_Tensor",
 })  # fmt: skip
 # Elementwise, though torch does not say so.
-_UNTAGGED = frozenset({"aten.complex.default", "aten.polar.default", "aten._prelu_kernel.default"})
+_UNTAGGED = frozenset({"aten.complex.default", "aten.polar.default"})
 # Compositions, with a layout of their own.
 _OTHERS = ("aten.mvlgamma", "aten.masked_fill", "aten.clone", "aten.copy.", "aten._to_copy")
 # Arguments that are operands when they are numbers. Others are parameters, which do not take part in the layout.
@@ -67,7 +69,10 @@ def find_layout(func: Any) -> Restride | None:
 
 
 def _like_argument(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return _with_strides(result, preserved_strides(*layout_of(args[0])))
+    stride = preserved_strides(*layout_of(args[0]))
+    if isinstance(result, (tuple, list)):
+        return type(result)([_with_strides(item, stride) for item in result])
+    return _with_strides(result, stride)
 
 
 def _by_rows(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

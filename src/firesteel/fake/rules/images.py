@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ..dims import layout_of, shape_of
+from ..dims import layout_of, numel_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import rule
 from .operands import CPU
-from .strides import channels_last_strides, suggests_channels_last
+from .strides import channels_last_strides, preserved_strides, suggests_channels_last
 
 
 def _in_format_of(x: FakeTensor, shape: Sequence[Any], dtype: torch.dtype | None = None) -> FakeTensor:
@@ -141,9 +141,10 @@ def upsample2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence
 
 
 def _padded(x: FakeTensor, padding: Sequence[Any], reflects: bool) -> Any:
-    """On the CPU the memory format stays, though torch's meta kernels say that results are contiguous."""
+    """On the CPU the memory format stays, though torch's meta kernels say that results are contiguous. That of a single
+    volume too: its depth is taken for channels."""
     count = len(padding) // 2
-    if x.device != CPU or x.ndim != count + 2 or not suggests_channels_last(*layout_of(x)):
+    if x.device != CPU or x.ndim not in (count + 1, count + 2) or not suggests_channels_last(*layout_of(x)):
         return NotImplemented
     shape = list(shape_of(x))
     for k in range(count):
@@ -175,6 +176,14 @@ def pixel_shuffle(x: FakeTensor, factor: int) -> Any:
     if channels % (factor * factor) != 0:
         return NotImplemented
     return _in_format_of(x, (batch, channels // (factor * factor), height * factor, width * factor))
+
+
+@rule("aten.pixel_unshuffle.default")
+def pixel_unshuffle(x: FakeTensor, factor: int) -> Any:
+    """Pixels become channels, except that eager copies what has no elements as it is."""
+    if factor <= 0 or x.ndim < 3 or numel_of(x) != 0 or any(size % factor != 0 for size in shape_of(x)[-2:]):
+        return NotImplemented
+    return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 
 @rule("aten.channel_shuffle.default", "aten.native_channel_shuffle.default")

@@ -48,6 +48,12 @@ def scatter(x: FakeTensor, dim: int, index: FakeTensor, source: Any) -> Any:
     return new_fake(shape_of(x), None, x.dtype, x.device)
 
 
+@rule("aten.nonzero_static.default")
+def nonzero_static(x: FakeTensor, *, size: Any, fill_value: int = -1) -> Any:
+    """By rows, unlike the places that ``nonzero`` gives."""
+    return new_fake((size, x.ndim), None, torch.int64, x.device) if size >= 0 else NotImplemented
+
+
 @rule("aten.index_select.default")
 def index_select(x: FakeTensor, dim: int, index: FakeTensor) -> Any:
     """As many as indices along one dimension."""

@@ -88,6 +88,13 @@ def view(x: FakeTensor, size: Sequence[Any]) -> Any:
     return view_of(x, shape, stride, offset_of(x))
 
 
+@rule("aten.view_copy.default")
+def view_copy(x: FakeTensor, size: Sequence[Any]) -> Any:
+    """By rows, also of what no view could show in that shape."""
+    shape = infer_size(size, numel_of(x))
+    return NotImplemented if shape is None else new_fake(shape, None, x.dtype, x.device)
+
+
 @rule("aten._reshape_alias.default")
 def reshape_alias(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any]) -> Any:
     """The view that reshape has already worked out."""
