@@ -94,6 +94,8 @@ def test_losses():
             )  # fmt: skip
         for y, reduction in itertools.product(layouts().values(), (0, 1)):
             assert_same(lambda x, y: aten.mse_loss(x, y, reduction), x, y)
+            logits = aten.binary_cross_entropy_with_logits
+            assert_same(lambda x, y: logits(x, y.double(), None, None, reduction), x, y)
             if x.shape == y.shape:
                 assert_same(lambda x, y: aten.mse_loss_backward(torch.ones_like(x[0, 0, 0, 0]), x, y, 1), x, y)
 

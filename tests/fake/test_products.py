@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -13,17 +15,25 @@ from firesteel.fake.mode import FakeUnsupported, wants_plain_sizes
 SHAPES = [
     ((2, 3, 4, 5), (2, 3, 5, 6)), ((2, 1, 4, 5), (3, 5, 6)), ((4, 5), (3, 5, 6)), ((5,), (3, 5, 6)), ((3, 4, 5), (5,)),
     ((3, 4, 5), (5, 6)), ((2, 3, 4, 5), (5, 6)), ((0, 4, 5), (5, 6)), ((3, 4, 5), (3, 5, 1)),
+    ((2, 4), (4, 4, 1)), ((1, 4, 5), (3, 5, 6)), ((3, 4, 5), (1, 5, 6)), ((2, 3, 4, 5), (5,)),
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("left, right", SHAPES)
-def test_parts_give_the_product(left, right):
-    a, b = (torch.randn(shape, requires_grad=True) for shape in (left, right))
-    expected, found = torch.matmul(a, b), products.matmul_by_parts(a, b)
-    torch.testing.assert_close(found, expected)
-    assert found.stride() == expected.stride()
-    wanted = torch.autograd.grad(expected.square().sum(), (a, b))
-    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), (a, b)), wanted)
+def test_parts_give_the_product(left, right, wanted):
+    for turned in itertools.product((False, True), repeat=2):
+        a, b = (torch.randn(shape).requires_grad_(grad) for shape, grad in zip((left, right), wanted, strict=True))
+        x, y = (t.transpose(-1, -2).contiguous().transpose(-1, -2) if turn and t.dim() > 1 else t
+                for t, turn in zip((a, b), turned, strict=True))
+        expected, found = torch.matmul(x, y), products.matmul_by_parts(x, y)
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride()
+        inputs = [t for t in (a, b) if t.requires_grad]
+        for start in (torch.rand(expected.shape), torch.ones(()).expand(expected.shape)):
+            gradients = [torch.autograd.grad(t, inputs, start, retain_graph=True) for t in (expected, found)]
+            torch.testing.assert_close(gradients[0], gradients[1])
+            assert [t.stride() for t in gradients[0]] == [t.stride() for t in gradients[1]]
 
 
 def test_shapes_that_do_not_match():

@@ -58,6 +58,26 @@ def test_binary_layouts(name):
         assert_same(overload(name), a, b)
 
 
+AWKWARD = [(4, 1), (1, 3), (0, 1), (1, 0), (8, 2), (2, 6)]
+
+
+@pytest.mark.parametrize("name", ["mul.Tensor", "xlogy.Tensor", "eq.Tensor", "pow.Tensor_Tensor"])
+def test_layouts_of_operands_that_eager_converts(name):
+    numbers = torch.ones(40)
+    for a, b in itertools.product(AWKWARD, AWKWARD):
+        for x, y in ((torch.uint8, torch.float32), (torch.float64, torch.int64), (torch.uint8, torch.uint8)):
+            assert_same(overload(name), numbers.to(x).as_strided((3, 4), a), numbers.to(y).as_strided((3, 4), b))
+
+
+def test_layouts_of_arguments_that_eager_converts():
+    for sizes, stride in itertools.product([(3, 4), (3, 1)], AWKWARD):
+        x = torch.ones(40).as_strided(sizes, stride)
+        assert_same(aten.tanh.default, torch.ones(40, dtype=torch.int64).as_strided(sizes, stride))
+        assert_same(aten.pow.Tensor_Scalar, torch.ones(40, dtype=torch.uint8).as_strided(sizes, stride), 2.5)
+        assert_same(aten.isinf.default, torch.ones(40, dtype=torch.complex64).as_strided(sizes, stride))
+        assert_same(aten.where.self, x > 0, torch.ones(40, dtype=torch.uint8).as_strided(sizes, stride), x)
+
+
 SCALAR = (
     "add.Scalar sub.Scalar mul.Scalar div.Scalar rsub.Scalar remainder.Scalar fmod.Scalar pow.Tensor_Scalar eq.Scalar "
     "ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar clamp_min.default clamp_max.default add.Tensor mul.Tensor "

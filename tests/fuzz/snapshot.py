@@ -121,7 +121,8 @@ class Snapshot:
 
     def _tensor(self, path: str, value: torch.Tensor) -> None:
         pointer = value.untyped_storage()._cdata
-        storage = self._storages.setdefault(pointer, path)
+        # what has no elements shares none
+        storage = self._storages.setdefault(pointer, path) if value.numel() else path
         self._alive.append(value.untyped_storage())
         fact = TensorFact(
             _type_name(type(value)),

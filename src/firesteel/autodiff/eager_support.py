@@ -37,6 +37,7 @@ _ONE_DTYPE = {
     "aten.index_copy.default": (0, 3), "aten.index_add.default": (0, 3), "aten.index_reduce.default": (0, 3),
     "aten.linalg_cross.default": (0, 1), "aten.binary_cross_entropy.default": (0, 1),
     "aten.nll_loss_forward.default": (0, 2), "aten.nll_loss2d_forward.default": (0, 2),
+    "aten.multi_margin_loss.default": (0, 4),
     "aten.native_layer_norm.default": (0, 2, 3), "aten.native_group_norm.default": (0, 1, 2),
 }  # fmt: skip
 _LARGEST = 3.4e38
@@ -47,10 +48,11 @@ _MOST_ELEMENTS = 4096
 _LONGEST = 8
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-# The dtypes that operators mostly take: of the same kinds, masks as indices, and floats only.
+# The dtypes that operators mostly take: of the same kinds, masks as indices, floats but for indices, and floats only.
 _OTHERS: tuple[Mapping[torch.dtype, torch.dtype], ...] = (
     {**dict.fromkeys(_FLOATS, torch.float32), **dict.fromkeys(_INTEGERS, torch.int64)},
     {**dict.fromkeys(_FLOATS, torch.float32), **dict.fromkeys((*_INTEGERS, torch.bool), torch.int64)},
+    dict.fromkeys((*_FLOATS, *_INTEGERS[1:], torch.bool), torch.float32),
     dict.fromkeys((*_FLOATS, *_INTEGERS, torch.bool), torch.float32),
 )
 _VARYING = 4
@@ -88,7 +90,8 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
     else:
         if any(word in operator.name for word in _TRUSTING):
             return False
-        key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type, _is_channels_last(x)) for x in tensors])
+        large = [number for value in (*args, *kwargs.values()) if _is_large(number := _number(value))]
+        key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type, _is_channels_last(x)) for x in tensors], *large)
     refused = _known.get(key)
     if refused is None:
         refused = _known[key] = _refuses_any(operator.func, args, kwargs) if pointwise \
@@ -111,10 +114,14 @@ def _looks_unusual(values: Sequence[Any], tensors: list[FakeTensor]) -> bool:
         elif kind is list or kind is tuple:
             unusual = _looks_unusual(value, tensors) or unusual
         elif kind is int or kind is float:
-            unusual = unusual or _LARGEST < abs(value) < float("inf")
-        elif kind is torch.SymInt or kind is torch.SymFloat or kind is str:
+            unusual = unusual or _is_large(value)
+        elif kind in (torch.SymInt, torch.SymFloat, str, complex):
             unusual = True
     return unusual
+
+
+def _is_large(value: Any) -> bool:
+    return type(value) in (int, float) and _LARGEST < abs(value) < float("inf")
 
 
 def _can_run(x: FakeTensor) -> bool:
@@ -152,7 +159,8 @@ def _refuses_any(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
 
 
 def _refuses_dtype(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[FakeTensor]) -> bool:
-    """Whether an operator says that it has no kernel for a dtype, or takes tensors of these shapes in other dtypes.
+    """Whether an operator says that it has no kernel for a dtype, or takes tensors of these shapes in other dtypes or
+    with smaller numbers.
 
     What else it says to tensors that are smaller than they really are does not count."""
     longest = _MOST_ELEMENTS if sum(_elements(x) for x in tensors) <= _MOST_ELEMENTS else _LONGEST
@@ -160,7 +168,9 @@ def _refuses_dtype(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], te
     error = _error(func, args, kwargs, _StandIns(longest, several))
     if error is None or isinstance(error, NotImplementedError):
         return error is not None
-    return any(_error(func, args, kwargs, _StandIns(longest, several, dtypes)) is None for dtypes in _OTHERS)
+    others = [_StandIns(longest, several, dtypes) for dtypes in _OTHERS]
+    others.append(_StandIns(longest, several, small=True))
+    return any(_error(func, args, kwargs, stand_ins) is None for stand_ins in others)
 
 
 def _raises(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -202,6 +212,8 @@ class _StandIns:
     """Whether sizes that vary are those of the call at hand: several operands have to fit together."""
     dtypes: Mapping[torch.dtype, torch.dtype] = field(default_factory=dict)
     """Dtypes in the place of others."""
+    small: bool = False
+    """Whether 1 takes the place of numbers that may be too large."""
 
     def of(self, value: Any) -> Any:
         """What stands for an argument."""
@@ -221,7 +233,8 @@ class _StandIns:
         if longest is not None and isinstance(value, torch.SymInt):
             hint = hint_of(value) if self.hints else None
             return 2 * _VARYING if hint is None else hint  # a size more likely than not
-        return _number(value)
+        number = _number(value)
+        return type(number)(1) if self.small and _is_large(number) else number
 
     def _size(self, size: Any, longest: int) -> int:
         if isinstance(size, int):

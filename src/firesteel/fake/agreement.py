@@ -256,13 +256,23 @@ def _gather(x: FakeTensor, dim: Any, index: FakeTensor, **more: Any) -> bool:
     return len(own) == len(wanted) and _at_most(_without(wanted, at), _without(own, at))
 
 
+@_check("index_select.default")
+def _index_select(x: FakeTensor, dim: Any, index: FakeTensor) -> bool:
+    return index.dtype in _INDEX and index.ndim <= 1
+
+
+@_check("embedding.default")
+def _embedding(weight: FakeTensor, indices: FakeTensor, *rest: Any, **more: Any) -> bool:
+    return indices.dtype in _INDEX
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # layers
 
 
 @_check("addmv.default")
 def _addmv(bias: FakeTensor, x: FakeTensor, vector: FakeTensor, **more: Any) -> bool:
-    return _expands(shape_of(bias), shape_of(x)[:1])
+    return bias.dtype is x.dtype is vector.dtype and _expands(shape_of(bias), shape_of(x)[:1])
 
 
 def _parameters(x: FakeTensor, *parameters: FakeTensor | None) -> bool:
@@ -316,7 +326,8 @@ def _binary_cross_entropy_with_logits(
     *rest: Any,
 ) -> bool:
     weights = [shape_of(t) for t in (weight, pos_weight) if t is not None]
-    return _same(shape_of(target), shape_of(x)) and all(_expands(shape, shape_of(x)) for shape in weights)
+    return target.dtype.is_floating_point and _same(shape_of(target), shape_of(x)) \
+        and all(_expands(shape, shape_of(x)) for shape in weights)
 
 
 @_check("smooth_l1_loss.default")

@@ -39,23 +39,58 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
 
 
 def matmul_by_parts(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The product of tensors of which one has at least three dimensions.
+    """The product of tensors of which one has at least three dimensions, in the parts that eager makes it of: the
+    strides of results and of gradients are those of the parts.
 
     >>> matmul_by_parts(torch.ones(2, 1, 4, 3), torch.ones(5, 3, 6)).shape
     torch.Size([2, 5, 4, 6])
     """
-    if right.dim() <= 2:  # all rows of the left side in one matrix
-        rows = left.reshape(_product(left.shape[:-1]), left.size(-1))
-        product = torch.mv(rows, right) if right.dim() == 1 else torch.mm(rows, right)
-        return product.view((*left.shape[:-1], *right.shape[1:]))
-    vector = left.dim() == 1
-    if vector:
-        left = left.unsqueeze(0)
+    if _is_one_matrix(left, right):
+        return _folded(left, right)
+    if left.dim() == right.dim() == 3 and left.size(0) != right.size(0):
+        if left.size(0) == 1 and left.requires_grad:
+            return matmul_by_parts(left.squeeze(0), right)
+        if right.size(0) == 1 and right.requires_grad:
+            return matmul_by_parts(left, right.squeeze(0))
     batch = _broadcast(left.shape[:-2], right.shape[:-2])
     count = _product(batch)
-    matrices = [t.expand((*batch, *t.shape[-2:])).reshape((count, *t.shape[-2:])) for t in (left, right)]
-    product = torch.bmm(*matrices)
-    return product.view((*batch, right.size(-1)) if vector else (*batch, left.size(-2), right.size(-1)))
+    rows = left.shape[-2:] if left.dim() > 1 else (1, *left.shape)
+    first = left.expand((*batch, *rows)).reshape((count, *rows))
+    columns = right.shape[-2:]  # of a vector its length
+    second = right.expand((*batch, *columns)).reshape((count, *columns))
+    product = torch.bmm(first, second if right.dim() > 1 else second.unsqueeze(2))
+    ends = [*left.shape[-2:-1], *right.shape[-1:]] if right.dim() > 1 else [*left.shape[-2:-1]]
+    return _UNSAFE_VIEW(product, [*batch, *ends])
+
+
+_UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
+
+
+def _is_one_matrix(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether eager multiplies the rows of all matrices of a batch at once.
+
+    It does so where the other operand, a matrix or vector, needs a gradient, which would otherwise have the size of
+    the batch, and where that takes no copies."""
+    large, small = (left, right) if left.dim() >= right.dim() else (right.mT, left)
+    if large.dim() < 3 or small.dim() > 2:
+        return False
+    if small.requires_grad:
+        return True
+    if left.dim() == 2:
+        return False
+    shape, stride = large.shape, large.stride()
+    return large.numel() == 0 or all(stride[i] == stride[i + 1] * shape[i + 1] for i in range(large.dim() - 2))
+
+
+def _folded(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    swapped = right.dim() > left.dim()
+    large, small = (right.mT, left.t() if left.dim() == 2 else left) if swapped else (left, right)
+    *outer, inner = large.shape
+    rows = large.reshape((_product(outer), inner))
+    if small.dim() == 1:
+        return _UNSAFE_VIEW(torch.mv(rows, small), outer)
+    product = _UNSAFE_VIEW(torch.mm(rows, small), [*outer, small.size(1)])
+    return product.mT.contiguous() if swapped else product
 
 
 def _product(sizes: Any) -> Any:

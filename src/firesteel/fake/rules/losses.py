@@ -43,3 +43,16 @@ def mse_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1) -> Any:
         return NotImplemented
     shape, stride = layout if reduction == _NONE else ((), None)
     return new_fake(shape, stride, x.dtype, x.device)
+
+
+@rule("aten.binary_cross_entropy_with_logits.default")
+def binary_cross_entropy_with_logits(
+    x: FakeTensor, target: FakeTensor, weight: FakeTensor | None = None, pos_weight: FakeTensor | None = None,
+    reduction: int = 1,
+) -> Any:
+    """Eager computes it in memory like the target's, in the target's dtype."""
+    layout = elementwise_layout((layout_of(target),))
+    if layout is None or target.device != x.device or not x.dtype.is_floating_point:
+        return NotImplemented
+    shape, stride = layout if reduction == _NONE else ((), None)
+    return new_fake(shape, stride, target.dtype, x.device)

@@ -69,7 +69,8 @@ def _unary(kind: str, name: str) -> Rule:
         if not isinstance(x, FakeTensor):
             return NotImplemented
         dtype = _finish(kind, x.dtype)
-        layout = elementwise_layout((layout_of(x),))
+        own = layout_of(x)
+        layout = elementwise_layout((_converted(own) if kind is TO_FLOAT and _is_converted(x, dtype) else own,))
         if checks:
             _check_dtypes(name, x)
         if dtype is None or layout is None:
@@ -77,6 +78,17 @@ def _unary(kind: str, name: str) -> Rule:
         return new_fake(layout[0], layout[1], dtype, x.device)
 
     return unary
+
+
+def _is_converted(x: FakeTensor, dtype: torch.dtype | None) -> bool:
+    """Whether eager computes with a copy of an operand in another dtype, as it does on the CPU."""
+    return dtype is not None and x.dtype is not dtype and x.device.type == "cpu"
+
+
+def _converted(layout: Any) -> Any:
+    """The layout of that copy, which is dense."""
+    shape, stride = layout
+    return shape, preserved_strides(shape, stride)
 
 
 def _elementwise(kind: str, operands: tuple[Any, ...]) -> Any:
@@ -98,12 +110,17 @@ def _elementwise(kind: str, operands: tuple[Any, ...]) -> Any:
             uniform = False
         else:
             return NotImplemented
+    if not uniform:
+        dtype = result_dtype(operands)
+    if not uniform or kind is TO_FLOAT:
+        common = dtype if kind is TO_BOOL else _finish(kind, dtype)
+        for at, x in enumerate(operands):
+            if isinstance(x, FakeTensor) and _is_converted(x, common):
+                layouts[at] = _converted(layouts[at])
     layout = elementwise_layout(tuple(layouts))
     if layout is None:
         check_broadcast([own[0] for own in layouts])
     device = result_device(tensors)
-    if not uniform:
-        dtype = result_dtype(operands)
     dtype = _finish(kind, dtype)
     if layout is None or device is None or dtype is None:
         return NotImplemented
@@ -174,9 +191,13 @@ for _kind, _names in _BINARY.items():
 
 @rule("aten.isinf.default")
 def isinf(x: FakeTensor) -> Any:
-    """Integers never are: eager fills a tensor like the argument."""
-    if x.dtype.is_floating_point or x.dtype.is_complex:
+    """Integers never are: eager fills a tensor like the argument. Of complex numbers it looks at each part, every other
+    number in memory."""
+    if x.dtype.is_floating_point:
         return _unary(TO_BOOL, "isinf")(x)
+    if x.dtype.is_complex:
+        layout = elementwise_layout(((shape_of(x), tuple([step * 2 for step in stride_of(x)])),))
+        return NotImplemented if layout is None else new_fake(layout[0], layout[1], _BOOL, x.device)
     return new_fake(shape_of(x), preserved_strides(*layout_of(x)), _BOOL, x.device)
 
 
@@ -239,14 +260,14 @@ def pow_scalar(x: FakeTensor, exponent: Any) -> Any:
         return NotImplemented
     if not dtype.is_floating_point and exponent < 0:
         raise FakeUnsupported("aten.pow", "eager does not raise integers to negative powers")
-    layout = elementwise_layout((layout_of(x),))
+    layout = elementwise_layout((_converted(layout_of(x)) if _is_converted(x, dtype) else layout_of(x),))
     return NotImplemented if layout is None else new_fake(layout[0], layout[1], dtype, x.device)
 
 
 @rule("aten.pow.Tensor_Tensor")
 def pow_tensor(x: FakeTensor, exponent: FakeTensor) -> Any:
-    """Floats only, as above."""
-    return _elementwise(FLOAT, (x, exponent))
+    """Of bools it is left to torch."""
+    return NotImplemented if x.dtype is exponent.dtype is _BOOL else _elementwise(SAME, (x, exponent))
 
 
 @rule("aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default")
@@ -264,8 +285,9 @@ def where(condition: FakeTensor, x: Any, y: Any) -> Any:
     """The condition takes part in the layout and not in the dtype."""
     if condition.dtype is not _BOOL or not isinstance(x, FakeTensor) or not isinstance(y, FakeTensor):
         return NotImplemented
-    layout = elementwise_layout((layout_of(condition), layout_of(x), layout_of(y)))
     device, dtype = result_device((condition, x, y)), result_dtype((x, y))
+    values = [_converted(layout_of(t)) if _is_converted(t, dtype) else layout_of(t) for t in (x, y)]
+    layout = elementwise_layout((layout_of(condition), *values))
     if layout is None or device is None or dtype is None:
         return NotImplemented
     return new_fake(layout[0], layout[1], dtype, device)

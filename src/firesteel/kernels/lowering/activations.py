@@ -8,7 +8,7 @@ from typing import Any
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .elementwise import pointwise
+from .elementwise import limited, pointwise
 from .registry import lowering
 from .scalars import add, compare, div, either, exp, mul, neg, op, sub, where
 from .tensors import ONE, ZERO, Tensor
@@ -27,7 +27,7 @@ def relu6(ctx: Lowering, x: Tensor) -> Tensor:
 
 @lowering("aten.hardtanh.default")
 def hardtanh(ctx: Lowering, x: Tensor, min_val: Any = -1, max_val: Any = 1) -> Tensor:
-    return pointwise(ctx, lambda a, low, high: op("min", op("max", a, low), high), x, min_val, max_val)
+    return pointwise(ctx, lambda a, low, high: limited("min", limited("max", a, low), high), x, min_val, max_val)
 
 
 @lowering("aten.leaky_relu.default")

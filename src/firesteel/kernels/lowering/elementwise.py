@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from ...shapes import Expr
+from .. import ir
 from ..ir import Value
 from .context import Lowering, Number
-from .scalars import cast, op, opmath
+from .scalars import cast, compare, op, opmath, where
 from .tensors import ONE, Computed, Indices, Spec, Tensor
 from .views import expanded
 
@@ -65,9 +66,21 @@ def element(ctx: Lowering, x: Operand, indices: Indices, dtype: torch.dtype, exa
 
 def _is_number(value: Value) -> bool:
     """Whether a value is a number that the host knows."""
+    return _before_casts(value).op in ("const", "number", "index")
+
+
+def _before_casts(value: Value) -> Value:
     while value.op == "cast":
         value = value.args[0]
-    return value.op in ("const", "number", "index")
+    return value
+
+
+def limited(name: str, a: Value, limit: Value) -> Value:
+    """The ``max`` or ``min`` of an element and a limit. Of two zeros a limit that is a number leaves the first one."""
+    if not a.dtype.is_floating_point or not _is_number(limit) or _before_casts(limit).op == "const":
+        return op(name, a, limit)
+    beyond = where(compare("gt" if name == "max" else "lt", limit, a), limit, a)
+    return where(ir.op("isnan", limit), limit, beyond)
 
 
 def broadcast(ctx: Lowering, x: Operand, shape: Sequence[Expr]) -> Operand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +13,9 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .elementwise import Operand, broadcast, element, pointwise
+from .elementwise import Operand, broadcast, element, limited, pointwise
 from .registry import lowering
-from .scalars import both, cast, invert, op, where
+from .scalars import both, cast, invert, where
 from .tensors import ONE, ZERO, Indices, Tensor
 from .views import clamped, reshaped, wrap
 
@@ -45,13 +46,16 @@ def _limit(names: tuple[str, str]) -> Any:
         def function(a: Value, *limits: Value) -> Value:
             rest = iter(limits)
             if minimum is not None:
-                a = op(low, a, next(rest))
+                a = limited(low, a, next(rest))
             if maximum is not None:
-                a = op(high, a, next(rest))
+                a = limited(high, a, next(rest))
             return a
 
         if ctx.out.dtype is torch.bool:
             return ctx.unsupported("limits of bools")
+        if (minimum is None or maximum is None) and any(
+                isinstance(limit, float) and math.isnan(limit) for limit in (minimum, maximum)):
+            return ctx.unsupported("a limit that is NaN, of which releases of torch make different things")
         return pointwise(ctx, function, x, *[limit for limit in (minimum, maximum) if limit is not None])
 
     return lower
