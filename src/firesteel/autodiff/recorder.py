@@ -69,6 +69,14 @@ class Tracked:
         self.parent = parent
         self.view = view
 
+    @property
+    def top(self) -> Tracked:
+        """The root of its memory, or the input that it is a view of where several have one memory."""
+        found = self
+        while found.parent is not None:
+            found = found.parent
+        return found
+
 
 class Recorder(FakeMode):
     """Records operators while it is entered."""
@@ -131,7 +139,7 @@ class Recorder(FakeMode):
                         and views.same_numbers((offset_of(other.fake),), (offset_of(fake),)):
                     view: views.View | None = None
                 else:
-                    other = other.memory.root
+                    other = other.top
                     view = views.View(_ATEN.as_strided.default, (*layout_of(fake), offset_of(fake)))
                 found = self._tracked[id(fake)] = Tracked(fake, other.memory, None, other, view)
                 found.version = -1
@@ -321,7 +329,7 @@ class Recorder(FakeMode):
 
     def _add_view(self, parent: Tracked, result: FakeTensor, view: views.View | None) -> None:
         if view is not None and view.func is _ATEN.as_strided.default:
-            parent = parent.memory.root
+            parent = parent.top
         tracked = self._tracked[id(result)] = Tracked(result, parent.memory, None, parent, view)
         tracked.version = -1
 

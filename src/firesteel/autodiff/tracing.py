@@ -391,9 +391,11 @@ class Tracing:
                 and not any(torch_compat.shares_version(other, value) for other in self.versions(memory)):
             raise Unsupported("a result with the memory, but not the version, of another tensor: Tensor.data")
         if memory.inputs:
-            index = next(i for i in memory.inputs if self.inputs[i].example is root.fake)
-            self.check_alias(value, root.fake)
-            return InputAlias(index, _layout(value, root.fake))
+            # Of inputs that share memory it is a view of one: in another call they may not share it.
+            top = tracked.top
+            index = next(i for i in memory.inputs if self.inputs[i].example is top.fake)
+            self.check_alias(value, top.fake)
+            return InputAlias(index, _layout(value, top.fake))
         number = self.memories.setdefault(id(memory), len(self.memories))
         # Who looks at the strides of a result sees those of dimensions of size 1, too.
         if tracked is root or (same_layout(value, root.fake) and value.dtype is root.fake.dtype
