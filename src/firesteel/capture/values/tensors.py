@@ -111,7 +111,7 @@ class TensorValue(Value):
         if name == "grad_fn":
             if self.fake.grad_fn is None:  # for inputs, being a leaf is guarded
                 return tx.constant(None)
-            raise GraphBreak("reading Tensor.grad_fn")
+            raise self.break_for_autograd(tx, "reading Tensor.grad_fn")
         if name == "_version":
             raise GraphBreak("reading Tensor._version")
         if name == "_base" and self.source is None and view_base(self.fake) is None:
@@ -156,11 +156,8 @@ class TensorValue(Value):
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in BREAKING_METHODS:
             reason, hint = BREAKING_METHODS[name]
-            if name in ("register_hook", "retain_grad") and self.source is None and self.fake.requires_grad \
-                    and self.node.users and not tx.options.fullgraph:
-                # As a result of the graph it would see what comes from outside only, not from these uses.
-                raise SkipFrame(f"{reason}: the tensor has been used before")
-            raise GraphBreak(reason, hint)
+            raise (self.break_for_autograd(tx, reason, hint) if name in ("register_hook", "retain_grad")
+                   else GraphBreak(reason, hint))
         if name == "backward":
             return tx.backward(self, args, kwargs)
         if name in NUMBER_METHODS and not args and not kwargs:
@@ -200,6 +197,13 @@ class TensorValue(Value):
         if isinstance(alpha, TensorValue) and len(args) == 1:
             return tx.call_torch(name, [self, tx.call_torch("mul", [args[0], alpha], {})], {})
         return tx.call_torch(name, [self, *args], kwargs)
+
+    def break_for_autograd(self, tx: Tracer, reason: str, hint: str = "") -> GraphBreak | SkipFrame:
+        """The signal for a step that asks autograd about this tensor."""
+        if self.source is None and self.fake.requires_grad and self.node.users and not tx.options.fullgraph:
+            # As a result of the graph it would see what comes from outside only, not from these uses.
+            return SkipFrame(f"{reason}: the tensor has been used before")
+        return GraphBreak(reason, hint)
 
     def item(self, tx: Tracer) -> Value:
         """The value of the only element: a number that the graph reads."""
