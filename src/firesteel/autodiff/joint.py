@@ -342,7 +342,8 @@ class _JointTracing(Tracing):
         differentiable = self.add_tangents(carried)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
         symbols = self.symbol_nodes()
-        described = [self.gradient(value) for value in gradients]
+        numbers: dict[int, int] = {}
+        described = [self.gradient(value, numbers.setdefault(id(value), len(numbers))) for value in gradients]
         self.close(graph, described, differentiable, symbols, before)
 
     def carrier_of(self, fake: FakeTensor, item: Differentiable, outputs: list[Output]) -> Carrier | None:
@@ -413,13 +414,13 @@ class _JointTracing(Tracing):
             gradients[index] = gradient
         return gradients
 
-    def gradient(self, value: Any) -> Output:
-        """How a gradient is made: a node of its own for each, since gradients are not told apart by their memory."""
+    def gradient(self, value: Any, number: int) -> Output:
+        """How a gradient is made; ``number`` is the same for inputs that autograd gives the same tensor to."""
         if value is None:
             return Constant(None)
         if not isinstance(value, FakeTensor) or value.layout is not torch.strided:
             raise Unsupported(f"a gradient of type {type(value).__name__}")
-        return FreshTensor(self.recorder.node_of(value))
+        return FreshTensor(self.recorder.node_of(value), None, number)
 
     def symbol_nodes(self) -> dict[Symbol, torch.fx.Node]:
         """Nodes of all symbols in sizes and numbers of the graph."""

@@ -31,7 +31,7 @@ from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import choose, expr_of
 from . import recompute
 from .cleanup import separate_results
-from .graph import FreshTensor, FunctionalGraph, Input, Number, Output, needed_for
+from .graph import FreshTensor, FunctionalGraph, Input, Number, Output, SameAs, needed_for
 from .joint import JointGraph, collect_symbols
 from .min_cut import INFINITE, sink_side
 from .operators import Kind, operator_of, raises_on_data
@@ -79,8 +79,9 @@ class Partition:
     saved_bytes: int
     """For the sizes at hand, inputs included."""
     seconds: float = 0.0
-    gradients: list[bool | Passed] = field(default_factory=list)
-    """For each input whether it gets a gradient from ``backward``, or which tangent is passed on to it."""
+    gradients: list[bool | Passed | SameAs] = field(default_factory=list)
+    """For each input whether it gets a gradient from ``backward``, which tangent is passed on to it, or which input
+    before it has the same gradient."""
     kept_at: list[int] | None = None
     """Which of the tensors that are kept backward takes; None for all."""
 
@@ -381,9 +382,14 @@ class _Backward:
         self.narrowed: dict[torch.fx.Node, torch.fx.Node] = {}
         """Inputs that are kept in a smaller dtype, by the nodes that are made of them when they are needed."""
         tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
-        self.gradients: list[bool | Passed] = [
-            isinstance(output, FreshTensor) and (Passed.of(output.node, tangents) or True)
-            for output in joint.gradients]
+        self.gradients: list[bool | Passed | SameAs] = []
+        made: dict[tuple[int, torch.fx.Node], int] = {}
+        for at, output in enumerate(joint.gradients):
+            how: bool | Passed | SameAs = False
+            if isinstance(output, FreshTensor):
+                first = made.setdefault((output.memory, output.node), at)
+                how = SameAs(first) if first != at else Passed.of(output.node, tangents) or True
+            self.gradients.append(how)
 
     def emit_all(self) -> None:
         choice, joint = self.choice, self.joint
@@ -482,7 +488,7 @@ class _Backward:
         outputs: list[Output] = []
         kept = {self.new[item.node] for item in self.kept if item.node in self.new}
         for output, how in zip(self.joint.gradients, self.gradients, strict=True):
-            if not isinstance(output, FreshTensor) or isinstance(how, Passed):
+            if not isinstance(output, FreshTensor) or isinstance(how, (Passed, SameAs)):
                 continue
             node = self.emit(output.node)
             if base_of(node) in kept or base_of(node).op == "get_attr":

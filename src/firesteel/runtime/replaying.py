@@ -7,9 +7,10 @@ inputs of the call, with the random numbers of the call, and autograd does the r
 
     inputs -> views of them, which get gradients -> the captured graph -> its results <- the gradients that came
 
-What the graph changes in place is copied before, if its results depend on it. An input that other compiled code has
-computed is neither kept nor copied, so that a stack of compiled blocks keeps no more than it needs for a plain
-backward: where it is gone, the graph that computed it runs again as well.
+What the graph changes in place is copied before, if its results depend on it, and so is what is small: the program may
+change it later. An input that other compiled code has computed is neither kept nor copied, so that a stack of compiled
+blocks keeps no more than it needs for a plain backward: where it is gone, the graph that computed it runs again as
+well.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 _LIKE = re.compile(r"aten\.(\w+_like|new_\w+|sym_\w+)\.\w+")
+_LOOKING = re.compile(r"aten\.as_strided")
+SMALL = 1024
+"""Up to how many elements a copy of an input costs no more than to watch whether it changes."""
 CHANGED = ("an input of a compiled function has been changed in place since the call, and a gradient that is to be "
            "differentiated again needs it as it was")
 
@@ -53,6 +57,8 @@ class Call:
     watched: list[torch.Tensor]
     versions: list[int]
     random: RandomState | None
+    behind_results: list[tuple[torch.Tensor, int]]
+    """What results depend on, but gradients do not, with its version."""
     inputs: list[Any] | None = None
     """All inputs, once what was saved has been freed and there are results left to differentiate."""
 
@@ -114,6 +120,11 @@ class Replay:
         self.unwatched = {at for at, (example, entry) in enumerate(zip(examples, joint.inputs, strict=True))
                           if not isinstance(example, torch.Tensor) or example.is_inference()
                           or entry.node not in needed}
+        aliases = {at for at, how in self.holding.items() if how in (_Holding.ALIAS, _Holding.HISTORY)
+                   and not examples[at].is_inference()}
+        self.changeable = aliases & _inputs_behind(joint) if aliases else aliases
+        """Inputs that a program may change after the call, because eager has no need of them any more."""
+        self.looks_around = any(_LOOKING.match(str(node.target)) for node in joint.graph.nodes)
         self.draws = any(
             isinstance(node.target, torch_compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
             for node in joint.graph.nodes)
@@ -132,28 +143,32 @@ class Replay:
 
     def remember(self, inputs: Sequence[Any]) -> Call:
         """What the graph will need to run again; to be called before it runs, where grad mode is on."""
-        held, watched = [], []
+        held, watched, behind_results = [], [], []
         for at, how in self.holding.items():
             value = inputs[at]
             if how is _Holding.ITSELF:
                 held.append(value)
             elif how is _Holding.LAYOUT:
-                held.append((value.shape, value.stride(), value.dtype, value.device))
+                held.append((value.shape, value.stride(), value.dtype, value.device, value.requires_grad))
                 continue
             elif (value.grad_fn is not None
                   and (produced := _produced(value, how is _Holding.HISTORY)) is not None):
                 held.append(produced)
                 continue
-            elif how is _Holding.COPY:
+            elif how is _Holding.COPY or at in self.changeable and value.numel() <= SMALL \
+                    and value.is_contiguous() and not self.looks_around:
                 held.append(value.clone())
                 continue
             else:
                 alias = value.detach()
                 held.append(alias if how is _Holding.ALIAS else torch_compat.alias_with_history(value))
                 value = alias
+                if at in self.unwatched and at in self.changeable:
+                    behind_results.append((value, torch_compat.version_of(value)))
             if at not in self.unwatched:
                 watched.append(value)
-        return Call(held, watched, list(map(torch_compat.version_of, watched)), random_state() if self.draws else None)
+        return Call(held, watched, list(map(torch_compat.version_of, watched)), random_state() if self.draws else None,
+                    behind_results)
 
     def inputs(self, call: Call, saved: dict[int, Any]) -> list[Any]:
         """The inputs of the call, or how to get them; ``saved`` are those that were saved for backward."""
@@ -162,8 +177,9 @@ class Replay:
         values = {**saved, **dict(zip(self.holding, call.held, strict=True))}
         for at, how in self.holding.items():
             if how is _Holding.LAYOUT:
-                shape, stride, dtype, device = values[at]
+                shape, stride, dtype, device, differentiable = values[at]
                 values[at] = torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+                values[at].requires_grad_(differentiable)  # autograd may have zeros for it
         return [values[at] for at in range(len(values))]
 
     def gradients(self, call: Call, inputs: Sequence[Any], tangents: Sequence[torch.Tensor | None],
@@ -245,6 +261,8 @@ def _remade(inputs: Sequence[Any]) -> list[Any]:
             if call is None:
                 node.saved_tensors  # noqa: B018  (raises, and says how to keep them)
                 raise RuntimeError(CHANGED)
+            if any(torch_compat.version_of(tensor) != version for tensor, version in call.behind_results):
+                raise RuntimeError(CHANGED)
             needed = inputs_of(node, call)
             missing = [value for value in needed if isinstance(value, Produced) and value.found() is None]
             if missing:
@@ -262,11 +280,19 @@ def inputs_of(ctx: Any, call: Call) -> list[Any]:
     unit: TrainingUnit = ctx.unit
     count = len(unit.examples)
     if call.inputs is not None:
+        if [torch_compat.version_of(tensor) for tensor in call.watched] != call.versions:
+            raise RuntimeError(CHANGED)
         return call.inputs
     if unit.parts or not unit.saved_from:
         return unit.replay.inputs(call, {})
-    pairs = zip(unit.saved_from, ctx.saved_tensors, strict=True)
-    return unit.replay.inputs(call, {at: value for at, value in pairs if at < count})
+    try:
+        saved = ctx.saved_tensors
+    except RuntimeError:
+        # A result of the function that was saved may have been changed since: the graph will compute it again.
+        saved = torch_compat.saved_tensors_at(ctx, [at for at, source in enumerate(unit.saved_from) if source < count])
+        if saved is None:
+            raise
+    return unit.replay.inputs(call, {at: value for at, value in zip(unit.saved_from, saved, strict=True) if at < count})
 
 
 def _gradients(outputs: Sequence[torch.Tensor], grad_outputs: Sequence[torch.Tensor | None] | None,

@@ -271,8 +271,10 @@ class _Backward:
         saved.clear()
         del wanted, laid_out
         found = iter(self.run(given))
-        gradients = [how(tangents) if isinstance(how, Passed) else next(found) if how else None
-                     for how in self.gradients]
+        gradients: list[Any] = []
+        for how in self.gradients:
+            gradients.append(how(tangents) if isinstance(how, Passed)
+                             else gradients[how.index] if isinstance(how, SameAs) else next(found) if how else None)
         if missing:
             # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.
             gradients = [None if behind <= missing else gradient
@@ -434,9 +436,9 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         torch_compat.raise_freed()  # by the function of other results
     if call is not None and (ctx.freed and kept or torch.is_grad_enabled() or torch_compat.functorch_active() or any(
             tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
-        inputs = call.inputs if ctx.freed and kept else inputs_of(ctx, call)
-        if inputs is None:
+        if ctx.freed and kept and call.inputs is None:
             raise RuntimeError(CHANGED)
+        inputs = inputs_of(ctx, call)
         if not keeps:
             _free(ctx, tangents, inputs)
         hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(found.values())
@@ -484,7 +486,9 @@ def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) ->
             inputs = inputs_of(ctx, call)
         except RuntimeError:
             inputs = None  # changed since: a backward that needs them will say so
-    ctx.call = replace(call, inputs=inputs)
+    watched = [value for at, value in enumerate(inputs or ())
+               if isinstance(value, torch.Tensor) and at not in unit.replay.unwatched]
+    ctx.call = replace(call, inputs=inputs, watched=watched, versions=list(map(torch_compat.version_of, watched)))
 
 
 def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:
