@@ -47,6 +47,7 @@ MODES = ((2, "torch.no_grad()"), (2, "torch.enable_grad()"), (1, "torch.set_grad
 # Inside of the function only around what cannot break the graph: the counting backend's own mode must not outlast it.
 OUTSIDE_MODES = (*MODES, (0.5, "torch.inference_mode()"))
 SAFE = ("{a} * 2", "{a}.sin()", "{a} + {b}", "{a}[:]", "{a}.detach()")
+DETACHED = ("{a} * 2", "{a}.sin()", "{a} + {b}", "{a}[:]", "{a} @ {b}.t() @ {a}", "{a}.exp()")
 ARGUMENTS = ((4, "leaf({n})"), (2, "leaf({n}) * 1"), (1, "leaf({n}).exp()"), (1, "plain({n})"),
              (0.5, "leaf({n}, 4)[1:3]"), (0.5, "leaf({n}, 3)[:, None, 0].expand(3, 3)[:2]"))
 
@@ -146,6 +147,7 @@ USES = {
     for start in ops.starts(result)[:2]:
         first = ops.attempt(lambda: torch.autograd.grad(
             start.square().sum(), leaves, create_graph=True, allow_unused=True))
+        rows += [first] if isinstance(first, str) else []
         for g in first if isinstance(first, tuple) else []:
             if g is not None:
                 rows += [ops.attempt(lambda: torch.autograd.grad(
@@ -382,8 +384,10 @@ class _Writer:
                 self.text += f"{indent}    {a}.square().sum().backward(retain_graph=True)\n"
             elif kind == "hook":
                 self.text += f"{indent}if {a}.requires_grad:\n{indent}    ops.hook({a}, lambda g: g * 2)\n"
-            elif kind == "detach" and fresh:
-                self.text += f"{indent}{dice.choice(fresh)}.detach_()\n"
+            elif kind == "detach":
+                # Of a tensor that nothing has saved: torch refuses some derivatives of the others, or gets them wrong.
+                self.assign(fresh, indent, dice.choice(DETACHED).format(a=a, b=b))
+                self.text += f"{indent}{fresh[-1]}.detach_()\n"
             elif kind == "require":
                 new = self.name()
                 self.text += f"{indent}{new} = {a}.detach(){dice.choice(['', '.clone()', '[:]'])}.requires_grad_()\n"
@@ -441,7 +445,11 @@ def generate(seed: int) -> Program:
     """The program of a seed: the first of several draws that eager runs without saying something in `REFUSALS`."""
     for attempt in range(TRIES):
         program = Program(seed, _Writer(seed * TRIES + attempt).program())
-        facts = [fact for call in run_program(program).calls for fact in call.facts]
+        try:
+            calls = run_program(program).calls
+        except TypeError:  # of a hook that was called without a gradient
+            continue
+        facts = [fact for call in calls for fact in call.facts]
         texts = [str(fact[1]) for _, fact in facts if isinstance(fact, tuple) and fact[0] == "str"]
         if not any(refusal in text for text in texts for refusal in REFUSALS):
             break
