@@ -1,5 +1,5 @@
-"""Second derivatives were refused, or wrong, where an input, or a result that compiled code saves, was changed after the
-call, though they do not depend on it; an input that the graph overwrites had no gradient rather than zeros.
+"""Second derivatives were refused, or wrong, where an input, or a result that compiled code saves, was changed after
+the call, though they do not depend on it; an input that the graph overwrites had no gradient rather than zeros.
 """
 
 import torch
