@@ -81,7 +81,7 @@ def test_layouts_of_arguments_that_eager_converts():
 SCALAR = (
     "add.Scalar sub.Scalar mul.Scalar div.Scalar rsub.Scalar remainder.Scalar fmod.Scalar pow.Tensor_Scalar eq.Scalar "
     "ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar clamp_min.default clamp_max.default add.Tensor mul.Tensor "
-    "div.Tensor sub.Tensor"
+    "div.Tensor sub.Tensor floor_divide.Scalar"
 ).split()
 
 
@@ -190,6 +190,8 @@ VIEWS = {
         lambda x: x.split([1, 2], 0),
         lambda x: x.chunk(3, 1),
         lambda x: x.split(0, 1),
+        lambda x: x[:, :0].split(0, 1),
+        lambda x: x[:, :0].split(-1, 1),
     ],
     "unbind": [lambda x: x.unbind(1), lambda x: x.unbind(-1)],
     "as_strided": [
@@ -225,6 +227,14 @@ VIEWS = {
 def test_views_and_copies(name):
     for x, fn in itertools.product(layouts().values(), VIEWS[name]):
         assert_same(fn, x)
+
+
+def test_copies_that_are_written_to_keep_their_gaps():
+    for name, x in layouts().items():
+        if name != "offset":  # of the whole storage, where eager copies that
+            assert_same(lambda x: torch.select_scatter(x, x.select(-1, 0) * 2, -1, 0), x)
+            assert_same(lambda x: torch.slice_scatter(x, x[..., 1:] * 2, -1, 1), x)
+            assert_same(lambda x: torch.diagonal_scatter(x, x.diagonal() * 2), x)
 
 
 IN_PLACE = [

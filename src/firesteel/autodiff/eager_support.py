@@ -91,7 +91,9 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
         if any(word in operator.name for word in _TRUSTING):
             return False
         large = [number for value in (*args, *kwargs.values()) if _is_large(number := _number(value))]
-        key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type, _is_channels_last(x)) for x in tensors], *large)
+        # Without elements no kernel is asked for: what eager says to those tells nothing of others.
+        key = (id(operator.func), *[(x.dtype, x.dim(), x.device.type, _is_channels_last(x), _elements(x) == 0)
+                                    for x in tensors], *large)
     refused = _known.get(key)
     if refused is None:
         refused = _known[key] = _refuses_any(operator.func, args, kwargs) if pointwise \

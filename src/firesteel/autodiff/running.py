@@ -15,6 +15,11 @@ from ..shapes.symnode import expr_of
 from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Mutation, Number, SameAs, ViewLayout
 from .operators import Kind, operator_of
 
+_ATEN = torch.ops.aten
+# Of a view these give a copy of the whole storage behind it.
+_COPIES_OF_STORAGE = frozenset({_ATEN.slice_scatter.default, _ATEN.select_scatter.default,
+                                _ATEN.diagonal_scatter.default, _ATEN.as_strided_scatter.default})
+
 
 def run(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
     """The results of the program, with inputs and torch's global state changed as the program changes them."""
@@ -103,7 +108,17 @@ def _compute(functional: FunctionalGraph, inputs: Sequence[Any], values: dict[to
             args = torch.fx.map_arg(node.args, value_of)
             kwargs = torch.fx.map_arg(node.kwargs, value_of)
             target: Any = node.target
-            values[node] = target(*args, **kwargs)
+            value = target(*args, **kwargs)
+            values[node] = _in_own_memory(value) if target in _COPIES_OF_STORAGE else value
+
+
+def _in_own_memory(value: torch.Tensor) -> torch.Tensor:
+    """A tensor that begins where its storage begins, which graphs expect of what they compute."""
+    if not value.storage_offset():
+        extent = 1 + sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
+        if value.untyped_storage().nbytes() == (extent if value.numel() else 0) * value.itemsize:
+            return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _result(functional: FunctionalGraph, output: Any, inputs: Sequence[Any], values: dict[torch.fx.Node, Any],

@@ -291,6 +291,13 @@ def _group_norm(x: FakeTensor, weight: FakeTensor | None, bias: FakeTensor | Non
     return _parameters(x, weight, bias)
 
 
+@_check(*(f"{name}_backward.default" for name in ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
+                                                  "adaptive_max_pool2d", "adaptive_max_pool3d")))
+def _adaptive_pool_backward(grad: FakeTensor, *rest: Any) -> bool:
+    """Forward takes images without channels, backward does not."""
+    return all(size != 0 for size in shape_of(grad)[1:])
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # losses: eager computes them in memory of the size of one operand
 

@@ -21,6 +21,7 @@ from .dims import known_equal, layout_of
 from .rules import Rule, find_rule
 from .rules.data_dependent import always, data_result, of_unknown_sum, with_masks
 from .rules.elementwise_layouts import Restride, find_layout
+from .rules.strides import TOO_LONG
 from .symbolic import SYMBOLIC_NUMBERS
 from .tensor import DataDependentError, FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
 
@@ -180,7 +181,7 @@ class FakeMode(torch_compat.DispatchMode):
         sizes, strides = layout or (t.shape, t.stride())
         offset = t.storage_offset()
         room: Any = storage.nbytes()
-        if layout is not None:
+        if layout is not None and not any(type(size) is int and size == 0 for size in sizes):
             elements: Any = 1 + offset
             for size, stride in zip(sizes, strides, strict=True):
                 elements = elements + (size - 1) * stride
@@ -208,6 +209,8 @@ def unsupported_reason(t: torch.Tensor) -> str | None:
         return "a tensor inside a torch.func transform"
     if torch_compat.is_zero_tensor(t):
         return "a zero tensor without memory"
+    if any(step >= TOO_LONG for step in t.stride()):
+        return "a tensor with strides that are too long in bytes"
     return None
 
 

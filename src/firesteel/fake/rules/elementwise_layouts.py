@@ -15,7 +15,7 @@ from ... import torch_compat
 from ..dims import contiguous_strides, layout_of, shape_of
 from ..tensor import FakeTensor, new_fake
 from .operands import is_number
-from .strides import elementwise_layout, preserved_strides
+from .strides import cast_layout, elementwise_layout, preserved_strides
 
 Restride = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 """From a result, the arguments and the keywords of a call to the result as eager lays it out."""
@@ -60,7 +60,9 @@ def find_layout(func: Any) -> Restride | None:
     def restride(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         values = [(value, at in parameters) for at, value in enumerate(args)]
         values += [(value, True) for value in kwargs.values()]
-        operands = [layout_of(value) if isinstance(value, FakeTensor) else _NUMBER_LAYOUT for value, parameter in values
+        computed = result.dtype if isinstance(result, FakeTensor) and result.dtype is not torch.bool else None
+        operands = [cast_layout(value, computed) if isinstance(value, FakeTensor) else _NUMBER_LAYOUT
+                    for value, parameter in values
                     if isinstance(value, FakeTensor) or (is_number(value) and not parameter)]
         layout = elementwise_layout(tuple(operands))
         return result if layout is None else _with_strides(result, layout[1])
@@ -84,7 +86,7 @@ def _by_rows(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
 def _scaled(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """x * 2**y, where the power lies by rows."""
     shape = shape_of(args[1])
-    layout = elementwise_layout((layout_of(args[0]), (shape, contiguous_strides(shape))))
+    layout = elementwise_layout((cast_layout(args[0], result.dtype), (shape, contiguous_strides(shape))))
     return result if layout is None else _with_strides(result, layout[1])
 
 

@@ -10,7 +10,7 @@ from ..dims import known_equal, layout_of, shape_of, stride_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import Rule, rule
 from .operands import is_number, result_device, result_dtype, scalar_dtype, wrap_dim
-from .strides import broadcast_shapes, check_broadcast, elementwise_layout, preserved_strides
+from .strides import broadcast_shapes, cast_layout, check_broadcast, elementwise_layout, preserved_strides
 
 _BOOL = torch.bool
 
@@ -69,8 +69,7 @@ def _unary(kind: str, name: str) -> Rule:
         if not isinstance(x, FakeTensor):
             return NotImplemented
         dtype = _finish(kind, x.dtype)
-        own = layout_of(x)
-        layout = elementwise_layout((_converted(own) if kind is TO_FLOAT and _is_converted(x, dtype) else own,))
+        layout = elementwise_layout((cast_layout(x, dtype) if kind is TO_FLOAT else layout_of(x),))
         if checks:
             _check_dtypes(name, x)
         if dtype is None or layout is None:
@@ -78,17 +77,6 @@ def _unary(kind: str, name: str) -> Rule:
         return new_fake(layout[0], layout[1], dtype, x.device)
 
     return unary
-
-
-def _is_converted(x: FakeTensor, dtype: torch.dtype | None) -> bool:
-    """Whether eager computes with a copy of an operand in another dtype, as it does on the CPU."""
-    return dtype is not None and x.dtype is not dtype and x.device.type == "cpu"
-
-
-def _converted(layout: Any) -> Any:
-    """The layout of that copy, which is dense."""
-    shape, stride = layout
-    return shape, preserved_strides(shape, stride)
 
 
 def _elementwise(kind: str, operands: tuple[Any, ...]) -> Any:
@@ -115,8 +103,8 @@ def _elementwise(kind: str, operands: tuple[Any, ...]) -> Any:
     if not uniform or kind is TO_FLOAT:
         common = dtype if kind is TO_BOOL else _finish(kind, dtype)
         for at, x in enumerate(operands):
-            if isinstance(x, FakeTensor) and _is_converted(x, common):
-                layouts[at] = _converted(layouts[at])
+            if isinstance(x, FakeTensor):
+                layouts[at] = cast_layout(x, common)
     layout = elementwise_layout(tuple(layouts))
     if layout is None:
         check_broadcast([own[0] for own in layouts])
@@ -173,7 +161,7 @@ _BINARY = {
     SAME: "add.Tensor mul.Tensor add.Scalar mul.Scalar",
     NUMERIC: (
         "sub.Tensor sub.Scalar rsub.Scalar remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar "
-        "floor_divide.default"
+        "floor_divide.default floor_divide.Scalar"
     ),
     TO_FLOAT: "div.Tensor div.Scalar atan2.default xlogy.Tensor copysign.Tensor special_xlog1py.default",
     FLOAT: "logaddexp.default logaddexp2.default hypot.default",
@@ -260,7 +248,7 @@ def pow_scalar(x: FakeTensor, exponent: Any) -> Any:
         return NotImplemented
     if not dtype.is_floating_point and exponent < 0:
         raise FakeUnsupported("aten.pow", "eager does not raise integers to negative powers")
-    layout = elementwise_layout((_converted(layout_of(x)) if _is_converted(x, dtype) else layout_of(x),))
+    layout = elementwise_layout((cast_layout(x, dtype),))
     return NotImplemented if layout is None else new_fake(layout[0], layout[1], dtype, x.device)
 
 
@@ -286,8 +274,7 @@ def where(condition: FakeTensor, x: Any, y: Any) -> Any:
     if condition.dtype is not _BOOL or not isinstance(x, FakeTensor) or not isinstance(y, FakeTensor):
         return NotImplemented
     device, dtype = result_device((condition, x, y)), result_dtype((x, y))
-    values = [_converted(layout_of(t)) if _is_converted(t, dtype) else layout_of(t) for t in (x, y)]
-    layout = elementwise_layout((layout_of(condition), *values))
+    layout = elementwise_layout((layout_of(condition), cast_layout(x, dtype), cast_layout(y, dtype)))
     if layout is None or device is None or dtype is None:
         return NotImplemented
     return new_fake(layout[0], layout[1], dtype, device)

@@ -18,6 +18,9 @@ Shape = Sequence[Any]
 Stride = Sequence[Any]
 Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
 
+# Strides from here on are too long when they are counted in bytes: eager computes with what is left of them.
+TOO_LONG = 1 << 55
+
 
 def channels_last_strides(shape: Shape) -> tuple[Any, ...]:
     """
@@ -217,6 +220,14 @@ def preserved_strides(shape: Shape, stride: Stride) -> tuple[Any, ...]:
         strides[dim] = step
         step = step * at_least_one(shape[dim])
     return tuple(strides)
+
+
+def cast_layout(x: torch.Tensor, dtype: torch.dtype | None) -> Layout:
+    """How an operand lies that is computed with in a dtype: the iterator of the CPU reads a copy if that is another."""
+    shape, stride = layout_of(x)
+    if dtype is None or x.dtype is dtype or len(shape) < 2 or x.device.type != "cpu":
+        return shape, stride
+    return shape, preserved_strides(shape, stride)
 
 
 def format_strides(shape: Shape, stride: Stride, memory_format: torch.memory_format | None) -> tuple[Any, ...] | None:

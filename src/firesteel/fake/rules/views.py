@@ -26,6 +26,7 @@ from ..dims import (
 from ..tensor import FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
 from . import rule
 from .operands import wrap_dim
+from .strides import TOO_LONG, preserved_strides
 
 
 def infer_size(sizes: Sequence[Any], numel: Any) -> tuple[Any, ...] | None:
@@ -282,6 +283,8 @@ def slice_(x: FakeTensor, dim: int = 0, start: Any = None, end: Any = None, step
     at = wrap_dim(dim, x.ndim)
     if at is None or x.ndim == 0 or step <= 0:
         return NotImplemented
+    if step >= TOO_LONG:
+        raise FakeUnsupported("aten.slice", "steps farther than memory goes")
     shape, stride = list(shape_of(x)), list(stride_of(x))
     size = shape[at]
     first = 0 if start is None else _clip(start, size)
@@ -308,9 +311,13 @@ def _pieces(x: FakeTensor, at: int, sizes: Sequence[Any]) -> list[FakeTensor]:
 def split(x: FakeTensor, split_size: Any, dim: int = 0) -> Any:
     """Pieces of one size along a dimension, the last maybe smaller."""
     at = wrap_dim(dim, x.ndim)
-    if at is None or x.ndim == 0 or split_size <= 0:
+    if at is None or x.ndim == 0:
         return NotImplemented
     size = shape_of(x)[at]
+    if split_size < 0 or (split_size == 0 and size != 0):
+        raise FakeUnsupported("aten.split", "has no pieces of that size, which meta kernels may let pass")
+    if split_size == 0:
+        return _pieces(x, at, [size])
     count = int((size + split_size - 1) // split_size)
     if count <= 1:
         return _pieces(x, at, [size])
@@ -346,6 +353,8 @@ def unfold(x: FakeTensor, dimension: int, size: Any, step: Any) -> Any:
     shape, stride = list(shape_of(x)), list(stride_of(x))
     if size < 0 or step <= 0 or size > shape[at]:
         raise FakeUnsupported("aten.unfold", "has no such windows, which meta kernels let pass")
+    if step >= TOO_LONG:
+        raise FakeUnsupported("aten.unfold", "steps farther than memory goes")
     shape[at] = (shape[at] - size) // step + 1
     inner = stride[at]
     stride[at] = inner * step
@@ -371,6 +380,14 @@ def diagonal(x: FakeTensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> An
     rest = [dim for dim in range(x.ndim) if dim not in (row, column)]
     return view_of(x, (*[shape[dim] for dim in rest], length),
                    (*[stride[dim] for dim in rest], stride[row] + stride[column]), begin)
+
+
+@rule("aten.slice_scatter.default", "aten.select_scatter.default", "aten.diagonal_scatter.default")
+def scatter_to_view(x: FakeTensor, source: FakeTensor, *where: Any, **more: Any) -> Any:
+    """A copy with gaps and all, of which a part is another; the source fits, that was looked at."""
+    shape, stride = layout_of(x)
+    overlaps = any(type(step) is int and step == 0 and size > 1 for size, step in zip(shape, stride, strict=True))
+    return new_fake(shape, preserved_strides(shape, stride) if overlaps else stride, x.dtype, x.device)
 
 
 def _require_in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:

@@ -19,7 +19,7 @@ from ...shapes.symnode import expr_of
 from .. import ir
 from ..cpu.product import product, product_into
 from .context import Lowering
-from .tensors import Tensor
+from .tensors import Tensor, contiguous_strides
 
 FindSymbols = Callable[[str, Sequence[Expr]], None]
 
@@ -54,12 +54,14 @@ def call_aten(
             values.append(None)
         elif isinstance(fake, torch.Tensor):
             spec = ctx.described(fake)
-            stored = ctx.new_buffer(spec)
+            # Planning counts on buffers that do not share memory, so a view is copied as soon as it is there. The copy
+            # lies by rows: the view may have overlapped.
+            kept = replace(spec, strides=contiguous_strides(spec.shape)) if aliased else spec
+            stored = ctx.new_buffer(kept)
             find_symbols(stored.buffer, spec.shape)
             names.append(stored.buffer)
             values.append(stored)
             if aliased:
-                # Planning counts on buffers that do not share memory, so a view is copied as soon as it is there.
                 seen = ctx.new_buffer(spec)
                 names[-1] = seen.buffer
                 copies.append((seen.buffer, stored.buffer))
@@ -81,7 +83,9 @@ def call_aten(
         target, named["out"] = into, ir.BufferRef(names[0])
     ctx.emit(ir.ExternCall(target, given, named, tuple(names), target is into, origins=origins))
     for source, copy in copies:
-        ctx.emit(ir.ExternCall(torch.ops.aten.clone.default, (ir.BufferRef(source),), {}, (copy,), origins=origins))
+        by_rows = {"memory_format": torch.contiguous_format}
+        ctx.emit(ir.ExternCall(torch.ops.aten.clone.default, (ir.BufferRef(source),), by_rows, (copy,),
+                               origins=origins))
     return values if several else values[0]
 
 
