@@ -19,7 +19,8 @@ import firesteel as fs
 
 
 def tensor(shape, seed, requires_grad):
-    numbers = torch.arange(1, 1 + int(torch.tensor(shape).prod()), dtype=torch.float32)
+    # Gradients of loops grow with every turn, and their roundings with them: in double precision those are not seen.
+    numbers = torch.arange(1, 1 + int(torch.tensor(shape).prod()), dtype=DTYPE)
     # No two alike, and no sums of zero: which of two equal numbers is the larger is decided by their roundings.
     made = (numbers * (seed + 0.7)).sin().reshape(shape) + 0.1
     return made.requires_grad_(requires_grad)
@@ -167,11 +168,11 @@ def generate(seed: int) -> Program:
         getattr(writer, dice.choice(("map", "scan", "scan", "associative", "associative", "cond", "loop", "plain")))()
     names = list(writer.values)
     results = ", ".join(dict.fromkeys((names[-1], dice.choice(names), f"{names[-1]}.sum()")))
-    lines = [HEADER, "def make():", "    k = 0.5", "    def fn(x, y, w, n=2, flag=True):",
+    needs = dice.chance(0.7)
+    lines = [f"{HEADER}\n\nDTYPE = torch.float{64 if needs else 32}\n\n", "def make():", "    k = 0.5", "    def fn(x, y, w, n=2, flag=True):",
              *("    " + line for line in writer.body),
              f"        return {names[-1]}.sum() + (x * 0).sum() + (y * 0).sum() + (w * 0).sum(), {results}",
              "    calls = []"]
-    needs = dice.chance(0.7)
     for call in range(dice.between(3, 4)):
         shape = tuple(dice.choice((1, 2, 3, 4, 5, 7)) if call else dice.choice((2, 3, 4, 5)) for _ in range(3))
         if call and dice.chance(0.4):
