@@ -169,7 +169,8 @@ def generate(seed: int) -> Program:
     names = list(writer.values)
     results = ", ".join(dict.fromkeys((names[-1], dice.choice(names), f"{names[-1]}.sum()")))
     needs = dice.chance(0.7)
-    lines = [f"{HEADER}\n\nDTYPE = torch.float{64 if needs else 32}\n\n", "def make():", "    k = 0.5", "    def fn(x, y, w, n=2, flag=True):",
+    lines = [HEADER, f"\nDTYPE = torch.float{64 if needs else 32}\n\n", "def make():", "    k = 0.5",
+             "    def fn(x, y, w, n=2, flag=True):",
              *("    " + line for line in writer.body),
              f"        return {names[-1]}.sum() + (x * 0).sum() + (y * 0).sum() + (w * 0).sum(), {results}",
              "    calls = []"]
