@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .dims import depends_on_data, known_equal, numel_of, require_equal, shape_of
+from .dims import Dim, depends_on_data, known_equal, numel_of, require_equal, shape_of
 from .rules.operands import wrap_dim
 from .rules.strides import broadcast_shapes
 from .tensor import FakeTensor, FakeUnsupported
@@ -275,6 +275,22 @@ def _addmv(bias: FakeTensor, x: FakeTensor, vector: FakeTensor, **more: Any) -> 
     return bias.dtype is x.dtype is vector.dtype and _expands(shape_of(bias), shape_of(x)[:1])
 
 
+@_check("gcd.default", "lcm.default")
+def _divisors(x: FakeTensor, y: FakeTensor) -> bool:
+    return all(t.dtype is not torch.bool and not t.dtype.is_floating_point and not t.dtype.is_complex for t in (x, y))
+
+
+@_check("roll.default")
+def _roll(x: FakeTensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> bool:
+    return len(shifts) == (len(dims) or 1)
+
+
+@_check("prod.dim_int")
+def _prod(x: FakeTensor, *rest: Any, **more: Any) -> bool:
+    """Of nothing, autograd has a gradient of its own for tensors that are not plain ones."""
+    return not x.requires_grad or all(isinstance(size, Dim) or size != 0 for size in shape_of(x))
+
+
 def _parameters(x: FakeTensor, *parameters: FakeTensor | None) -> bool:
     """Parameters of the dtype of the argument, or float32 for one of half precision."""
     wanted = (x.dtype, torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else (x.dtype,)
@@ -284,6 +300,11 @@ def _parameters(x: FakeTensor, *parameters: FakeTensor | None) -> bool:
 @_check("native_layer_norm.default")
 def _layer_norm(x: FakeTensor, shape: Any, weight: FakeTensor | None, bias: FakeTensor | None, eps: float) -> bool:
     return _parameters(x, weight, bias)
+
+
+@_check("native_batch_norm.default", "_native_batch_norm_legit.default", "_batch_norm_with_update.default")
+def _batch_norm(x: FakeTensor, *rest: Any, **more: Any) -> bool:
+    return all(parameter is None or parameter.ndim == 1 for parameter in rest[:4])
 
 
 @_check("native_group_norm.default")
