@@ -13,7 +13,7 @@ import sys
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .guarded import guarded
 from .program import Program
+from .rounding import RUNS, OtherRounding, is_rounding
 from .snapshot import Facts, Snapshot, TensorFact, drain, members, requires_grad
 
 Function = Callable[..., Any]
@@ -292,24 +293,26 @@ def _restored_global_state() -> Iterator[None]:
 # Comparison
 
 
-def compare(expected: Outcome, actual: Outcome, traces: bool = False) -> list[str]:
+def compare(expected: Outcome, actual: Outcome, traces: bool = False, others: Sequence[Outcome] = ()) -> list[str]:
     """The differences between two runs, the most telling ones first, none when they are equal.
 
-    Everything is compared exactly, except floating point numbers, which have to be close. `traces` also compares which
-    lines of the program an uncaught exception passed through.
+    Everything is compared exactly, except floating point numbers, which have to be close, or as close as those of the
+    `others` are to the first run's. `traces` also compares which lines of the program an uncaught exception passed
+    through.
     """
     differences = []
     if len(expected.calls) != len(actual.calls):
         return [f"{len(expected.calls)} calls, then {len(actual.calls)}"]
     for index, (left, right) in enumerate(zip(expected.calls, actual.calls, strict=True)):
-        for difference in _compare_calls(left, right, traces):
+        rounded = [dict(other.calls[index].facts) for other in others if len(other.calls) > index]
+        for difference in _compare_calls(left, right, traces, rounded):
             differences.append(f"call {index}: {difference}")
     if len(differences) > MAX_DIFFERENCES:
         differences[MAX_DIFFERENCES:] = [f"and {len(differences) - MAX_DIFFERENCES} more"]
     return differences
 
 
-def _compare_calls(left: CallRecord, right: CallRecord, traces: bool) -> Iterator[str]:
+def _compare_calls(left: CallRecord, right: CallRecord, traces: bool, others: list[dict[str, Any]]) -> Iterator[str]:
     if left.raised != right.raised:
         yield f"exception: {left.raised or 'none'} != {right.raised or 'none'} {_message(right)}"
     if left.stdout != right.stdout:
@@ -323,7 +326,8 @@ def _compare_calls(left: CallRecord, right: CallRecord, traces: bool) -> Iterato
     for path, fact in expected.items():
         if path not in actual:
             yield f"{path}: {fact} is missing"
-        elif not _same(fact, actual[path]):
+        elif not _same(fact, actual[path]) and not _is_rounding(
+                fact, actual[path], [other.get(path) for other in others]):
             yield f"{path}: {fact} != {actual[path]}"
     for path, fact in actual.items():
         if path not in expected:
@@ -359,6 +363,12 @@ def _same(left: Any, right: Any) -> bool:
     if left[0] == right[0] == "complex":
         return _close(left[1].real, right[1].real) and _close(left[1].imag, right[1].imag)
     return bool(left == right)
+
+
+def _is_rounding(left: Any, right: Any, others: list[Any]) -> bool:
+    return others != [] and all(isinstance(fact, TensorFact) for fact in (left, right, *others)) \
+        and left.dtype.is_floating_point and _same(replace(left, values=right.values), right) \
+        and is_rounding(left.values, right.values, [other.values for other in others])
 
 
 def _close(left: float, right: float) -> bool:
@@ -501,7 +511,15 @@ def check(
     total = run_program(program, count=True).operators if compiler in COUNTED else 0
     # Work done twice must not make up for work left outside.
     inside = min(backend.operators.count, total)
-    return Report(program, compare(plain, compiled, traces), inside, total, backend.graphs, plain.raised)
+    differences = compare(plain, compiled, traces)
+    if any("TensorFact" in difference for difference in differences):
+        differences = compare(plain, compiled, traces, [_rounded(program, seed) for seed in range(RUNS)])
+    return Report(program, differences, inside, total, backend.graphs, plain.raised)
+
+
+def _rounded(program: Program, seed: int) -> Outcome:
+    with OtherRounding(seed):
+        return run_program(program)
 
 
 def coverage(program: Program) -> tuple[int, int]:
