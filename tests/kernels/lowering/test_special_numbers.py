@@ -213,3 +213,11 @@ def test_zeta_of_large_and_missing_numbers():
 def test_no_generator_is_the_default_one():
     assert_as_eager(lambda x: (x + torch.randn(3, generator=None), torch.rand(2, generator=None),
                                torch.randint(0, 9, (3,), generator=None)), torch.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("exponent", [1e-8, 2.0001, 0.5001, 1 / 3, 1e10])
+def test_exponents_are_rounded_to_short_floats(exponent, dtype):
+    x = torch.tensor([-1.5, 0.0, 1.0, 2.0, -2.0, 3.3, 0.7, torch.inf] * 9).to(dtype)
+    raises = RuntimeError if dtype is torch.float16 and exponent > torch.finfo(dtype).max else None
+    assert_as_eager(lambda x: x**exponent, x, raises=raises)

@@ -114,7 +114,8 @@ def pool2d_backward(grad: FakeTensor, x: FakeTensor, *params: Any) -> Any:
     return _in_format_of(x, shape_of(x)) if _image(x) and x.dtype is grad.dtype else NotImplemented
 
 
-@rule("aten.upsample_nearest2d.default", "aten.upsample_bilinear2d.default", "aten.upsample_bicubic2d.default")
+@rule("aten.upsample_nearest2d.default", "aten._upsample_nearest_exact2d.default", "aten.upsample_bilinear2d.default",
+      "aten.upsample_bicubic2d.default")
 def upsample2d(x: FakeTensor, output_size: Sequence[Any], *params: Any) -> Any:
     """Batch and channels stay."""
     if x.ndim != 4:
@@ -134,7 +135,8 @@ def upsample_bicubic2d_backward(grad: FakeTensor, output_size: Any, input_size: 
     return new_fake(input_size, None, grad.dtype, grad.device)
 
 
-@rule("aten.upsample_nearest2d_backward.default", "aten.upsample_bilinear2d_backward.default")
+@rule("aten.upsample_nearest2d_backward.default", "aten._upsample_nearest_exact2d_backward.default",
+      "aten.upsample_bilinear2d_backward.default")
 def upsample2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Any], *params: Any) -> Any:
     """In the shape of the argument, which is given as numbers."""
     return _in_format_of(grad, input_size) if _resampled(grad) and grad.ndim == 4 else NotImplemented

@@ -151,10 +151,15 @@ def fmod(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
 
 @lowering("aten.pow.Tensor_Scalar")
 def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
+    short = ctx.out.dtype in (torch.float16, torch.bfloat16) and ctx.device.type == "cpu"
     if isinstance(exponent, Expr):
+        if short:
+            return ctx.unsupported("an exponent that eager rounds to short floats")
         if ctx.out.dtype.is_floating_point:
             return pointwise(ctx, scalar_op("pow"), x, exponent)
         return ctx.unsupported("an integer to a power that is not constant")
+    if short:
+        exponent = torch.tensor(exponent, dtype=ctx.out.dtype).item()
     if exponent == 0:
         return ctx.computed(lambda indices: ir.const(1, ctx_dtype), dtype=(ctx_dtype := ctx.out.dtype))
     if exponent == 1:

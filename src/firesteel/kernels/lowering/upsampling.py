@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ... import shapes
 from ...records import dataclass
 from ...shapes import Expr
 from .. import ir
@@ -16,11 +17,27 @@ from .registry import lowering
 from .scalars import add, cast, mul, op, opmath, sub
 from .tensors import ONE, Indices, Tensor
 
+UNCLEAR = "a scale that is not constant, or that sizes may contradict"
 
-def scales_of(ctx: Lowering, count: int, given: Sequence[Any]) -> list[Any] | None:
-    """The scale for each dimension, None where it follows from the sizes; None for all where it is not constant."""
-    scales = list(given) + [None] * (count - len(given))
-    return None if any(isinstance(scale, Expr) for scale in scales) else scales
+
+def scales_of(ctx: Lowering, sizes: Sequence[Expr], new: Sequence[Expr], given: Sequence[Any]) -> list[Any] | None:
+    """The scale for each dimension, None where it follows from the sizes; None for all where kernels have no code for
+    one of them."""
+    scales = list(given) + [None] * (len(sizes) - len(given))
+    known = all(_is_clear(ctx, *one) for one in zip(sizes, new, scales, strict=True))
+    return scales if known else None
+
+
+def _is_clear(ctx: Lowering, size: Expr, new: Expr, scale: Any) -> bool:
+    """Whether all kernels of eager read a scale alike. Where it leaves a size as it is, or makes it twice as large,
+    although it is not 1 or 2, some go by the sizes and others by the scale."""
+    if scale is None:
+        return True
+    if isinstance(scale, Expr):
+        return False
+    if scale == int(scale) and ctx.same(new, size * int(scale)):
+        return True
+    return all(ctx.known(shapes.eq(new, size * times)) is False for times in (1, 2))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -29,10 +46,10 @@ def scales_of(ctx: Lowering, count: int, given: Sequence[Any]) -> list[Any] | No
 
 def _nearest(count: int, exact: bool) -> Any:
     def run(ctx: Lowering, x: Tensor, given: Sequence[Any]) -> Tensor:
-        scales = scales_of(ctx, count, given)
-        if scales is None:
-            return ctx.unsupported("a scale that is not constant")
         sizes, new = x.shape[-count:], ctx.out.shape[-count:]
+        scales = scales_of(ctx, sizes, new, given)
+        if scales is None:
+            return ctx.unsupported(UNCLEAR)
         x = ctx.share(x)
 
         def body(indices: Indices) -> Value:
@@ -145,12 +162,12 @@ def cubic_taps(ctx: Lowering, source: Value, size: Expr) -> list[Tap]:
 
 def _interpolating(count: int, taps: Any) -> Any:
     def run(ctx: Lowering, x: Tensor, align_corners: bool, given: Sequence[Any]) -> Tensor:
-        scales = scales_of(ctx, count, given)
+        sizes, new = x.shape[-count:], ctx.out.shape[-count:]
+        scales = scales_of(ctx, sizes, new, given)
         if scales is None or not x.dtype.is_floating_point:
-            return ctx.unsupported("a scale that is not constant, or integers")
+            return ctx.unsupported(f"{UNCLEAR}, or integers")
         if opmath(x.dtype) is not x.dtype and not (count == 2 and taps is linear_taps):
             return ctx.unsupported("eager rounds weights to short floats")
-        sizes, new = x.shape[-count:], ctx.out.shape[-count:]
         if any(ctx.known(size > 0) is not True for size in sizes):
             return ctx.unsupported("a size that may be 0")
         wide, dtype = opmath(x.dtype), ctx.out.dtype

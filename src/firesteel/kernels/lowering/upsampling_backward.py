@@ -14,7 +14,7 @@ from .registry import lowering
 from .scalars import cast, mul, opmath
 from .storing import copied, store
 from .tensors import Indices, Spec, Tensor
-from .upsampling import Tap, cubic_taps, linear_taps, nearest_place, scales_of, source_of
+from .upsampling import UNCLEAR, Tap, cubic_taps, linear_taps, nearest_place, scales_of, source_of
 from .views_backward import scattered
 
 
@@ -36,9 +36,10 @@ def _whole_factors(ctx: Lowering, grad: Tensor, count: int, scales: Sequence[Any
 def _nearest_backward(count: int, exact: bool) -> Any:
     def lower(ctx: Lowering, grad: Tensor, output_size: Any, input_size: Any, *given: Any) -> Tensor:
         out = ctx.out
-        scales = scales_of(ctx, count, given)
+        sizes, new = out.shape[-count:], grad.shape[-count:]
+        scales = scales_of(ctx, sizes, new, given)
         if scales is None or any(ctx.known(size > 0) is not True for size in out.shape):
-            return ctx.unsupported("a scale that is not constant, or a size that may be 0")
+            return ctx.unsupported(f"{UNCLEAR}, or a size that may be 0")
         wide = opmath(out.dtype)
         factors = _whole_factors(ctx, grad, count, scales)
         if factors is not None:
@@ -50,7 +51,6 @@ def _nearest_backward(count: int, exact: bool) -> Any:
 
             summed = window_sum(ctx, out, factors, wide, element)
             return ctx.computed(lambda i: cast(summed(i), out.dtype))
-        sizes, new = out.shape[-count:], grad.shape[-count:]
 
         def place(indices: Indices) -> Indices:
             near = [
@@ -74,15 +74,15 @@ def _interpolating_backward(count: int, taps: Any) -> Any:
         ctx: Lowering, grad: Tensor, output_size: Any, input_size: Any, align_corners: bool, *given: Any
     ) -> Tensor:
         out = ctx.out
-        scales = scales_of(ctx, count, given)
+        sizes, new = out.shape[-count:], grad.shape[-count:]
+        scales = scales_of(ctx, sizes, new, given)
         if scales is None or any(ctx.known(size > 0) is not True for size in out.shape):
-            return ctx.unsupported("a scale that is not constant, or a size that may be 0")
+            return ctx.unsupported(f"{UNCLEAR}, or a size that may be 0")
         if opmath(out.dtype) is not out.dtype:
             return ctx.unsupported("eager adds short floats up in a way of its own")
         if reason := obstacle(ctx, "add"):
             return ctx.unsupported(reason)
         dtype = out.dtype
-        sizes, new = out.shape[-count:], grad.shape[-count:]
         zeros = ctx.computed(lambda i: ir.const(0.0, dtype), Spec(out.shape, out.strides, dtype, out.device))
         target = copied(ctx, zeros, dtype, out)
         grad = ctx.share(grad)
