@@ -53,7 +53,7 @@ def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
     cell = frame.run().realize()
     members: dict[str, Any] = {}
     for member, (_, value) in frame.class_locals.items.items():
-        if member != "__classcell__":
+        if member not in ("__classcell__", "__classdictcell__"):  # told to type() alone
             members[member] = stand_in(tx, value.realize())
     metaclass = type(reals[0]) if reals else type
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..runtime.user_frames import outer_frame, passed_over
-from .bytecode.instructions import Instruction
+from .bytecode.instructions import EXIT_HAS_RECEIVER, Instruction
 from .bytecode.machine import CALLABLE_FIRST
 from .entry_code import EntryCode
 from .frame import Frame
@@ -276,6 +276,33 @@ def convert_value(code: EntryCode, frame: Frame, inst: Instruction, ops: list[st
     return _result(code, f"{code.constant(CONVERSIONS[str(inst.argval)])}({ops[0]})")
 
 
+def make_interpolation(value: Any, source: str, conversion: str, spec: str) -> Any:
+    """BUILD_INTERPOLATION: a field of a t-string."""
+    from string.templatelib import Interpolation  # type: ignore[import-not-found, unused-ignore]
+
+    return Interpolation(value, source, conversion or None, spec)
+
+
+@step(lambda inst: 3 if inst.argval[1] else 2, "BUILD_INTERPOLATION")
+def build_interpolation(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    conversion, has_spec = inst.argval
+    spec = ops[2] if has_spec else "''"
+    return _result(code, f"{code.constant(make_interpolation)}({ops[0]}, {ops[1]}, {conversion!r}, {spec})")
+
+
+def make_template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> Any:
+    """BUILD_TEMPLATE: a t-string of its texts, one more than fields, and its fields."""
+    from string.templatelib import Template  # type: ignore[import-not-found, unused-ignore]
+
+    parts = [part for pair in zip(strings, interpolations, strict=False) for part in pair]
+    return Template(*parts, strings[-1])
+
+
+@step(2, "BUILD_TEMPLATE")
+def build_template(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _result(code, f"{code.constant(make_template)}({ops[0]}, {ops[1]})")
+
+
 @step(lambda inst: inst.argval, "BUILD_STRING")
 def build_string(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, f"''.join(({', '.join(ops)},))")
@@ -405,12 +432,13 @@ def bound_exit(manager: Any) -> Any:
 @step(1, "BEFORE_WITH")
 def before_with(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     leave = code.fresh(f"{code.constant(bound_exit)}({ops[0]})")
-    return [leave, *_result(code, f"type({ops[0]}).__enter__({ops[0]})")]
+    receiver = [""] if EXIT_HAS_RECEIVER else []
+    return [leave, *receiver, *_result(code, f"type({ops[0]}).__enter__({ops[0]})")]
 
 
-@step(4, "WITH_EXCEPT_START")
+@step(4 + EXIT_HAS_RECEIVER, "WITH_EXCEPT_START")
 def with_except_start(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    raised = ops[3]
+    raised = ops[-1]
     return [*ops, *_result(code, f"{ops[0]}(type({raised}), {raised}, {raised}.__traceback__)")]
 
 

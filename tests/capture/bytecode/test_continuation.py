@@ -149,7 +149,8 @@ def test_continue_before_the_frame_is_set_up(function: types.FunctionType, args:
 def test_assembling_changes_nothing() -> None:
     """A whole module through the assembler: same opcodes, positions and exception table where nothing was split."""
     split = ("LOAD_GLOBAL", "RETURN_CONST", "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "LOAD_FAST_LOAD_FAST",
-             "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", *(("COMPARE_OP",) if CALLABLE_FIRST else ()))
+             "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_BORROW_LOAD_FAST_BORROW",
+             *(("COMPARE_OP",) if CALLABLE_FIRST else ()))
     compared = 0
     with open(argparse.__file__, encoding="utf-8") as file:
         pending = [compile(file.read(), argparse.__file__, "exec", dont_inherit=True)]
@@ -164,7 +165,7 @@ def test_assembling_changes_nothing() -> None:
             compared += 1
         before = [(i.op, i.argval, i.positions, i.handler) for i in decode(code).instructions]
         assert [(i.op, i.argval, i.positions, i.handler) for i in decode(made).instructions] == before
-    assert compared > 20
+    assert compared > (20 if sys.version_info < (3, 14) else 5)  # most load a variable in a way that is changed
 
 
 def test_long_code() -> None:

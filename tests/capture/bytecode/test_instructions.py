@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from firesteel.capture.bytecode import Instruction, decode, stack_effect
-from firesteel.capture.bytecode.instructions import JUMPS, TERMINATORS
+from firesteel.capture.bytecode.instructions import EXIT_HAS_RECEIVER, JUMPS, TERMINATORS
 
 from . import programs
 
@@ -142,9 +142,10 @@ def test_handlers() -> None:
     decoded = decode(f.__code__)
     load = next(i for i in decoded.instructions if i.op == "LOAD_ATTR")
     assert load.handler is not None
-    assert (load.handler.depth, load.handler.push_lasti) == (1, True)
+    slots = 1 + EXIT_HAS_RECEIVER
+    assert (load.handler.depth, load.handler.push_lasti) == (slots, True)
     assert decoded.instructions[load.handler.target].op == "PUSH_EXC_INFO"
-    assert decoded.depths[load.handler.target] == 3
+    assert decoded.depths[load.handler.target] == slots + 2
     assert decoded.instructions[0].handler is None
 
 
@@ -153,7 +154,7 @@ def test_opcodes_of_312() -> None:
     class Sub(dict):
         def f(self, xs):
             super().get(xs)
-            return super(Sub, self).x, xs[1:2], [x for x in xs]
+            return super(Sub, self).x, xs[self:2], [x for x in xs]
 
     ops = listing(Sub.f)
     assert "LOAD_SUPER_ATTR ('get', True, False)" in ops

@@ -14,8 +14,9 @@ from collections.abc import Callable, Generator
 
 from firesteel.capture.bytecode import cells_at, decode, handled_slots, live_locals, make_continuation, raise_at
 from firesteel.capture.bytecode.assemble import assemble
+from firesteel.capture.bytecode.frame_state import lasti_slots
 from firesteel.capture.bytecode.liveness import own_variables
-from firesteel.capture.bytecode.machine import CALLABLE_FIRST, MachineInstruction, Region
+from firesteel.capture.bytecode.machine import CALLABLE_FIRST, LASTI_IS_NO_OBJECT, MachineInstruction, Region
 
 
 @dataclasses.dataclass
@@ -36,6 +37,7 @@ class Instrumented:
         self.original = function.__code__
         self.decoded = decode(self.original)
         self.handled = handled_slots(self.decoded, index)
+        self.lasti = lasti_slots(self.decoded, index) if LASTI_IS_NO_OBJECT else ()
         self.cells = sorted(cells_at(self.decoded, index))
         self.depth = self.decoded.depths[index]
         self.live = live_locals(self.decoded, index)
@@ -78,7 +80,10 @@ class Instrumented:
         emit("POP_JUMP_FORWARD_IF_FALSE" if sys.version_info < (3, 12) else "POP_JUMP_IF_FALSE")
         jump = stub[-1]
         for i in reversed(range(depth)):
-            emit("STORE_FAST", plain + i)
+            if i in self.lasti:
+                emit("POP_TOP")
+            else:
+                emit("STORE_FAST", plain + i)
         emit_function(len(consts) - 1)
         for name in self.cells:
             emit("LOAD_FAST" if CALLABLE_FIRST else "LOAD_CLOSURE", self.slot[name])
@@ -134,7 +139,7 @@ class Instrumented:
         frame = sys._getframe(1)
         found = dict(frame.f_locals)
         stack = [found.get(f".tmp{i}") for i in range(self.depth)]
-        null_slots = frozenset(i for i in range(self.depth) if f".tmp{i}" not in found)
+        null_slots = frozenset(i for i in range(self.depth) if f".tmp{i}" not in found and i not in self.lasti)
         # The exception that a level handles is what the next level saved; the innermost is the current one.
         levels = [slot for slot, origin in self.handled.items() if slot == origin]
         handled = [*(stack[slot] for slot in levels[1:]), sys.exception()]

@@ -10,7 +10,7 @@ import dis
 import types
 from collections.abc import Sequence
 
-from .machine import CACHE_ENTRIES, MachineInstruction, Positions, Region
+from .machine import CACHE_ENTRIES, POINTS_BACKWARD, MachineInstruction, Positions, Region
 
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 
@@ -50,7 +50,7 @@ def _place(instructions: Sequence[MachineInstruction], opcodes: list[int]) -> tu
         stable = True
         for at, target in jumps:
             distance = starts[target] - starts[at + 1]
-            if "BACKWARD" in instructions[at].name:
+            if instructions[at].name in POINTS_BACKWARD:
                 distance = -distance
             assert distance >= 0, f"{instructions[at].name} cannot go the other way"
             if distance != args[at]:

@@ -15,7 +15,8 @@ What to pass, slot by slot and variable by variable:
   prologue starts handling it and saves what the caller of the continuation handles, so that bare `raise`,
   `sys.exception()` and `__context__` work and all is undone on the way out. Where the slot is a copy of another one
   (its value in the dict is not itself) the argument is ignored.
-- A slot with the lasti that a handler pushed must get an int; which one only concerns the line of a traceback.
+- A slot with the lasti that a handler pushed must get an int; which one only concerns the line of a traceback. In 3.14
+  the argument is ignored: variables cannot hold a lasti, so the prologue raises and catches something to get one.
 - A variable of `cells_at(decode(code), index)` is passed as the cell object, any other as its value.
 - Variables not in `local_names` are unbound; if they are in `cells_at`, they are empty cells. All bound variables of
   `live_locals(decode(code), index)` should be passed.
@@ -34,10 +35,10 @@ from collections.abc import Sequence
 from typing import cast
 
 from .assemble import assemble
-from .frame_state import cells_at, handled_slots
+from .frame_state import cells_at, handled_slots, lasti_slots
 from .instructions import ATTRIBUTE_SHIFT, LOAD_FAST_UNCHECKED, SLOT_OPCODES, DecodedCode, decode
 from .liveness import own_variables
-from .machine import MachineInstruction, Positions, Region
+from .machine import LASTI_IS_NO_OBJECT, MachineInstruction, Positions, Region
 
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -212,9 +213,14 @@ class _Builder:
 
     def push_stack(self) -> None:
         handled = handled_slots(self.decoded, self.index)
+        lasti = lasti_slots(self.decoded, self.index) if LASTI_IS_NO_OBJECT else ()
         for slot in range(self.stack_depth):
             if slot in self.null_slots:
                 self.emit("PUSH_NULL")
+            elif slot in lasti:
+                self.emit("LOAD_COMMON_CONSTANT", 0)  # AssertionError
+                self.emit("RAISE_VARARGS", 1, region=Region(len(self.prologue) + 1, slot, push_lasti=True))
+                self.emit("POP_TOP")
             elif handled.get(slot, slot) != slot:
                 self.emit("COPY", slot - handled[slot])
             else:

@@ -20,7 +20,7 @@ from typing import Any
 
 from .assemble import assemble
 from .instructions import ATTRIBUTE_SHIFT
-from .machine import CALLABLE_FIRST, MachineInstruction, read_machine_code
+from .machine import CALLABLE_FIRST, JUMPS_NEVER, KEYWORDS_OR_NULL, MachineInstruction, read_machine_code
 
 INNER_SCOPES = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 PRECALL = "PRECALL" in dis.opmap
@@ -82,7 +82,10 @@ def _call_from(instructions: list[MachineInstruction], at: int) -> int | None:
 
 def _above(call: MachineInstruction) -> int:
     """How many values are above the callee: arguments, in 3.13 their names and NULL too."""
-    arguments = 1 + (call.arg & 1) if call.name == "CALL_FUNCTION_EX" else call.arg + (call.name == "CALL_KW")
+    if call.name == "CALL_FUNCTION_EX":
+        arguments = 2 if KEYWORDS_OR_NULL else 1 + (call.arg & 1)
+    else:
+        arguments = call.arg + (call.name == "CALL_KW")
     return arguments + CALLABLE_FIRST
 
 
@@ -150,7 +153,7 @@ def _depths(instructions: list[MachineInstruction]) -> list[int | None]:
             if instruction.region is not None:
                 region = instruction.region
                 pending.append((region.target, region.depth + region.push_lasti + 1))
-            if instruction.target is not None:
+            if instruction.target is not None and instruction.name not in JUMPS_NEVER:
                 pending.append((instruction.target, depth + dis.stack_effect(opcode, arg, jump=True)))
             if instruction.name in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
                                     "JUMP_BACKWARD_NO_INTERRUPT"):

@@ -1,11 +1,12 @@
-"""What a frame holds at an instruction, as far as the code alone says it: cells, and handled exceptions on the stack.
+"""What a frame holds at an instruction, as far as the code alone says it: cells, and what handlers keep on the stack.
 
-Two facts decide how a frame can be rebuilt in mid-code:
+Three facts decide how a frame can be rebuilt in mid-code:
 
 - whether a cell variable's slot holds a cell object there, or still (or again, in an inlined comprehension of 3.12) a
   plain value or nothing: `cells_at`;
 - which stack slots hold the *previous* handled exception, pushed by PUSH_EXC_INFO and waiting for its POP_EXCEPT:
-  `handled_slots`. While such a slot is there, the frame handles an exception, which itself need not be on the stack.
+  `handled_slots`. While such a slot is there, the frame handles an exception, which itself need not be on the stack;
+- which stack slots hold the lasti that a handler pushed: `lasti_slots`. In 3.14 that is no Python object.
 """
 
 from __future__ import annotations
@@ -53,9 +54,18 @@ def handled_slots(decoded: DecodedCode, index: int) -> dict[int, int]:
     return slots
 
 
+def lasti_slots(decoded: DecodedCode, index: int) -> frozenset[int]:
+    """Stack slots (0 is the bottom) with the lasti that a handler pushed, before instruction `index`."""
+    return frozenset(slot for slot, tag in enumerate(_state(decoded, index).tags) if tag == _LASTI)
+
+
+_LASTI = -1
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _State:
-    """Before an instruction: who pushed each stack slot (the PUSH_EXC_INFO's index, or None), which of those handle."""
+    """Before an instruction: who pushed each stack slot (the PUSH_EXC_INFO's index, _LASTI, or None for anything
+    else), and which of those handle."""
 
     tags: tuple[int | None, ...]
     active: frozenset[int]
@@ -95,7 +105,7 @@ def _solve(decoded: DecodedCode) -> list[_State | None]:
         assert before is not None
         handler = instruction.handler
         if handler is not None and instruction.op not in _NEVER_RAISE:
-            kept = before.tags[: handler.depth] + (None,) * (handler.entry_depth - handler.depth)
+            kept = (*before.tags[: handler.depth], *((_LASTI,) if handler.push_lasti else ()), None)
             reach(handler.target, _State(kept, before.active.intersection(kept), before.cells))
         if instruction.op in JUMPS:
             reach(cast(int, instruction.argval), _after(instruction, before, cell_names, jump=True))

@@ -1,9 +1,10 @@
-"""One form for the bytecode of CPython 3.11 to 3.13: `decode(code)` gives the instructions that capture interprets.
+"""One form for the bytecode of CPython 3.11 to 3.14: `decode(code)` gives the instructions that capture interprets.
 
-CACHE, EXTENDED_ARG, NOP, RESUME, PRECALL, KW_NAMES and END_FOR do not appear, specialised opcodes neither; what 3.13
-spreads over several opcodes (CALL_KW and its names, MAKE_FUNCTION and its attributes, TO_BOOL before what looks at a
-truth value) is one. "3.12" means 3.12 and later. Jump targets are positions
-in `DecodedCode.instructions`. In the tables `a, b -> c` means: pops b and a (b was on top), pushes c.
+CACHE, EXTENDED_ARG, NOP, NOT_TAKEN, RESUME, PRECALL, KW_NAMES and END_FOR do not appear, specialised opcodes neither;
+what 3.13 and 3.14 spread over several opcodes (CALL_KW and its names, MAKE_FUNCTION and its attributes, TO_BOOL before
+what looks at a truth value, the start of a with block, CALL_FUNCTION_EX and the NULL for no keywords) is one. "3.12"
+means 3.12 and later. Jump targets are positions in `DecodedCode.instructions`. In the tables `a, b -> c` means: pops b
+and a (b was on top), pushes c.
 `NULL` is CPython's empty stack slot. `local`, `cell` etc. below are variable *names*; `argval` is as given,
 `-` stands for None. "3.11"/"3.12" marks an op that only this version produces.
 
@@ -61,8 +62,9 @@ Calls and functions
                                                  y is NULL (3.13): calls x(args); otherwise calls x(y, args)
     CALL_FUNCTION_EX        has_kwargs: bool     NULL, callable, args[, kwargs] -> result     (3.13: callable, NULL)
                                                  args: a tuple or any iterable, kwargs: a mapping
-    MAKE_FUNCTION           flags                [defaults], [kwdefaults], [annotations], [closure], code -> function
-                                                 each in brackets is there if its flag (1, 2, 4, 8) is set
+    MAKE_FUNCTION           flags                [defaults], [kwdefaults], [annotate], [annotations], [closure], code
+                                                 -> function; each in brackets is there if its flag (1, 2, 16, 4, 8)
+                                                 is set. annotate is a function, 3.14
 
 Building
     BUILD_TUPLE, BUILD_LIST, BUILD_SET  n        n values -> container
@@ -72,6 +74,8 @@ Building
     BUILD_SLICE             n (2 or 3)           start, stop[, step] -> slice
     FORMAT_VALUE            (conversion, has_spec)  value[, spec] -> str    conversion is '', 's', 'r' or 'a'
     CONVERT_VALUE           's', 'r' or 'a'      value -> str         before a FORMAT_VALUE; 3.13
+    BUILD_INTERPOLATION     (conversion, has_spec)  value, source[, spec] -> Interpolation    3.14
+    BUILD_TEMPLATE          -                    strings tuple, interpolations tuple -> Template    3.14
     LIST_APPEND, SET_ADD    n                    value ->             into the container n-th from the top after the pop
     MAP_ADD                 n                    key, value ->        same, n-th after both pops
     LIST_EXTEND, SET_UPDATE, DICT_UPDATE  n      iterable ->          same
@@ -101,7 +105,7 @@ Control flow (argval is the target's position)
   `a and b` is COPY 1; POP_JUMP_IF_FALSE target; POP_TOP in both versions.
 
 Exceptions and with. When an instruction with `handler` raises, the stack is cut to `handler.depth`, then the
-instruction's lasti is pushed if `handler.push_lasti` (an int; only RERAISE reads it), then the exception; execution
+instruction's lasti is pushed if `handler.push_lasti` (only RERAISE reads it), then the exception; execution
 goes on at `handler.target`.
     PUSH_EXC_INFO           -                    exc -> previous handled exception or None, exc    exc is now handled
     POP_EXCEPT              -                    previous ->          previous is the handled exception again
@@ -112,8 +116,10 @@ goes on at `handler.target`.
     RERAISE                 depth                exc ->               raises it, without a new traceback entry;
                                                  depth != 0: lasti is depth-th from the top after the pop
     BEFORE_WITH             -                    manager -> bound __exit__, result of __enter__()
+                                                 in 3.14 manager -> bound __exit__, NULL, result
     WITH_EXCEPT_START       -                    exit, lasti, previous, exc -> the same, exit(type, exc, tb)
-    BEFORE_ASYNC_WITH       -                    manager -> __aexit__, awaitable
+                                                 in 3.14 exit, NULL, lasti, previous, exc -> the same, result
+    BEFORE_ASYNC_WITH       -                    manager -> __aexit__, awaitable      (3.14: __aexit__, NULL, awaitable)
 
 Generators and coroutines
     RETURN_GENERATOR        -                    -> None              the call returns the generator here
@@ -135,13 +141,22 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import opcode
 import sys
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .machine import CALLABLE_FIRST, MachineCode, MachineInstruction, Positions, read_machine_code
+from .machine import (
+    CALLABLE_FIRST,
+    JUMPS_NEVER,
+    KEYWORDS_OR_NULL,
+    MachineCode,
+    MachineInstruction,
+    Positions,
+    read_machine_code,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -251,7 +266,10 @@ JUMPS = frozenset(
 TERMINATORS = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 """Ops after which control does not fall through to the next instruction."""
 
-_DROPPED = frozenset({"NOP", "RESUME", "PRECALL", "KW_NAMES", "END_FOR", "SET_FUNCTION_ATTRIBUTE"})
+_DROPPED = frozenset({"NOP", "NOT_TAKEN", "RESUME", "PRECALL", "KW_NAMES", "END_FOR", "SET_FUNCTION_ATTRIBUTE"})
+_ENTERS = [("COPY", 1), ("LOAD_SPECIAL", 1), ("SWAP", 2), ("SWAP", 3), ("LOAD_SPECIAL", 0), ("CALL", 0)]
+_ENTERS_ASYNC = [("COPY", 1), ("LOAD_SPECIAL", 3), ("SWAP", 2), ("SWAP", 3), ("LOAD_SPECIAL", 2), ("CALL", 0)]
+"""How a with block starts in 3.14: finds __exit__ and __enter__, calls the latter."""
 _LOOKS_AT_TRUTH = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"})
 
 _RENAMED = {
@@ -308,6 +326,9 @@ LOAD_FAST_UNCHECKED = _IS_312
 ATTRIBUTE_SHIFT = int(_IS_312)
 """How far LOAD_ATTR's argument is shifted: in 3.12 its lowest bit asks for a method."""
 _NAME_SHIFT = {"LOAD_GLOBAL": 1, "LOAD_ATTR": ATTRIBUTE_SHIFT, "LOAD_SUPER_ATTR": 2}
+EXIT_HAS_RECEIVER = sys.version_info >= (3, 14)
+"""Whether a with block keeps its exit function as calls want it, with a slot for the receiver (NULL in normal form)."""
+_COMMON_CONSTANTS: list[object] = getattr(opcode, "_common_constants", [])
 _COMPARE_SHIFT = 5 if CALLABLE_FIRST else 4 if _IS_312 else 0
 _BINARY_OPERATORS = [symbol for _, symbol in dis._nb_ops]  # type: ignore[attr-defined]
 _CONVERSIONS = ("", "s", "r", "a")
@@ -334,13 +355,23 @@ def _normalise(code: types.CodeType, name: str, arg: int, kwnames: tuple[str, ..
     if name == "CALL":
         return name, (arg, kwnames)
     if name == "BINARY_OP":
-        return name, _BINARY_OPERATORS[arg]
+        symbol = _BINARY_OPERATORS[arg]
+        return ("BINARY_SUBSCR", None) if symbol == "[]" else (name, symbol)
     if name == "COMPARE_OP":
         return name, dis.cmp_op[arg >> _COMPARE_SHIFT]
     if name in ("IS_OP", "CONTAINS_OP"):
         return name, bool(arg)
     if name == "CALL_FUNCTION_EX":
         return name, bool(arg & 1)
+    if name == "LOAD_SMALL_INT":
+        return "LOAD_CONST", arg
+    if name == "LOAD_COMMON_CONSTANT":
+        constant = _COMMON_CONSTANTS[arg]
+        return ("LOAD_ASSERTION_ERROR", None) if constant is AssertionError else ("LOAD_CONST", constant)
+    if name == "POP_ITER":
+        return "POP_TOP", None
+    if name == "BUILD_INTERPOLATION":
+        return name, (_CONVERSIONS[arg >> 2], bool(arg & 1))
     if name == "FORMAT_VALUE":
         return name, (_CONVERSIONS[arg & 3], bool(arg & 4))
     if name in ("FORMAT_SIMPLE", "FORMAT_WITH_SPEC"):
@@ -391,6 +422,7 @@ def _decode(code: types.CodeType) -> DecodedCode:
     jumps: list[tuple[Instruction, int]] = []
     kwnames: tuple[str, ...] = ()
     entry: int | None = None
+    enters, inside_until = "", 0
     for position, real in enumerate(machine.instructions):
         index_of_position.append(len(instructions))
         name, arg = real.name, real.arg
@@ -404,8 +436,20 @@ def _decode(code: types.CodeType) -> DecodedCode:
         if name == "TO_BOOL" and machine.instructions[position + 1].name in _LOOKS_AT_TRUTH:
             entry = position
             continue
-        if name == "POP_TOP" and CALLABLE_FIRST and position and machine.instructions[position - 1].name == "END_FOR":
+        if name in ("POP_TOP", "POP_ITER") and CALLABLE_FIRST and _follows(machine.instructions, position, "END_FOR"):
             continue
+        if position < inside_until:
+            continue
+        if name == "COPY" and (enters := _enters(machine.instructions, position)):
+            entry, inside_until = position, position + len(_ENTERS) - 1
+            continue
+        if enters:
+            name, enters = enters, ""
+        if name == "PUSH_NULL" and KEYWORDS_OR_NULL and machine.instructions[position + 1].name == "CALL_FUNCTION_EX":
+            entry = position
+            continue
+        if name == "CALL_FUNCTION_EX" and KEYWORDS_OR_NULL:
+            arg = not _follows(machine.instructions, position, "PUSH_NULL")
         if name == "CALL_KW":
             # Its names are the constant before it, which the normal form does not push.
             name, kwnames = "CALL", instructions.pop().argval
@@ -413,7 +457,8 @@ def _decode(code: types.CodeType) -> DecodedCode:
             index_of_position[-1] -= 1
         elif name == "MAKE_FUNCTION" and CALLABLE_FIRST:
             arg = _function_attributes(machine.instructions, position)
-        if real.target is None:
+        jumps_to = None if name in JUMPS_NEVER else real.target
+        if jumps_to is None:
             op, argval = _normalise(code, name, arg, kwnames)
         else:
             op, argval = _RENAMED.get(name, name), None
@@ -430,8 +475,8 @@ def _decode(code: types.CodeType) -> DecodedCode:
             kwnames = ()
         machine_entry.append(position if entry is None else entry)
         entry = None
-        if real.target is not None:
-            jumps.append((instruction, real.target))
+        if jumps_to is not None:
+            jumps.append((instruction, jumps_to))
         instructions.append(instruction)
     for jump, target in jumps:
         # 3.12 leaves the receiver on the stack for an END_SEND that follows; the normal form's SEND does that itself.
@@ -454,6 +499,16 @@ def _decode(code: types.CodeType) -> DecodedCode:
     return DecodedCode(code, instructions, machine, machine_entry)
 
 
+def _follows(instructions: list[MachineInstruction], position: int, name: str) -> bool:
+    return position > 0 and instructions[position - 1].name == name
+
+
+def _enters(instructions: list[MachineInstruction], position: int) -> str:
+    """What begins here: a with block, an asynchronous one, or neither (3.14)."""
+    found = [(real.name, real.arg) for real in instructions[position:position + len(_ENTERS)]]
+    return "BEFORE_WITH" if found == _ENTERS else "BEFORE_ASYNC_WITH" if found == _ENTERS_ASYNC else ""
+
+
 def _function_attributes(instructions: list[MachineInstruction], position: int) -> int:
     """The flags of a MAKE_FUNCTION that says with opcodes of their own which attributes the function gets (3.13)."""
     flags = 0
@@ -469,10 +524,10 @@ _FIXED_EFFECTS = {
         _words("""
         LOAD_CONST PUSH_NULL COPY LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_GLOBAL LOAD_NAME LOAD_CLOSURE
         LOAD_DEREF LOAD_CLASSDEREF LOAD_LOCALS LOAD_BUILD_CLASS LOAD_ASSERTION_ERROR LOAD_METHOD GET_LEN MATCH_MAPPING
-        MATCH_SEQUENCE MATCH_KEYS IMPORT_FROM PUSH_EXC_INFO BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START
-        RETURN_GENERATOR GET_ANEXT"""),
+        MATCH_SEQUENCE MATCH_KEYS IMPORT_FROM PUSH_EXC_INFO WITH_EXCEPT_START RETURN_GENERATOR GET_ANEXT"""),
         1,
     ),
+    **dict.fromkeys(("BEFORE_WITH", "BEFORE_ASYNC_WITH"), 1 + EXIT_HAS_RECEIVER),
     **dict.fromkeys(
         _words("""
         SWAP DELETE_FAST DELETE_GLOBAL DELETE_NAME MAKE_CELL DELETE_DEREF LOAD_FROM_DICT_OR_DEREF
@@ -486,7 +541,7 @@ _FIXED_EFFECTS = {
         POP_TOP STORE_FAST STORE_GLOBAL STORE_NAME STORE_DEREF BINARY_OP COMPARE_OP IS_OP CONTAINS_OP BINARY_SUBSCR
         DELETE_ATTR LIST_APPEND SET_ADD LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE IMPORT_NAME CALL_INTRINSIC_2
         POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE RETURN_VALUE POP_EXCEPT
-        PREP_RERAISE_STAR RERAISE END_SEND CLEANUP_THROW"""),
+        PREP_RERAISE_STAR RERAISE END_SEND CLEANUP_THROW BUILD_TEMPLATE"""),
         -1,
     ),
     **dict.fromkeys(
@@ -501,7 +556,7 @@ _ARGUMENT_EFFECTS: dict[str, Callable[..., int]] = {
     "LOAD_SUPER_ATTR": lambda argval: -1 if argval[1] else -2,
     "CALL": lambda argval: -argval[0] - 1,
     "CALL_FUNCTION_EX": lambda has_kwargs: -3 if has_kwargs else -2,
-    "MAKE_FUNCTION": lambda flags: -(flags & 15).bit_count(),
+    "MAKE_FUNCTION": lambda flags: -(flags & 31).bit_count(),
     "BUILD_TUPLE": lambda n: 1 - n,
     "BUILD_LIST": lambda n: 1 - n,
     "BUILD_SET": lambda n: 1 - n,
@@ -510,6 +565,7 @@ _ARGUMENT_EFFECTS: dict[str, Callable[..., int]] = {
     "BUILD_STRING": lambda n: 1 - n,
     "BUILD_SLICE": lambda n: 1 - n,
     "FORMAT_VALUE": lambda argval: -1 if argval[1] else 0,
+    "BUILD_INTERPOLATION": lambda argval: -2 if argval[1] else -1,
     "UNPACK_SEQUENCE": lambda n: n - 1,
     "UNPACK_EX": lambda argval: argval[0] + argval[1],
     "RAISE_VARARGS": lambda n: -n,

@@ -9,6 +9,9 @@ exist as well, so that every point between two normalised instructions is a poin
     JUMP_IF_FALSE_OR_POP t           ->  COPY 1; POP_JUMP_FORWARD_IF_FALSE t; POP_TOP      (3.11)
     LOAD_FAST_LOAD_FAST a, b         ->  LOAD_FAST a; LOAD_FAST b                          (3.13, stores too)
     COMPARE_OP (bool)                ->  COMPARE_OP; TO_BOOL                               (3.13)
+
+3.14 has loads that borrow a variable's reference; here they are loads like others, because an entry in mid-code may
+find the variable moved.
 """
 
 from __future__ import annotations
@@ -31,15 +34,25 @@ CACHE_ENTRIES = _cache_entries()
 CALLABLE_FIRST = sys.version_info >= (3, 13)
 """Whether a call's function stands below the slot for its receiver, which is NULL if there is none, or above it."""
 
+KEYWORDS_OR_NULL = dis.opmap["CALL_FUNCTION_EX"] < dis.HAVE_ARGUMENT
+"""Whether CALL_FUNCTION_EX always takes keywords, which may be NULL (3.14), or says whether there are any."""
+LASTI_IS_NO_OBJECT = sys.version_info >= (3, 14)
+"""Whether the lasti that a handler finds on the stack is a number of the interpreter that variables cannot hold."""
+
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 _JUMPS = frozenset(dis.hasjrel)
-_BACKWARD = frozenset(op for op in _JUMPS if "BACKWARD" in dis.opname[op])
+POINTS_BACKWARD = frozenset(name for name in dis.opmap if "BACKWARD" in name or name == "END_ASYNC_FOR")
+"""Opcodes whose target is before them."""
+JUMPS_NEVER = frozenset({"END_ASYNC_FOR"})
+"""Opcodes that point at an instruction, from 3.14 on, but do not go there: tools that watch branches are told of it."""
 
 _PAIRS = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),
 }
+_OWNING = {"LOAD_FAST_BORROW": "LOAD_FAST"}
 _COMPARES_TO_BOOL = 16
 
 Positions = dis.Positions
@@ -48,7 +61,7 @@ NO_POSITIONS = dis.Positions(None, None, None, None)
 
 @dataclasses.dataclass(slots=True)
 class MachineInstruction:
-    """One real opcode; `target` is the list position that a jump goes to, `offset` the byte offset it came from."""
+    """One real opcode; `target` is the list position it points at, `offset` the byte offset it came from."""
 
     name: str
     arg: int
@@ -142,10 +155,10 @@ def read_machine_code(code: types.CodeType) -> MachineCode:
             jumps.append((jump, after + 2 * arg))
             instructions.append(MachineInstruction("POP_TOP", 0, where, offset))
         else:
-            instruction = MachineInstruction(name, arg, where, offset)
+            instruction = MachineInstruction(_OWNING.get(name, name), arg, where, offset)
             instructions.append(instruction)
             if op in _JUMPS:
-                jumps.append((instruction, after - 2 * arg if op in _BACKWARD else after + 2 * arg))
+                jumps.append((instruction, after - 2 * arg if name in POINTS_BACKWARD else after + 2 * arg))
         start = offset = after
     for jump, target_offset in jumps:
         jump.target = position_of_offset[target_offset]

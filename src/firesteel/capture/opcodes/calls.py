@@ -66,9 +66,12 @@ def make_function(frame: Frame, inst: Instruction) -> None:
     code = frame.pop().as_constant()
     closure = cells_of_made_function(tx.to_list(frame.pop())) if flags & 8 else []
     annotations = frame.pop() if flags & 4 else None
+    annotate = frame.pop() if flags & 16 else None
     kwdefaults = {tx.constant_of(k): v for k, v in DictValue({}).pairs(tx, frame.pop())} if flags & 2 else {}
     defaults = tx.to_list(frame.pop()) if flags & 1 else []
     function = FunctionValue(code, frame.globals, code.co_name, defaults, kwdefaults, closure)
+    if annotate is not None:
+        function.attrs["__annotate__"] = annotate
     if annotations is not None:
         known = annotations.realize()
         if isinstance(known, TupleValue):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..bytecode.instructions import Instruction
+from ..bytecode.instructions import EXIT_HAS_RECEIVER, Instruction
 from ..frame import Frame, HandledMark, handled_exception
 from ..objects import find_on_class, special_method
 from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
-from ..values.constants import ConstantValue, OpaqueValue
+from ..values.constants import NULL, ConstantValue, OpaqueValue
 from ..values.exceptions import traceback_of
 from ..values.objects import ClassValue, ExceptionValue
 from ..values.sequences import TupleValue
@@ -88,12 +88,14 @@ def before_with(frame: Frame, inst: Instruction) -> None:
     enter, leave = special_method(tx, manager, "__enter__"), special_method(tx, manager, "__exit__")
     assert enter is not None and leave is not None
     frame.push(leave)
+    if EXIT_HAS_RECEIVER:
+        frame.push(NULL)
     frame.push(tx.call(enter, [], {}))
 
 
 @opcode("WITH_EXCEPT_START")
 def with_except_start(frame: Frame, inst: Instruction) -> None:
     tx = frame.tx
-    raised, leave = frame.stack[-1].realize(), frame.stack[-4]
+    raised, leave = frame.stack[-1].realize(), frame.stack[-4 - EXIT_HAS_RECEIVER]
     kind = tx.python_object(raised.python_type())
     frame.push(tx.call(leave, [kind, raised, traceback_of(raised)], {}))

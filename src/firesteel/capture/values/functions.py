@@ -159,8 +159,15 @@ class FunctionValue(Value):
             from .function_attributes import FunctionDict
 
             return FunctionDict(self)
+        annotate = self.attrs.get("__annotate__")
         if name in ("__annotations__", "__type_params__"):
-            made = tx.make_dict({}) if name != "__type_params__" else tx.make_tuple([])
+            made: Value
+            if name == "__type_params__":
+                made = tx.make_tuple([])
+            elif annotate is not None:
+                made = tx.call(annotate, [tx.constant(1)], {})  # their values, in the format of annotationlib.Format
+            else:
+                made = tx.make_dict({})
             self.attrs[name] = made
             return made
         if name == "__kwdefaults__":
