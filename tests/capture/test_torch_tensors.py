@@ -493,3 +493,16 @@ def test_warnings_of_functions_come_in_each_call(backend):
         return torch.nn.functional.mse_loss(a, b)
 
     assert messages(fs.compile(f, backend=backend)) == messages(f)
+
+
+def test_the_warning_of_a_resized_result_comes_once():
+    def fn(x):
+        result = torch.empty(3)
+        torch.add(x, x, out=result)
+        return result
+
+    for function in (fn, fs.compile(fn, backend="eager")):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            function(torch.ones(4))
+        assert [warning.filename for warning in seen] == [__file__]

@@ -125,6 +125,9 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         if isinstance(value.value, numpy.bool_):
             # torch takes it for a float in arithmetic, for a bool in torch.tensor and refuses it as a flag
             raise GraphBreak("a bool of NumPy as an argument of a tensor operation", "write bool(...) around it")
+        if isinstance(value.value, numpy.uint64) and value.value >= 2**63:
+            # tensors refuse it, and then NumPy computes with the tensor as an array
+            raise GraphBreak("an integer of NumPy that is too large for tensors", "use a smaller number")
         constant = value.value.item() if isinstance(value.value, numpy.generic) else value.value
         return constant, constant
     if isinstance(value, NumberValue):

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..torch_compat import storage_address
 from .dims import Dim, depends_on_data, known_equal, numel_of, require_equal, shape_of
 from .rules.operands import wrap_dim
 from .rules.strides import broadcast_shapes
@@ -303,8 +304,16 @@ def _layer_norm(x: FakeTensor, shape: Any, weight: FakeTensor | None, bias: Fake
 
 
 @_check("native_batch_norm.default", "_native_batch_norm_legit.default", "_batch_norm_with_update.default")
-def _batch_norm(x: FakeTensor, *rest: Any, **more: Any) -> bool:
-    return all(parameter is None or parameter.ndim == 1 for parameter in rest[:4])
+def _batch_norm(
+    x: FakeTensor, weight: FakeTensor | None, bias: FakeTensor | None, mean: FakeTensor | None,
+    variance: FakeTensor | None, *rest: Any,
+) -> bool:
+    """Rows of numbers. Eager changes the statistics before it reads the parameters."""
+    if not all(parameter is None or parameter.ndim == 1 for parameter in (weight, bias, mean, variance)):
+        return False
+    changed = [storage_address(t) for t in (mean, variance) if t is not None]
+    read = [storage_address(t) for t in (x, weight, bias) if t is not None]
+    return not any(memory in read for memory in changed) and len(set(changed)) == len(changed)
 
 
 @_check("native_group_norm.default")

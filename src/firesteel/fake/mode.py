@@ -6,8 +6,9 @@ parts they are made of; what was remembered of an earlier call with the same met
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -517,6 +518,14 @@ def _follow(recipe: Any) -> Any:
     return recipe
 
 
+@contextmanager
+def _silence() -> Iterator[None]:
+    """No warnings: that a given result was resized is said when the program runs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 class _MetaRun:
     """One call of torch's meta kernel, with meta tensors in the place of fakes."""
 
@@ -540,7 +549,8 @@ class _MetaRun:
             meta_kwargs["device"] = _META
         try:
             # Kernels in C++ want plain sizes and are faster; the Python dispatcher prefers those that take symbols.
-            with torch_compat.python_dispatcher() if self.symbolic else nullcontext():
+            with torch_compat.python_dispatcher() if self.symbolic else nullcontext(), \
+                    _silence() if "out" in kwargs else nullcontext():
                 result = self.func(*meta_args, **meta_kwargs)
         except NotImplementedError as error:
             raise FakeUnsupported(self.func, f"no meta kernel ({str(error).splitlines()[0][:100]})") from error
