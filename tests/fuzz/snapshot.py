@@ -10,7 +10,7 @@ import enum
 import functools
 import re
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -187,9 +187,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, base):
             yield ".plain", base.__new__(base, value) if base is not str else str.__str__(value)
     if isinstance(value, dict):
-        factory = getattr(value, "default_factory", None)
-        if factory is not None:
-            yield ".default_factory", factory
+        if isinstance(value, defaultdict) and value.default_factory is not None:
+            yield ".default_factory", value.default_factory
         # what it holds, whatever a class of the program's says about that
         items = OrderedDict.items if isinstance(value, OrderedDict) else dict.items
         for index, (key, item) in enumerate(items(value)):
@@ -222,7 +221,10 @@ def _address_free(value: Any) -> tuple[str, str]:
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    attributes = getattr(value, "__dict__", None)
+    try:
+        attributes = object.__getattribute__(value, "__dict__")  # past what a class of the program's says about that
+    except AttributeError:
+        return
     if not isinstance(attributes, dict):
         return
     for name, item in attributes.items():

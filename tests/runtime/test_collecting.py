@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from firesteel.runtime import collecting
 from firesteel.runtime.collecting import collection_paused
 
 
@@ -16,7 +17,8 @@ class Ring:
 
 
 @pytest.fixture(autouse=True)
-def collecting():
+def fresh(monkeypatch):
+    monkeypatch.setattr(collecting, "_uncounted", 0)
     gc.collect()
     yield
     gc.unfreeze()
@@ -38,6 +40,15 @@ def test_what_the_user_froze_stays_frozen():
     with collection_paused():
         Ring()
     assert gc.get_freeze_count() >= frozen > 0
+
+
+def test_what_the_user_froze_is_not_counted_each_time(monkeypatch):
+    counted = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or 300_000)
+    for _ in range(50):
+        with collection_paused():
+            pass
+    assert len(counted) == 1
 
 
 def test_disabled_stays_disabled():

@@ -28,12 +28,12 @@ from .values.iterators import (
     ListIterator,
     MapIterator,
     ZipIterator,
-    reversed_tuple,
 )
 from .values.mapping_proxies import make_mapping_proxy
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.objects import ClassValue, ObjectValue
 from .values.ranges import RangeValue, make_range
+from .values.reversals import ReversedIterator, reversed_tuple
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
 from .values.weak_references import make_weak_reference
@@ -215,8 +215,7 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
             return tx.call(method, [], {})  # anything
         if not has_special(value, "__getitem__") or issubclass(value.cls, dict):
             raise refused("reversed")
-        length = tx.constant_of(value.length(tx))
-        return ListIterator([tx.get_item(value, ConstantValue(i)) for i in reversed(range(length))], reversed_tuple)
+        return ReversedIterator(value, tx.constant_of(value.length(tx)) - 1)
     raise GraphBreak(f"reversed() of {value.describe()}")
 
 

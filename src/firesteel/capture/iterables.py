@@ -14,6 +14,7 @@ from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
 from .values.mapping_proxies import MappingProxyValue
 from .values.objects import ObjectValue
+from .values.reversals import ReversedIterator
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -25,6 +26,8 @@ def iterate_with_hint(tx: Tracer, obj: Value) -> Iterator[Value]:
     iterator = tx.iterate(obj)
     if isinstance(obj, MappingProxyValue):
         obj = obj.mapping.realize()  # its length is that of its mapping
+    if isinstance(obj, ReversedIterator) and obj.sequence is not None:
+        obj = obj.sequence.realize()  # what remains is found out from how long it is now
     if isinstance(obj, ObjectValue):
         _ask_for_length(tx, obj)
     while (item := tx.next_item(iterator)) is not None:

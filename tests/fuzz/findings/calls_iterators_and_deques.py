@@ -1,6 +1,7 @@
 """Iterators made while capturing were shared by all calls and of other types; deques took slices; errors said more."""
 
 import collections
+import operator
 
 import torch
 
@@ -13,6 +14,11 @@ class Hinted(list):
 class Named(collections.OrderedDict):
     def __repr__(self):
         return "Named " + super().__repr__()
+
+
+class Long(tuple):
+    def __len__(self):
+        return 7
 
 
 def told(function):
@@ -28,6 +34,7 @@ def fn(x, queue, shared):
         told(lambda: queue.__getitem__(range(3))), told(lambda: queue[:1]), told(lambda: queue["a"]),
         told(lambda: queue.__delitem__(slice(1))), told(lambda: queue.__setitem__(slice(1), [])), list(queue),
         told(lambda: Named(a=1).__str__()), told(lambda: super(Named, Named(a=1)).__repr__()),
+        told(lambda: operator.iconcat(range(3), 1)), told(lambda: list(reversed(Long((1, 2))))),
         told(lambda: dict.__repr__(collections.OrderedDict(a=1))), told(lambda: {**shared}),
     ]
     ordered = collections.OrderedDict(a=1)

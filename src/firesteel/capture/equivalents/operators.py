@@ -254,21 +254,29 @@ def _require_sequence(a: Any) -> None:
         raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
 
 
+def _require_concatenable(a: Any, b: Any) -> None:
+    _require_sequence(a)
+    if not isinstance(a, (str, bytes, list, tuple, deque)) and not hasattr(type(b), "__getitem__"):
+        raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
+
+
 @equivalent_of(operator.concat)
 def concat(a: Any, b: Any, /) -> Any:
-    _require_sequence(a)
+    _require_concatenable(a, b)
     if type(a) is list:  # b is not asked
         return list.__add__(a, b)
     if type(a) is tuple:
         return tuple.__add__(a, b)
-    if not isinstance(a, (str, bytes, list, tuple, deque)) and not hasattr(type(b), "__getitem__"):
-        raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
     return a + b
 
 
 @equivalent_of(operator.iconcat)
 def iconcat(a: Any, b: Any, /) -> Any:
-    _require_sequence(a)
+    _require_concatenable(a, b)
+    if type(a) is list:
+        return list.__iadd__(a, b)
+    if type(a) is tuple:
+        return tuple.__add__(a, b)
     a += b
     return a
 

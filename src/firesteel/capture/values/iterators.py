@@ -110,41 +110,6 @@ class SequenceIterator(IteratorValue):
         return code.assign(self, f"{helper}({self.sequence.emit_method(code, '__iter__')}(), {self.position})")
 
 
-def reversed_list(items: list[Any]) -> Any:
-    """``reversed()`` of the list whose items come in this order."""
-    return reversed(items[::-1])
-
-
-def reversed_tuple(items: list[Any]) -> Any:
-    """``reversed()`` of the tuple whose items come in this order."""
-    return reversed((*items[::-1],))
-
-
-def reversed_deque(items: list[Any]) -> Any:
-    """``reversed()`` of the deque whose items come in this order."""
-    return reversed(collections.deque(items[::-1]))
-
-
-def reversed_keys(items: list[Any]) -> Any:
-    """``reversed()`` of the dictionary whose keys come in this order."""
-    return reversed(dict.fromkeys(items[::-1]))
-
-
-def reversed_values(items: list[Any]) -> Any:
-    """``reversed()`` of the dictionary's values that come in this order."""
-    return reversed(dict(enumerate(items[::-1])).values())
-
-
-def reversed_items(items: list[Any]) -> Any:
-    """``reversed()`` of the dictionary's items that come in this order."""
-    return reversed(dict(items[::-1]).items())
-
-
-def reversed_ordered_keys(items: list[Any]) -> Any:
-    """``reversed()`` of the OrderedDict whose keys come in this order."""
-    return reversed(collections.OrderedDict.fromkeys(items[::-1]))
-
-
 class ListIterator(IteratorValue):
     """Iterates a fixed list of values; `make` gives the real iterator of a list of objects."""
 
@@ -491,8 +456,6 @@ class GeneratorValue(IteratorValue):
         """Run to the next yield; None when the generator has returned (see ``frame.returned``)."""
         if self.finished:
             if error is not None:
-                from ..signals import UserRaise
-
                 raise UserRaise(error)
             self.frame.returned = tx.constant(None)  # what it returned is given out once
             return None
@@ -529,8 +492,6 @@ class GeneratorValue(IteratorValue):
         return self.frame.decoded.instructions[handler.target].op != "STOPITERATION_ERROR"
 
     def close(self, tx: Tracer) -> None:
-        from ..signals import UserRaise
-
         if not self.started or self.finished:
             self.finished = True
             return

@@ -350,7 +350,8 @@ class DictValue(ContainerValue):
 
             return native_comparison(tx, name, self, args[0])
         if name == "__reversed__":
-            from .iterators import ListIterator, reversed_keys, reversed_ordered_keys
+            from .iterators import ListIterator
+            from .reversals import reversed_keys, reversed_ordered_keys
 
             return ListIterator([key for key, _ in reversed(list(self.fill(tx).values()))],
                                 reversed_ordered_keys if self.cls is collections.OrderedDict else reversed_keys)
@@ -452,7 +453,8 @@ class DictViewValue(Value):
             return tx.constant(any(tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))
                                    for item in self.elements(tx)))
         if name == "__reversed__":
-            from .iterators import ListIterator, reversed_items, reversed_keys, reversed_ordered_keys, reversed_values
+            from .iterators import ListIterator
+            from .reversals import reversed_items, reversed_keys, reversed_ordered_keys, reversed_values
 
             makers = {"keys": reversed_keys, "values": reversed_values, "items": reversed_items}
             ordered = self.mapping.cls is collections.OrderedDict

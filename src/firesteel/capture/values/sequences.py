@@ -148,7 +148,8 @@ class SequenceValue(ContainerValue):
         if name in ("__repr__", "__str__", "__format__"):
             return tx.fold(repr, [tx.constant_of(self)], {})
         if name == "__reversed__":
-            from .iterators import ListIterator, reversed_deque, reversed_list, reversed_tuple
+            from .iterators import ListIterator
+            from .reversals import reversed_deque, reversed_list, reversed_tuple
 
             makers: dict[type, Any] = {list: reversed_list, tuple: reversed_tuple, collections.deque: reversed_deque}
             return ListIterator(items[::-1], makers[self.builtin])
