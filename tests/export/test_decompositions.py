@@ -113,3 +113,30 @@ def test_running_statistics(training, table):
         x = torch.randn(4, 3, 5)
         torch.testing.assert_close(module(x), eager(x))
     torch.testing.assert_close(dict(module.state_dict()), dict(eager.state_dict()))
+
+
+class Network(torch.nn.Module):
+    def __init__(self, kind, **settings):
+        super().__init__()
+        self.network = kind(3, 4, **settings)
+
+    def forward(self, x):
+        return self.network(x)
+
+
+@pytest.mark.parametrize("kind, settings", [
+    (torch.nn.LSTM, {"num_layers": 2, "batch_first": True}), (torch.nn.GRU, {"bidirectional": True, "bias": False}),
+    (torch.nn.RNN, {"nonlinearity": "relu"}), (torch.nn.LSTM, {"proj_size": 2}),
+])  # fmt: skip
+def test_recurrent_networks_of_varying_sizes(kind, settings):
+    model = Network(kind, **settings).eval()
+    x = torch.rand(5, 6, 3)
+    time = 1 if settings.get("batch_first") else 0
+    for dim, stays in ((1 - time, "proj_size" in settings), (time, True)):
+        program = export(model, (x,), dynamic_shapes=({dim: Dim("n", max=20)},)).run_decompositions()
+        assert sum(name.endswith(".input") for name in targets(program)) == stays
+        for size in (2, 9):
+            given = x.repeat_interleave(2, dim).narrow(dim, 0, size)
+            found, expected = program.module()(given), model(given)
+            torch.testing.assert_close(found, expected)
+            assert found[0].stride() == expected[0].stride()

@@ -28,7 +28,7 @@ from ..autodiff.views import View, same_layout
 from ..control_flow import operators
 from ..fake import FakeError, FakeTensor
 from ..fake.dims import layout_of
-from ..fake.functions import find_function
+from ..fake.functions import find_function, is_described, is_symbolic
 from ..fake.mode import dispatch, wants_plain_sizes
 from ..fake.products import matmul_by_parts
 from ..fake.resampling import any_factor
@@ -40,6 +40,7 @@ from ..torch_compat.tracing import composite_operators, core_decompositions
 from .errors import ExportError
 from .lifting import argument_of
 from .program import ExportedProgram
+from .recurrent_steps import by_steps
 from .signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -83,8 +84,13 @@ def _composition(op: Any) -> Callable[..., Any]:
         rule = find_function(op.__name__, args) if op.__name__.endswith(".vec") else None
         if rule is not None:
             return rule(*args, **kwargs)
+        if is_network:
+            result = by_steps(op.__name__, args)
+            if result is not NotImplemented or _is_of_any_length(op, args):
+                return result
         return torch_compat.run_composition(op, args, kwargs)
 
+    is_network = is_described(op.__name__)
     composition.__name__ = f"composition_of_{op}"
     return composition
 
@@ -125,6 +131,11 @@ _SPECIAL: Table = {_ATEN.batch_norm.default: _batch_norm, _ATEN.lift_fresh_copy.
 _UNSAFE = frozenset({"instance_norm", "_batch_norm_impl_index", "embedding_renorm_", "rnn_relu", "feature_dropout"})
 
 
+def _is_of_any_length(func: Any, args: Sequence[Any]) -> bool:
+    """Whether a call is a recurrent network that cannot be taken apart into steps."""
+    return is_described(func.__name__) and is_symbolic(args[0])
+
+
 class FunctionalRecorder(Recorder):
     """Records functional operators; those of a table are taken apart by the table alone."""
 
@@ -142,8 +153,8 @@ class FunctionalRecorder(Recorder):
             if result is not NotImplemented:
                 return self._in_layout(func, args, kwargs, result)
         operator = operator_of(func)
-        if operator.kind is Kind.COMPOSITE and _is_functional(func) and \
-                torch_compat.schema_of(func).name.partition("::")[2] not in _UNSAFE:
+        if operator.kind is Kind.COMPOSITE and _is_functional(func) and (
+                torch_compat.schema_of(func).name.partition("::")[2] not in _UNSAFE or _is_of_any_length(func, args)):
             return self._whole(operator, args, kwargs)
         return super().call(func, args, kwargs)
 

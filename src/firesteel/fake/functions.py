@@ -25,7 +25,7 @@ def find_function(name: str, args: Sequence[Any], exports: bool = False) -> Func
     rule = _RULES.get(short_name(name))
     if rule is one_hot:
         return rule
-    if rule is None or not (any(_is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)):
+    if rule is None or not (any(is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)):
         return None
     return None if torch.is_autocast_enabled(args[0].device.type) else rule
 
@@ -55,7 +55,8 @@ def is_described(name: str) -> bool:
     return short_name(name) in _NETWORKS
 
 
-def _is_symbolic(value: Any) -> bool:
+def is_symbolic(value: Any) -> bool:
+    """Whether a value is a tensor some of whose sizes are symbols."""
     return isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
@@ -149,13 +150,17 @@ def one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
     return own_functions.one_hot(x.contiguous() if isinstance(x, torch.Tensor) else x, num_classes)
 
 
-_RULES: dict[str, FunctionRule] = {
-    "one_hot": one_hot,
-    **_NETWORKS,
+CELLS: dict[str, FunctionRule] = {
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,
     "rnn_tanh_cell": _tanh_cell,
     "rnn_relu_cell": _relu_cell,
+}
+"""One step in time, of the data, the state or states, and the parameters."""
+_RULES: dict[str, FunctionRule] = {
+    "one_hot": one_hot,
+    **_NETWORKS,
+    **CELLS,
     "matmul": matmul,
     "linear": linear,
     "interpolate": interpolate,
