@@ -268,6 +268,9 @@ def test_padding_of_channels_last(mode):
     image = torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
     video = torch.rand(2, 3, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d)
     assert_same(lambda x: F.pad(x, (1, 2, -1, 1), mode=mode), image)
+    for x in full_layouts().values():
+        assert_same(lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"), x)
+        assert_same(lambda g: aten._upsample_nearest_exact2d_backward(g, [4, 5], [2, 3, 2, 3]), x)
     for image in (torch.rand(2, 0, 4, 4, 2)[..., 0], torch.rand(0, 3, 4, 4), torch.rand(2, 3, 4, 4)):
         assert_same(lambda x: F.pixel_unshuffle(x, 2), image)
     assert_same(lambda x: F.pixel_shuffle(x[:, :1].expand(-1, 4, -1, -1).contiguous(

@@ -32,11 +32,11 @@ from .harness import (
     Outcome,
     Transform,
     _call,
-    _compare_calls,
     _loaded,
     _quiet,
     _record,
     _restored_global_state,
+    compare_calls,
     identity,
 )
 from .program import Program
@@ -603,11 +603,11 @@ def first_difference(program: Program, changes: list[Change], backend: str | Non
     warm = len(plain) - 2 * len(changes)
     again: list[CallRecord] | None = None
     for position, (left, right) in enumerate(zip(plain, compiled, strict=True)):
-        difference = next(_compare_calls(left, right, False), None)
+        difference = next(compare_calls(left, right, False), None)
         if difference is None:
             continue
         again = again or run_changes(program, changes, identity, False)
-        if next(_compare_calls(left, again[position], False), None) is not None:
+        if next(compare_calls(left, again[position], False), None) is not None:
             return None  # the program is not the same twice
         if position < warm:
             return Stale(Change("no change", "before any change", _nothing), difference)

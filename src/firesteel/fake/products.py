@@ -60,10 +60,8 @@ def matmul_by_parts(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     second = right.expand((*batch, *columns)).reshape((count, *columns))
     product = torch.bmm(first, second if right.dim() > 1 else second.unsqueeze(2))
     ends = [*left.shape[-2:-1], *right.shape[-1:]] if right.dim() > 1 else [*left.shape[-2:-1]]
-    return _UNSAFE_VIEW(product, [*batch, *ends])
+    return own_functions.unsafe_view(product, [*batch, *ends])
 
-
-_UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
 
 
 def _is_one_matrix(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -88,8 +86,8 @@ def _folded(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     *outer, inner = large.shape
     rows = large.reshape((_product(outer), inner))
     if small.dim() == 1:
-        return _UNSAFE_VIEW(torch.mv(rows, small), outer)
-    product = _UNSAFE_VIEW(torch.mm(rows, small), [*outer, small.size(1)])
+        return own_functions.unsafe_view(torch.mv(rows, small), outer)
+    product = own_functions.unsafe_view(torch.mm(rows, small), [*outer, small.size(1)])
     return product.mT.contiguous() if swapped else product
 
 
