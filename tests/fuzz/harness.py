@@ -515,8 +515,9 @@ def check(
     # Work done twice must not make up for work left outside.
     inside = min(backend.operators.count, total)
     differences = compare(plain, compiled, traces)
-    # A program that is not the same twice says nothing about rounding.
-    if any("TensorFact" in difference for difference in differences) and not compare(plain, run_program(program)):
+    # A program that does not repeat itself says nothing about rounding.
+    if any("TensorFact" in difference for difference in differences) and not any(
+            compare(plain, run_program(program)) for _ in range(2)):
         differences = compare(plain, compiled, traces, [_rounded(program, seed) for seed in range(RUNS)])
     return Report(program, differences, inside, total, backend.graphs, plain.raised)
 
