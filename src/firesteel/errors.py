@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import ClassVar
 
+NUMBER_TOO_LARGE = "firesteel: a size does not fit in 64 bits"
+"""What compiled code says that computes with 64 bits where Python has more; plain Python runs in its place."""
+
 
 def with_article(noun: str) -> str:
     """A name with its article, for messages.

@@ -37,7 +37,10 @@ def is_refusal(error: Exception) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     raised_in = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
-    return isinstance(error, (RuntimeError, IndexError, ValueError, TypeError)) and raised_in.startswith("torch.")
+    # Code in C++ has no frame of its own: what it raises comes out of the step that called it.
+    in_a_step = raised_in == f"{__package__}.tracing" and isinstance(error, (RuntimeError, IndexError))
+    return in_a_step or (isinstance(error, (RuntimeError, IndexError, ValueError, TypeError))
+                         and raised_in.startswith("torch."))
 
 
 @dataclass(frozen=True)

@@ -279,6 +279,8 @@ class _JointTracing(Tracing):
         tracked = self.recorder.tracked(value)
         views: list[View] = []
         while tracked.parent is not None:
+            if tracked.turned and history is History.KNOWN:
+                raise Unsupported("a result is a place in the storage of a transposed tensor: gradients lie like that")
             if tracked.view is not None:
                 views.append(tracked.view)
             tracked = tracked.parent

@@ -42,6 +42,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 _WHOLE = 2**63 - 1
 _ADD = _ATEN.add.Tensor
+_TURNING = frozenset({_ATEN.t.default, _ATEN.transpose.int, _ATEN.permute.default})
 
 
 class Memory:
@@ -58,7 +59,7 @@ class Memory:
 class Tracked:
     """A tensor of the program, and the node of its value if that is up to date."""
 
-    __slots__ = ("fake", "memory", "node", "version", "parent", "view")
+    __slots__ = ("fake", "memory", "node", "version", "parent", "view", "turned")
 
     def __init__(self, fake: FakeTensor, memory: Memory, node: torch.fx.Node | None,
                  parent: Tracked | None = None, view: views.View | None = None) -> None:
@@ -68,6 +69,8 @@ class Tracked:
         self.version = memory.version
         self.parent = parent
         self.view = view
+        # whether it is a place in the storage that was named by a view with its dimensions in another order
+        self.turned = False
 
     @property
     def top(self) -> Tracked:
@@ -76,6 +79,15 @@ class Tracked:
         while found.parent is not None:
             found = found.parent
         return found
+
+    def is_turned(self) -> bool:
+        """Whether its dimensions lie in another order than those of what it is a view of."""
+        found: Tracked | None = self
+        while found is not None:
+            if found.turned or (found.view is not None and found.view.func in _TURNING):
+                return True
+            found = found.parent
+        return False
 
 
 class Recorder(FakeMode):
@@ -328,10 +340,13 @@ class Recorder(FakeMode):
         return result
 
     def _add_view(self, parent: Tracked, result: FakeTensor, view: views.View | None) -> None:
+        turned = False
         if view is not None and view.func is _ATEN.as_strided.default:
+            turned = parent.is_turned()
             parent = parent.top
         tracked = self._tracked[id(result)] = Tracked(result, parent.memory, None, parent, view)
         tracked.version = -1
+        tracked.turned = turned
 
     def _lift(self, tensor: torch.Tensor) -> FakeTensor:
         """A constant that the program builds (``torch.tensor([1, 2])``): a new tensor in every call."""

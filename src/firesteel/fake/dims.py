@@ -72,8 +72,9 @@ class DimTable:
             if not _about_layout:
                 raise
             return self._likely(condition)
-        if not _about_layout and memo is not self.equal and self.env.decide(condition) is None:
-            # Answered for typical sizes: for others an index would be outside, so the program checks it.
+        if not _about_layout and (answer or memo is not self.equal) and self.env.decide(condition) is None:
+            # Answered for typical sizes: for others an index would be outside, so the program checks it. That two
+            # sizes differ is not checked.
             self.env.check(condition if answer else not_(condition))
         return answer
 

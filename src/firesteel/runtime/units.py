@@ -17,6 +17,7 @@ from ..capture.replaced_builtins import pythons_builtins
 from ..capture.signals import SkipFrame
 from ..debug import enabled, log
 from ..errors import (
+    NUMBER_TOO_LARGE,
     BackendError,
     FiresteelError,
     FiresteelWarning,
@@ -127,7 +128,7 @@ class Rerun:
         if raised_by_handler(error):
             raise error
         result = self.unit.plain(held)
-        if ASSUMED in str(error):
+        if ASSUMED in str(error) or NUMBER_TOO_LARGE in str(error):
             self.unit.assumption_failed(str(error))
         elif not self.catches:
             # plain Python has no complaint, so the graph's callable is at fault and not the program

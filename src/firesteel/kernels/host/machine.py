@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...errors import NUMBER_TOO_LARGE
 from ...locks import new_lock
 from ...runtime import disk_cache
 from ...runtime.native import arithmetic
@@ -401,7 +402,7 @@ done:
 def _declarations() -> str:
     messages = {
         "arguments": "firesteel: a native function was called with a wrong number of arguments",
-        "number": "firesteel: a size does not fit in 64 bits",
+        "number": NUMBER_TOO_LARGE,
         "torch": "firesteel: torch refused to describe or view a tensor",
         "memory": "firesteel: there is not enough memory",
         "launch": "firesteel: CUDA refused to run a kernel",
