@@ -362,9 +362,9 @@ def _binary_cross_entropy_with_logits(
     x: FakeTensor, target: FakeTensor, weight: FakeTensor | None = None, pos_weight: FakeTensor | None = None,
     *rest: Any,
 ) -> bool:
-    weights = [shape_of(t) for t in (weight, pos_weight) if t is not None]
-    return target.dtype.is_floating_point and _same(shape_of(target), shape_of(x)) \
-        and all(_expands(shape, shape_of(x)) for shape in weights)
+    weights = [t for t in (weight, pos_weight) if t is not None]
+    return all(t.dtype.is_floating_point for t in (target, *weights)) and _same(shape_of(target), shape_of(x)) \
+        and all(_expands(shape_of(t), shape_of(x)) for t in weights)
 
 
 @_check("smooth_l1_loss.default")

@@ -14,8 +14,10 @@ import torch
 
 from ..torch_compat import own_functions
 from ..torch_compat import pytrees as pytree
+from .dims import require_equal, shape_of
 from .products import linear, matmul
 from .resampling import RESAMPLING, interpolate
+from .tensor import FakeUnsupported
 
 FunctionRule = Callable[..., Any]
 
@@ -111,7 +113,14 @@ def _results(output: torch.Tensor, states: Sequence[torch.Tensor], used: Sequenc
 
 def _gates(data: torch.Tensor, hidden: torch.Tensor, w_ih: torch.Tensor, w_hh: torch.Tensor, b_ih: torch.Tensor | None,
            b_hh: torch.Tensor | None) -> torch.Tensor:
+    _check_states(data, hidden)
     return own_functions.linear(hidden, w_hh, b_hh).add_(own_functions.linear(data, w_ih, b_ih))
+
+
+def _check_states(data: torch.Tensor, hidden: torch.Tensor) -> None:
+    """Leave a step to eager that has not one state for each row of data, where sums would repeat it."""
+    if data.dim() != 2 or hidden.dim() != 2 or not require_equal(*(shape_of(t)[0] for t in (data, hidden))):
+        raise FakeUnsupported("a recurrent cell", "operands that do not fit together, an error in eager")
 
 
 def _lstm_cell(data: torch.Tensor, states: Sequence[torch.Tensor], w_ih: torch.Tensor, w_hh: torch.Tensor,
@@ -124,6 +133,7 @@ def _lstm_cell(data: torch.Tensor, states: Sequence[torch.Tensor], w_ih: torch.T
 
 def _gru_cell(data: torch.Tensor, hidden: torch.Tensor, w_ih: torch.Tensor, w_hh: torch.Tensor,
               b_ih: torch.Tensor | None = None, b_hh: torch.Tensor | None = None) -> torch.Tensor:
+    _check_states(data, hidden)
     ours = own_functions.linear(data, w_ih, b_ih).chunk(3, 1)
     theirs = own_functions.linear(hidden, w_hh, b_hh).chunk(3, 1)
     reset, update = (theirs[0] + ours[0]).sigmoid(), (theirs[1] + ours[1]).sigmoid()

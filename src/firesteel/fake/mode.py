@@ -210,6 +210,8 @@ def unsupported_reason(t: torch.Tensor) -> str | None:
         return "a tensor inside a torch.func transform"
     if torch_compat.is_zero_tensor(t):
         return "a zero tensor without memory"
+    if t.requires_grad and not t.is_floating_point() and not t.is_complex():
+        return "a tensor of integers that requires grad"
     if any(step >= TOO_LONG for step in t.stride()):
         return "a tensor with strides that are too long in bytes"
     return None

@@ -294,8 +294,9 @@ def generate(seed: int) -> Program:
         if dice.chance(0.1):
             at = dice.below(len(operands))
             changed[at] = _changed(dice, changed[at])
-    if "attention" in text:  # eager's kernel divides by sizes
-        changed = [replace(each, sizes=tuple(size.replace("0", "1") for size in each.sizes)) for each in changed]
+    if "attention" in text:  # eager's kernel divides by sizes, and reads beyond values that are fewer than keys
+        changed = [replace(each, sizes=old.sizes) if each.name != "m" else each
+                   for each, old in zip(changed, operands, strict=True)]
     names = [each.name for each in operands]
     before = [f"    {name} = {name} * 1" for name, each in zip(names, operands, strict=True)
               if each.kind == "f" and dice.chance(0.15)]
