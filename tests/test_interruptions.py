@@ -293,10 +293,13 @@ def test_children_forked_while_a_thread_compiles_can_compile() -> None:
 
     def body() -> bool:
         torch.set_num_threads(1)
-        function, w = made(1000), torch.eye(4, requires_grad=True)
+        # Where there are devices, autograd has threads, and a child that has lost them can compute no gradients.
+        trains = not torch.accelerator.is_available()
+        function, w = made(1000), torch.eye(4, requires_grad=trains)
         with fs.config.patch(raise_on_internal_error=True):
             result = fs.compile(function)(X, w)
-            result.sum().backward()
+            if trains:
+                result.sum().backward()
         return torch.allclose(result, function(X, w), atol=1e-5)
 
     dice = random.Random(1)

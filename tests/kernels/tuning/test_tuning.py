@@ -28,6 +28,9 @@ def own_cache(tmp_path):
         yield
 
 
+unchecked = pytest.mark.skipif(config.check_bounds, reason="kernels that check every access are not measured")
+
+
 class Chooser(tuning.Tuner):
     """Takes what it is told to, without measuring."""
 
@@ -104,6 +107,7 @@ def test_every_choice_gives_the_results_of_eager(choice, monkeypatch):
         assert_same(fs.compile(f, backend="native", options={"max_autotune": True})(*args), f(*args))
 
 
+@unchecked
 def test_max_autotune(capfd):
     f, args = PROGRAMS["softmax"]
     fs.set_logs("autotune")
@@ -162,6 +166,7 @@ def test_divisions_of_integers_that_may_be_by_zero():
 # Calls of libraries
 
 
+@unchecked
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shapes", [((4, 8), (8, 5)), ((3, 4, 8), (3, 8, 5)), ((5,), (4, 8), (8, 5))], ids=str)
 def test_small_products_by_loops(shapes, dtype, monkeypatch):
@@ -196,6 +201,7 @@ def test_products_of_short_floats_are_not_made_by_loops():
         assert bool(chooser.asked) == asked
 
 
+@unchecked
 @pytest.mark.parametrize("chosen", ["ATen", "oneDNN"])
 def test_linear_layers_by_either_library(chosen, monkeypatch):
     chooser = Chooser(chosen)
