@@ -555,7 +555,10 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
         tx.call(class_member(tx, type(raw), "__delete__", method, method_owner),
                 [class_member(tx, cls, name, raw, owner), obj], {})
         return
-    present = obj.attrs[name] is not None if name in obj.attrs else obj.instance_attr(tx, name) is not None
+    if name in obj.attrs:
+        present = obj.attrs[name] is not None
+    else:
+        present = type(raw) is not types.MemberDescriptorType and obj.instance_attr(tx, name) is not None
     if type(raw) is types.MemberDescriptorType and name not in obj.attrs and obj.source is not None:
         present = not slot_is_empty(obj.real, raw)
         tx.guard(obj.source, "attribute" if present else "missing attribute",

@@ -182,6 +182,40 @@ class {name}Sub({name}):
     w.statements.append(f"out.append({s})")
 
 
+def _tables(w: _Writer) -> None:
+    """An object and its dictionary, each changed behind the other's back."""
+    dice, name = w.dice, w.fresh("T")
+    hook = dice.choice(["k = 9", "__slots__ = ('s', '__dict__')", "def __getattribute__(self, name):\n        if name[0] != '_':\n"
+                        "            LOG.append(name)\n        return super().__getattribute__(name)", "def __getattr__(self, name):\n        return name",
+                        "@property\n    def b(self):\n        return 'b'"])
+    w.define(f"class {name}:\n    {hook}\n\n    def __init__(self):\n        self.a = 1\n        self.s = 2\n")
+    o, d = w.fresh("o"), w.fresh("d")
+    made = f"{name}()"
+    if dice.chance(0.5):
+        w.setup.append(f"{o} = {made}")
+        w.watched.append(o)
+        if dice.chance(0.3):
+            w.setup.append(f"{d} = vars({o})")
+        else:
+            w.statements.append(f"{d} = vars({o})")
+    else:
+        w.statements += [f"{o} = {made}", f"{d} = vars({o})"]
+    w.do(*(template.format(o=o, d=d, i=w.item()) for template in (
+        "{d}['c'] = {i}", "{o}.c = {i}", "del {o}.a", "del {d}['a']", "out.append({d}.pop('a'))", "out.append({d}.pop('q', 0))",
+        "out.append({d}.setdefault('q', {i}))", "out.append({d}.setdefault('a', 5))", "{d}.update(v=1, a={i})", "{d}.update({{'b': 7}})",
+        "{d}.clear()", "out.append({d}.popitem())", "out.append(len({d}))", "out.append(list({d}))", "out.append(dict({d}))",
+        "out.append('a' in {d})", "out.append({d}.get('s'))", "out.append({d} == {{'a': 1, 's': 2}})", "out.append({d} is vars({o}))",
+        "out.append({o}.__dict__ is {d})", "out.append(getattr({o}, 'a', None))", "out.append(hasattr({o}, 'c'))", "out.append({o}.b)",
+        "other = copy.copy({o})\nout.append((other, vars(other) is {d}))", "out.append(sorted({d}))", "out.append(bool({d}))",
+        "{d}['k'] = 4\nout.append({o}.k)", "{o}.k = 5\ndel {o}.k\nout.append({o}.k)", "for name in list({d}):\n    del {d}[name]",
+        "out.append(repr({d}))", "out.append({d}.copy())", "y = y * len({d})", "setattr({o}, 'w', y)", "del {o}.s", "out.append({o}.s)",
+        "out.append({d}.keys() & {{'a', 'w'}})", "for key, value in {d}.items():\n    out.append(value)", "out.append({{**{d}}})",
+        "out.append(types.SimpleNamespace(**{d}))", "{o}.a += 1", "keep.append({d})", "out.append([*{d}.values()])",
+        "for key in {d}:\n    {o}.more = 1",
+    )), least=2, most=7)
+    w.statements.append(f"out.append(({o}, {d}, {d} is vars({o})))")
+
+
 def _metaclasses(w: _Writer) -> None:
     dice, meta, name = w.dice, w.fresh("M"), w.fresh("C")
     methods = dice.sample([
@@ -549,7 +583,7 @@ def _special(w: _Writer) -> None:
 
 SUBJECTS: tuple[tuple[float, Callable[[_Writer], None]], ...] = (
     (2, _descriptors), (1, _slots), (2, _metaclasses), (1, _enums), (1, _dataclasses), (2, _caches), (1.5, _weak),
-    (2, _generators), (2, _closures), (2, _special),
+    (2, _generators), (2, _closures), (2, _special), (1.5, _tables),
 )
 
 

@@ -206,24 +206,25 @@ class DictIterator(IteratorValue):
             return None
         tx.effects.stepped(self)
         ordered = self.mapping.cls is collections.OrderedDict
-        if len(self.mapping.items) != self.size and not ordered:
+        items = self.mapping.current(tx)
+        if len(items) != self.size and not ordered:
             raise tx.raised(RuntimeError("dictionary changed size during iteration"))
         if self.position >= self.size:
             self.position += 1
             return None
-        if ordered and list(self.mapping.items) != self.tokens:
+        if ordered and list(items) != self.tokens:
             raise tx.raised(RuntimeError("OrderedDict mutated during iteration"))
         token = self.tokens[self.position]
         self.position += 1
-        if token not in self.mapping.items:
+        if token not in items:
             raise tx.raised(RuntimeError("dictionary keys changed during iteration"))
-        key, value = self.mapping.items[token]
+        key, value = items[token]
         if self.kind == "keys":
             return key
         return value if self.kind == "values" else tx.make_tuple([key, value])
 
     def emit(self, code: EntryCode) -> str:
-        if list(self.mapping.items) != self.tokens:
+        if list(self.mapping.current(code.tx)) != self.tokens:
             self.unsupported("rebuilding after the dictionary changed")
         name = code.assign(self, f"iter({self.mapping.emit_method(code, self.kind)}())")
         if self.position:

@@ -123,6 +123,10 @@ class DictValue(ContainerValue):
             self.complete = True
         return self.items
 
+    def current(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
+        """The items of a dictionary that has been filled, as they are by now."""
+        return self.items
+
     def get_item(self, tx: Tracer, key: Value) -> Value:
         key = key.realize()
         value = self.lookup(tx, key)

@@ -11,7 +11,7 @@ from ... import torch_compat
 from ...runtime.tracebacks import as_raised
 from ...torch_compat.module_tables import own_buffers, own_modules, own_parameters
 from ..effects import set_past_descriptor
-from ..signals import GraphBreak
+from ..signals import GraphBreak, NotConstant
 from ..source import (
     AttrSource,
     ConstantSource,
@@ -116,7 +116,7 @@ class ObjectValue(Value):
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         from ..objects import generic_set_attr
 
-        if name == "default_factory" and isinstance(self.storage, DictValue):
+        if name == "__dict__" or name == "default_factory" and isinstance(self.storage, DictValue):
             self.unsupported(f"setting attribute {name!r}")
         generic_set_attr(tx, self, name, value)
 
@@ -187,6 +187,8 @@ class ObjectValue(Value):
             if value is not None:
                 setter = set_past_descriptor if self.is_behind_descriptor(attr) else object.__setattr__
                 code.line(f"{code.constant(setter)}({name}, {attr!r}, {code.value(value)})")
+        if self.table is not None:
+            code.value(self.table)  # before anything can give the object another one
         return name
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
@@ -230,27 +232,50 @@ class InstanceDict(DictValue):
         self.complete = True
         return items
 
+    def current(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
+        return self.fill(tx)
+
     def lookup(self, tx: Tracer, key: Value) -> Value | None:
         token = key.key(tx)
-        if isinstance(token, str) and token in self.instance.attrs:
+        if isinstance(token, str) and token in self.instance.attrs and not self.instance.is_slot(token):
             return self.instance.attrs[token]
         if self.source is None:  # what was found before may have been deleted
             return None
         return super().lookup(tx, key)
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        name = tx.constant_of(key)
+        name = self.writable(tx, key)
         self.instance.store_attr(tx, name, value)
         self.items[name] = (tx.constant(name), value)
         if not self.complete:
             self.stored.setdefault(name)
 
-    def del_item(self, tx: Tracer, key: Value) -> None:
+    def writable(self, tx: Tracer, key: Value) -> str:
+        """The name of an attribute that may be written through the dictionary."""
         name = tx.constant_of(key)
+        if not isinstance(name, str) or self.instance.is_slot(name):
+            self.unsupported(f"writing {name!r}, which is no attribute in it,")
+        return name
+
+    def del_item(self, tx: Tracer, key: Value) -> None:
+        name = self.writable(tx, key)
         if self.lookup(tx, tx.constant(name)) is None:
             raise tx.raised(KeyError(name))
         self.fill(tx).pop(name, None)
         self.instance.store_attr(tx, name, None)
+
+    def is_constant(self) -> bool:
+        return self.source is None and all(value.is_constant() for value in self._made().values())
+
+    def as_constant(self) -> Any:
+        if self.source is not None:
+            raise NotConstant("__dict__")
+        return {name: value.as_constant() for name, value in self._made().items()}
+
+    def _made(self) -> dict[str, Value]:
+        """What is in the dictionary of an object made inside."""
+        attrs = self.instance.attrs.items()
+        return {name: value for name, value in attrs if value is not None and not self.instance.is_slot(name)}
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "pop":
@@ -264,7 +289,8 @@ class InstanceDict(DictValue):
 
     def emit_items(self, code: EntryCode) -> str:
         owner = code.value(self.instance)
-        return f"{code.constant(instance_table)}({owner})" if has_own_getter(self.instance.cls) else f"{owner}.__dict__"
+        getter = has_own_getter(self.instance.cls)
+        return code.assign(self, f"{code.constant(instance_table)}({owner})" if getter else f"{owner}.__dict__")
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         pass  # the owner's attributes are written back one by one
