@@ -221,3 +221,18 @@ def test_exponents_are_rounded_to_short_floats(exponent, dtype):
     x = torch.tensor([-1.5, 0.0, 1.0, 2.0, -2.0, 3.3, 0.7, torch.inf] * 9).to(dtype)
     raises = RuntimeError if dtype is torch.float16 and exponent > torch.finfo(dtype).max else None
     assert_as_eager(lambda x: x**exponent, x, raises=raises)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_running_means_are_rounded_as_eagers(dtype):
+    def fn(x, mean, variance):
+        return F.batch_norm(x, mean, variance, training=True)
+
+    torch.manual_seed(0)
+    x, means = torch.rand(8, 100).to(dtype), (torch.rand(100) * 4).to(dtype)
+    found = []
+    for function in (fn, fs.compile(fn)):
+        mean = means.clone()
+        function(x, mean, torch.ones(100, dtype=dtype))
+        found.append(mean)
+    assert torch.equal(*found)

@@ -16,7 +16,7 @@ from .context import Lowering
 from .reducing import Folding, inner_spec, is_empty, total
 from .reductions import moments
 from .registry import lowering
-from .scalars import add, cast, div, mul, neg, op, opmath, sub
+from .scalars import add, cast, div, mul, neg, op, opmath, sub, through
 from .tensors import ZERO, Indices, Spec, Tensor
 from .views import reshaped
 
@@ -247,14 +247,18 @@ def batch_norm_functional(
 
     def moved(old: Tensor, new: Tensor, spec: Spec, unbiased: bool) -> Tensor:
         """The running statistics, moved towards those of the batch."""
+        # On the CPU, eager rounds every step of this to bfloat16, but not to float16.
+        step = torch.bfloat16 if ctx.device.type == "cpu" and spec.dtype is torch.bfloat16 else wide
+        shares = torch.tensor([momentum, 1.0 - momentum], dtype=step).tolist()
 
         def body(indices: Indices) -> Value:
             value = new.at(indices)
             if unbiased:
                 number = ctx.scalar(count, wide)
                 value = mul(value, div(number, op("sub", ctx.scalar(count, wide), 1.0)))
-            kept = mul(cast(old.at(indices), wide), 1.0 - momentum)
-            return cast(add(mul(value, momentum), kept), spec.dtype)
+            moves = mul(through(value, step), shares[0])
+            kept = mul(cast(old.at(indices), wide), shares[1])
+            return cast(add(through(moves, step), through(kept, step)), spec.dtype)
 
         return ctx.computed(body, spec)
 
