@@ -369,3 +369,21 @@ def test_detached_views_made_without_grad_mode(backend, function):
         result = fs.compile(function, backend=backend)(x)
     assert not result.requires_grad
     assert result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+@BACKENDS
+def test_hooks_of_a_result_that_is_computed_again(backend):
+    def run(first, second):
+        x = leaf(3)
+        middle = first(x)
+        middle.register_hook(lambda g: g * 2)
+        result = second(middle)
+        del middle
+        (gradient,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+        return gradient, torch.autograd.grad(gradient.square().sum(), x)
+
+    def second(t):
+        return t.exp()
+
+    compiled = [fs.compile(function, backend=backend) for function in (torch.sin, second)]
+    torch.testing.assert_close(run(*compiled), run(torch.sin, second))

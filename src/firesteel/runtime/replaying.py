@@ -71,6 +71,8 @@ class Produced:
     """The function that autograd knows for that code."""
     output: int
     """Which output of the captured graph it is."""
+    number: int
+    """Which result of the function."""
     version: int
     tensor: weakref.ref[torch.Tensor] | None
     """None where the graph changes it."""
@@ -247,7 +249,8 @@ def _produced(value: torch.Tensor, unchanged: bool) -> Produced | None:
     carrier = unit.replay.carriers[unit.tangents_at.index(number) if part is None else part.results[number]]
     if carrier is None or carrier.output is None or carrier.base:
         return None
-    return Produced(node, carrier.output, torch_compat.version_of(value), weakref.ref(value) if unchanged else None)
+    return Produced(node, carrier.output, number, torch_compat.version_of(value),
+                    weakref.ref(value) if unchanged else None)
 
 
 def _remade(inputs: Sequence[Any]) -> list[Any]:
@@ -271,6 +274,9 @@ def _remade(inputs: Sequence[Any]) -> list[Any]:
             replay: Replay = node.unit.replay
             given: list[Any] = [value.found() if isinstance(value, Produced) else value for value in needed]
             produced.again = replay.run(call, given)[produced.output]
+            hooks = getattr(node, "result_hooks", {}).get(produced.number, {})
+            for hook in hooks.values() if produced.again.requires_grad else ():
+                produced.again.register_hook(hook)
         waiting.pop()
     return [value.found() if isinstance(value, Produced) else value for value in inputs]
 
