@@ -387,3 +387,34 @@ def test_hooks_of_a_result_that_is_computed_again(backend):
 
     compiled = [fs.compile(function, backend=backend) for function in (torch.sin, second)]
     torch.testing.assert_close(run(*compiled), run(torch.sin, second))
+
+
+@BACKENDS
+def test_a_function_makes_zeros_where_no_gradient_comes(backend):
+    class Tripled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    class First(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    def run(function):
+        x, y = leaf(3), leaf(3)
+        First.apply(x, function(y)).sum().backward()
+        return x.grad, y.grad
+
+    compiled = fs.compile(lambda y: Tripled.apply(y.sin()), backend=backend)
+    plain = run(lambda y: Tripled.apply(y.sin()))
+    assert plain[1] is not None
+    torch.testing.assert_close(run(compiled), plain)

@@ -204,19 +204,19 @@ def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], 
 
 
 class _Saving:
-    """What eager would save, noted while the program runs."""
+    """What eager would save: of that, what its backward looks at is noted. What leads to no result may be gone then."""
 
     def __init__(self, tracing: _JointTracing) -> None:
         self.tracing = tracing
 
     def pack(self, tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-        self.tracing.saved.append(tensor)
         return tensor, torch_compat.version_of(tensor)
 
     def unpack(self, saved: tuple[torch.Tensor, int]) -> torch.Tensor:
         tensor, version = saved
         if torch_compat.version_of(tensor) != version:
             raise Unsupported("a tensor that is needed for a gradient is changed in place")
+        self.tracing.saved.append(tensor)
         return tensor
 
 

@@ -32,6 +32,7 @@ from ..autodiff.gradients import leaf_gradients
 from ..autodiff.graph import FreshTensor, needed_for
 from ..autodiff.joint import Carrier, JointGraph
 from ..autodiff.state import GlobalState
+from ..capture.autograd_functions import AppliedFunction
 from ..capture.failing_graphs import RandomState, random_state, restore_random_state
 from ..errors import UserCodeError
 
@@ -97,6 +98,20 @@ class _Holding(Enum):
     LAYOUT = "nothing of its contents: the graph changes it, and the results do not depend on what it was"
 
 
+class _WithoutGradient(torch.autograd.Function):
+    """Lets autograd come to a tensor without a gradient for it."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        """A number to start from."""
+        return tensor.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """No gradient."""
+        return None
+
+
 class Replay:
     """Runs a captured graph again.
 
@@ -127,6 +142,8 @@ class Replay:
         self.changeable = aliases & _inputs_behind(joint) if aliases else aliases
         """Inputs that a program may change after the call, because eager has no need of them any more."""
         self.looks_around = any(_LOOKING.match(str(node.target)) for node in joint.graph.nodes)
+        self.makes_zeros = any(isinstance(node.target, AppliedFunction) for node in module.graph.nodes)
+        """Whether functions of the program's own may have gradients where none come back to the results."""
         self.draws = any(
             isinstance(node.target, torch_compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
             for node in joint.graph.nodes)
@@ -198,9 +215,14 @@ class Replay:
                        for value in inputs]
             given = [value if source is None else source for value, source in zip(inputs, sources, strict=True)]
             results = self.run(call, given)
-        starts, gradients = [], []
+        starts: list[Any] = []
+        gradients: list[Any] = []
+        nothing = all(tangent is None for tangent in tangents)
         for carrier, tangent in zip(self.carriers, tangents, strict=True):
-            if tangent is not None and (start := _carried(carrier, results, given)).requires_grad:
+            if (nothing or tangent is not None) and (start := _carried(carrier, results, given)).requires_grad:
+                if nothing:
+                    with torch.enable_grad():
+                        start = _WithoutGradient.apply(start)  # type: ignore[no-untyped-call]
                 starts.append(start)
                 gradients.append(tangent)
         wanted = [source for source in sources if source is not None]

@@ -364,7 +364,7 @@ class CompiledFunction(torch.autograd.Function):
         unit: TrainingUnit = ctx.unit
         given = [tangents[at] for at in unit.tangents_at]
         if all(tangent is None for tangent in given):
-            return (None,) * (2 + len(unit.examples))
+            return (None, None, *_without_tangents(ctx, given))
         return (None, None, *_run_backward(ctx, given))
 
 
@@ -399,12 +399,11 @@ class _PartFunction(torch.autograd.Function):
         """Run the compiled backward of these results."""
         unit: TrainingUnit = ctx.unit
         part: Part = ctx.part
-        if all(tangent is None for tangent in tangents):
-            return (None,) * (5 + len(part.inputs))
         given: list[Any] = [None] * len(unit.tangents_at)
         for number, tangent in zip(part.results, tangents, strict=True):
             given[number] = tangent
-        gradients = _run_backward(ctx, given, part)
+        gradients = (_without_tangents(ctx, given) if all(tangent is None for tangent in tangents)
+                     else _run_backward(ctx, given, part))
         return (None, None, None, None, None, *[gradients[at] for at in part.inputs])
 
 
@@ -452,6 +451,19 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
     del call  # the inputs that it holds may go now
     found: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
     return found
+
+
+def _without_tangents(ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
+    """The gradients of all inputs where autograd comes by without any for the results: none, or what functions of the
+    program's own make of zeros."""
+    unit: TrainingUnit = ctx.unit
+    call: Call | None = ctx.call
+    if call is not None and unit.replay.makes_zeros:
+        try:
+            return unit.replay.gradients(call, inputs_of(ctx, call), tangents, {})
+        except RuntimeError as error:  # changed or freed since
+            log("fallbacks", "%s: no gradients where none came: %s", unit.name, error)
+    return (None,) * len(unit.examples)
 
 
 def _is_freed(unit: TrainingUnit, freed: int, tangents: Sequence[Any]) -> bool:
