@@ -1,4 +1,4 @@
-"""An input that is changed was saved for backward as it is, because eager saves it too, though for no result."""
+"""An input that the program changes later was saved for backward, because eager saves it too, though for no result."""
 
 import torch
 
@@ -9,7 +9,11 @@ def make():
     def fn(y, z):
         found = torch.where(z > 1, z, y)
         z @ y.t() @ z
-        z.mul_(2)
         return found
 
-    return fn, [((leaf * 1, leaf * 2), {})], lambda index: None, lambda: {"leaf": leaf}
+    def use(fn, args, kwargs):
+        result = fn(*args)
+        args[1].mul_(2)
+        return result
+
+    return fn, [((leaf * 1, leaf * 2), {})], lambda index: None, lambda: {"leaf": leaf}, use
