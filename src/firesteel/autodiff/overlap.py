@@ -5,6 +5,7 @@ Without mutation they would be harmless, and the error would be lost. So the gra
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +31,21 @@ def refuse_overlap(name: str, target: FakeTensor, others: Iterable[FakeTensor]) 
             continue
         if taken != span or layout_of(other)[1] != stride:
             raise Unsupported(f"{name} reads and writes memory that overlaps")
+
+
+def meet(entries: Iterable[tuple[int, FakeTensor, bool]]) -> bool:
+    """Whether tensors of one storage may have elements in common, one of them written to, at different places of lists.
+
+    An entry is the place of a tensor, the tensor, and whether it is written to.
+    """
+    spans = [(*(_dense_span(fake) or (0, sys.maxsize)), place, written) for place, fake, written in entries]
+    open_spans: list[tuple[int, int, int, bool]] = []
+    for begin, end, place, written in sorted(spans):
+        open_spans = [span for span in open_spans if span[1] > begin]
+        if any(place != other and (written or other_written) for _, _, other, other_written in open_spans):
+            return True
+        open_spans.append((begin, end, place, written))
+    return False
 
 
 def _dense_span(fake: FakeTensor) -> tuple[int, int] | None:

@@ -34,7 +34,7 @@ from . import decompositions, views
 from .eager_support import is_refused
 from .graph import Unsupported
 from .operators import REFUSED, Kind, Operator, Writes, operator_of, view_operator
-from .overlap import refuse_overlap
+from .overlap import meet, refuse_overlap
 from .size_nodes import SizeNodes
 
 _ATEN = torch.ops.aten
@@ -389,6 +389,8 @@ class Recorder(FakeMode):
 
     def _write(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._refuse_overlap(operator, args, kwargs)
+        if operator.writes is not None and self._meets_itself(operator.writes, args, kwargs):
+            return self._write_one_by_one(operator, args, kwargs)
         special = decompositions.writes(operator.name)
         if special is not None:
             new = special(self, *args, **kwargs)
@@ -417,6 +419,41 @@ class Recorder(FakeMode):
         returned = [next_fresh if at is None else args[at] if isinstance(at, int) else kwargs[at]
                     for at, next_fresh in _with_fresh(writes, results)]
         return None if not returned else returned[0] if len(returned) == 1 else tuple(returned)
+
+    def _meets_itself(self, writes: Writes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an operator on lists reads or writes at one place of a list what it writes at another."""
+        targets = [args[at] if isinstance(at, int) else kwargs[at] for at in writes.targets]
+        if not any(isinstance(target, (list, tuple)) for target in targets):
+            return False
+        places: dict[Memory, list[tuple[int, FakeTensor, bool]]] = {}
+        for given in (*args, *kwargs.values()):
+            several = isinstance(given, (list, tuple))
+            written = any(given is target for target in targets)
+            for place, fake in enumerate(given if several else (given,)):
+                if type(fake) is FakeTensor:
+                    entry = place if several else -1, fake, written
+                    places.setdefault(self.tracked(fake).memory, []).append(entry)
+        return any(meet(entries) for entries in places.values() if len(entries) > 1)
+
+    def _write_one_by_one(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator on lists as eager computes it: each tensor sees what was written to those before it."""
+        if not operator.name.startswith(("aten._foreach_", "aten._fused_")) or not isinstance(args[0], (list, tuple)):
+            raise Unsupported(f"{operator.name} with a tensor at several places of its lists")
+        count = len(args[0])
+
+        in_tensor = operator.name in ("aten._foreach_addcmul_.Tensor", "aten._foreach_addcdiv_.Tensor")
+
+        def part(value: Any, place: int) -> Any:
+            if isinstance(value, (list, tuple)) and len(value) == count:
+                return [value[place]]
+            if in_tensor and type(value) is FakeTensor:  # its elements are the factors
+                return self.call(_ATEN.slice.Tensor, (value, 0, place, place + 1), {})
+            return value
+
+        for place in range(count):
+            self.call(operator.func, tuple(part(value, place) for value in args),
+                      {key: part(value, place) for key, value in kwargs.items()})
+        return None if not torch_compat.schema_of(operator.func).returns else args[0]
 
     @staticmethod
     def _writes_lists(writes: Writes, args: tuple[Any, ...]) -> bool:

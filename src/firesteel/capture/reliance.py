@@ -99,28 +99,42 @@ def guard_distinct(tx: Tracer, sources: list[Source]) -> None:
 
 
 def _guard_distinct_tensors(tx: Tracer) -> None:
-    """Tensors passed as arguments are distinct; when one is written to, all are, and arguments share memory as before.
+    """Tensors passed as arguments are distinct, and what the graph writes to shares memory with the same others as now.
 
     Two paths to one parameter need no guard while nothing writes to it: the graph then only reads it twice.
     """
     inputs = [item for item in tx.graph.inputs if isinstance(item.example, torch.Tensor)]
-    written = [item for item in inputs if item.mutated or item.version is None or _attributes_set(tx, item)]
     passed = [item for item in inputs if not in_module(item.source)]
-    guard_distinct(tx, [item.source for item in (inputs if written else passed)])
-    if len(passed) < 2 or not any(item in written for item in passed):
-        return
-    groups: dict[int, list[Source]] = {}
-    for item in passed:
-        address = torch_compat.storage_address(tx.tensor_of_fake[id(item.example)].real)
-        groups.setdefault(address, []).append(item.source)
-    for first, *others in groups.values():
-        for other in others:
-            tx.guard(first, "shared memory", "{k[0]}({0}) == {k[0]}({1})", (torch_compat.storage_address,), (other,))
-    firsts = [members[0] for members in groups.values()]
-    if len(firsts) > 1:
-        names = ", ".join(f"{{k[0]}}({{{i}}})" for i in range(len(firsts)))
-        tx.guard(firsts[0], "shared memory", f"len({{{{{names}}}}}) == {len(firsts)}", (torch_compat.storage_address,),
-                 tuple(firsts[1:]))
+    changed = any(_attributes_set(tx, item) for item in inputs)
+    guard_distinct(tx, [item.source for item in (inputs if changed else passed)])
+    if len(inputs) > 1:
+        _guard_memory(tx, inputs)
+
+
+def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:
+    """Of tensors that share memory while the graph writes to it, the others are compared with the first."""
+    groups: dict[int, list[GraphInput]] = {}
+    for item in inputs:
+        real = tx.tensor_of_fake[id(item.example)].real
+        if real is not None and torch_compat.has_storage(real):
+            groups.setdefault(torch_compat.storage_address(real), []).append(item)
+    written: list[Source] = []
+    others: list[Source] = []
+    for members in groups.values():
+        sources = [item.source for item in members]
+        if any(item.mutated or item.example.storage_key in tx.fake.written for item in members):
+            written.append(sources[0])
+            for source in sources[1:]:
+                tx.guard(sources[0], "shared memory", "{k[0]}({0}) == {k[0]}({1})", (torch_compat.storage_address,),
+                         (source,))
+        else:
+            others.extend(sources)
+    if written and len(written) + len(others) > 1:
+        names = [f"{{{position}}}" for position in range(len(written) + len(others))]
+        apart, rest = (f"({', '.join(part)}{',' if len(part) == 1 else ''})"
+                       for part in (names[:len(written)], names[len(written):]))
+        tx.guard(written[0], "shared memory", f"{{k[0]}}({apart}, {rest})", (torch_compat.share_no_memory,),
+                 (*written[1:], *others))
 
 
 def _attributes_set(tx: Tracer, item: GraphInput) -> bool:

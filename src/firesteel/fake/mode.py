@@ -52,6 +52,9 @@ class FakeMode(torch_compat.DispatchMode):
         self.draws_random = False
         # whether a tensor was conjugated or negated lazily, of which fake tensors know nothing
         self.lazy_views = False
+        # the storage keys of tensors that were written to, also past autograd's counts: through ``.data``, in inference
+        # mode, by batch norm
+        self.written: set[int] = set()
         # the symbols of the capture
         self.shape_env: ShapeEnv | None = None
         # symbols for what data decides, and the tensor that has one as its element
@@ -145,7 +148,9 @@ class FakeMode(torch_compat.DispatchMode):
             grad_enabled = torch.is_grad_enabled()
             base = torch_compat.view_base(t)
             try:
-                if base is not None and base.dtype == t.dtype and unsupported_reason(base) is None:
+                # `data` may have given a view other memory than its base has
+                if base is not None and base.dtype == t.dtype and unsupported_reason(base) is None \
+                        and torch_compat.storage_address(base) == torch_compat.storage_address(t):
                     # A view that requires grad and is no leaf was made with grad mode on.
                     torch_compat.set_grad_enabled(not t.is_leaf)
                     fake = self._view(self.from_real(base), t, layout)
@@ -229,6 +234,7 @@ class _Operator:
     decomposes: bool
     data_dependent: Callable[..., bool] | None
     mutates: bool
+    writes: tuple[tuple[int, str], ...]
     untrusted: Callable[..., bool] | None
     random: bool
     lazy_view: bool
@@ -238,6 +244,11 @@ class _Operator:
 
 
 _operators: dict[Any, _Operator] = {}
+
+# Operators that write to running statistics in training, of which their signatures say nothing.
+_UPDATES_STATISTICS = frozenset({"aten.native_batch_norm.default", "aten.cudnn_batch_norm.default",
+                                 "aten.miopen_batch_norm.default"})
+_STATISTICS = (3, "running_mean"), (4, "running_var")
 
 # Marked as data dependent because of some of their arguments only.
 _SOMETIMES: dict[str, Callable[..., bool]] = {
@@ -281,6 +292,7 @@ def _look_up(func: Any) -> _Operator:
         decomposes=decomposes,
         data_dependent=data_dependent,
         mutates=torch_compat.mutates_arguments(func),
+        writes=_STATISTICS if name in _UPDATES_STATISTICS else torch_compat.written_arguments(func),
         untrusted=_UNTRUSTED.get(name),
         random=torch.Tag.nondeterministic_seeded in func.tags,
         lazy_view=name in LAZY_VIEWS,
@@ -358,6 +370,8 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         mode.draws_random = True
     if operator.lazy_view and mode is not None:
         mode.lazy_views = True
+    if operator.writes and mode is not None:
+        _note_writes(mode, operator, args, kwargs)
     if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
             and operator.raises_late(*args):
         mode.before_late_error()
@@ -401,6 +415,16 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         if result is not NotImplemented:
             return result
     return _without_rule(mode, func, operator, args, kwargs)
+
+
+def _note_writes(mode: FakeMode, operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if operator.writes is _STATISTICS and not (args[5] if len(args) > 5 else kwargs.get("training")):
+        return
+    for position, name in operator.writes:
+        given = args[position] if position < len(args) else kwargs.get(name)
+        for item in given if isinstance(given, (list, tuple)) else (given,):
+            if type(item) is FakeTensor:
+                mode.written.add(item.storage_key)
 
 
 def _with_symbols(

@@ -54,6 +54,7 @@ from .dispatch import (
     torch_function_stack_length,
     without_modes,
     without_torch_function,
+    written_arguments,
 )
 from .dynamic_specs import attached_spec
 from .dynamo_imports import (
@@ -126,6 +127,7 @@ from .tensors import (
     current_stream_number,
     gradient_hooks,
     group_norm_takes_gaps,
+    has_storage,
     has_symbolic_layout,
     is_batched,
     is_functional_tensor,
@@ -135,6 +137,7 @@ from .tensors import (
     mark_as_parameter,
     replace_metadata,
     set_versions,
+    share_no_memory,
     share_storage,
     shares_version,
     stop_allocating_from,
@@ -223,6 +226,7 @@ __all__ = [
     "group_norm_takes_gaps",
     "group_tensors",
     "guarded_state_getters",
+    "has_storage",
     "has_symbolic_layout",
     "hooks_see_gradients_only",
     "implementation_address",
@@ -265,6 +269,7 @@ __all__ = [
     "set_autocast_state",
     "set_grad_enabled",
     "set_versions",
+    "share_no_memory",
     "share_storage",
     "state_getters",
     "state_setters",
@@ -289,4 +294,5 @@ __all__ = [
     "view_base",
     "without_modes",
     "without_user_packing",
+    "written_arguments",
 ]

@@ -203,6 +203,16 @@ def mutates_arguments(op: OpOverload) -> bool:
     return op._schema.is_mutable
 
 
+def written_arguments(op: OpOverload) -> tuple[tuple[int, str], ...]:
+    """Position and name of each argument that the signature says the operator writes to.
+
+    >>> written_arguments(torch.ops.aten.add_.Tensor), written_arguments(torch.ops.aten.add.Tensor)
+    (((0, 'self'),), ())
+    """
+    return tuple((position, argument.name) for position, argument in enumerate(op._schema.arguments)
+                 if argument.alias_info is not None and argument.alias_info.is_write)
+
+
 def returns_what_it_writes(op: OpOverload) -> bool:
     """Whether an operator returns its first argument, which it has changed: ``add_`` and its like."""
     schema = op._schema

@@ -67,7 +67,8 @@ _CAPTURE: dict[str, Releases] = {
         _make_wrapper_subclass _use_count _version"""),
     **_all("torch.UntypedStorage.", "_cdata"),
     **_all("torch.", "_assert_async _functionalize_unsafe_set _foreach_copy_ _fused_sdp_choice _is_functional_tensor"),
-    **_all("torch._C.", "_conv_determine_backend_memory_format _select_conv_backend _storage_Use_Count"),
+    **_all("torch._C.", """
+        _conv_determine_backend_memory_format _has_storage _select_conv_backend _storage_Use_Count"""),
     # Functions as C++ defines them
     **_all("torch._C.", """
         _VariableFunctions.matmul _nn.linear _nn.one_hot _nn.scaled_dot_product_attention

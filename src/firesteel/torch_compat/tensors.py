@@ -104,6 +104,22 @@ def storage_address(t: torch.Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
+def has_storage(t: torch.Tensor) -> bool:
+    """Whether a tensor's elements lie in one storage, as those of sparse tensors do not."""
+    return torch._C._has_storage(t)
+
+
+def share_no_memory(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:
+    """Whether each of the first has a storage of its own, which none of the others has.
+
+    >>> x = torch.ones(4)
+    >>> share_no_memory((x,), (torch.ones(4),)), share_no_memory((x,), (x[2:],)), share_no_memory((), (x, x))
+    (True, False, True)
+    """
+    storages = {t.untyped_storage()._cdata for t in written}
+    return len(storages) == len(written) and storages.isdisjoint([t.untyped_storage()._cdata for t in others])
+
+
 users_of_storage: Callable[[int], int] = torch._C._storage_Use_Count
 """How many tensors and other C++ owners the storage has that `storage_address` names."""
 

@@ -40,6 +40,7 @@ from ...capture.source import (
     class_is_permanent,
 )
 from ...shapes import ShapeGuard, Symbol
+from . import memory
 from .expressions import Expressions, Unsupported
 from .machine import Machine
 from .objects import builtin_parts, c_function, mro_offset
@@ -50,8 +51,6 @@ FUNCTION_PARTS = {"__closure__": "PyFunction_GetClosure", "__defaults__": "PyFun
                   "__kwdefaults__": "PyFunction_GetKwDefaults"}
 ELEMENTS: dict[type, str] = {list: "PyList_GetItem", tuple: "PyTuple_GetItem"}
 TABLES = (dict, collections.OrderedDict)
-MANY = 24
-"""Above so many objects that must differ, comparing each with each costs more than a set in Python."""
 
 
 class Lowering:
@@ -171,6 +170,14 @@ class Lowering:
         if type(obj) is types.FunctionType and part is not None and getattr(obj, attribute) is not None:
             return self.program.load(Op.FUNCTION_PART, register, b=c_function(part)), getattr(obj, attribute)
         raise Unsupported
+
+    def tensors_in(self, sources: list[Source]) -> list[int]:
+        """The registers of tensors that have been checked, whose storage can be read."""
+        registers = [self.load(source)[0] for source in sources]
+        if self.machine.tensors is None or self.machine.tensors.storage is None or \
+                not all(register in self.tensors for register in registers):
+            raise Unsupported
+        return registers
 
     # Checks
 
@@ -395,12 +402,28 @@ def lower_same(low: Lowering, match: Any, sources: Sources, constants: Any, type
 @rule(r"len\(\{(id\(_\d+\)(?:, id\(_\d+\))*)\}\) == (\d+)")
 def lower_distinct(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     numbers = [int(number) for number in re.findall(r"id\(_(\d+)\)", match[1])]
-    if len(numbers) != int(match[2]) or len(numbers) > MANY:
+    if len(numbers) != int(match[2]):
         return False
-    registers = [low.load(_source(sources, number))[0] for number in numbers]
-    for position, left in enumerate(registers):
-        for right in registers[position + 1:]:
-            low.program.check(Op.NOT_SAME, left, other=right)
+    memory.all_different(low.program, [low.load(_source(sources, number))[0] for number in numbers])
+    return True
+
+
+@rule(r"_k(\d+)\(_0\) == _k\1\(_1\)")
+def lower_same_memory(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+    if constants[int(match[1])] is not torch_compat.storage_address:
+        return False
+    left, right = low.tensors_in([_source(sources, 0), _source(sources, 1)])
+    low.program.check(Op.SAME_STORAGE, left, other=right)
+    return True
+
+
+@rule(r"_k(\d+)\(\(([_\d, ]*)\), \(([_\d, ]*)\)\)")
+def lower_separate_memory(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+    if constants[int(match[1])] is not torch_compat.share_no_memory:
+        return False
+    written, others = (low.tensors_in([_source(sources, int(number)) for number in re.findall(r"_(\d+)", part)])
+                       for part in (match[2], match[3]))
+    memory.share_no_memory(low.program, written, others)
     return True
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ... import torch_compat
 from ...records import dataclass
-from . import arithmetic
+from . import arithmetic, memory
 from .builtins import builtin_maker
 from .loader import load_code
 from .objects import (
@@ -66,6 +66,7 @@ class TensorLayout:
     requires_grad: int
     is_leaf: tuple[int, int]  # a getter's function and its closure
     autograd: AutogradLayout | None
+    storage: int | None  # offset of the pointer to the storage in the implementation
 
 
 class Machine:
@@ -264,7 +265,7 @@ def source(tensors: TensorLayout | None) -> str:
               "  %tag_known = load i32, ptr %tag_known_at, align 4\n  %tag_is = icmp eq i32 %tag, %tag_known\n"
               "  br i1 %tag_is, label %next, label %none\n"),
         block(Op.TENSOR, _tensor_block(tensors, field, same)),
-        *(block(op, text) for op, text in arithmetic.blocks(tensors, field).items()),
+        *(block(op, text) for rows in (arithmetic, memory) for op, text in rows.blocks(tensors, field).items()),
     ]
     cases = "\n".join(f"    i32 {op.value}, label %op_{op.name}" for op in Op if op is not Op.END)
     return f"""
@@ -484,7 +485,7 @@ def _tensor_block(tensors: TensorLayout | None, field: Callable[..., str], same:
 
 def self_test(made: Machine) -> None:
     """Run every operation on objects that hold and objects that do not."""
-    for number, (op, holds, fails) in enumerate((*_samples(), *arithmetic.samples())):
+    for number, (op, holds, fails) in enumerate((*_samples(), *arithmetic.samples(), *memory.samples(made.tensors))):
         program = Program(1)
         op(program)
         run = made.function(program, [program.registers - 1], [0])

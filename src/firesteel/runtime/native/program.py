@@ -73,6 +73,11 @@ class Op(enum.IntEnum):
     DIFFERENT = 39  # source != b
     AT_LEAST = 40  # source >= b
     SAME_TAG = 41  # the 32-bit numbers at the addresses a and b are equal
+    # Sets of addresses, see `memory`: b = 1 empties the set at the address a first. Tensors have been checked before.
+    NEW_OBJECT = 42  # source is not in the set, and joins it
+    SAME_STORAGE = 43  # source, a tensor, has the storage of the one in the destination register
+    NEW_STORAGE = 44  # the storage of source is not in the set, and joins it
+    OTHER_STORAGE = 45  # the storage of source is not in the set
 
 
 NUMBERS = frozenset(range(Op.INTEGER, Op.EQUAL))

@@ -1,9 +1,9 @@
 """Where a tensor keeps what guards ask for: found out on real tensors, never assumed.
 
 Shape, strides, dtype and device come from the functions of torch's C interface for compiled models.
-Dispatch keys, the autograd record and its gradient function have no such functions; their places in the C++ objects are
-searched for by value on tensors of many kinds, and only a place that is right for all of them is used. Whatever is not
-found or does not fit leaves tensor guards in Python.
+Dispatch keys, the storage, the autograd record and its gradient function have no such functions; their places in the
+C++ objects are searched for by value on tensors of many kinds, and only a place that is right for all of them is used.
+Whatever is not found or does not fit leaves guards on it in Python.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ def tensor_layout() -> TensorLayout | None:
     requires_grad.argtypes, requires_grad.restype = [ctypes.c_void_p], ctypes.c_bool
     if any(requires_grad(torch_compat.implementation_address(t)) is not t.requires_grad for t in samples):
         return None
+    storage = _common(IMPLEMENTATION_WORDS, [
+        (torch_compat.implementation_address(t), torch_compat.storage_address(t)) for t in samples])
     functions = {name: _address(_shim(name)) for name in METADATA}
     return TensorLayout(implementation=place, dispatch_keys=keys, requires_grad=_address(requires_grad),
-                        is_leaf=is_leaf, autograd=_autograd_layout(), **functions)
+                        is_leaf=is_leaf, autograd=_autograd_layout(), storage=storage, **functions)
 
 
 def _samples() -> list[torch.Tensor]:
