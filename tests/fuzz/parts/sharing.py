@@ -6,7 +6,7 @@ from __future__ import annotations
 from ..program import Program
 from ..values import Dice
 
-SAMPLE = 20
+SAMPLE = 10
 SLOTS = ("x", "y", "m.a", "m.b", "m.w", "held")
 # Of memory that overlaps in part these say nothing that depends on the order in which elements are written.
 ALONE = ("{s}.add_({k})", "{s}.mul_({k})", "{s}.zero_()", "{s}[{i}] = {k}.0", "{s}.data.add_({k})", "{s}.fill_({k})",
