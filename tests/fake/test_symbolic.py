@@ -139,7 +139,8 @@ PROGRAMS = {
         lambda x: F.interpolate(x, scale_factor=2), [["s0", 3, "s1", "s2"]], [["s0", "3", "2*s1", "2*s2"]], [],
     ),
     "batch norm": (
-        lambda x, p: F.batch_norm(x, p, p, p, p, True), [["s0", 3, "s1", "s2"], [3]], [["s0", "3", "s1", "s2"]], [],
+        lambda x, p: F.batch_norm(x, p * 1, p * 2, p, p, True),
+        [["s0", 3, "s1", "s2"], [3]], [["s0", "3", "s1", "s2"]], [],
     ),
     "group norm": (lambda x: F.group_norm(x, 3), [["s0", 3, "s1", "s2"]], [["s0", "3", "s1", "s2"]], []),
     "cross entropy": (lambda x, t: F.cross_entropy(x, t.long()), [["s0", 10], ["s0"]], [[]], []),
