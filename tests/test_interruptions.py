@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import io
 import os
 import random
 import signal
@@ -244,6 +245,29 @@ def test_exceptions_of_handlers_are_told_from_others() -> None:
 
 
 # Forks
+
+
+def test_a_handler_computes_and_saves_while_something_is_compiled() -> None:
+    found: list[Any] = []
+
+    def handler(number: int, frame: Any) -> None:
+        file = io.BytesIO()
+        torch.save({"x": X}, file)
+        file.seek(0)
+        found.append((torch.arange(4.0).sum().item(), torch.load(file)["x"]))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        for number in range(6):
+            w = torch.eye(4, requires_grad=bool(number % 2))
+            result = fs.compile(made(number), dynamic=number > 3)(X, w)
+            torch.testing.assert_close(result, made(number)(X, w))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(found) > 10
+    assert all(type(total) is float and total == 6 and type(x) is torch.Tensor and x.equal(X) for total, x in found)
 
 
 def child_of(body: Callable[[], bool], seconds: float = 20) -> str:

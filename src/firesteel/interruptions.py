@@ -23,6 +23,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from . import torch_compat
 from .systems import at_fork, process_library
 
 PATIENCE = 2.0
@@ -75,7 +76,11 @@ class _Handler:
 
     def __call__(self, number: int, frame: types.FrameType | None) -> Any:
         try:
-            return self.original(number, frame)
+            if not _SIGNALS.holding:
+                return self.original(number, frame)
+            # What is compiled has no values. The handler's own tensors have, and it may be writing them to a file.
+            with torch_compat.without_modes():
+                return self.original(number, frame)
         except BaseException as error:
             _SIGNALS.raised(error)
 
