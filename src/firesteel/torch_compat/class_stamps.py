@@ -99,6 +99,11 @@ class ClassStamp(Stamp):
     def is_true(self) -> bool:
         return self.replaced() is None
 
+    def added(self, name: str) -> Any:
+        """A member that somebody gave the class after firesteel was imported; None when there is none of this name."""
+        torchs_own = name in TEXTS or name in self._original and name not in self._foreign
+        return None if torchs_own else vars(self.cls).get(name)
+
 
 def _is_from_torch(member: Any) -> bool:
     """Whether torch defines a member; one that was there before firesteel may be somebody else's."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import torch_compat
 from ...torch_compat import view_base
 from ..call_signatures import refused
 from ..signals import GraphBreak, SkipFrame
-from ..source import AttrSource, InstanceDictSource, Source, item_source
+from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key
 from .constants import ConstantValue, NativeMethod, NumberValue
+from .functions import MethodValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -118,15 +121,25 @@ class TensorValue(Value):
             return tx.constant(None)
         if self.source is not None and name in (getattr(self.real, "__dict__", None) or ()):
             return tx.lazy(self.real.__dict__[name], item_source(InstanceDictSource(self.source), name)).realize()
+        added = torch_compat.TENSOR_METHODS.added(name)
+        if added is not None:
+            return self.added_member(tx, name, added)
         try:
             found_on_class = getattr(self.cls, name)
         except AttributeError:
-            if self.source is not None:
-                tx.guard(self.source, "missing attribute", "not hasattr({0}, {k[0]})", (name,))
+            missing_from = self.source or ConstantSource.of(torch.Tensor, "torch.Tensor")
+            tx.guard(missing_from, "missing attribute", "not hasattr({0}, {k[0]})", (name,))
             raise tx.raised(AttributeError(f"{self.cls.__name__!r} object has no attribute {name!r}")) from None
         if callable(found_on_class):
             return NativeMethod(self, name)
         raise GraphBreak(f"reading attribute {name!r} of a tensor")
+
+    def added_member(self, tx: Tracer, name: str, member: Any) -> Value:
+        """What the program, not torch, has put into ``torch.Tensor``, and may take away again."""
+        if type(member) is not types.FunctionType:
+            raise GraphBreak(f"reading {name!r}, which was added to torch.Tensor")
+        where = AttrSource(ConstantSource.of(torch.Tensor, "torch.Tensor"), name)
+        return MethodValue(self, tx.lazy(member, where).realize())
 
     def grad(self, tx: Tracer) -> Value:
         if self.source is None:
@@ -196,6 +209,9 @@ class TensorValue(Value):
         alpha = kwargs["alpha"].realize() if name in WITH_ALPHA and "alpha" in kwargs else None
         if isinstance(alpha, TensorValue) and len(args) == 1:
             return tx.call_torch(name, [self, tx.call_torch("mul", [args[0], alpha], {})], {})
+        added = torch_compat.TENSOR_METHODS.added(name)
+        if added is not None:
+            return tx.call(self.added_member(tx, name, added), args, kwargs)
         return tx.call_torch(name, [self, *args], kwargs)
 
     def break_for_autograd(self, tx: Tracer, reason: str, hint: str = "") -> GraphBreak | SkipFrame:
