@@ -79,7 +79,7 @@ class _Handler:
             if not _SIGNALS.holding:
                 return self.original(number, frame)
             # What is compiled has no values. The handler's own tensors have, and it may be writing them to a file.
-            with torch_compat.without_modes():
+            with torch_compat.without_torch_function(), torch_compat.below_python_key():
                 return self.original(number, frame)
         except BaseException as error:
             _SIGNALS.raised(error)

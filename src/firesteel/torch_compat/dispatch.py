@@ -109,15 +109,13 @@ def without_modes() -> Iterator[None]:
 
     traced = torch._C._get_tracing_state()
     set_traced: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
-    if traced is not None:  # inside of an operator that cannot be set
-        set_traced(None)
+    set_traced(None)
     try:
         with torch._C.DisableTorchFunction(), temporarily_clear_interpreter_stack(), _disable_current_modes(), \
                 torch.inference_mode(False):
             yield
     finally:
-        if traced is not None:
-            set_traced(traced)
+        set_traced(traced)
 
 
 def torch_function_stack_length() -> int:
