@@ -90,7 +90,7 @@ def call_complex(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
 def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if args:
         value = args[0].realize()
-        if isinstance(value, TensorValue):
+        if isinstance(value, TensorValue) and len(args) == 1 and not kwargs:
             return value.call_method(tx, method, [], {})
         if isinstance(value, NumberValue) and len(args) == 1 and not kwargs and cls is not complex:
             return number_rules.apply(tx, cls, [value])

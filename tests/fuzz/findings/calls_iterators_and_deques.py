@@ -35,6 +35,7 @@ def fn(x, queue, shared):
         told(lambda: queue.__delitem__(slice(1))), told(lambda: queue.__setitem__(slice(1), [])), list(queue),
         told(lambda: Named(a=1).__str__()), told(lambda: super(Named, Named(a=1)).__repr__()),
         told(lambda: operator.iconcat(range(3), 1)), told(lambda: list(reversed(Long((1, 2))))),
+        told(lambda: int(x[0], 2)), told(lambda: int(x[0], base=2)), told(lambda: int(x[0])),
         told(lambda: dict.__repr__(collections.OrderedDict(a=1))), told(lambda: {**shared}),
     ]
     ordered = collections.OrderedDict(a=1)
