@@ -399,6 +399,11 @@ def test_joins():
     assert_same(lambda x: torch.cat([x, x]), torch.ones(0))
 
 
+def separate(p):
+    """Mean, variance, weight and bias of a batch norm, which eager does not want to be one tensor."""
+    return p, p + 1, p + 2, p + 3
+
+
 def test_layers():
     weight, table = torch.ones(5), torch.ones(10, 5)
     for x in layouts().values():
@@ -415,22 +420,22 @@ def test_layers():
         assert_same(lambda x: F.dropout(x, 0.0), x)
         if x.ndim != 4 or x.shape[1] != 3:
             continue  # eager does not check the parameters of some batch norms
-        assert_same(lambda x, p: F.batch_norm(x, p, p), x, torch.ones(3))
-        assert_same(lambda x, p: F.batch_norm(x, p, p, training=True), x, torch.ones(3))
-        assert_same(lambda x, p: aten._native_batch_norm_legit(x, p, p, p, p, False, 0.1, 1e-5), x, torch.ones(3))
+        assert_same(lambda x, p: F.batch_norm(x, p, p + 1), x, torch.ones(3))
+        assert_same(lambda x, p: F.batch_norm(x, p, p + 1, training=True), x, torch.ones(3))
+        assert_same(lambda x, p: aten._native_batch_norm_legit(x, *separate(p), False, 0.1, 1e-5), x, torch.ones(3))
     assert_same(F.softmax, torch.ones(2, 3, dtype=torch.int64), -1)
     for dtype in (torch.bfloat16, torch.float64):
         x, p = torch.ones(2, 3, 4, 5).to(dtype), torch.ones(3).to(dtype)
         assert_same(lambda x: aten.native_layer_norm(x, [5], None, None, 1e-5), x)
         assert_same(lambda x, w: aten.native_layer_norm(x, [5], w, w, 1e-5), x, torch.ones(5).to(dtype))
-        assert_same(lambda x, p: aten.native_batch_norm(x, p, p, p, p, True, 0.1, 1e-5), x, p)
-        assert_same(lambda x, p: aten.native_batch_norm(x, None, None, p, p, False, 0.1, 1e-5), x, p)
+        assert_same(lambda x, p: aten.native_batch_norm(x, *separate(p), True, 0.1, 1e-5), x, p)
+        assert_same(lambda x, p: aten.native_batch_norm(x, None, None, p, p + 1, False, 0.1, 1e-5), x, p)
         assert_same(lambda x: aten.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), x)
         assert_same(lambda x: aten._native_batch_norm_legit.no_stats(x, None, None, True, 0.1, 1e-5), x)
-        assert_same(lambda x, p: aten._native_batch_norm_legit_no_training(x, p, p, p, p, 0.1, 1e-5), x, p)
+        assert_same(lambda x, p: aten._native_batch_norm_legit_no_training(x, *separate(p), 0.1, 1e-5), x, p)
         for train in (True, False):
-            assert_same(lambda x, p: aten._native_batch_norm_legit_functional(x, p, p, p, p, train, 0.1, 1e-5), x, p)
-        assert_same(lambda x, p: aten.native_batch_norm(x, p, p, p, p, True, 0.1, 1e-5), x, torch.ones(3))
+            assert_same(lambda x, p: aten._native_batch_norm_legit_functional(x, *separate(p), train, 0.1, 1e-5), x, p)
+        assert_same(lambda x, p: aten.native_batch_norm(x, *separate(p), True, 0.1, 1e-5), x, torch.ones(3))
     q = torch.ones(2, 4, 6, 8)
     assert_same(F.scaled_dot_product_attention, q, q, q)
     assert_same(F.scaled_dot_product_attention, q.transpose(1, 2), q.transpose(1, 2), q.transpose(1, 2), is_causal=True)
