@@ -37,8 +37,10 @@ class Lowering:
 
     def __init__(self, facts: Facts | None = None, device: torch.device = CPU) -> None:
         self.device = device
-        self.graph = LoweredGraph([], {}, [], [], {}, facts=Facts() if facts is None else facts.copy())
+        known = Facts() if facts is None else facts
+        self.graph = LoweredGraph([], {}, [], [], {}, facts=known.copy(), size_facts=known.copy())
         self.facts = self.graph.facts
+        self.size_facts = self.graph.size_facts
         self.node: torch.fx.Node | None = None
         self.outs: tuple[Spec | None, ...] = ()
         """Descriptions of the results of the operator that is being lowered."""
@@ -51,6 +53,8 @@ class Lowering:
         self._symbols: dict[tuple[str, int, Expr], Symbol] = {}
         self._indirect: dict[Symbol, ir.Value] = {}
         self._indirect_of: dict[tuple[ir.Value, Expr | None], Symbol] = {}
+        self._indices: set[Symbol] = set()
+        """The symbols that have a value inside of loops only."""
         self._simple: dict[Expr, Expr] = {}
         self._sizes: dict[Expr, Expr] = {}
         self._names: set[str] = set()
@@ -100,6 +104,7 @@ class Lowering:
 
     def _bound(self, symbol: Symbol, size: Expr) -> None:
         """0 <= symbol < size"""
+        self._indices.add(symbol)
         upper = self.facts.interval(size).upper
         self.facts.set_bounds(symbol, Interval(0, max(upper - 1, 0)))
         if not size.is_constant and upper > 0:  # there is no such index where the size is known to be 0
@@ -124,14 +129,17 @@ class Lowering:
             return expr
         found = self._simple.get(expr)
         if found is None:
-            found = self._simple[expr] = shapes.simplify_under_ranges(expr, self.facts)
+            found = self._simple[expr] = shapes.simplify_under_ranges(expr, self._facts_for(expr))
         return found
+
+    def _facts_for(self, expr: Expr) -> Facts:
+        return self.size_facts if self._indices.isdisjoint(expr.free_symbols) else self.facts
 
     def known(self, condition: Expr | bool) -> bool | None:
         """Whether a condition on sizes or indices follows from what is known; None when it does not."""
         if isinstance(condition, bool):
             return condition
-        return bool(condition) if condition.is_constant else self.facts.decide(condition)
+        return bool(condition) if condition.is_constant else self._facts_for(condition).decide(condition)
 
     def same(self, a: Expr, b: Expr) -> bool:
         """Whether two expressions are known to be equal."""

@@ -40,6 +40,9 @@ class LoweredGraph:
     """Tensors that the graph holds itself, by buffer name."""
     facts: Facts = field(default_factory=Facts)
     """What is known about sizes, and the ranges of the axes in the computations."""
+    size_facts: Facts = field(default_factory=Facts)
+    """What is known about sizes alone. That an axis has an index says that its size is not 0, which holds inside of its
+    loop only: for two loops it would make two sizes equal that add up to 2."""
     fallbacks: list[Fallback] = field(default_factory=list)
 
     def __str__(self) -> str:

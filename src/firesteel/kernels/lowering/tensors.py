@@ -191,7 +191,7 @@ class View(Tensor):
     def strides(self) -> tuple[Expr, ...]:
         """The layout of a copy, where one has to be made: as eager has the view, where that leaves no gaps."""
         wanted = self.eager_strides
-        if wanted is not None and shapes.dense_order(self.shape, wanted, self.ctx.facts) is not None:
+        if wanted is not None and shapes.dense_order(self.shape, wanted, self.ctx.size_facts) is not None:
             return wanted
         return contiguous_strides(self.shape)
 

@@ -90,8 +90,9 @@ def product(sizes: Iterable[Expr]) -> Expr:
 class AxisPool:
     """Loop variables by number and size: the same for groups that look the same, with ranges that are known."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, size_facts: Facts) -> None:
         self.facts = facts
+        self.size_facts = size_facts
         self.sizes: dict[Symbol, Expr] = {}
         self._symbols: dict[tuple[int, Expr], Symbol] = {}
         self._taken: dict[int, int] = {}
@@ -118,7 +119,8 @@ class AxisPool:
             return expr
         found = self._simple.get(expr)
         if found is None:
-            found = self._simple[expr] = shapes.simplify_under_ranges(expr, self.facts)
+            inside = not self.sizes.keys().isdisjoint(expr.free_symbols)
+            found = self._simple[expr] = shapes.simplify_under_ranges(expr, self.facts if inside else self.size_facts)
         return found
 
     def is_below(self, expr: Expr, bound: Expr) -> bool:
@@ -135,7 +137,7 @@ class AxisPool:
             return True
         if a.is_constant and b.is_constant:
             return False
-        return self.facts.decide(shapes.eq(a, b)) is True
+        return self.size_facts.decide(shapes.eq(a, b)) is True
 
 
 @lru_cache(maxsize=1 << 14)

@@ -41,7 +41,7 @@ class _Scheduler:
         self.machine = machine
         self.apart = apart
         self.hints = hints
-        self.pool = AxisPool(graph.facts.copy())
+        self.pool = AxisPool(graph.facts.copy(), graph.size_facts)
         self.buffers = dict(graph.buffers)
         self.kernels: dict[Recipe, Kernel] = {}
         self.outputs = frozenset([output.buffer for output in graph.outputs if isinstance(output, BufferRef)])
