@@ -278,8 +278,9 @@ Color@.RED.note = 3''',
          "x * mod@.dynamic"),
         ("sys.modules['fuzz_mod@'].k = %", "sys.modules['fuzz_mod@'].f = lambda n: n * %",
          "sys.modules['fuzz_mod@'].late = %", "put_module@(%)", "vars(sys.modules['fuzz_mod@']).pop('late', None)",
-         "sys.modules['fuzz_mod@'].__getattr__ = lambda name: %", "sys.modules['fuzz_mod@'].base = %",
-         "sys.modules['fuzz_mod@'].dynamic = %"),
+         # not any name: `inspect` asks all modules for their `__file__`
+         "sys.modules['fuzz_mod@'].__getattr__ = lambda name: getattr(None, name) if name[:2] == '__' else %",
+         "sys.modules['fuzz_mod@'].base = %", "sys.modules['fuzz_mod@'].dynamic = %"),
         '''MODULE@ = """
 base = 2
 k = 2
