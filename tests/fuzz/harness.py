@@ -53,6 +53,9 @@ class OperatorCount(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self.count += 1  # an operator that raises has not run
+        if (name := func._schema.name).startswith("aten::_foreach_") and name.endswith("_"):
+            # Autograd counts these changes of tensors, but not under a mode.
+            torch.autograd.graph.increment_version([tensor for tensor in args[0] if not tensor.is_inference()])
         return result
 
 
