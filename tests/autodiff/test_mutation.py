@@ -384,3 +384,19 @@ def test_inputs_that_share_memory_and_change_are_left_to_eager():
 def test_reshaping_an_input_is_left_to_eager():
     with pytest.raises(Unsupported, match="of an input"):
         trace(torch.fx.symbolic_trace(lambda a: a.t_() + 1), [torch.ones(2, 3)])
+
+
+@pytest.mark.parametrize("change, counted", [
+    (lambda a: torch._foreach_add_([a, a.clone()], 1), True),
+    (lambda a: torch._foreach_add_([a, a], 1), True),  # one by one
+    (lambda a: torch._foreach_mul_([a[1:]], 2), True),
+    (lambda a: torch._foreach_zero_([a.data]), False),
+    (lambda a: torch._fused_sgd_([a], [a + 1], [], weight_decay=0, momentum=0, lr=0.5, dampening=0, nesterov=False,
+                                 maximize=False, is_first_step=False), False),
+])
+def test_autograd_counts_changes_in_lists_as_in_eager(change, counted):
+    eager = x()
+    change(eager)
+    assert (eager._version > 0) is counted
+    graph = trace(torch.fx.symbolic_trace(lambda a: (change(a), a + 1)[1]), [x()])
+    assert [mutation.counted for mutation in graph.mutated] == [counted]

@@ -414,6 +414,9 @@ class Recorder(FakeMode):
             if isinstance(target, (list, tuple)):
                 for one, value in zip(target, new, strict=True):
                     self.assign(one, value)
+                    # autograd itself counts these changes where no mode sees the operator; not those of `_fused_...`
+                    if operator.name.startswith("aten._foreach_") and not one.is_inference():
+                        torch.autograd.graph.increment_version(one)
             elif target is not None:
                 self.assign(target, new)
         returned = [next_fresh if at is None else args[at] if isinstance(at, int) else kwargs[at]
