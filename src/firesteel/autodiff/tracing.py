@@ -38,6 +38,7 @@ from .graph import (
     Unsupported,
     ViewLayout,
 )
+from .overlap import refuse_overlap
 from .recorder import Memory, Recorder
 from .recurrent import recurrent_call
 from .state import EnteredModes, GlobalState, is_profiling, is_state_change
@@ -444,6 +445,7 @@ class Tracing:
                 if given.is_inference() and not torch.is_inference_mode_enabled():
                     raise Unsupported("an inference tensor is changed outside of inference mode")
                 self.check_mutation(index, fake)
+                refuse_overlap("what is written back", fake, ())  # by a copy of all of it, which torch refuses
                 assert tracked.node is not None
                 counted = len(tracked.memory.inputs) > 1 or fake.is_inference() or torch_compat.version_of(fake) > 0
                 mutated.append(Mutation(index, tracked.node, counted))
