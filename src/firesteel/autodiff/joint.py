@@ -537,7 +537,9 @@ def _check_view(value: FakeTensor, base: FakeTensor) -> None:
             break
         following = step.next_functions
         step = following[0][0] if len(following) == 1 else None
-    if step is None and value.grad_fn is not None:
+    if value.is_leaf:
+        raise Unsupported("a result is a view that was made in inference mode: it is a leaf")
+    if step is None:
         raise Unsupported("a result is a view of a view that was made without grad mode")
     known = torch_compat.view_base(value)
     if known is None or (known is not base and known is not torch_compat.view_base(base)):
