@@ -98,13 +98,14 @@ def _in_python(outputs: Sequence[torch.Tensor]) -> bool:
     return any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in history(outputs))
 
 
-def history(outputs: Sequence[torch.Tensor]) -> list[Any]:
-    """All nodes of autograd's graph behind tensors."""
+def history(outputs: Sequence[torch.Tensor], ends: Sequence[torch.Tensor] = ()) -> list[Any]:
+    """All nodes of autograd's graph behind tensors, but not those of ``ends`` and what is behind these alone."""
     found: dict[Any, None] = {}
+    last = {t.grad_fn for t in ends}
     queue: list[Any] = [t.grad_fn for t in outputs if t.grad_fn is not None]
     while queue:
         node = queue.pop()
-        if node in found:
+        if node in found or node in last:
             continue
         found[node] = None  # also keeps it alive: autograd would make a new object for the same node otherwise
         queue.extend(parent for parent, _ in node.next_functions if parent is not None)

@@ -28,6 +28,7 @@ from .entry_code import EntryCode, parameter_name
 from .failing_graphs import FailingGraph
 from .frame import Frame, HandledMark
 from .global_state import GlobalState, InterpreterSettings
+from .gradients import hooked_later
 from .graph import CapturedGraph
 from .guards import Guard, NumberSeen
 from .modes import leaving_on_failure
@@ -276,6 +277,8 @@ class Capture:
         self.reason = BreakReason(cause.reason, cause.hint, frames or (frame.user_frame(),))
         if self.unit.options.fullgraph and not cause.raises:
             raise GraphBreakError(cause.reason, cause.hint or None, self.reason.frames)
+        if (hooked := hooked_later(frame, inst.index)) is not None and not self.unit.options.fullgraph:
+            raise SkipFrame(f"a hook on {hooked}, which has been used before, after: {cause.reason}")
         if cause.relies_on is not None:
             self.tx.guard(*cause.relies_on)
         code = self.new_code()

@@ -11,6 +11,7 @@ set, or an addition in place.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,9 +29,11 @@ from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
+    from .frame import Frame
     from .tracer import Tracer
 
 NONE = ConstantValue(None)
+ASKING = ("register_hook", "retain_grad")
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks", "retains_grad")
 
 
@@ -58,7 +61,7 @@ def run_backward(tx: Tracer, outputs: Value, gradients: Value, named: dict[str, 
     given = NONE if _is_none(gradients) else TupleValue(_sequence(tx, gradients))
     retain, create = (tx.constant_of(named.get(name, NONE)) for name in ("retain_graph", "create_graph"))
     leaves, hidden = leaves_of(tx, tensors)
-    if hidden:
+    if hidden or outside_between(tx, tensors, []):
         raise GraphBreak("backward() goes on outside of the compiled function: one of its arguments is no leaf",
                          "call backward() where the whole computation is inside, or outside of the compiled function")
     inputs = named.get("inputs", NONE)
@@ -109,7 +112,7 @@ def call_grad(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if "is_grads_batched" in named and tx.truth(named["is_grads_batched"]):
         raise GraphBreak("torch.autograd.grad with is_grads_batched")
     hidden = leaves_of(tx, outputs)[1]
-    if hidden and (len(inputs) != 1 or hidden != leaves_of(tx, inputs)[1]):
+    if (hidden and (len(inputs) != 1 or hidden != leaves_of(tx, inputs)[1])) or outside_between(tx, outputs, inputs):
         raise GraphBreak("torch.autograd.grad goes on outside of the compiled function: one argument is no leaf",
                          "make the whole computation part of the compiled function")
     for tensor in inputs:
@@ -142,6 +145,32 @@ def leaves_of(tx: Tracer, tensors: list[TensorValue]) -> tuple[list[TensorValue]
         else:
             found.setdefault(id(leaf), leaf)
     return list(found.values()), frozenset(hidden)
+
+
+def outside_between(tx: Tracer, outputs: list[TensorValue], inputs: list[TensorValue]) -> bool:
+    """Whether outputs depend on arguments with a history, such as views of ``inputs``: a graph does not know it."""
+    from ..autodiff.gradients import history
+
+    known = [entry.example for entry in tx.graph.inputs]
+    arguments = {fake.grad_fn for fake in known if isinstance(fake, torch.Tensor) and fake.grad_fn is not None}
+    ends = [t.fake for t in inputs] if len(inputs) == 1 else []  # one of several may be between the outputs and another
+    return bool(arguments) and not arguments.isdisjoint(history([t.fake for t in outputs], ends))
+
+
+def hooked_later(frame: Frame, index: int) -> str | None:
+    """The name of a local tensor that code behind an instruction registers a hook on, if it is used in the graph.
+
+    As a result of the graph it would see what comes from outside only, not from these uses.
+    """
+    instructions = frame.decoded.instructions[index + 1:]
+    for loaded, following in itertools.pairwise(instructions):
+        if following.argval in ASKING and following.op in ("LOAD_METHOD", "LOAD_ATTR") \
+                and loaded.op in ("LOAD_FAST", "LOAD_FAST_CHECK"):
+            value = frame.locals.get(loaded.argval)
+            if isinstance(value, TensorValue) and value.source is None and value.fake.requires_grad \
+                    and value.node.users:
+                return str(loaded.argval)
+    return None
 
 
 def guard_hooks(tx: Tracer, tensor: TensorValue) -> None:
