@@ -64,7 +64,7 @@ def _exact(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     if name.startswith("aten.max_unpool"):
         return _of_places(decomposition)
     if name == "aten.native_dropout_backward.default":
-        return _of_dropout(decomposition)
+        return _dropout_gradient
     if name in EXACT:
         return decomposition
 
@@ -77,17 +77,12 @@ def _exact(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     return in_full_precision
 
 
-def _of_dropout(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+def _dropout_gradient(grad: torch.Tensor, mask: torch.Tensor, scale: float) -> Any:
     """The product in the layout of eager's, where torch's decomposition copies it by rows. On a GPU the scale is not
     rounded to half precision."""
-
-    @functools.wraps(decomposition)
-    def scaled(grad: torch.Tensor, mask: torch.Tensor, scale: float) -> Any:
-        if grad.device.type == "cpu" or grad.dtype not in _HALVES:
-            return grad * (mask.to(grad.dtype) * scale)
-        return (grad.to(torch.float32) * (mask.to(torch.float32) * scale)).to(grad.dtype)
-
-    return scaled
+    if grad.device.type == "cpu" or grad.dtype not in _HALVES:
+        return grad * (mask.to(grad.dtype) * scale)
+    return (grad.to(torch.float32) * (mask.to(torch.float32) * scale)).to(grad.dtype)
 
 
 def _of_probabilities(decomposition: Callable[..., Any]) -> Callable[..., Any]:
