@@ -16,6 +16,8 @@ The captured graph is run on fake tensors as for inference; then torch's autogra
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from enum import Enum
@@ -165,6 +167,9 @@ class JointGraph:
     eager_frees: frozenset[int] = frozenset()
     """One for each function of eager's history that saves tensors, equal ones once: a bit for each differentiable
     result that it lies behind. Backward of one such result frees what the others need as well."""
+    walked: list[int] = field(default_factory=list)
+    """For each input the differentiable results, as bits, from which eager's autograd gets there. Only where functions
+    of the program's own are among the history: these may have no gradient for what autograd goes on to."""
 
     def __str__(self) -> str:
         plain = FunctionalGraph(self.graph, self.inputs, self.outputs, self.mutated, self.constants,
@@ -276,6 +281,8 @@ class _JointTracing(Tracing):
         creation = torch_compat.creation_of(value) if isinstance(value, FakeTensor) else None
         if history is History.NONE:
             return Remade(history, creation=creation)
+        if torch_compat.made_in_function(creation):
+            raise Unsupported("a result is a view that a torch.autograd.Function made, which must not be changed")
         tracked = self.recorder.tracked(value)
         views: list[View] = []
         while tracked.parent is not None:
@@ -339,8 +346,8 @@ class _JointTracing(Tracing):
             return
         before = set(graph.graph.nodes)
         self.known_carriers = [self.carrier_of(fake, item, graph.outputs) for fake, item in carried]
-        self.eager_frees = shared_saves([fake for fake, _ in carried], {
-            id(entry.example) for entry in self.inputs} | {id(source) for source in self.sources.values()})
+        leaves = [self.sources.get(index, entry.example) for index, entry in enumerate(self.inputs)]
+        self.eager_frees, self.walked = walk([fake for fake, _ in carried], leaves)
         differentiable = self.add_tangents(carried)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
         symbols = self.symbol_nodes()
@@ -467,11 +474,11 @@ class _JointTracing(Tracing):
         self.joint = JointGraph(
             whole.graph, self.inputs, whole.outputs[:count], self.remade, whole.mutated, results, made,
             set(whole.graph.nodes) - before, eager_saves, whole.constants, dict(zip(symbols, names, strict=False)),
-            whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees)
+            whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees, self.walked)
 
 
-def shared_saves(tensors: Sequence[torch.Tensor], inputs: set[int]) -> frozenset[int]:
-    """See `JointGraph.eager_frees`; ``tensors`` are the differentiable results, ``inputs`` ids of leaves outside."""
+def walk(tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> tuple[frozenset[int], list[int]]:
+    """`JointGraph.eager_frees` and `JointGraph.walked` for differentiable results and the leaves that are inputs."""
     order: dict[Any, bool] = {}  # autograd's functions, each behind those that come before it in backward
     for tensor in tensors:
         stack: list[tuple[Any, bool]] = [(tensor.grad_fn, False)]
@@ -488,21 +495,25 @@ def shared_saves(tensors: Sequence[torch.Tensor], inputs: set[int]) -> frozenset
     for number, tensor in enumerate(tensors):
         bits[tensor.grad_fn] |= 1 << number
     found: set[int] = set()
-    reaching = 0
+    walked = {id(leaf): 0 for leaf in inputs}
+    own = False
     for function in reversed(order):
         behind = bits[function]
         if type(function).__name__ == _REFUSING:
             raise Unsupported("a gradient of a function that is marked once_differentiable is differentiated")
-        if hasattr(function, "variable") and id(function.variable) in inputs:
-            reaching |= behind
+        if hasattr(function, "variable"):
+            walked[id(function.variable)] = walked.get(id(function.variable), 0) | behind
         for following, _ in function.next_functions:
             if following is not None:
                 bits[following] |= behind
         if behind not in found and torch_compat.saves_tensors(function):
             found.add(behind)
-    if reaching + 1 != 1 << len(tensors):
+        own = own or isinstance(function, torch.autograd.function.BackwardCFunction) \
+            and type(function).__name__ != _SOURCE
+    reached = [walked[id(leaf)] for leaf in inputs]
+    if functools.reduce(operator.or_, reached, 0) + 1 != 1 << len(tensors):
         raise Unsupported("a result needs gradients that depends on a leaf made in the graph and on no input")
-    return frozenset(found)
+    return frozenset(found), reached if own else []
 
 
 def collect_symbols(value: Any, found: set[Symbol]) -> None:

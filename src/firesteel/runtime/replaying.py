@@ -95,7 +95,7 @@ class _Holding(Enum):
     ALIAS = "its memory"
     HISTORY = "its memory and the history that it has now"
     COPY = "a copy: the graph changes it"
-    LAYOUT = "nothing of its contents: the graph changes it, and the results do not depend on what it was"
+    LAYOUT = "nothing of its contents: the graph changes it, and neither results nor gradients depend on what it was"
 
 
 class _WithoutGradient(torch.autograd.Function):
@@ -127,6 +127,8 @@ class Replay:
         self.carriers = joint.carriers
         self.changed = {change.index for change in joint.mutated}
         copied = self.changed & _inputs_behind(joint) if self.changed else self.changed
+        # What is overwritten may be differentiated as before: behind autograd's back, say, through detach().
+        copied = copied | {at for at in self.changed if examples[at].requires_grad}
         self.holding = {
             at: _Holding.COPY if at in copied else _Holding.LAYOUT if at in self.changed
             else _Holding.ITSELF if not isinstance(example, torch.Tensor) or example.requires_grad and example.is_leaf
@@ -168,7 +170,7 @@ class Replay:
             if how is _Holding.ITSELF:
                 held.append(value)
             elif how is _Holding.LAYOUT:
-                held.append((value.shape, value.stride(), value.dtype, value.device, value.requires_grad))
+                held.append((value.shape, value.stride(), value.dtype, value.device))
                 continue
             elif (value.grad_fn is not None
                   and (produced := _produced(value, how is _Holding.HISTORY)) is not None):
@@ -196,9 +198,8 @@ class Replay:
         values = {**saved, **dict(zip(self.holding, call.held, strict=True))}
         for at, how in self.holding.items():
             if how is _Holding.LAYOUT:
-                shape, stride, dtype, device, differentiable = values[at]
+                shape, stride, dtype, device = values[at]
                 values[at] = torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
-                values[at].requires_grad_(differentiable)  # autograd may have zeros for it
         return [values[at] for at in range(len(values))]
 
     def gradients(self, call: Call, inputs: Sequence[Any], tangents: Sequence[torch.Tensor | None],

@@ -68,6 +68,10 @@ class TrainingUnit:
         self.prepare = prepare
         if prepare is not None:
             joint = prepare(joint)
+        behind = tangents_behind(joint) if len(joint.differentiable) > 1 or joint.walked else []
+        if any(walked & ~sum(1 << number for number in numbers)
+               for walked, numbers in zip(joint.walked, behind, strict=False)):
+            raise Unsupported("a function of the program's own has no gradient for what autograd goes on to from it")
         self.lock = new_lock()
         self.state = GlobalState.current()
         made = self.parted = partition(joint, memory_budget)
@@ -94,7 +98,6 @@ class TrainingUnit:
         """Inputs that have a history which no gradient flows back to, where others get gradients."""
         self.parts = parts_of(made, {at for at, example in enumerate(self.examples)
                                      if isinstance(example, torch.Tensor) and not example.is_leaf})
-        behind = tangents_behind(joint) if len(joint.differentiable) > 1 else []
         pieces = [set(part.results) for part in self.parts] or [set(range(len(joint.differentiable)))]
         self.reached_by_some = [at for at, numbers in enumerate(behind)
                                 if any(0 < len(numbers & piece) < len(piece) for piece in pieces)]
@@ -126,9 +129,12 @@ class TrainingUnit:
 
     def __call__(self, *inputs: Any) -> Any:
         for at in self.reached_by_some:
-            if torch_compat.gradient_hooks(inputs[at]):
-                # Autograd would call the hooks with None in backward passes that eager does not come by in.
-                return self.module.forward(*inputs)
+            hooks = torch_compat.gradient_hooks(inputs[at])
+            if type(hooks) is not torch_compat.HooksForGradients:
+                if hooks:
+                    # Autograd would call them with None in backward passes that eager does not come by in.
+                    return self.module.forward(*inputs)
+                torch_compat.call_hooks_for_gradients(inputs[at])
         for at, _ in self.assembly.changed:
             if inputs[at].retains_grad:
                 # What the graph computes from it after the change does not come by the changed input itself.
@@ -558,7 +564,9 @@ class _Assembly:
             how: Remade | None = None
             if isinstance(output, FreshTensor):
                 at = memories[output.memory]
-                if at in made.tangents_at and (output.view is not None or remade.history is not History.KNOWN):
+                # A view of something that is no result itself must be one too: autograd may refuse to change it.
+                if at in made.tangents_at and (output.view is not None or remade.history is not History.KNOWN
+                                               or remade.creation is not None):
                     how = remade
                 self.plain = self.plain and output.view is None and how is None and at == position
             elif isinstance(output, Number):
@@ -579,7 +587,7 @@ class _Assembly:
         found: list[Any] = []
         for (output, at, how), remade in zip(self.steps, self.joint.remade, strict=True):
             value = self.result(output, at, how, inputs, results, found)
-            if isinstance(output, (FreshTensor, InputAlias)) and output.view is not None:
+            if isinstance(output, (FreshTensor, InputAlias)) and (output.view is not None or how is not None):
                 value = torch_compat.created_as(value, remade.creation)
             found.append(value)
         for change in self.joint.state_changes:
@@ -603,7 +611,7 @@ class _Assembly:
             base = base.detach()
         view = output.view
         if view is None:
-            return base
+            return base if how is None or how.history is not History.KNOWN else base.view_as(base)
         if how is None or how.history is History.NONE:
             return view_of_base(base, view, self.numbers(view, inputs))
         with torch.set_grad_enabled(torch.is_grad_enabled() and how.history is not History.UNKNOWN_VIEW):

@@ -113,7 +113,7 @@ from .recognised import (
     torch_function_checks,
     true_while_exporting,
 )
-from .result_hooks import hooks_see_gradients_only
+from .result_hooks import HooksForGradients, call_hooks_for_gradients, hooks_see_gradients_only
 from .tensors import (
     alias_with_history,
     alive,
@@ -133,6 +133,7 @@ from .tensors import (
     is_functional_tensor,
     is_functorch_tensor,
     is_zero_tensor,
+    made_in_function,
     make_wrapper,
     mark_as_parameter,
     replace_metadata,
@@ -228,6 +229,8 @@ __all__ = [
     "guarded_state_getters",
     "has_storage",
     "has_symbolic_layout",
+    "HooksForGradients",
+    "call_hooks_for_gradients",
     "hooks_see_gradients_only",
     "implementation_address",
     "inference_mode_guard",
@@ -287,6 +290,7 @@ __all__ = [
     "without_torch_function",
     "true_while_exporting",
     "users_of_storage",
+    "made_in_function",
     "usual_creation",
     "users_of_tensor",
     "shares_version",

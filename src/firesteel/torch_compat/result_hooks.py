@@ -1,4 +1,7 @@
-"""Hooks on the results of a function with several: autograd calls them with None where no gradient comes."""
+"""Hooks on the results and arguments of functions with several: autograd calls them with None where no gradient comes.
+
+In eager each result has a history of its own: autograd never gets to what only the others depend on.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,20 @@ from typing import Any
 import torch
 
 
-class _Hooks(OrderedDict[int, Callable[..., Any]]):
-    """The hooks of one result, each of which is called for gradients only."""
+class HooksForGradients(OrderedDict[int, Callable[..., Any]]):
+    """The hooks of one tensor, each of which is called for gradients only."""
 
     def __setitem__(self, key: int, hook: Callable[..., Any]) -> None:
         super().__setitem__(key, functools.partial(_where_there_is_one, hook))
+
+
+def call_hooks_for_gradients(argument: torch.Tensor) -> None:
+    """Hooks that are still to come on an argument without any are called for gradients only, where it is a leaf.
+
+    Others may get another history, and with it other hooks.
+    """
+    if argument.is_leaf:
+        argument._backward_hooks = HooksForGradients()  # type: ignore[assignment]
 
 
 def _where_there_is_one(hook: Callable[..., Any], gradient: torch.Tensor | None) -> Any:
@@ -32,7 +44,7 @@ def hooks_see_gradients_only(function: type[torch.autograd.Function]) -> type[to
 
     def register_hooks(self: Any, result: torch.Tensor) -> None:
         if not result._backward_hooks:
-            result._backward_hooks = _Hooks()
+            result._backward_hooks = HooksForGradients()
         self.result_hooks = {**getattr(self, "result_hooks", {}), result.output_nr: result._backward_hooks}
         register(self, result)
 

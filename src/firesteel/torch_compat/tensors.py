@@ -228,6 +228,12 @@ def created_as(t: torch.Tensor, creation: Any) -> torch.Tensor:
     return t
 
 
+def made_in_function(creation: Any) -> bool:
+    """Whether a view that came about in this way is the result of a `torch.autograd.Function`."""
+    kinds = torch._C._autograd.CreationMeta
+    return bool(creation == kinds.IN_CUSTOM_FUNCTION)
+
+
 def usual_creation(grad_enabled: bool) -> Any:
     """How a view comes about that an operator makes."""
     kinds = torch._C._autograd.CreationMeta
