@@ -245,6 +245,16 @@ def test_indexing(number):
             assert_same(lambda x, v, *i: aten.index_put(x, list(i), v), x, torch.ones(()), *INDICES[number])
 
 
+def test_indexing_beside_sizes_of_one():
+    """The iterator takes indices with a size of 1 for each other dimension, whose stride counts where that is 1."""
+    nothing = torch.zeros(0, dtype=torch.int64)
+    row = torch.zeros(3, dtype=torch.int64).as_strided((1, 3), (1, 1))
+    for x in (torch.rand(6, 3, 1), torch.rand(1, 3, 1), torch.rand(6, 1, 1), torch.rand(2, 3, 4)):
+        for places in (nothing, nothing.reshape(0, 1), nothing.reshape(1, 0), row, GRID.t() * 0):
+            for indices in ((places,), (None, places), (None, None, places), (places, None, places)):
+                assert_same(lambda x, *i: aten.index(x, list(i)), x, *indices)
+
+
 def test_selection_and_order():
     for x in layouts().values():
         for places in (PAIR * 0, PAIR.int() * 0, COLUMN):

@@ -68,8 +68,7 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
         expr = rule(tx, *[expr_of(tx, operand) for operand in operands])
         hint = None if expr is None or None in hints else function(*hints)
     except Raises:
-        examples = [_kind(operand)(1) if hint is None else hint for operand, hint in zip(operands, hints, strict=True)]
-        return tx.fold(function, examples, {})
+        return tx.fold(function, [_example(tx, operand) for operand in operands], {})
     except (ArithmeticError, ValueError):
         expr = None
     if expr is None or not _has_64_bits(tx, expr):
@@ -82,6 +81,15 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
     if any(_is_wide(operand) for operand in operands):  # the result has 64 bits, but is computed of more
         return fold(tx, function, operands)
     return tx.number(expr, hint, RECORDED.get(function, function), operands)
+
+
+def _example(tx: Tracer, value: Value) -> Any:
+    """The present value of a number, or one that it may have where it depends on data."""
+    hint = hint_of(value)
+    if hint is not None:
+        return hint
+    interval = tx.shape_env.interval(expr_of(tx, value))
+    return _kind(value)(min(max(1, interval.lower), interval.upper))
 
 
 def _has_64_bits(tx: Tracer, expr: Expr) -> bool:

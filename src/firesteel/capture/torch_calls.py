@@ -74,6 +74,8 @@ TRUTHS = frozenset({"equal", "allclose"})
 NOT_DETERMINISTIC = frozenset({"put", "put_", "max_unpool1d", "max_unpool2d", "max_unpool3d", "resize_", "resize_as_"})
 UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
+# Views of some sizes, copies of others.
+RESHAPES = frozenset({"reshape", "reshape_as", "flatten", "unflatten", "ravel"})
 LAZINESS = frozenset({"is_conj", "is_neg", "resolve_conj", "resolve_neg"})
 ITEM_METHODS = (operator.getitem, operator.setitem)
 
@@ -317,6 +319,7 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
     if tx.fake.before_late_error is not None and depends_on_data(tx, [*args, *kwargs.values()]):
         tx.fake.before_late_error()
     for _ in range(MAX_ASSUMPTIONS):
+        tx.shape_env.checks_defaults = name in RESHAPES and not tx.options.exports
         try:
             return run_fake(tx, target, name, args, kwargs)
         except Undecidable as undecided:
@@ -333,6 +336,8 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
             finally:
                 tx.operation = ""
             tx.fake.data_symbols.clear()
+        finally:
+            tx.shape_env.checks_defaults = False
     raise GraphBreak(f"{_title(target)} needs to know too much about sizes that depend on data")
 
 

@@ -48,6 +48,8 @@ class ShapeEnv:
     """Names that `reserve_name` does not give away."""
     settle: Callable[[UndecidableError], Scalar | None] | None = field(default=None, repr=False)
     """Where this is set, it may answer what depends on data; the answer becomes a check."""
+    checks_defaults: bool = False
+    """Whether what `evaluate_or` answers for want of data becomes a check, where more than sizes of 0 and 1 differ."""
     closed: bool = False
     """Whether the guards are made: what would be decided on a hint from now on nobody checks, so it raises."""
     answers: list[ShapeGuard] | None = None
@@ -222,7 +224,11 @@ class ShapeEnv:
         decided = self.decide(expr)
         if decided is not None:
             return decided
-        return bool(self.evaluate(expr, provenance)) if self.is_backed(expr) else default
+        if self.is_backed(expr):
+            return bool(self.evaluate(expr, provenance))
+        if self.checks_defaults and self._decide_as_general_size(expr) is None:
+            return default == self.check(expr if default else relations.not_(expr), provenance)
+        return default
 
     def evaluate_as_general_size(self, condition: ExprLike, provenance: Provenance | None = None) -> bool:
         """Like `evaluate`, but unbacked sizes count as at least 2: some operators ask this way for their general case.
@@ -233,13 +239,16 @@ class ShapeEnv:
         expr = self.facts.replace(relations.truth(condition))
         decided = self.decide(expr)
         if decided is None and not self.is_backed(expr):
-            known = self.facts.copy()
-            for free in expr.free_symbols - self.hints.keys():
-                interval = self.facts.interval(free)
-                if free.kind == "int" and interval.lower in (0, 1) and interval.upper >= 2:
-                    known.add(free >= 2)
-            decided = known.decide(expr)
+            decided = self._decide_as_general_size(expr)
         return bool(self.evaluate(expr, provenance)) if decided is None else decided
+
+    def _decide_as_general_size(self, expr: Expr) -> bool | None:
+        known = self.facts.copy()
+        for free in expr.free_symbols - self.hints.keys():
+            interval = self.facts.interval(free)
+            if free.kind == "int" and interval.lower in (0, 1) and interval.upper >= 2:
+                known.add(free >= 2)
+        return known.decide(expr)
 
     def check(self, condition: ExprLike, provenance: Provenance | None = None) -> bool:
         """State that a condition holds (`torch._check`): a guard where hints tell, otherwise a check at run time.

@@ -61,6 +61,8 @@ class Facts:
         """How late symbols are known, see `ShapeEnv.new_symbol`: equalities replace none by one of a higher level."""
         self.inequalities: list[Expr] = []
         """Polynomials of at least two terms known to be >= 0."""
+        self.indices: set[Symbol] = set()
+        """Symbols of `add_index`."""
         self._true: set[Expr] = set()
         self._decided: dict[Expr, bool] = {}
         self._unknown: set[Expr] = set()
@@ -75,6 +77,7 @@ class Facts:
         new._age = dict(self._age)
         new.levels = self.levels
         new.inequalities = list(self.inequalities)
+        new.indices = set(self.indices)
         new._true = set(self._true)
         new._replaced = dict(self.replacements)
         return new
@@ -135,6 +138,30 @@ class Facts:
             self._changed()
 
     # Adding
+
+    def add_index(self, symbol: Symbol, size: Expr) -> None:
+        """Take `0 <= symbol < size` as true of expressions with the symbol.
+
+        Nothing follows for others: where the size is 0 there is no such index.
+
+        >>> from firesteel.shapes.expr import symbol
+        >>> i, s0, s1, facts = symbol("i"), symbol("s0"), symbol("s1"), Facts()
+        >>> facts.add_index(i, s0 - s1)
+        >>> facts.decide(i + s1 < s0), facts.decide(s1 < s0)
+        (True, None)
+        """
+        self.indices.add(symbol)
+        upper = self.interval(size).upper
+        self.set_bounds(symbol, Interval(0, max(upper - 1, 0)))
+        if not size.is_constant and upper > 0:  # there is no such index where the size is known to be 0
+            self.add(symbol < size)
+
+    def usable(self, goal: Expr) -> list[Expr]:
+        """The inequalities that a proof about an expression may use."""
+        if not self.indices:
+            return self.inequalities
+        others = self.indices - goal.free_symbols
+        return [known for known in self.inequalities if others.isdisjoint(known.free_symbols)]
 
     def add(self, condition: Expr, prefer: frozenset[Symbol] = frozenset()) -> None:
         """Take a condition as true. Symbols in `prefer` are the first to be replaced when it is an equality."""

@@ -33,17 +33,18 @@ _MAX_POSITIVITY_TERMS = 12
 
 def proves_nonnegative(polynomial: Expr, facts: Facts, depth: int = _DEPTH) -> bool:
     """Whether `polynomial >= 0` follows from the facts, wherever the polynomial has a value."""
-    if _Search(facts).is_nonnegative(polynomial, depth):
+    if _Search(facts, polynomial).is_nonnegative(polynomial, depth):
         return True
     expanded = expand_remainders(polynomial, facts)
     if polynomials.term_count(expanded) >= polynomials.term_count(polynomial):
         return False  # nothing cancelled
-    return _Search(facts).is_nonnegative(expanded, _DEPTH)
+    return _Search(facts, expanded).is_nonnegative(expanded, _DEPTH)
 
 
 class _Search:
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, goal: Expr) -> None:
         self.facts = facts
+        self.inequalities = facts.usable(goal)
         self.interval = facts.ranges.interval
         self.steps = _MAX_STEPS
 
@@ -100,7 +101,7 @@ class _Search:
                         for known in self._defining(atom, positive=coefficient > 0):
                             yield known if others is ONE else mul(known, others)
         monomials = {monomial for monomial, _ in terms}
-        for known in self.facts.inequalities:
+        for known in self.inequalities:
             if any([monomial in monomials for monomial, _ in polynomials.parts(known)[1]]):
                 yield known
         for monomial, _ in terms:
@@ -111,7 +112,7 @@ class _Search:
         """Known inequalities about a factor of the monomial, times its other factors."""
         for atom, _ in monomial.factors:
             others = _without(monomial, atom)
-            for known in self.facts.inequalities:
+            for known in self.inequalities:
                 if any([part is atom for part, _ in polynomials.parts(known)[1]]) and self.interval(others).lower >= 0:
                     yield mul(known, others)
 

@@ -7,11 +7,22 @@ from typing import Any
 
 import torch
 
-from ..dims import contiguous_strides, layout_of, shape_of
+from ..dims import contiguous_strides, known_equal, layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from . import rule
 from .operands import wrap_dim
-from .strides import broadcast_shapes, is_dense, is_repeated, memory_order, packed_strides, preserved_strides
+from .strides import (
+    Layout,
+    Shape,
+    Stride,
+    broadcast_shapes,
+    elementwise_layout,
+    is_dense,
+    is_repeated,
+    memory_order,
+    packed_strides,
+    preserved_strides,
+)
 
 _INDEX = (torch.int64, torch.int32)
 
@@ -94,19 +105,43 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Any:
     # (before, after) the place of the indices
     before, after = (kept[:at], kept[at:])
     result = (*[shape[i] for i in before], *common, *[shape[i] for i in after])
-    # The iterator sees the argument with strides of 0 for the indices, and every index with 0 for all else.
-    operands = [[*[stride[i] for i in before], *[0] * len(common), *[stride[i] for i in after]]]
+    # The iterator sees the argument with strides of 0 for the indices, and every index with sizes of 1 for all else.
+    layouts: list[Layout] = [(result, (*[stride[i] for i in before], *[0] * len(common), *[stride[i] for i in after]))]
     for t in indices:
         if t is None:
             continue
         own_shape, own_stride = layout_of(t)
         lead = len(common) - len(own_shape)
         steps = [0 if is_repeated(own_shape[i], common[lead + i]) else own_stride[i] for i in range(len(own_shape))]
-        operands.append([*[0] * (len(before) + lead), *steps, *[0] * len(after)])
+        layouts.append(_among_ones(common, (*[0] * lead, *steps), len(before), len(after)))
+    if all(type(size) is int for size in result):
+        layout = elementwise_layout(tuple(layouts))
+        assert layout is not None
+        return new_fake(*layout, x.dtype, x.device)
+    outside = [*range(len(before)), *range(len(result) - len(after), len(result))]
+    repeated = [i for i in outside if not known_equal(result[i], 1)]
+    operands = [list(layouts[0][1]), *[[0 if i in repeated else step for i, step in enumerate(steps)]
+                                       for _, steps in layouts[1:]]]  # fmt: skip
     order = memory_order(result, operands)
     if order == list(range(len(result) - 1, -1, -1)):
         return new_fake(result, contiguous_strides(result), x.dtype, x.device)
     return new_fake(result, packed_strides(result, order), x.dtype, x.device)
+
+
+def _among_ones(shape: Shape, stride: Stride, before: int, after: int) -> Layout:
+    """A layout reshaped to have sizes of 1 in front and behind, which gives all sizes of 1 new strides."""
+    longer = (*(1,) * before, *shape, *(1,) * after)
+    if not shape or any(known_equal(size, 0) for size in shape):
+        return longer, tuple(stride) if len(longer) == len(shape) else contiguous_strides(longer)
+    strides: list[Any] = [stride[-1]] * after
+    length = stride[-1]  # of the dimensions so far that are one in memory
+    for size, step in zip(reversed(shape), reversed(stride), strict=True):
+        if known_equal(size, 1):
+            strides.append(length)
+        else:
+            strides.append(step)
+            length = step * size
+    return longer, tuple(reversed([*strides, *(length,) * before]))
 
 
 @rule("aten.index_fill.int_Scalar")

@@ -22,7 +22,7 @@ import torch
 import torch.fx
 
 from ... import shapes
-from ...shapes import Call, Expr, Facts, Interval, Product, Sum, Symbol
+from ...shapes import Call, Expr, Facts, Product, Sum, Symbol
 from .. import ir
 from . import policy
 from .graph import Fallback, LoweredGraph
@@ -105,10 +105,7 @@ class Lowering:
     def _bound(self, symbol: Symbol, size: Expr) -> None:
         """0 <= symbol < size"""
         self._indices.add(symbol)
-        upper = self.facts.interval(size).upper
-        self.facts.set_bounds(symbol, Interval(0, max(upper - 1, 0)))
-        if not size.is_constant and upper > 0:  # there is no such index where the size is known to be 0
-            self.facts.add(symbol < size)
+        self.facts.add_index(symbol, size)
 
     def indirect(self, value: ir.Value, size: Expr | None = None) -> Symbol:
         """A symbol for indices that stands for a value computed in the kernel, which is known to be below ``size``."""

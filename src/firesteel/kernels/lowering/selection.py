@@ -19,6 +19,9 @@ from .scalars import both, cast, invert, where
 from .tensors import ONE, ZERO, Indices, Tensor
 from .views import clamped, reshaped, wrap
 
+# Sizes added to anything nearer to 0 do not overflow.
+_FAR = 2**62
+
 
 @lowering("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
 def where_(ctx: Lowering, condition: Tensor, x: Operand, y: Operand) -> Tensor:
@@ -79,6 +82,9 @@ def clamp_max(ctx: Lowering, x: Tensor, maximum: Operand) -> Tensor:
 def triangle(ctx: Lowering, x: Tensor, diagonal: Any = 0) -> Tensor:
     lower_part = "tril" in str(ctx.node.target)  # type: ignore[union-attr]
     offset = shapes.as_expr(diagonal)
+    if not -_FAR < ctx.size_facts.interval(offset).lower <= ctx.size_facts.interval(offset).upper < _FAR:
+        # outside of the matrix all diagonals are alike, and sums with far ones overflow
+        offset = shapes.minimum(shapes.maximum(offset, -x.shape[-2]), x.shape[-1])
 
     def body(indices: Indices) -> Value:
         row, column = indices[-2], indices[-1]

@@ -322,6 +322,8 @@ def flip(ctx: Lowering, x: Tensor, dims: Sequence[int]) -> Tensor:
 
 @lowering("aten.roll.default")
 def roll(ctx: Lowering, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Tensor:
+    if any(ctx.size_facts.interval(shapes.as_expr(shift)).lower < -(2**62) for shift in shifts):
+        return ctx.unsupported("a shift so far down that ATen may refuse it")
     if not dims:
         flat = reshaped(ctx, x, (x.numel,))
         return reshaped(ctx, rolled(ctx, flat, {0: shapes.as_expr(shifts[0])}), x.shape)

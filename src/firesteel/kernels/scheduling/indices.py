@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from ... import shapes
 from ...records import dataclass
-from ...shapes import Const, Expr, Facts, Interval, Symbol, polynomials
+from ...shapes import Const, Expr, Facts, Symbol, polynomials
 from ...shapes.expr import ONE, ZERO
 
 DEFAULT_SIZE = 256
@@ -107,10 +107,7 @@ class AxisPool:
             found = shapes.symbol(f"g{number}" + (f"_{same}" if same else ""))
             self._symbols[number, size] = found
             self.sizes[found] = size
-            upper = self.facts.interval(size).upper
-            self.facts.set_bounds(found, Interval(0, max(upper - 1, 0)))
-            if not size.is_constant and upper > 0:  # there is no such index where the size is known to be 0
-                self.facts.add(found < size)
+            self.facts.add_index(found, size)
         return found
 
     def simplify(self, expr: Expr) -> Expr:
