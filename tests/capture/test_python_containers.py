@@ -535,3 +535,16 @@ def test_views_of_a_dictionary_decide_over_sets() -> None:
         return x + 1, ours, same, type(fixed), fixed, {1}.__and__(mapping.keys()), {1}.__rsub__([1])
 
     check(f, lambda: (x(), {2: 3}))
+
+
+def test_an_equal_element_takes_the_place_of_another() -> None:
+    def f(x, first, second):
+        first &= {1, 4}
+        second.clear()
+        second.update([False, 2.0])
+        return x + 1, first, second
+
+    expected, found = ({True, 5}, {0, 2, 3}), ({True, 5}, {0, 2, 3})
+    f(x(), *expected)
+    fs.compile(f, backend="eager")(x(), *found)
+    assert [sorted(map(repr, items)) for items in found] == [sorted(map(repr, items)) for items in expected]

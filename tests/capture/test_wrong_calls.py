@@ -131,3 +131,39 @@ def test_what_is_known_of_callables() -> None:
     assert takes_sorted is not None
     assert takes_sorted.fits(1, {"key": None}) and not takes_sorted.fits(2, {}) and not takes_sorted.fits(1, {"a": 1})
     assert accepted_by(Odd) is None and accepted_by(type) is None
+
+
+@pytest.mark.parametrize("o", ["a", 1.5, [1], (1,), None], ids=repr)
+@pytest.mark.parametrize("expression", [
+    "[1] * o", "[1].__mul__(o)", "[1].__imul__(o)", "operator.imul([1], o)", "(1,) + o", "torch.Size([2]) + o",
+    "operator.concat(range(2), o)", "'b' * o", "collections.deque([1]).__imul__(o)", "torch.Size([2]).__imul__(o)",
+    "format(x.shape, o)", "collections.deque([1]).nothing",
+])
+def test_words_about_sequences(expression: str, o: Any) -> None:
+    compare(expression, x(), 3, o, caught=True)
+
+
+class Raising:
+    """A mapping whose items cannot be read."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def keys(self) -> list[str]:
+        return ["a", "self"]
+
+    def __getitem__(self, key: str) -> Any:
+        raise self.error
+
+
+class RaisingDict(collections.OrderedDict[str, int]):
+    def keys(self) -> Any:
+        return ["a"]
+
+
+@pytest.mark.parametrize("mapping", [
+    Raising(KeyError("a")), Raising(KeyError("a", 2)), Raising(AttributeError("b")), RaisingDict(b=1), None, {"b": 1},
+], ids=["KeyError", "two", "AttributeError", "dict", "none", "twice"])
+def test_a_mapping_behind_two_stars_that_raises(mapping: Any) -> None:
+    compare("dict(**o)", x(), 3, mapping, caught=True)
+    compare("dict(b=1, **o)", x(), 3, mapping, caught=True)

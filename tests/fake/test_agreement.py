@@ -61,6 +61,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = 
     "accumulate": (lambda y, i, v: y.index_put((i,), v, accumulate=True),
                    (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
     "put": (lambda y, i, v: y.put(i, v), (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
+    "put_into_nothing": (lambda y, i, v: y.put(i, v.requires_grad_()) * 2, (ZEROS(5), INDEX, ONES(3)),
+                         (ZEROS(0), INDEX, ONES(3))),
     "index_reduce": (lambda y, i, v: y.index_reduce(0, i, v, "amax"),
                      (ZEROS(5), INDEX, ONES(3)), (ZEROS(5), INDEX, ONES(2))),
     "index_add": (lambda y, i, v: y.index_add(0, i, v), (ZEROS(3, 2), INDEX, ONES(3, 2)),

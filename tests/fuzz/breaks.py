@@ -38,7 +38,7 @@ BREAKS: Table = table("""
      |     $new(a: int) = next($it, -1)
    1 | $new(a: T2) = $like(a)
      | for $tmp(row) in $a:
-     |     if $row.sum() > 0:
+     |     if $row.sum() > 0.37:
      |         $v(list[int]).append(1)
      |     else:
      |         $body

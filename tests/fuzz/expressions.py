@@ -109,7 +109,7 @@ SCALAR_EXPRESSIONS: dict[str, Table] = {
         (0.5, "getattr($v(obj[Box]), 'missing', $int)"),
         (0.5, "$v(obj[Net]).calls"),
         # values of tensors
-        (0.3, "int(($e(T)).sum().clamp(-20, 20).item())"),
+        (0.3, "int(($e(T)).sum().clamp(-20, 20).add(0.37).item())"),
         (0.2, "int(($e(Tn)).argmax())"),
     ],
     "float": [
@@ -175,7 +175,7 @@ SCALAR_EXPRESSIONS: dict[str, Table] = {
         (0.5, "callable($v(fn[int]))"),
         (0.5, "$v(obj[Net]).training"),
         (0.5, "bool($v(list[T]))"),
-        (0.4, "bool(($e(T)).sum() > $lit)"),
+        (0.4, "bool(($e(T)).sum() > $lit + 0.37)"),
     ],
     "str": [
         # Python 3.11 cannot nest quotes in f-strings, so only variables stand in them.

@@ -23,6 +23,7 @@ ITERATORS = (types.GeneratorType, map, filter, zip, enumerate, reversed)
 MAX_ITEMS = 50
 # Where an object lies differs from run to run.
 ADDRESS = re.compile(" at 0x[0-9a-f]+")
+SET_BY_ADDRESS = re.compile(r"\{([^{}:]*(?: at 0x[0-9a-f]+|\bnan\b)[^{}:]*)\}")
 # An internal error may hold on to the whole compiler; nobody reads on after this many facts.
 MAX_FACTS = 20_000
 
@@ -95,7 +96,7 @@ class Snapshot:
         if len(self.facts) >= MAX_FACTS:
             return
         if isinstance(value, PLAIN) and type(value).__module__ in ("builtins", "torch"):
-            fact = ADDRESS.sub("", value) if type(value) is str and " at 0x" in value else value
+            fact = without_addresses(value) if type(value) is str else value
             self.facts.append((path, (type(value).__name__, fact)))
         elif type(value) is tuple or type(value) is frozenset:
             # Python may or may not share equal immutable objects, so their identity is no fact.
@@ -217,7 +218,17 @@ def members(value: Any) -> Iterator[Any]:
 
 def _address_free(value: Any) -> tuple[str, str]:
     """What tells the members of a set apart in every run: how they print, then what they hold."""
-    return ADDRESS.sub("", repr(value)), ADDRESS.sub("", repr(getattr(value, "__dict__", None)))
+    text = without_addresses(repr(value)), without_addresses(repr(getattr(value, "__dict__", None)))
+    if type(value) is not torch.Tensor or value.layout is not torch.strided:
+        return text
+    return text[0], f"{value.storage_offset():9}"
+
+
+def without_addresses(text: str) -> str:
+    """The text in any run: without addresses, and without the order of sets whose elements are hashed by theirs."""
+    if "{" in text:
+        text = SET_BY_ADDRESS.sub(lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}", text)
+    return ADDRESS.sub("", text) if " at 0x" in text else text
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:

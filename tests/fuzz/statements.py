@@ -72,7 +72,7 @@ TENSORS = table("""
      | $new(a: T) = F.dropout($like(a), 0.5)
  0.5 | $new(a: float) = random.random()
  0.5 | $new(a: int) = random.randint(0, $lit)
- 0.7 | if $v(T).sum() > $lit:
+ 0.7 | if $v(T).sum() > $lit + 0.37:
      |     $body
      | else:
      |     $body

@@ -119,6 +119,10 @@ def part_again(joint: JointGraph, first: Partition) -> Partition | None:
     except KeyError:
         return None
     made.kept_at = kept_at
+    # a number read from a tensor has got another symbol this time
+    as_first = {before[node]: symbol for symbol, node in first.joint.symbols.items() if node in before}
+    made.numbers = [symbol if symbol in first.numbers else as_first.get(same.get(joint.symbols[symbol], -1), symbol)
+                    for symbol in made.numbers]
     return made if set(made.numbers) <= set(first.numbers) else None
 
 

@@ -93,7 +93,10 @@ def call_repr(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @handles(format)
 def call_format(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return format_text(tx, args[0], "", tx.constant_of(args[1]) if len(args) > 1 else "")
+    spec = tx.constant_of(args[1]) if len(args) > 1 else ""
+    if not isinstance(spec, str):
+        raise refused("format")
+    return format_text(tx, args[0], "", spec)
 
 
 def _replayable(tx: Tracer, value: Value) -> bool:

@@ -7,6 +7,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from .call_signatures import refused
 from .objects import call_special, find_on_class, has_special, special_method
 from .signals import GraphBreak
 from .values.base import Value
@@ -128,11 +129,8 @@ def concatenated(tx: Tracer, left: Value, right: Value) -> Value:
     ours, theirs = sequence_in(left), sequence_in(right.realize())
     assert ours is not None
     kind = ours.builtin
-    if theirs is None and issubclass(right.python_type(), kind):
-        raise GraphBreak(f"{kind.__name__} + {right.describe()}")
     if theirs is None or theirs.builtin is not kind:
-        raise tx.raised(TypeError(
-            f'can only concatenate {kind.__name__} (not "{right.python_type().__name__}") to {kind.__name__}'))
+        raise refused(f"{kind.__name__} +")
     if kind is collections.deque:
         made = tx.call_method(left, "copy", [], {}) if isinstance(left, ObjectValue) else \
             ours.call_method(tx, "copy", [], {})
@@ -160,7 +158,7 @@ def repeated(tx: Tracer, sequence: Value, count: Value) -> Value:
         raise GraphBreak(f"{items.builtin.__name__} * {count.describe()}")
     times = tx.constant_of(count)
     if not isinstance(times, int):
-        raise tx.raised(TypeError(f"can't multiply sequence by non-int of type {type(times).__name__!r}"))
+        raise refused(f"{items.builtin.__name__} *")
     if times * len(items.elements(tx)) > MOST_ITEMS or times > sys.maxsize:
         raise GraphBreak(f"a {items.builtin.__name__} of more than a million items")
     if isinstance(items, TupleValue):

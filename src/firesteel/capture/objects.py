@@ -20,6 +20,7 @@ from .source import (
     class_is_permanent,
     instance_table,
     item_source,
+    name_in_messages,
     written_in_python,
 )
 from .values.base import Value
@@ -152,7 +153,7 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     if raw is not _ABSENT:
         assert owner is not None
         return bind(tx, obj, cls, name, raw, owner)
-    missing = tx.exception(AttributeError(f"{cls.__name__!r} object has no attribute {name!r}", name=name))
+    missing = tx.exception(AttributeError(f"{name_in_messages(cls)!r} object has no attribute {name!r}", name=name))
     missing.attrs["obj"] = obj
     raise UserRaise(missing)
 
@@ -415,11 +416,12 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
         cls = obj.python_type()
         if find_on_class(cls, name)[0] is not _ABSENT or isinstance(obj, ClassValue):
             raise GraphBreak(f"{what} on {obj.describe()} is not captured")
+        called = name_in_messages(cls)
         messages = {
-            "__call__": f"{cls.__name__!r} object is not callable",
-            "__len__": f"object of type {cls.__name__!r} has no len()",
-            "__getitem__": f"{cls.__name__!r} object is not subscriptable",
-            "__setitem__": f"{cls.__name__!r} object does not support item assignment",
+            "__call__": f"{called!r} object is not callable",
+            "__len__": f"object of type {called!r} has no len()",
+            "__getitem__": f"{called!r} object is not subscriptable",
+            "__setitem__": f"{called!r} object does not support item assignment",
         }
         if name in messages:
             raise tx.raised(TypeError(messages[name]))
@@ -455,14 +457,14 @@ def generic_iter(tx: Tracer, obj: Value) -> Value:
         from .equivalents.builtin_iterators import sequence_iterator
 
         return tx.call(tx.python_object(sequence_iterator), [obj], {})
-    raise tx.raised(TypeError(f"{obj.python_type().__name__!r} object is not iterable"))
+    raise tx.raised(TypeError(f"{name_in_messages(obj.python_type())!r} object is not iterable"))
 
 
 def generic_next(tx: Tracer, obj: Value) -> Value | None:
     """``next(obj)`` through ``__next__``; None when it raises StopIteration."""
     method = special_method(tx, obj, "__next__")
     if method is None:
-        raise tx.raised(TypeError(f"{obj.python_type().__name__!r} object is not an iterator"))
+        raise tx.raised(TypeError(f"{name_in_messages(obj.python_type())!r} object is not an iterator"))
     try:
         return tx.call(method, [], {})
     except UserRaise as raised:

@@ -99,6 +99,13 @@ def written_in_python(cls: type) -> bool:
     return cls.__flags__ & (_HEAP_TYPE | _IMMUTABLE_TYPE) == _HEAP_TYPE
 
 
+def name_in_messages(cls: type) -> str:
+    """What Python calls a class when it refuses one of its instances: one written in C goes by its module too."""
+    if written_in_python(cls) or cls.__module__ == "builtins":
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
+
+
 def class_is_permanent(cls: type) -> bool:
     """Whether a class lives as long as its module: what compiled code may hold without keeping anything alive."""
     if not written_in_python(cls):

@@ -202,11 +202,10 @@ def dict_merge(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str])
 
 def merge_keywords(function: Any, keywords: dict[str, Any], more: Any) -> None:
     """Add to the keywords of a call what stands behind ``**``; raises as Python does, in the function's name."""
-    taker = _Taker(function)
-    more = {**more} if isinstance(more, dict) else _mapping(taker, more)
-    if any(name in keywords for name in more):
-        taker(**keywords, **more)  # raises
-    keywords.update(more)
+    if type(more) is dict and keywords.keys().isdisjoint(more):
+        keywords.update(more)
+    else:
+        keywords.update(_Taker(function)(**keywords, **more))
 
 
 class _Taker:
@@ -215,8 +214,8 @@ class _Taker:
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    def __call__(self, **kwargs: Any) -> None:
-        pass
+    def __call__(self, /, **kwargs: Any) -> dict[str, Any]:
+        return kwargs
 
     def __str__(self) -> str:
         name = getattr(self.function, "__qualname__", None)
@@ -224,12 +223,6 @@ class _Taker:
         if name is None:
             return str(self.function)
         return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
-
-
-def _mapping(taker: Any, more: Any) -> dict[str, Any]:
-    if not hasattr(more, "keys"):
-        taker(**more)  # raises
-    return dict(more)
 
 
 @step(1, "GET_ITER")

@@ -144,7 +144,10 @@ def _index_put(
 
 @_check("put.default")
 def _put(x: FakeTensor, index: FakeTensor, source: FakeTensor, accumulate: bool = False) -> bool:
-    return index.dtype in _LONG and source.dtype is x.dtype and require_equal(numel_of(index), numel_of(source))
+    if index.dtype not in _LONG or source.dtype is not x.dtype or not require_equal(numel_of(index), numel_of(source)):
+        return False
+    sizes = numel_of(x), numel_of(index)
+    return any(map(depends_on_data, sizes)) or sizes[0] != 0 or sizes[1] == 0
 
 
 def _slices(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, dtypes: Sequence[torch.dtype]) -> bool:

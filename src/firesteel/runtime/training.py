@@ -39,6 +39,7 @@ from ..interruptions import uninterrupted
 from ..locks import new_lock
 from ..shapes import LateDecisionError, Symbol
 from .collecting import collection_paused
+from .overwriting import overwrite
 from .replaying import CHANGED, Call, Replay, inputs_of
 
 if TYPE_CHECKING:
@@ -583,7 +584,7 @@ class _Assembly:
         if self.plain:
             return results
         for index, at in self.changed:
-            inputs[index].copy_(results[at])
+            overwrite(inputs[index], results[at])
         found: list[Any] = []
         for (output, at, how), remade in zip(self.steps, self.joint.remade, strict=True):
             value = self.result(output, at, how, inputs, results, found)

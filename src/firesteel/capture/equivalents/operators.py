@@ -256,7 +256,9 @@ def _require_sequence(a: Any) -> None:
 
 def _require_concatenable(a: Any, b: Any) -> None:
     _require_sequence(a)
-    if not isinstance(a, (str, bytes, list, tuple, deque)) and not hasattr(type(b), "__getitem__"):
+    if isinstance(a, (str, bytes, bytearray, list, tuple, deque)):
+        return
+    if not hasattr(type(b), "__getitem__") or not (hasattr(type(a), "__add__") or hasattr(type(b), "__radd__")):
         raise TypeError(f"'{type(a).__name__}' object can't be concatenated")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..objects import can_iterate, has_special
-from ..signals import GraphBreak
+from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
 from ..values.constants import ConstantValue, SliceValue
 from ..values.mappings import DictValue, SetValue
@@ -121,12 +121,18 @@ def dict_merge(frame: Frame, inst: Instruction) -> None:
     assert isinstance(target, DictValue)
     if not has_special(mapping, "keys"):
         raise GraphBreak(f"** of {mapping.describe()}")  # Python raises
-    for key, value in target.pairs(tx, mapping):
-        if key.python_type() is not str:
-            raise GraphBreak("keyword arguments that are not named by strings")
-        if target.lookup(tx, key.realize()) is not None:
-            raise GraphBreak(f"keyword argument {key.as_constant()!r} given twice")
-        target.set_item(tx, key, value)
+    try:
+        for key, value in target.pairs(tx, mapping):
+            if key.python_type() is not str:
+                raise GraphBreak("keyword arguments that are not named by strings")
+            if target.lookup(tx, key.realize()) is not None:
+                raise GraphBreak(f"keyword argument {key.as_constant()!r} given twice")
+            target.set_item(tx, key, value)
+    except UserRaise as raised:
+        if issubclass(raised.value.python_type(), (KeyError, AttributeError)):
+            # Python takes it for a name given twice, or for no mapping, and raises a TypeError
+            raise GraphBreak(f"** of {mapping.describe()} that raises {raised.value.describe()}") from None
+        raise
 
 
 @opcode("LIST_TO_TUPLE")

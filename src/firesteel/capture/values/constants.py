@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..signals import GraphBreak, NotConstant, UserRaise
-from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source, written_in_python
+from ..source import (
+    AttrSource,
+    ConstantSource,
+    InstanceDictSource,
+    Source,
+    item_source,
+    name_in_messages,
+    written_in_python,
+)
 from .base import Value, identity_key, inherits_method
 
 if TYPE_CHECKING:
@@ -145,7 +153,7 @@ class ConstantValue(Value):
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not callable(self.value):
-            raise tx.raised(TypeError(f"{type(self.value).__name__!r} object is not callable"))
+            raise tx.raised(TypeError(f"{name_in_messages(type(self.value))!r} object is not callable"))
         return super().call(tx, args, kwargs)
 
     def key(self, tx: Tracer) -> Any:
@@ -237,7 +245,7 @@ class NumberValue(Value):
             return ConstantValue((0.0 if kind is float else 0) if name == "imag" else 1)
         found = getattr(kind, name, None)
         if found is None and not hasattr(kind, name):
-            raise tx.raised(AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name))
+            raise tx.raised(AttributeError(f"{name_in_messages(kind)!r} object has no attribute {name!r}", name=name))
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return NativeMethod(self, name)
         return self.specialize(tx).get_attr(tx, name)

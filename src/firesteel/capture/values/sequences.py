@@ -390,7 +390,10 @@ class ListValue(SequenceValue):
             self.extend(tx, args[0].realize())
             return self if name == "__iadd__" else none
         if name == "__imul__" and len(args) == 1:
-            self.repeat(tx, _index(tx, args[0]))
+            times = _index(tx, args[0])
+            if not hasattr(type(times), "__index__"):
+                self.unsupported(f"__imul__ with {args[0].describe()}")  # Python raises, in other words than *=
+            self.repeat(tx, times)
             return self
         if name == "__init__":
             if self.cls is not list:

@@ -221,10 +221,15 @@ class SetValue(ContainerValue):
         items = ", ".join(code.value(item) for item in self.items.values())
         return code.assign(self, f"{self.cls.__name__}(({items}{',' if items else ''}))")
 
+    def _holds(self, token: Any, item: Any) -> bool:
+        value = self.items.get(token)
+        return value is not None and (not value.is_constant() or value.as_constant() is item)
+
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
-        before = self.held or {}
-        gone = [code.constant(item) for token, item in before.items() if token not in self.items]
-        new = [code.value(value) for token, value in self.items.items() if token not in before]
+        # an equal element may have taken the place of one: True that of 1
+        stays = {token: item for token, item in (self.held or {}).items() if self._holds(token, item)}
+        gone = [code.constant(item) for token, item in (self.held or {}).items() if token not in stays]
+        new = [code.value(value) for token, value in self.items.items() if token not in stays]
         if gone:
             code.line(f"set.difference_update({target}, ({', '.join(gone)},))")
         if new:

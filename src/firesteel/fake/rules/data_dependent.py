@@ -14,7 +14,7 @@ import torch
 from ... import torch_compat
 from ...shapes import Kind, Symbol, le
 from ...shapes.symnode import make_symbolic
-from ..dims import at_least_one, dim_of, numel_of, require_equal, shape_of
+from ..dims import at_least_one, depends_on_data, dim_of, numel_of, require_equal, shape_of
 from ..tensor import DataDependentError, FakeTensor, new_fake
 from .operands import wrap_dim
 from .strides import broadcast_shapes, packed_strides
@@ -243,11 +243,13 @@ def unique_consecutive(
 
 @data_rule("aten.bincount.default")
 def bincount(mode: FakeMode, x: FakeTensor, weights: FakeTensor | None = None, minlength: Any = 0) -> Any:
-    """As many counts as the largest element needs."""
+    """As many counts as the largest element needs; of nothing, whatever the weights are, integers."""
     least = minlength if isinstance(minlength, int) else 0
     count = new_size(mode, "bincount().size(0)", None, least)
     dtype = torch.int64
-    if weights is not None:
+    if weights is not None and depends_on_data(numel_of(x)):
+        raise DataDependentError("aten.bincount", "whether there is anything to count decides on the dtype")
+    if weights is not None and numel_of(x) != 0:
         dtype = weights.dtype if weights.dtype is torch.float32 else torch.float64
     return new_fake((count,), None, dtype, x.device)
 
