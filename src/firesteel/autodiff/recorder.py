@@ -152,6 +152,8 @@ class Recorder(FakeMode):
                     view: views.View | None = None
                 else:
                     other = other.top
+                    if other.fake.dtype is not fake.dtype:
+                        raise Unsupported("memory that is seen as another dtype")
                     view = views.View(_ATEN.as_strided.default, (*layout_of(fake), offset_of(fake)))
                 found = self._tracked[id(fake)] = Tracked(fake, other.memory, None, other, view)
                 found.version = -1
@@ -177,9 +179,9 @@ class Recorder(FakeMode):
             raise Unsupported("inputs that share memory, one of which is changed in place")
         node = self.current(parent)
         if view is not None:
-            args, kwargs = views.arguments(view, parent, node)
-            node = self.new_node(view.func, (node, *map(self._argument, args)),
-                                 {key: self._argument(value) for key, value in kwargs.items()}, tracked.fake)
+            node, view = views.source(self, view, parent.fake, node)
+            node = self.new_node(view.func, (node, *map(self._argument, view.args)),
+                                 {key: self._argument(value) for key, value in view.kwargs.items()}, tracked.fake)
         tracked.node, tracked.version = node, memory.version
         return node
 
@@ -344,6 +346,8 @@ class Recorder(FakeMode):
         if view is not None and view.func is _ATEN.as_strided.default:
             turned = parent.is_turned()
             parent = parent.top
+            if parent.fake.dtype is not result.dtype:
+                raise Unsupported("as_strided of memory that is seen as another dtype")
         tracked = self._tracked[id(result)] = Tracked(result, parent.memory, None, parent, view)
         tracked.version = -1
         tracked.turned = turned

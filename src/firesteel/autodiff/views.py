@@ -24,7 +24,7 @@ from ..records import dataclass
 from .graph import Unsupported
 
 if TYPE_CHECKING:
-    from .recorder import Recorder, Tracked
+    from .recorder import Recorder
 
 _ATEN = torch.ops.aten
 _IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh.default", "aten.lift.default"})
@@ -77,20 +77,37 @@ def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name
     return args[position] if len(args) > position else kwargs.get(name, default)
 
 
-def arguments(view: View, parent: Tracked, node: torch.fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a view's operator when it is applied to ``node``, a value of ``parent``."""
+def source(recorder: Recorder, view: View, parent: FakeTensor, node: torch.fx.Node) -> tuple[torch.fx.Node, View]:
+    """What makes a view of ``parent``, whose value is ``node``: a node and the operator that is applied to it."""
     if view.func is not _ATEN.as_strided.default:
-        return view.args, view.kwargs
+        return node, view
     shape, stride, offset = view.args
-    start = offset_of(parent.fake)
-    if node.op != "placeholder":
-        # A value computed by the graph begins where its storage begins.
-        if not _fills_its_storage(*layout_of(parent.fake)):
-            raise Unsupported("as_strided of a tensor with gaps that is changed in place")
-        offset = offset - start
-    elif known_equal(offset, start):
-        return (list(shape), list(stride)), {}
-    return (list(shape), list(stride), offset), {}
+    start = offset_of(parent)
+    own = node.op == "placeholder" and node.meta["val"] is parent
+    if not own:
+        _require_inside(view, parent, "as_strided of")
+    # Only of inputs is it known where they lie in their storage. Where the program names such places, they are guarded.
+    if own and not known_equal(offset, start):
+        return node, view
+    if not known_equal(offset, start):
+        node = recorder.node_of(_flat(recorder, parent, offset - start)[1])
+    return node, View(view.func, (shape, stride))
+
+
+def _require_inside(view: View, parent: FakeTensor, what: str) -> None:
+    """Nothing is known of the memory around a value that the graph has computed."""
+    shape, stride, offset = view.args
+    start = offset_of(parent)
+    if not _fills_its_storage(*layout_of(parent)):
+        raise Unsupported(f"{what} a tensor with gaps that is changed in place")
+    if not (offset >= start and offset + storage_size(shape, stride) <= start + product(shape_of(parent))):
+        raise Unsupported(f"{what} memory beyond a tensor that is changed in place")
+
+
+def _flat(recorder: Recorder, parent: FakeTensor, begin: Any) -> tuple[FakeTensor, FakeTensor]:
+    """The elements of a tensor without gaps in the order of memory: all, and those from ``begin`` on."""
+    flat = recorder.call(_ATEN.as_strided.default, (parent, [product(shape_of(parent))], [1]), {})
+    return flat, recorder.call(_ATEN.slice.Tensor, (flat, 0, begin), {})
 
 
 def same_numbers(left: Sequence[Any], right: Sequence[Any]) -> bool:
@@ -175,12 +192,17 @@ def _diagonal(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTen
 @_through("as_strided.default")
 def _as_strided(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
     shape, stride, offset = view.args
-    if not _fills_its_storage(*layout_of(parent)):
-        raise Unsupported("a write through as_strided to a tensor with gaps")
+    _require_inside(view, parent, "a write through as_strided to")
     if not _fills_its_storage(shape, stride) and not _apart(shape, stride):
         raise Unsupported("a write to a view with elements that share memory")
-    offset = offset - offset_of(parent)
-    return recorder.call(_ATEN.as_strided_scatter.default, (parent, value, list(shape), list(stride), offset), {})
+    place = list(shape), list(stride)
+    begin = offset - offset_of(parent)
+    if known_equal(begin, 0):
+        return recorder.call(_ATEN.as_strided_scatter.default, (parent, value, *place), {})
+    flat, rest = _flat(recorder, parent, begin)
+    rest = recorder.call(_ATEN.as_strided_scatter.default, (rest, value, *place), {})
+    flat = recorder.call(_ATEN.slice_scatter.default, (flat, rest, 0, begin), {})
+    return recorder.call(_ATEN.as_strided.default, (flat, *map(list, layout_of(parent))), {})
 
 
 @_through("unfold.default")

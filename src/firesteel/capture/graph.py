@@ -12,7 +12,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..errors import UserFrame
-from ..fake.dims import layout_of, offset_of
+from ..fake.dims import known_equal, layout_of, offset_of
 from ..fake.tensor import view_of
 from ..torch_compat.graph_modules import LazyGraphModule
 from .source import ModuleTableSource, Source, graph_input_name
@@ -32,23 +32,32 @@ class GraphInput:
     must_restore: bool = False
     # (requires_grad, is_leaf) when the graph begins, of tensors
     autograd: tuple[bool, bool] | None = None
+    # sizes, strides and offset when the graph begins, of tensors
+    layout: tuple[Any, ...] = ()
 
     def example_as_given(self) -> Any:
-        """The example as it is when the graph begins: what autograd knows of a tensor may change while it runs."""
+        """The example as it is when the graph begins: layout and autograd's knowledge may change while it runs."""
         example = self.example
+        if self.autograd is None:
+            return example
         try:
-            if self.autograd is None or self.autograd == (example.requires_grad, example.is_leaf):
+            if self.autograd == (example.requires_grad, example.is_leaf) and self.has_its_layout():
                 return example
         except RuntimeError:
             pass  # the graph changes it, and autograd refuses to say what that makes of it
-        assert self.autograd is not None
-        copy = view_of(example, *layout_of(example), offset_of(example))
+        copy = view_of(example, *self.layout)
         needs_gradient, is_leaf = self.autograd
         copy.requires_grad_(needs_gradient)
         if is_leaf:
             return copy
         with torch.enable_grad():
             return copy.view_as(copy)
+
+    def has_its_layout(self) -> bool:
+        """Whether the graph leaves sizes and strides as they are, unlike ``t_``."""
+        return all(len(now) == len(given) and all(map(known_equal, now, given))
+                   for now, given in zip(layout_of(self.example), self.layout[:2], strict=True)) and \
+            known_equal(offset_of(self.example), self.layout[2])
 
     @property
     def mutated(self) -> bool:
@@ -95,6 +104,7 @@ class GraphBuilder:
         entry = GraphInput(node, source, example, torch_compat.version_of(example) if counted else None)
         if isinstance(example, torch.Tensor):
             entry.autograd = example.requires_grad, example.is_leaf
+            entry.layout = *layout_of(example), offset_of(example)
         self.inputs.append(entry)
         return node
 

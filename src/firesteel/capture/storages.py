@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
-from ..fake.dims import dims, layout_of, storage_size
+from ..fake.dims import dims, known_equal, layout_of, offset_of, storage_size
 from ..shapes import le
 from ..shapes.symnode import expr_of
 from .values.tensors import TensorValue
@@ -23,13 +23,15 @@ LOOKING = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided
 def guard_places(tx: Tracer, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Guard offset and storage of the inputs that a call looks around in; `args` are what it gets, as fake tensors."""
     for x in (*args, *kwargs.values()):
-        if not isinstance(x, torch.Tensor) or _stays_inside(tx, name, x, args, kwargs):
+        if not isinstance(x, torch.Tensor):
             continue
+        inside = _stays_inside(tx, name, x, args, kwargs)
         address = torch_compat.storage_address(x)
         for value in list(tx.tensor_of_fake.values()):
             if not isinstance(value, TensorValue) or value.source is None or value.real is None:
                 continue
-            if torch_compat.storage_address(value.fake) == address:
+            if torch_compat.storage_address(value.fake) == address and not (
+                    inside and known_equal(offset_of(x), offset_of(value.fake))):
                 real = value.real
                 tx.guard(value.source, "storage", f"{{0}}.storage_offset() == {real.storage_offset()} "
                          f"and {{0}}.untyped_storage().nbytes() == {real.untyped_storage().nbytes()}")

@@ -11,7 +11,11 @@ SLOTS = ("x", "y", "m.a", "m.b", "m.w", "held")
 # Of memory that overlaps in part these say nothing that depends on the order in which elements are written.
 ALONE = ("{s}.add_({k})", "{s}.mul_({k})", "{s}.zero_()", "{s}[{i}] = {k}.0", "{s}.data.add_({k})", "{s}.fill_({k})",
          "torch._foreach_add_([{s}, {t}, {u}], {k})", "torch._foreach_mul_([{s}, {s}, {t}], {k}.0)",
-         "torch._foreach_neg_([{s}, {t}])", "torch._foreach_zero_([{s}, {t}])", "{s}.clamp_(max={k})")
+         "torch._foreach_neg_([{s}, {t}])", "torch._foreach_zero_([{s}, {t}])", "{s}.clamp_(max={k})",
+         "torch.as_strided({s}, {layout}).add_({k})", "{s}.as_strided({layout})[:1] = {k}.0",
+         "{s}[1:].as_strided({layout}).mul_({k})", "{s}.view(torch.int32).as_strided({layout}).fill_({k})",
+         "{s}.view(torch.int16).as_strided({layout}).zero_()", "{s}[::2].mul_({k})",
+         "w = {s}.as_strided({layout}); w += {k}; out.append(w)", "out.append({s}.as_strided_({layout}).mul_({k}))")
 TOGETHER = ("{s}.add_({t})", "{s}.copy_({t})", "{s}.sub_({t}, alpha={k})", "torch.add({t}, {u}, out={s})", "{s} += {t}",
             "{s}.lerp_({t}, 0.5)", "{s}.addcmul_({t}, {u})",
             "out.append(F.batch_norm(table, {s}, ones, training=True))",
@@ -21,7 +25,10 @@ TOGETHER = ("{s}.add_({t})", "{s}.copy_({t})", "{s}.sub_({t}, alpha={k})", "torc
             "torch._foreach_sub_([{s}, {t}, {s}], [{u}, {u}, {t}], alpha={k})",
             "torch._foreach_mul_([{s}, {t}], [{k}.0, 0.5])", "torch._foreach_add_([{s}, {t}], {u}.sum())")
 READS = ("out.append({s} * {k})", "out.append({s}.sum())", "out.append({s} + {t})", "out.append({s})",
-         "out.append({s}.view(3, 1))", "out.append(torch._foreach_add([{s}, {t}], {k}))", "out.append({s}[1:])")
+         "out.append({s}.view(3, 1))", "out.append(torch._foreach_add([{s}, {t}], {k}))", "out.append({s}[1:])",
+         "out.append({s}.as_strided({layout}) * {k})", "out.append({s}.view(torch.int16).as_strided({layout}))")
+LAYOUTS = ("(2,), (1,)", "(2,), (1,)", "(3,), (1,)", "(2,), (2,)", "(4,), (1,)", "(1,), (1,)", "(2, 2), (2, 1)",
+           "(2, 1), (1, 1)", "(2, 2), (1, 2)")
 
 HEAD = """import torch
 import torch.nn.functional as F
@@ -85,7 +92,12 @@ class _Writer:
         if text.endswith(("view(3, 1))", "[1:])")) and slot == "m.w":
             slot = "m.w.detach()"
         return text.format(s=slot, t=dice.choice(slots), u=dice.choice(slots), k=dice.between(2, 3),
-                           i=dice.below(3))
+                           i=dice.below(3), layout=self.layout() if "{layout}" in text else "")
+
+    def layout(self) -> str:
+        """Sizes and strides, and at times the place in the storage."""
+        dice = self.dice
+        return dice.choice(LAYOUTS) + (f", {dice.below(4)}" if dice.chance(0.3) else "")
 
     def place(self) -> str:
         """A part of one of the memories."""
