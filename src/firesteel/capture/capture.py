@@ -31,6 +31,7 @@ from .global_state import GlobalState, InterpreterSettings
 from .gradients import hooked_later
 from .graph import CapturedGraph
 from .guards import Guard, NumberSeen
+from .kept_alive import kept_alive
 from .modes import leaving_on_failure
 from .opcodes import HANDLERS
 from .reliance import guard_reliance
@@ -119,6 +120,7 @@ class Capture:
         self.parameters = parameters_of(unit.code, unit.start)
         self.frame = self.root_frame()
         self.reason: BreakReason | None = None
+        self.passed: list[Value] = []  # to the step that breaks the graph
         self.shape_guards: list[ShapeGuard] = []
 
     def root_frame(self) -> Frame:
@@ -303,11 +305,13 @@ class Capture:
 
     def emit_break(self, code: EntryCode, inst: Instruction, stack: list[Value]) -> None:
         frame = self.frame
+        if inst.op not in BRANCHES and inst.op not in ("FOR_ITER", "RERAISE", "STORE_FAST"):
+            self.passed = stack[len(stack) - pops_of(inst):]
         # iterators are built on containers that are up to date, so the effects come first
         self.tx.effects.emit(code)
         live = live_locals(frame.decoded, inst.index)
-        for name in self.live_variables(inst.index, live):
-            code.value(self.variable(name, inst.index))
+        variables = {name: code.value(self.variable(name, inst.index))
+                     for name in self.live_variables(inst.index, live)}
         texts = [code.value(v) if not isinstance(v, NullValue) else "" for v in stack]
         kinds = [_slot_kind(v) for v in stack]
         if inst.op in BRANCHES:
@@ -315,6 +319,12 @@ class Capture:
             return
         if inst.op == "FOR_ITER":
             self.emit_for_iter(code, inst, texts, kinds)
+            return
+        if inst.op == "STORE_FAST":  # the continuation stores; the old value is let go of before
+            del frame.locals[str(inst.argval)]
+            begin = len(code.body)
+            self.emit_resume(code, inst.index, texts, kinds)
+            code.let_go(begin, code.indent, [])
             return
         if inst.op == "RERAISE" or (inst.op == "RAISE_VARARGS" and not inst.argval and frame.handled is not None):
             self.emit_reraise(code, inst, texts, kinds)
@@ -341,8 +351,10 @@ class Capture:
                 new_kinds = [*kinds[: len(rest) + len(results) - 1], "value"]
             elif results and results == operands[: len(results)]:
                 new_kinds = kinds[: len(rest) + len(results)]
+            if inst.op == "DELETE_FAST":
+                frame.locals.pop(str(inst.argval), None)
             self.emit_resume(code, inst.index + 1, [*rest, *results], new_kinds)
-        code.let_go(begin, indent)
+        code.let_go(begin, indent, [text for name, text in variables.items() if name not in live])
         if with_handled:
             code.indent = code.indent[:-4]
 
@@ -429,6 +441,9 @@ class Capture:
         cells = cells_at(frame.decoded, index)
         names = [n for n in frame.locals if n in live and n not in cells]
         names.extend(n for n in frame.cells if n in cells and n not in frame.code.co_freevars)
+        unread = {n: v for n, v in frame.locals.items() if n not in live and n not in cells}
+        if unread:
+            names.extend(kept_alive(unread, dict(zip(self.parameters, self.args, strict=True)), self.passed))
         return names
 
     def variable(self, name: str, index: int) -> Value:
@@ -474,6 +489,7 @@ class Capture:
         """Let go of the user's objects: values, frames and tracer refer to each other, so that they would stay until
         the next garbage collection."""
         self.args = ()
+        self.passed = []
         self.fake.forget()
         for frame in (self.frame, *self.tx.frames):
             frame.stack.clear()

@@ -158,10 +158,10 @@ class EntryCode:
         self.body.append(self.indent + text)
         self.body_lines.append(self.user_line)
 
-    def let_go(self, begin: int, indent: str) -> None:
-        """Before the line of the body at `begin`, drop everything that no later line needs: the step that begins there
-        runs the user's code, which may notice that an object lives on."""
-        needed = set(_NAME.findall("\n".join(self.body[begin:])))
+    def let_go(self, begin: int, indent: str, kept: list[str]) -> None:
+        """Before the line of the body at `begin`, drop everything but `kept` that no later line needs: the step that
+        begins there runs the user's code, which may notice that an object lives on."""
+        needed = set(_NAME.findall("\n".join([*self.body[begin:], *kept])))
         made = [found[1] for line in (*self.prologue, *self.body[:begin]) if (found := _ASSIGNMENT.match(line))]
         results = [f"_fs_g{position}" for position in range(len(self.outputs))]
         names = dict.fromkeys([*self.parameters, "_fs_inputs", "_fs_found", *results, *made])

@@ -372,7 +372,8 @@ def raise_free(name: str) -> Any:
 @step(0, "LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST")
 def load_fast(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     if inst.op == "DELETE_FAST" and inst.argval in frame.locals:
-        return []  # the entry lets go of everything that is not needed behind the step
+        code.line("pass")  # the entry lets go of everything that is not needed behind the step
+        return []
     return _result(code, f"{code.constant(raise_unbound)}({inst.argval!r})")
 
 

@@ -11,7 +11,7 @@ from .. import config
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # codes that are equal may come from different files
-_FRAMES: dict[tuple[str, types.CodeType], types.FrameType] = {}
+_FRAMES: dict[tuple[str, types.CodeType], types.GeneratorType[Any, Any, Any]] = {}
 
 
 def is_internal(frame: types.FrameType) -> bool:
@@ -74,16 +74,20 @@ def make_traceback(places: tuple[tuple[types.CodeType, int], ...]) -> types.Trac
 
 
 def _frame_of(code: types.CodeType) -> types.FrameType:
-    """A finished frame that prints as one of `code`."""
-    frame = _FRAMES.get((code.co_filename, code))
-    if frame is None:
+    """A frame that prints as one of `code`. It is a generator's, which waits for ever: other frames would keep those
+    that were running when they were made."""
+    generator = _FRAMES.get((code.co_filename, code))
+    if generator is None or generator.gi_frame is None:  # traceback.clear_frames ends it
         names: dict[str, Any] = {}
-        exec("import sys\ndef make(): return sys._getframe()", names)
+        exec("def make(): yield", names)
         made = names["make"]
         made.__code__ = made.__code__.replace(
             co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname,
             co_firstlineno=code.co_firstlineno)
-        frame = _FRAMES[code.co_filename, code] = made()
+        generator = _FRAMES[code.co_filename, code] = made()
+        next(generator)
+    frame = generator.gi_frame
+    assert frame is not None
     return frame
 
 

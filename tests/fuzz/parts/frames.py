@@ -1,8 +1,7 @@
 """What a program sees of its own frames and of the life of its objects: warnings, log records, `sys._getframe`,
 tracebacks, weak references, signatures; behind breaks and in callees too.
 
-Not drawn: how often a tensor was changed in place (`_version`), which a graph that writes once cannot tell, and when
-a finalizer runs among other effects.
+Not drawn: how often a tensor was changed in place (`_version`), which a graph that writes once cannot tell.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from ..values import Dice
 SAMPLE = 10
 
 HEADER = '''\
+import contextlib
 import functools
 import gc
 import inspect
@@ -40,6 +40,19 @@ logger.addHandler(Handler())
 class Thing:
     def __init__(self, name):
         self.name = name
+
+
+class Noticed(Thing):
+    def __del__(self):
+        SEEN.append(("end of", self.name))
+
+
+@contextlib.contextmanager
+def entered(name):
+    try:
+        yield name
+    finally:
+        SEEN.append(("left", name))
 
 
 def broken():
@@ -100,6 +113,12 @@ STATEMENTS = (
          "out.append(r{n}() is None)"]),
     (1, ["t{n} = Thing({n})", "t{n}.own = t{n}", "r{n} = weakref.ref(t{n})", "{maybe_break}", "del t{n}",
          "gc.collect()", "out.append(r{n}() is None)"]),
+    (1, ["t{n} = {held}", "r{n} = weakref.ref(t{n}{item})", "{maybe_break}", "{maybe_break}", "{let_go}",
+         "{maybe_break}", "out.append(r{n}() is None)"]),
+    (1, ["t{n} = Noticed({n})", "{maybe_break}", "SEEN.append('before {n}')", "{let_go}", "{maybe_break}",
+         "SEEN.append('after {n}')"]),
+    (0.5, ["t{n} = entered({n})", "t{n}.__enter__()", "{maybe_break}", "SEEN.append('inside {n}')", "{let_go}",
+           "{maybe_break}", "SEEN.append('behind {n}')"]),
     (1, ["x[0] = {n}", "x.mul_(2)", "{maybe_break}"]),
     (1, ["out.append(str(inspect.signature(helper0)))"]),
     (1, ["out.append((helper0.__name__, helper0.__defaults__, helper0.__kwdefaults__))"]),
@@ -122,8 +141,13 @@ class _Writer:
             call = f"out.append(helper{dice.below(helpers)}(x, out))"
             return [call] if dice.chance(0.7) else ["for _ in range(2):", f"    {call}"]
         lines = []
+        held, item = dice.choice((("Thing({n})", ""), ("[Thing({n})]", "[0]"), ("{'a': (Thing({n}), 1)}", "['a'][0]"),
+                                  ("Thing(Thing({n}))", ".name")))
         for line in dice.weighted(STATEMENTS):
-            text = line.replace("{n}", str(self.count)).replace("{level}", str(dice.between(1, 3)))
+            text = line.replace("{held}", held).replace("{item}", item)
+            if text == "{let_go}":  # else the function's end does
+                text = dice.choice(("", "", "", "del t{n}", "t{n} = None"))
+            text = text.replace("{n}", str(self.count)).replace("{level}", str(dice.between(1, 3)))
             text = text.replace("{depth}", str(dice.between(0, 1 + helpers // 3)))
             text = text.replace("{context}", dice.choice(("", "0")))
             text = text.replace("{reduce}", dice.choice(("std", "var")))

@@ -7,12 +7,12 @@ from typing import Any
 
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
+from ..kept_alive import end_is_noticed
 from ..signals import GraphBreak, UserRaise
-from ..source import ConstantSource, item_source
+from ..source import ConstantSource, LocalSource, item_source
 from ..values.base import Value
 from ..values.constants import NULL, ConstantValue
 from ..values.functions import CellValue
-from ..values.weak_references import end_is_noticed
 from .registry import opcode
 
 
@@ -61,6 +61,14 @@ def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
         frame.push(frame.locals.pop(name, NULL))
 
 
+def refuse_noticed_end(frame: Frame, name: str, value: Value | None) -> None:
+    """Break before a variable gets another value, or none, when that runs code: a finalizer of what it holds."""
+    held = frame.locals.get(name)
+    if held is not None and held is not value and isinstance(held.source, LocalSource) and frame.tx.resumed and \
+            end_is_noticed(getattr(held, "real", None)):
+        raise GraphBreak(f"letting go of {name!r}, whose end is noticed")
+
+
 @opcode("STORE_FAST")
 def store_fast(frame: Frame, inst: Instruction) -> None:
     value = frame.stack.pop()
@@ -71,14 +79,13 @@ def store_fast(frame: Frame, inst: Instruction) -> None:
     elif isinstance(value, CellValue) and name in frame.code.co_cellvars:
         frame.cells[name] = value
     else:
+        refuse_noticed_end(frame, name, value)
         frame.locals[name] = value
 
 
 @opcode("DELETE_FAST")
 def delete_fast(frame: Frame, inst: Instruction) -> None:
-    held = frame.locals.get(inst.argval)
-    if held is not None and frame.tx.resumed and end_is_noticed(getattr(held, "real", None)):
-        raise GraphBreak(f"deleting {inst.argval!r}, whose end is noticed")
+    refuse_noticed_end(frame, str(inst.argval), None)
     if frame.locals.pop(inst.argval, None) is None:
         raise frame.tx.raised(UnboundLocalError(
             f"cannot access local variable {inst.argval!r} where it is not associated with a value"))

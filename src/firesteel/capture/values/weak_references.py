@@ -55,12 +55,6 @@ class WeakReference(Value):
         return code.assign(self, f"{code.constant(weakref.ref)}({code.value(self.referent)})")
 
 
-def end_is_noticed(obj: Any) -> bool:
-    """Whether code runs when an object goes away."""
-    return hasattr(type(obj), "__del__") or any(ref.__callback__ is not None for ref in weakref.getweakrefs(obj)
-                                                if type(ref) is not type(weakref.proxy(set())))
-
-
 def _is_held(tx: Tracer, obj: Any) -> bool:
     """Whether a variable of a running function holds the object itself."""
     return any(getattr(value, "real", None) is obj
