@@ -59,6 +59,8 @@ def call_aten(
             kept = replace(spec, strides=contiguous_strides(spec.shape)) if aliased else spec
             stored = ctx.new_buffer(kept)
             find_symbols(stored.buffer, spec.shape)
+            # Under their own names too: where the program states what a size is, that is still to be checked.
+            find_symbols(stored.buffer, [getattr(getattr(size, "node", None), "raw_expr", None) for size in fake.shape])
             names.append(stored.buffer)
             values.append(stored)
             if aliased:
