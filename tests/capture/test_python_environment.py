@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
+import sys
+import threading
 import warnings
 from typing import Any
 
@@ -224,3 +227,42 @@ def test_warnings_caught_inside() -> None:
         return y
 
     check(f, fullgraph=False, entries=None)
+
+
+# Frames, threads
+
+
+def test_variables_of_calling_frames() -> None:
+    def names(depth):
+        return sorted(sys._getframe(depth).f_locals)
+
+    def through_inspect():
+        frame = inspect.currentframe()
+        assert frame is not None and frame.f_back is not None
+        return frame.f_back.f_locals["y"] * 2
+
+    def f(x):
+        y = x + 1
+        inside = [names(depth) for depth in (0, 1)]
+        return y * 2, inside, through_inspect(), sys._getframe().f_locals["inside"] is inside
+
+    check(f, lambda: (x(),), fullgraph=False, entries=0)
+
+
+def test_running_threads_do_not_recompile() -> None:
+    stop = threading.Event()
+
+    def f(x):
+        y = x + 1
+        thread = threading.Thread(target=stop.wait, daemon=True)
+        thread.start()
+        thread.join(0.001)
+        return y * 2, thread.is_alive(), threading.current_thread() is thread
+
+    compiled = fs.compile(f, backend="eager")
+    try:
+        assert [compiled(x())[1:] for _ in range(3)] == [(True, False)] * 3
+    finally:
+        stop.set()
+    unit = compiled._firesteel_unit
+    assert all(len(each.entries) <= 1 for each in (unit, *unit.continuations.values()))

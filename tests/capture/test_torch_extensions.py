@@ -5,6 +5,8 @@ import pytest
 import torch
 from tests.torch_differential import check
 
+import firesteel as fs
+
 
 @torch.library.custom_op("firesteel_tests::twice", mutates_args=())
 def twice(x: torch.Tensor, times: int = 2) -> torch.Tensor:
@@ -105,6 +107,24 @@ def test_subclass_as_input(kind):
     outcome = check(lambda x, y: (torch.sin(x) + y, x * 2, y + x, type(x).__name__), make, fullgraph=False)
     assert type(outcome.result[0]) is kind
     assert any("subclass" in reason for reason in outcome.breaks)
+
+
+def test_subclass_is_not_asked_by_capture():
+    asked = []
+
+    class Noticing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def f(x, t):
+        return x + 1, [t]
+
+    compiled = fs.compile(f, dynamic=True)
+    for size in (2, 3):
+        compiled(torch.randn(size), torch.randn(size).as_subclass(Noticing))
+    assert asked == []
 
 
 def test_subclass_made_inside():

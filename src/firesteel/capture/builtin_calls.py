@@ -6,6 +6,7 @@ import abc
 import inspect
 import operator
 import sys
+import threading
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -289,12 +290,28 @@ def call_unsupported(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
     raise GraphBreak("a builtin that acts on the outside world")
 
 
+@handles(threading.Thread.start, threading.Thread.join, threading.Thread.is_alive, threading.current_thread,
+         threading.enumerate, threading.active_count)
+def call_threading(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    raise GraphBreak("which threads run changes from call to call")
+
+
 def looks_at_frame(tx: Tracer, name: str) -> NoReturn:
     """The caller's variables are asked for: they exist only where the caller itself runs as plain Python."""
     reason = f"{name} looks at the variables of the running function"
     if len(tx.frames) == 1 and not tx.options.fullgraph:
         raise SkipFrame(reason)
     raise GraphBreak(reason, "pass the variables explicitly")
+
+
+@handles(sys._getframe)
+def call_getframe(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    reason = "sys._getframe looks at frames of the running program"
+    reads = any("f_locals" in frame.code.co_names for frame in tx.frames)
+    own = len(tx.frames) > 1 or not args or args[0].is_constant() and args[0].as_constant() == 0
+    if reads and own and not tx.options.fullgraph:
+        raise SkipFrame(f"{reason}, and their variables")  # the variables exist where the program runs as it is
+    raise GraphBreak(reason)
 
 
 @handles(locals)
