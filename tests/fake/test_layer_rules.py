@@ -269,6 +269,14 @@ def test_selection_and_order():
             assert_same(torch.argsort, x, dim)
 
 
+def test_windows_as_columns():
+    settings = ((4, 1, 0, 1), (2, 1, 0, 1), ((1, 2), 2, 1, 2), (9, 1, 0, 1), (2, 0, 0, 1))
+    turned = torch.rand(2, 3, 5, 4).transpose(2, 3)
+    for x in (torch.rand(1, 3, 4, 4), turned, torch.rand(3, 4, 6), torch.rand(0, 3, 4, 4)):
+        for setting in settings:  # kernel, dilation, padding, stride
+            assert_same(torch.nn.functional.unfold, x, *setting)
+
+
 def test_convolution():
     assert_same(F.conv2d, torch.rand(2, 3, 4, 5), torch.rand(6, 3, 3, 3))
 

@@ -408,7 +408,7 @@ class Recorder(FakeMode):
         result = self.call(writes.functional, (*args, *writes.defaults[len(args):]), taken)
         # one list of new contents belongs to one list of arguments
         several = isinstance(result, (tuple, list)) and not (
-            len(writes.targets) == 1 and self._writes_lists(writes, args))
+            len(writes.targets) == 1 and self._writes_lists(writes, args, kwargs))
         results = list(result) if several else [result]
         targets = [args[at] if isinstance(at, int) else kwargs[at] for at in writes.targets]
         if writes.drops and any(isinstance(target, FakeTensor) and target.dtype is not new.dtype
@@ -463,9 +463,9 @@ class Recorder(FakeMode):
         return None if not torch_compat.schema_of(operator.func).returns else args[0]
 
     @staticmethod
-    def _writes_lists(writes: Writes, args: tuple[Any, ...]) -> bool:
+    def _writes_lists(writes: Writes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         at = writes.targets[0]
-        return isinstance(at, int) and isinstance(args[at], (list, tuple))
+        return isinstance(args[at] if isinstance(at, int) else kwargs[at], (list, tuple))
 
     def assign(self, target: FakeTensor, new: FakeTensor) -> None:
         """The contents of ``target`` become those of ``new``, for all views of the memory."""

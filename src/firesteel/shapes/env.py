@@ -226,7 +226,8 @@ class ShapeEnv:
             return decided
         if self.is_backed(expr):
             return bool(self.evaluate(expr, provenance))
-        if self.checks_defaults and self._decide_as_general_size(expr) is None:
+        if self.checks_defaults and self._decide_as_general_size(expr) is None and any(
+                self.facts.interval(free).upper > 1 for free in expr.free_symbols - self.hints.keys()):
             return default == self.check(expr if default else relations.not_(expr), provenance)
         return default
 

@@ -16,9 +16,11 @@ from firesteel.shapes import arithmetic, polynomials, relations
 from firesteel.shapes.env import ShapeEnv, UndecidableError
 from firesteel.shapes.expr import Call, Const, Expr, ExprLike, Kind, Scalar, as_expr, const
 from firesteel.shapes.operations import MATH_FUNCTIONS
-from firesteel.shapes.ranges import Interval
+from firesteel.shapes.ranges import INF, Interval
 
 _LayoutCondition = Callable[[Sequence[Expr], Sequence[Expr], tuple[int, ...]], Expr]
+# No tensor has so many elements; bounds that are infinite are those of sizes.
+_BEYOND_MEMORY = 2**61
 _PYTYPES: dict[Kind, type] = {"int": int, "float": float, "bool": bool}
 
 
@@ -253,7 +255,18 @@ class SymNode:
         return self.shape_env.answer_for_size(self.raw_expr)
 
     def statically_known_true(self, file: object, line: object) -> bool:
-        return self.shape_env.env.decide(self.raw_expr) is True
+        return self.shape_env.env.decide(self.raw_expr) is True or self._is_size_below_any_memory()
+
+    def _is_size_below_any_memory(self) -> bool:
+        """Whether this says that a size is less than the end of a slice without an end, which is as far as can be."""
+        if not isinstance(self.raw_expr, Call) or self.raw_expr.op != "ge0":
+            return False
+        bound = polynomials.parts(self.raw_expr.operands[0])[0]
+        env = self.shape_env.env
+        if bound < _BEYOND_MEMORY or not env.is_backed(self.raw_expr):
+            return False
+        size = env.interval(polynomials.scale(polynomials.add_const(self.raw_expr.operands[0], -bound), -1))
+        return size.lower >= 0 and size.upper == INF
 
     def expect_true(self, file: object, line: object) -> bool:
         return self.shape_env.env.check(self.raw_expr)

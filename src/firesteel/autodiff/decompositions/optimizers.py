@@ -120,3 +120,11 @@ def adagrad(params: Tensors, grads: Tensors, sums: Tensors, steps: Tensors, *, l
         size = _number(wide_lr / (1 + (step.double() - 1) * lr_decay), p)
         results[0].append(p - size * g / (total.sqrt() + eps))
     return results if isinstance(lr, torch.Tensor) else (*results, list(steps))
+
+
+@decomposition("aten._amp_foreach_non_finite_check_and_unscale.default")
+def unscale(grads: Tensors, found_inf: torch.Tensor, inv_scale: torch.Tensor) -> Any:
+    """Gradients that a scaler has multiplied, divided again, and whether one of them overflowed."""
+    for grad in grads:
+        found_inf = torch.where(torch.isfinite(grad).all(), found_inf, 1.0)
+    return [(grad * inv_scale).to(grad.dtype) for grad in grads], found_inf

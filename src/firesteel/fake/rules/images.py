@@ -194,3 +194,22 @@ def channel_shuffle(x: FakeTensor, groups: int) -> Any:
     if x.device != CPU or x.ndim != 4 or groups <= 0 or any(size == 0 for size in shape_of(x)):
         return NotImplemented
     return _in_format_of(x, shape_of(x)) if shape_of(x)[1] % groups == 0 else NotImplemented
+
+
+@rule("aten.im2col.default")
+def im2col(x: FakeTensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """Windows as columns, contiguous: torch's decomposition permutes a view, and copies only where it has to."""
+    settings = (kernel_size, dilation, padding, stride)
+    if x.ndim not in (3, 4) or any(len(setting) != 2 for setting in settings) or min(*kernel_size, *dilation) <= 0 \
+            or min(*stride) <= 0 or min(*padding) < 0:
+        return NotImplemented
+    *batch, channels, height, width = shape_of(x)
+    columns: Any = 1
+    for size, k, d, p, step in zip((height, width), *settings, strict=True):
+        windows = (size + 2 * p - d * (k - 1) - 1) // step + 1
+        if size == 0 or windows < 1:
+            return NotImplemented
+        columns = columns * windows
+    if channels == 0:
+        return NotImplemented
+    return new_fake((*batch, channels * kernel_size[0] * kernel_size[1], columns), None, x.dtype, x.device)

@@ -55,8 +55,11 @@ class _Layouts:
 
     wrong: set[int] = field(default_factory=set)
 
-    def check(self, number: int, t: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Any:
+    def check(self, number: int, t: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype,
+              stated: bool = False) -> Any:
         if t.dtype is not dtype or tuple(t.shape) != shape:
+            if stated:
+                return t  # an assertion about its size follows
             raise AssertionError(f"an operator returned {t.dtype} {tuple(t.shape)} instead of {dtype} {shape}")
         if any(size != 1 and a != b for size, a, b in zip(shape, t.stride(), strides, strict=True)) and t.numel():
             self.wrong.add(number)
@@ -492,13 +495,17 @@ class _HostPrinter:
         layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
         self.namespace["check_layout"], self.namespace["restride"] = self.layouts.check, restride
         copy = f"{variable} = restride({variable}, {layout})"
+        stated = any(of == name and kind == "size" and isinstance(buffer.shape[dim], Const)
+                     for of, kind, dim in self.plan.symbols.values())
         if empty:
             # Its strides are all that there is to see. Some operators have results for their own backward alone, of
             # which nobody promises a size.
             self.lines.append(f"{copy} if not {variable}.numel() else {variable}")
             return
-        self.lines.append(_Check(
-            number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype})", copy))
+        if stated:
+            copy += f" if {variable}.shape == {self.numbers(buffer.shape)} else {variable}"
+        self.lines.append(_Check(number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype}"
+                                         f"{', True' if stated else ''})", copy))
 
     def bind_symbols(self, made: Sequence[str]) -> None:
         """Numbers that a call brought forth."""

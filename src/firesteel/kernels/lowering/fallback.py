@@ -12,6 +12,7 @@ import torch
 import torch.fx
 
 from ... import torch_compat
+from ...autodiff.graph import Unsupported
 from ...autodiff.subprograms import Subprogram
 from ...shapes import Const, Expr, Symbol
 from ...shapes.expr import ONE
@@ -21,7 +22,7 @@ from ..cpu.product import product, product_into
 from .context import Lowering
 from .tensors import Tensor, contiguous_strides
 
-FindSymbols = Callable[[str, Sequence[Expr]], None]
+FindSymbols = Callable[[str, Sequence["Expr | None"]], None]
 
 PRODUCTS: dict[str, Any] = {
     "aten.mm.default": torch.ops.aten.mm.out,
@@ -67,6 +68,8 @@ def call_aten(
                 seen = ctx.new_buffer(spec)
                 names[-1] = seen.buffer
                 copies.append((seen.buffer, stored.buffer))
+        elif isinstance(fake, tuple | list):
+            raise Unsupported(f"{target}, which gives lists beside other results")
         else:
             name = ctx.new_name("number")
             expr = expr_of(fake)
