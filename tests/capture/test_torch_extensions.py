@@ -319,3 +319,16 @@ def test_checks_and_compiler_questions():
         return x * 2
 
     check(failing, leaf, fullgraph=False, raises=RuntimeError)
+
+
+def test_a_class_that_says_it_equals_tensors():
+    class Same(type):
+        def __eq__(cls, other):
+            return True
+
+        __hash__ = type.__hash__
+
+    class Odd(metaclass=Same):
+        pass
+
+    check(lambda o, x: (o, x + 1), lambda: (Odd(), torch.randn(2)), fullgraph=False)

@@ -308,8 +308,7 @@ def looks_at_frame(tx: Tracer, name: str) -> NoReturn:
 def call_getframe(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     reason = "sys._getframe looks at frames of the running program"
     reads = any("f_locals" in frame.code.co_names for frame in tx.frames)
-    own = len(tx.frames) > 1 or not args or args[0].is_constant() and args[0].as_constant() == 0
-    if reads and own and not tx.options.fullgraph:
+    if reads and len(tx.frames) > 1 and not tx.resumed and not tx.options.fullgraph:
         raise SkipFrame(f"{reason}, and their variables")  # the variables exist where the program runs as it is
     raise GraphBreak(reason)
 

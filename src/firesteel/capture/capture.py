@@ -22,7 +22,7 @@ from ..torch_compat.graph_modules import code_of
 from .argument_sizes import declared_guards
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
-from .bytecode.liveness import live_locals
+from .bytecode.liveness import live_locals, reads_variables_of_frames
 from .dynamism import DECLARED, Dynamism, TensorSeen, check_demands, layout_guards, name_symbols
 from .entry_code import EntryCode, parameter_name
 from .failing_graphs import FailingGraph
@@ -581,6 +581,8 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     from .. import control  # noqa: F401  (torch's optimizers ask it whether they are compiled)
     from . import class_bodies, torch_state  # noqa: F401  (register handlers on first use)
 
+    if unit.start.index == 0 and not unit.options.fullgraph and reads_variables_of_frames(unit.code, unit.globals):
+        raise SkipFrame("the variables of a frame are looked at")  # they exist where the program runs as it is
     torch_compat.neutralise_dynamo_imports()
     started = time.perf_counter()
     known_break: Restart | None = None

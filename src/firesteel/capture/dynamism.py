@@ -159,17 +159,15 @@ def is_argument(source: Source) -> bool:
     return isinstance(source, LocalSource) and source.variable != "_fs_closure"
 
 
-TENSORS = (torch.Tensor, torch.nn.Parameter)
-"""The classes of tensors that are captured."""
-
-
 def name_symbols(tx: Tracer, arguments: Iterable[tuple[Source, Any]]) -> None:
     """Give the sizes of tensors their names in the order of the arguments, whatever is used first."""
     if DECLARED.get() is not None:
         return
     for source, value in arguments:
-        # a subclass is not looked into, and would notice
-        if type(value) in TENSORS and value.layout is torch.strided and not value.is_nested:
+        kind = type(value)
+        if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+            continue  # a subclass is not looked into, and would notice
+        if value.layout is torch.strided and not value.is_nested:
             for dim in tx.dynamism.dims(source, value):
                 tx.symbol_names[source, dim] = tx.shape_env.reserve_name()
 

@@ -72,6 +72,10 @@ def stack_of(frame):
     return found
 
 
+def names_there():
+    return sorted(sys._getframe(1).f_locals)
+
+
 def caught_frames(error):
     return own((f.filename, f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__))
 
@@ -101,6 +105,9 @@ STATEMENTS = (
     (1, ["out.append(own(stack_of(inspect.currentframe())))"]),
     (1, ["out.append(own((f.filename, f.name, f.lineno) for f in traceback.extract_stack()))"]),
     (0.3, ["out.append(own((f.filename, f.function, f.lineno) for f in inspect.stack({context})))"]),
+    (0.5, ["out.append(sorted(sys._getframe().f_locals))"]),
+    (0.5, ["out.append(names_there())"]),
+    (0.3, ["y{n} = x + {n}", "{maybe_break}", "out.append(inspect.currentframe().f_locals['y{n}'])"]),
     (2, ["try:", "    failing(x, {n})", "except ValueError as error:", "    out.append(caught_frames(error))"]),
     (1, ["try:", "    raise KeyError({n})", "except KeyError as error:", "    out.append(caught_frames(error))"]),
     (1, ["try:", "    x.reshape(7, 7, {n})", "except RuntimeError as error:", "    out.append(caught_frames(error))"]),
@@ -133,6 +140,11 @@ class _Writer:
     def __init__(self, seed: int) -> None:
         self.dice = Dice(seed * 11 + 5)
         self.count = 0
+        # A function whose variables are looked at is not compiled, and is called from frames of firesteel's.
+        variables = self.dice.chance(0.2)
+        self.statements = [(weight, lines) for weight, lines in STATEMENTS if not any(
+            ("{depth}" in line or "f_back" in line) if variables else "f_locals" in line or "names_there" in line
+            for line in lines)]
 
     def statement(self, helpers: int) -> list[str]:
         dice = self.dice
@@ -143,7 +155,7 @@ class _Writer:
         lines = []
         held, item = dice.choice((("Thing({n})", ""), ("[Thing({n})]", "[0]"), ("{'a': (Thing({n}), 1)}", "['a'][0]"),
                                   ("Thing(Thing({n}))", ".name")))
-        for line in dice.weighted(STATEMENTS):
+        for line in dice.weighted(self.statements):
             text = line.replace("{held}", held).replace("{item}", item)
             if text == "{let_go}":  # else the function's end does
                 text = dice.choice(("", "", "", "del t{n}", "t{n} = None"))

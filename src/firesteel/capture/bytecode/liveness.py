@@ -6,7 +6,8 @@ A backward flow analysis over the normalised instructions, exception handlers in
 from __future__ import annotations
 
 import types
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from .instructions import JUMPS, TERMINATORS, DecodedCode, Instruction
 
@@ -51,6 +52,14 @@ def live_locals(decoded: DecodedCode, index: int) -> frozenset[str]:
     if found is None:
         found = decoded.facts["liveness"] = _Liveness(decoded)
     return cast(_Liveness, found).names_at(index)
+
+
+def reads_variables_of_frames(code: types.CodeType, names: Mapping[str, Any]) -> bool:
+    """Whether code, or a function that it knows by a global name, mentions the variables of a frame."""
+    if "f_locals" in code.co_names:
+        return True
+    found = [names.get(name) for name in code.co_names]
+    return any(type(value) is types.FunctionType and "f_locals" in value.__code__.co_names for value in found)
 
 
 def own_variables(code: types.CodeType) -> tuple[str, ...]:
