@@ -298,12 +298,12 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _facts_of(graph: torch.fx.Graph) -> Facts | None:
+    """What is known of the symbols in a graph: those of its inputs, or of sizes that only data decides on."""
     for node in graph.nodes:
-        if node.op != "placeholder":
-            break
-        value = node.meta["val"]
-        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
-        for number in numbers:
-            if isinstance(number, torch.SymInt | torch.SymFloat) and isinstance(number.node, SymNode):
-                return number.node.shape_env.env.facts
+        value = node.meta.get("val")
+        for part in value if isinstance(value, tuple | list) else (value,):
+            numbers = (*part.shape, *part.stride()) if isinstance(part, torch.Tensor) else (part,)
+            for number in numbers:
+                if isinstance(number, torch.SymInt | torch.SymFloat) and isinstance(number.node, SymNode):
+                    return number.node.shape_env.env.facts
     return None
