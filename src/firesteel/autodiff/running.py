@@ -153,7 +153,12 @@ def symbols(entries: Sequence[Input], inputs: Sequence[Any], values: dict[torch.
             _bind(found, number, known)
         _bind(found, example.storage_offset(), value.storage_offset())
     for node, value in values.items():
-        _bind(found, node.meta.get("val"), value)
+        example = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and isinstance(example, torch.Tensor):
+            for number, known in zip(example.shape, value.shape, strict=True):  # that only data tells
+                _bind(found, number, known)
+        else:
+            _bind(found, example, value)
     return found
 
 
