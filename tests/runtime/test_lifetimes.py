@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -272,3 +273,24 @@ def test_graph_and_explanation_keep_no_real_tensor() -> None:
     gc.collect()
     assert captured
     assert reference() is None
+
+
+def test_a_frame_that_was_asked_for_keeps_nothing_alive() -> None:
+    ended = []
+
+    class Noticed:
+        def __del__(self):
+            ended.append(True)
+
+    def function(x):
+        thing = Noticed()
+        line = sys._getframe(0).f_lineno
+        return x * 2, line, thing is None
+
+    compiled = fs.compile(function, backend="eager")
+    gc.disable()
+    try:
+        compiled(torch.ones(2))
+    finally:
+        gc.enable()
+    assert ended

@@ -151,6 +151,10 @@ def delete_attr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
     return []
 
 
+GIVE_FRAMES = frozenset({"_getframe", "currentframe", "stack"})
+"""Names of functions whose results hold the frame that calls them."""
+
+
 @step(lambda inst: inst.argval[0] + 2, "CALL")
 def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     count, names = inst.argval
@@ -168,7 +172,11 @@ def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> li
             cell = code.value(frame.cells["__class__"])
             arguments = f"{nested}, {function}, {cell}, {code.value(receiver)}"
             return _result(code, f"{code.constant(call_or_super)}({arguments})")
-    return _result(code, f"{nested}({function})({', '.join([*positional, *keywords])})")
+    text = f"{nested}({function})({', '.join([*positional, *keywords])})"
+    if GIVE_FRAMES.isdisjoint(frame.code.co_names):
+        return _result(code, text)
+    # a frame in one of its own variables would be a cycle, which keeps everything in it alive
+    return [f"{code.fresh(f'[{text}]')}.pop()"]
 
 
 def own_first_argument(frame: Frame) -> Value | None:
