@@ -420,3 +420,68 @@ def test_asynchronous_interrupts_during_capture() -> None:
         assert state()[:-1] == before[:-1]
         assert torch.equal(compiled(X), expected)
     assert interrupted >= 3
+
+
+def test_the_program_may_wait_for_other_threads_that_compile() -> None:
+    lock, together, seen = threading.Lock(), threading.Barrier(3, timeout=20), []
+
+    @fs.compile(backend="eager")
+    def locked(x: torch.Tensor) -> torch.Tensor:
+        if not lock.acquire(timeout=20):
+            raise TimeoutError
+        seen.append(1)
+        y = x * 2
+        lock.release()
+        return y
+
+    @fs.compile(backend="eager")
+    def meeting(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        together.wait()
+        return y + 1
+
+    def body(index: int) -> None:
+        for _ in range(20):
+            assert torch.equal(locked(X), X * 2)
+        for _ in range(3):
+            assert torch.equal(meeting(X), X * 2 + 1)
+
+    in_threads(3, body)
+    assert len(seen) == 60
+
+
+def test_writes_of_several_threads_to_one_dictionary_stay() -> None:
+    table: dict[Any, int] = {}
+
+    @fs.compile(backend="eager")
+    def write(x: torch.Tensor, key: int, number: int) -> torch.Tensor:
+        table[key, number] = number
+        return x * 2
+
+    def body(index: int) -> None:
+        for number in range(60):
+            write(X, index, number)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_threads(4, body)
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(table) == 240
+
+
+def test_only_what_changed_of_a_dictionary_is_written() -> None:
+    class Watching(dict[Any, Any]):
+        pass
+
+    def change(table: dict[Any, Any], x: torch.Tensor) -> torch.Tensor:
+        table[1, 2] = 3
+        del table["b"]
+        table["a"] = table.pop("a") + 1
+        return x * len(table)
+
+    for kind in (dict, Watching):
+        plain, compiled = (kind({"b": 1, "a": 2, (0, 0): 5}) for _ in range(2))
+        assert torch.equal(change(plain, X), fs.compile(change, backend="eager")(compiled, X))
+        assert list(plain.items()) == list(compiled.items())

@@ -174,7 +174,10 @@ def _found(value: Any) -> str:
                     f"requires_grad={value.requires_grad}")
         return (f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, "
                 f"requires_grad={value.requires_grad}")
-    text = repr(value) if _has_own_text(value) else object.__repr__(value)
+    try:
+        text = repr(value) if _has_own_text(value) else object.__repr__(value)
+    except RuntimeError:  # another thread changes it at this moment
+        text = object.__repr__(value)
     return text if len(text) < 120 else text[:117] + "..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import types
 import warnings
 import weakref
@@ -236,21 +237,38 @@ class Unit:
         reason = self.why_not_compile() or self.why_not_yet(args)
         if reason is not None:
             return self.plain(args)
-        with compiling():
-            for function in self.functions:  # another thread may have compiled meanwhile
+        entry = None
+        tried: tuple[Callable[..., Any], ...] | None = None
+        while True:
+            # Another thread may have compiled meanwhile. Its entry runs without the lock: the program may wait in it
+            # for a third thread, which has to compile to come there.
+            functions = self.functions
+            for function in functions:
+                if tried is not None and function in tried:
+                    continue
                 result = _spread(len(args))(function, args) if type(args) is list else function(*args)
                 if result is not MISS:
                     return result
-            with uninterrupted(), pythons_builtins():
-                entry = self.compile(tuple(args))
+            tried = functions
+            with compiling():
+                if all(function in tried for function in self.functions):
+                    with uninterrupted(), pythons_builtins():
+                        entry = self.compile(tuple(args))
+                    break
         if entry is None:
             return self.plain(args)
         result = _spread(len(args))(entry.function, args) if type(args) is list else entry.function(*args)
         if result is MISS:
-            # a guard that fails on the very arguments it was made from: never loop on it
-            return self.internal_failure(RuntimeError(
-                f"the new entry does not accept its own arguments: {first_failure(entry, self, tuple(args))}"), args)
+            return self.refused_by_its_own_entry(entry, args)
         return result
+
+    def refused_by_its_own_entry(self, entry: Entry, args: Sequence[Any]) -> Any:
+        """A guard fails on the very arguments it was made from: never loop on it."""
+        if threading.active_count() > 1:
+            return self.plain(args)  # another thread may have changed what the guard reads
+        misfit = first_failure(entry, self, tuple(args))
+        return self.internal_failure(
+            RuntimeError(f"the new entry does not accept its own arguments: {misfit}"), args)
 
     def why_not_compile(self) -> str | None:
         if self.given_up is not None:

@@ -27,7 +27,7 @@ MAX_COMPARED = 16
 class DictValue(ContainerValue):
     """A dictionary. One from outside is read key by key; only iteration and length guard all its keys."""
 
-    __slots__ = ("items", "real", "complete", "cls", "factory", "stored")
+    __slots__ = ("items", "real", "complete", "cls", "factory", "stored", "found")
 
     def __init__(self, items: dict[Any, tuple[Value, Value]] | None = None, source: Source | None = None,
                  real: Any = None, cls: type = dict, factory: Value | None = None) -> None:
@@ -36,6 +36,7 @@ class DictValue(ContainerValue):
         self.real = real
         self.complete = source is None
         self.stored: dict[Any, None] = {}  # keys written while incomplete, in order
+        self.found: dict[Any, tuple[Value, Value | None]] = {}  # what one from outside held, None: overwritten since
         self.cls = cls
         self.factory = factory
 
@@ -116,6 +117,8 @@ class DictValue(ContainerValue):
                     where = item_source(call_source(self.source, values_of), position) \
                         if by_position and isinstance(self.real, dict) else item_source(self.source, key)
                     tokens[token] = (key_value, LazyValue(tx, real, where))
+            self.found = {token: (key_value, None if token in self.stored else value)
+                          for token, (key_value, value) in tokens.items()}
             for token in self.stored:
                 old = tokens.get(token)
                 tokens[token] = (old[0] if old is not None else self.items[token][0], self.items[token][1])
@@ -384,6 +387,19 @@ class DictValue(ContainerValue):
             for token in self.stored:
                 key, value = self.items[token]
                 code.line(store(code.value(key), code.value(value)))
+            return
+        left = [token for token in self.found if token in self.items]
+        if self.source is not None and list(self.items)[:len(left)] == left and \
+                all(self.items[token][0] is self.found[token][0] for token in left):
+            # Only what is different: another thread may write to the same dictionary.
+            gone = [code.value(key) for token, (key, _) in self.found.items() if token not in self.items]
+            pairs = [(code.value(key), code.value(value)) for token, (key, value) in self.items.items()
+                     if token not in self.found or value is not self.found[token][1]]
+            for key_text in gone:
+                code.line(f"del {target}[{key_text}]" if owner is None else
+                          f"{code.constant(self.cls)}.__delitem__({target}, {key_text})")
+            for key_text, value_text in pairs:
+                code.line(store(key_text, value_text))
             return
         pairs = [(code.value(key), code.value(value)) for key, value in self.items.values()]
         code.line(f"{code.constant(self.cls)}.clear({target})" if owner is not None else f"{target}.clear()")
