@@ -207,3 +207,24 @@ def test_weakref_made_inside() -> None:
         return ref() is a, x + ref().value
 
     check(f, lambda: (x(), Account(3)), fullgraph=False, entries=None)
+
+
+def test_instances_of_a_class_whose_metaclass_denies_it() -> None:
+    class Denying(type):
+        def __instancecheck__(cls, instance):
+            return instance == 3
+
+        def __subclasscheck__(cls, other):
+            return False
+
+    class Denied(metaclass=Denying):
+        pass
+
+    class Derived(Denied):
+        pass
+
+    def f(x):
+        made = Denied()
+        return x + 1, [isinstance(made, kind) for kind in (Denied, (int, Denied), Derived)], isinstance(3, Denied)
+
+    check(f)

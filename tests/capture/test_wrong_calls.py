@@ -125,6 +125,11 @@ def test_arguments_by_name_reach_their_position() -> None:
         compare(expression, x(), 3, None)
 
 
+def test_counting_from_truth_values() -> None:
+    for step in ("1", "0", "True", "2", "0.5", "n"):
+        compare(f"[v for v, _ in zip(itertools.count(True, {step}), range(3))]", x(), 3, None)
+
+
 def test_what_is_known_of_callables() -> None:
     assert accepted_by(list.append) == Accepted(("$self", "object"), 2, 2, False, frozenset(), frozenset(), False)
     takes_sorted = accepted_by(sorted)

@@ -189,12 +189,13 @@ def _backward(result: Any, snapshot: Snapshot) -> Any:
     where they are found, or the error's type.
 
     A leaf that nothing but autograd's graph refers to is out of reach, and how many of those there are is the affair of
-    whoever makes the graph. So is whether a leaf without gradient is part of it.
+    whoever makes the graph. So is whether a leaf without gradient is part of it, which may require none any more.
     """
     found = [value for value in _tensors(result) if requires_grad(value) and value.is_floating_point()]
     if not found:
         return None
-    leaves = {path: leaf for leaf in _leaves(found[0]) if (path := snapshot.path_of(leaf)) is not None}
+    leaves = {path: leaf for leaf in _leaves(found[0]) if leaf.requires_grad and
+              (path := snapshot.path_of(leaf)) is not None}
     if not leaves:
         return None
     try:

@@ -233,8 +233,8 @@ def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
     if not all(issubclass(value.python_type(), (int, float, complex)) for value in (start, step)):
         raise GraphBreak("itertools.count() of something else than numbers")
-    if start.python_type() is bool:
-        start = tx.binary("+", start, ConstantValue(0))  # it counts in integers from the start
+    if start.python_type() is bool and issubclass(step.python_type(), int) and tx.constant_of(step) == 1:
+        start = tx.binary("+", start, ConstantValue(0))  # by one, it counts in integers from the start
     return CountIterator(start, step)
 
 
