@@ -405,6 +405,7 @@ class _JointTracing(Tracing):
         if not leaves or not starts:
             return gradients
         self.recorder.origin = {}
+        self.saved = []  # what the program's own gradients have looked at is behind it
         versions = self.recorder.versions()
         torch_compat.push_dispatch_mode(self.recorder)
         self.recorder.accumulates = True

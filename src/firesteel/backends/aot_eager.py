@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 @register_backend
 def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Run forward and backward of a graph as functional ATen graphs, operator by operator."""
+    if needs_gradients(example_inputs):
+        from firesteel.backends.stages import compile_in_stages
+
+        stages = compile_in_stages(gm, _compile)
+        if stages is not None:
+            return stages
+    return _compile(gm, example_inputs)
+
+
+def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     from firesteel.autodiff import FunctionalGraph, Unsupported, is_refusal, trace
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.checkpoint_regions import outline_regions

@@ -40,6 +40,17 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
 
         if can_be_compiled_later(example_inputs):
             return compile_meanwhile(gm, example_inputs, options)
+    if needs_gradients(example_inputs):
+        from firesteel.backends.stages import compile_in_stages
+
+        stages = compile_in_stages(gm, functools.partial(_compile_or_run_eagerly, options=options))
+        if stages is not None:
+            return stages
+    return _compile_or_run_eagerly(gm, example_inputs, options)
+
+
+def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """The same for a graph that is not taken apart."""
     from firesteel.autodiff import Unsupported, is_refusal
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.kernels import cpu
@@ -79,11 +90,10 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
 
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.runtime.background import CompiledLater
-    from firesteel.runtime.training import TrainingUnit
 
     def make() -> Callable[..., Any]:
         made = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
-        if isinstance(made, TrainingUnit):
+        if hasattr(made, "prepare_backward"):
             made.prepare_backward()
         return made
 

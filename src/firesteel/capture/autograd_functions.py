@@ -19,7 +19,7 @@ from ..shapes.symnode import expr_of
 from ..torch_compat.autograd_functions import apply_of_functions
 from .call_handlers import handles
 from .objects import class_member, find_on_class
-from .signals import GraphBreak, NotConstant, UserRaise
+from .signals import GraphBreak, NotConstant, SkipFrame, UserRaise
 from .source import AttrSource
 from .torch_calls import run_fake, to_graph, wrap_result
 from .undecidable import SYMBOLIC
@@ -87,6 +87,8 @@ def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise GraphBreak("autograd.Function.apply with keyword arguments")
     cls: Any = owner.cls
     inputs = args[1:]
+    if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
+        raise SkipFrame("autograd.Function.apply in inference mode with grad mode on: inference tensors get a history")
     if cls in tx.made_classes:
         raise GraphBreak(f"autograd.Function {cls.__name__}, a class made inside of the compiled function",
                          "make the class outside of the compiled function")

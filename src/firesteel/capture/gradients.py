@@ -158,17 +158,13 @@ def outside_between(tx: Tracer, outputs: list[TensorValue], inputs: list[TensorV
 
 
 def hooked_later(frame: Frame, index: int) -> str | None:
-    """The name of a local tensor that code behind an instruction registers a hook on, if it is used in the graph.
-
-    As a result of the graph it would see what comes from outside only, not from these uses.
-    """
+    """The name of a local tensor that code behind an instruction registers a hook on, if it is used in the graph."""
     instructions = frame.decoded.instructions[index + 1:]
     for loaded, following in itertools.pairwise(instructions):
         if following.argval in ASKING and following.op in ("LOAD_METHOD", "LOAD_ATTR") \
                 and loaded.op in ("LOAD_FAST", "LOAD_FAST_CHECK"):
             value = frame.locals.get(loaded.argval)
-            if isinstance(value, TensorValue) and value.source is None and value.fake.requires_grad \
-                    and value.node.users:
+            if isinstance(value, TensorValue) and value.has_uses_in_history:
                 return str(loaded.argval)
     return None
 

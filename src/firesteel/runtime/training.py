@@ -111,6 +111,8 @@ class TrainingUnit:
         self.tangent_examples: list[Any] = [None if result.tangent is None else result.tangent.meta["val"]
                                             for result in joint.differentiable]
         self.assembly = _Assembly(joint, made)
+        changed = [(change.index, self.examples[change.index]) for change in joint.mutated]
+        self.changed_with_history = [at for at, example in changed if example.requires_grad and not example.is_leaf]
         self.eager_frees = tuple(joint.eager_frees)
         saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
         self.replay = Replay(module, self.examples, joint, self.state, saved, [] if self.parts else self.unreached)
@@ -136,9 +138,10 @@ class TrainingUnit:
                     # Autograd would call them with None in backward passes that eager does not come by in.
                     return self.module.forward(*inputs)
                 torch_compat.call_hooks_for_gradients(inputs[at])
-        for at, _ in self.assembly.changed:
-            if inputs[at].retains_grad:
-                # What the graph computes from it after the change does not come by the changed input itself.
+        for at in self.changed_with_history:
+            if inputs[at].retains_grad or torch_compat.gradient_hooks(inputs[at]):
+                # What the graph computes from it after the change does not come by the changed input itself, and where
+                # autograd has not noticed the change, it takes views of what has changed for others.
                 return self.module.forward(*inputs)
         if self.parts:
             results = self._call_parts(inputs)

@@ -32,7 +32,7 @@ EXPRESSIONS = (
     (0.5, "{a}.clone()"), (0.5, "torch.where({a} > 1, {a}, {b})"), (0.5, "F.dropout({a}, 0.5)"),
     (0.5, "{a} * torch.rand_like({b})"), (0.5, "{a}.pow(3)"), (0.3, "{a}.data"), (0.5, "torch.cat([{a}[1:], {b}[:1]])"),
     (0.3, "{a}.square().sum() * {b}"), (0.4, "checkpoint(lambda t: t.sin() * t, {a}, use_reentrant=False)"),
-    (0.5, "F.layer_norm({a}, (3,))"), (0.3, "{a}.to(torch.float32).to({a}.dtype)"), (0.5, "{a} * torch.ones_like({b})"),
+    (0.5, "F.layer_norm({a}, (3,))"), (0.3, "{a}.to({a}.dtype, copy=True)"), (0.5, "{a} * torch.ones_like({b})"),
     (0.5, "ops.scaled({a}, 1.5)"), (0.5, "ops.squared({a})[0]"), (0.3, "ops.changing({a})"), (0.4, "helper({a})"),
     (0.4, "model({a})"),
 )
@@ -115,6 +115,17 @@ USES = {
     for start in ops.starts(result)[:1]:
         found.append(ops.attempt(lambda: start.sum().backward()))
     return found, ops.gradients(found, LEAVES), ops.dense(result)
+'''),
+    "between results": (1, '''\
+    result = fn(*args)
+    found = [ops.attempt(lambda: torch.autograd.grad(one.sum(), other, retain_graph=True, allow_unused=True))
+             for one in ops.starts(result) for other in ops.starts(result) if one is not other]
+    for start in ops.starts(result)[-1:]:
+        start.retain_grad()
+    for start in ops.starts(result)[:1]:
+        ops.hook(start, lambda g: g * 2)
+    found.append(ops.attempt(lambda: sum([start.sum() for start in ops.starts(result)]).backward()))
+    return ops.dense(found), ops.gradients(found, [*LEAVES, *ops.starts(result)[-1:]]), ops.dense(result)
 '''),
     "all together": (1.5, '''\
     result = fn(*args)

@@ -216,10 +216,16 @@ class TensorValue(Value):
 
     def break_for_autograd(self, tx: Tracer, reason: str, hint: str = "") -> GraphBreak | SkipFrame:
         """The signal for a step that asks autograd about this tensor."""
-        if self.source is None and self.fake.requires_grad and self.node.users and not tx.options.fullgraph:
-            # As a result of the graph it would see what comes from outside only, not from these uses.
+        if self.has_uses_in_history and not tx.options.fullgraph:
             return SkipFrame(f"{reason}: the tensor has been used before")
         return GraphBreak(reason, hint)
+
+    @property
+    def has_uses_in_history(self) -> bool:
+        """Whether autograd would see other gradients of this tensor as a result of the graph: those that come from
+        outside only, not from its uses. So it is for arguments that are changed in place."""
+        return self.fake.requires_grad and bool(self.node.users) and (
+            self.source is None or not self.fake.is_leaf and torch_compat.version_of(self.fake) > 0)
 
     def item(self, tx: Tracer) -> Value:
         """The value of the only element: a number that the graph reads."""
