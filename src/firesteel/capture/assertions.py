@@ -46,7 +46,7 @@ def state(tx: Tracer, condition: Any) -> bool:
         return False
     for check in env.checks[known:]:
         if tx.fake.before_late_error is not None:
-            tx.fake.before_late_error()
+            tx.fake.before_late_error((), ())
         _add(tx, check, f"{in_words(tx, check.expr)} does not hold ({check.provenance})")
     tx.asserted = len(env.checks)
     return True

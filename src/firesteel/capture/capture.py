@@ -6,14 +6,14 @@ import operator
 import time
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_compat
 from ..debug import enabled, log
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
-from ..fake import FakeMode
+from ..fake import FakeMode, FakeTensor
 from ..interruptions import safe_point
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
 from ..runtime.user_frames import PASSED_OVER
@@ -164,9 +164,11 @@ class Capture:
                 frame.locals[variable] = tx.local(name, values[name])
         return frame
 
-    def before_late_error(self) -> None:
-        """An operation follows that may raise when the graph runs; see `failing_graphs`."""
+    def before_late_error(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor]) -> None:
+        """An operation follows that may raise when the graph runs, half-way through what it writes to; see
+        `failing_graphs`."""
         tx = self.tx
+        tx.graph.note_half_done(changed, overwritten)
         if not tx.graph.note_risk() and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
             raise GraphBreak("an operation that may raise follows a change in place of a tensor with autograd history")
 

@@ -3,7 +3,8 @@
 The unit then runs again from its start as plain Python, which gives the effects that come before the failing operation,
 the handlers around it and the user's own traceback. All the graph itself may have changed until then are tensors and
 random generators; those are put back first. Tensors that are too large to be kept, or whose autograd history has
-changed, cannot be: then the exception goes to the caller as it is.
+changed, cannot be: then the exception goes to the caller as it is. (What a failing operation itself had done by then to
+tensors that are too large goes unnoticed, and is done again.)
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ class FailingGraph:
         kept = [entry for entry in inputs if entry.at_risk and restorable(entry)]
         if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
             kept = [entry for entry in kept if entry.must_restore]
+        room = MAX_KEPT_BYTES - sum(bytes_of(entry) for entry in kept)
+        for entry in inputs:
+            if entry.half_done and not entry.at_risk and restorable(entry) and 0 not in entry.example.stride():
+                room -= bytes_of(entry)
+                if room >= 0:
+                    kept.append(entry)
         nodes = {entry.node for entry in kept}
         lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
         self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
@@ -69,13 +76,13 @@ def bytes_of(entry: GraphInput) -> int:
     return int(hint_of(entry.example.numel())) * entry.example.element_size()
 
 
-Kept = tuple[list[int], torch.Tensor | list[torch.Tensor]]
-"""The versions of tensors, and their contents: one by one, or all in the rows of one tensor."""
+Kept = tuple[list[int | None], torch.Tensor | list[torch.Tensor]]
+"""The versions of tensors, where they have one, and their contents: one by one, or all in the rows of one tensor."""
 
 
 def keep(*tensors: torch.Tensor) -> Kept:
     """Copies of tensors that the graph is going to change."""
-    versions = [torch_compat.version_of(tensor) for tensor in tensors]
+    versions = [None if tensor.is_inference() else torch_compat.version_of(tensor) for tensor in tensors]
     first = tensors[0]
     if len(tensors) > 2 and all(
             tensor.dtype is first.dtype and tensor.shape == first.shape and tensor.device == first.device
@@ -90,8 +97,10 @@ def put_back(kept: Kept, *tensors: torch.Tensor) -> None:
     """Undo the changes."""
     with torch.no_grad():
         for version, copy, tensor in zip(*kept, tensors, strict=True):
-            if torch_compat.version_of(tensor) != version:
-                tensor.copy_(copy)
+            # An operation that raises half-way is not counted, so the version says nothing.
+            tensor.copy_(copy)
+            if version is not None:
+                torch_compat.set_versions((tensor,), (version,))
 
 
 def random_state() -> RandomState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch.fx
 from .. import torch_compat
 from ..errors import UserFrame
 from ..fake.dims import known_equal, layout_of, offset_of
-from ..fake.tensor import view_of
+from ..fake.tensor import FakeTensor, view_of
 from ..torch_compat.graph_modules import LazyGraphModule
 from .source import ModuleTableSource, Source, graph_input_name
 
@@ -28,6 +28,8 @@ class GraphInput:
     version: int | None = None
     # changed in place before an operation that may raise when the graph runs
     at_risk: bool = False
+    # in memory that an operation may have changed in part when it raises
+    half_done: bool = False
     # to be put back whatever its size, because the program goes on when the operation raises
     must_restore: bool = False
     # (requires_grad, is_leaf) when the graph begins, of tensors
@@ -129,6 +131,22 @@ class GraphBuilder:
                 restorable = restorable and (entry.example.is_leaf or not entry.example.requires_grad)
         return restorable
 
+    def note_half_done(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor]) -> None:
+        """The next operation may raise half-way: note the inputs in the memory that it writes to.
+
+        Elements that it has overwritten by then get the same values again when the program runs once more, unless these
+        are computed from what was there.
+        """
+        memories = {fake.storage_key for fake in changed}
+        for fake in overwritten:
+            key = fake.storage_key
+            if any(entry.node.users for entry in self.inputs if _storage_key(entry.example) == key):
+                memories.add(key)
+        if memories:
+            for entry in self.inputs:
+                if _storage_key(entry.example) in memories:
+                    entry.half_done = True
+
     def call(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]
     ) -> torch.fx.Node:
@@ -159,3 +177,7 @@ class GraphBuilder:
         module = LazyGraphModule(root, self.graph, class_name=name)
         return CapturedGraph(module, kept, [entry.example_as_given() for entry in kept])
 
+
+
+def _storage_key(example: Any) -> int | None:
+    return example.storage_key if type(example) is FakeTensor else None

@@ -317,7 +317,7 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
     tx.fake.data_symbols.clear()
     tx.fake.data_symbols_known.clear()
     if tx.fake.before_late_error is not None and depends_on_data(tx, [*args, *kwargs.values()]):
-        tx.fake.before_late_error()
+        tx.fake.before_late_error((), ())
     for _ in range(MAX_ASSUMPTIONS):
         tx.shape_env.checks_defaults = name in RESHAPES and not tx.options.exports
         try:
@@ -404,7 +404,7 @@ def tensor_list(tx: Tracer, tensor: TensorValue, shape: list[int]) -> ListValue:
 def data_truth(tx: Tracer, target: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     """A comparison of whole tensors: the answer comes out of the graph."""
     if tx.fake.before_late_error is not None:
-        tx.fake.before_late_error()
+        tx.fake.before_late_error((), ())
     symbol = tx.shape_env.new_symbol(None, f"{name}()", kind="bool")
     node = tx.graph.call(target, args, kwargs, tx.user_frames())
     tx.effects.version += 1

@@ -19,6 +19,7 @@ from ..shapes import ShapeEnv, Symbol
 from ..torch_compat import has_symbolic_layout
 from . import agreement, symbolic
 from .dims import known_equal, layout_of
+from .overlap import refuse_overlap
 from .rules import Rule, find_rule
 from .rules.data_dependent import always, data_result, of_unknown_sum, with_masks
 from .rules.elementwise_layouts import Restride, find_layout
@@ -65,8 +66,9 @@ class FakeMode(torch_compat.DispatchMode):
         self.mask_counts: dict[int, tuple[FakeTensor, int, Symbol]] = {}
         # what a tensor is called in messages
         self.name_of: Callable[[FakeTensor], str] | None = None
-        # called ahead of an operator that may raise because of its tensors' values
-        self.before_late_error: Callable[[], None] | None = None
+        # called ahead of an operator that may raise because of its tensors' values, with the tensors that it may have
+        # changed by then, and those that it may have given elements that do not depend on what they were
+        self.before_late_error: Callable[[Sequence[FakeTensor], Sequence[FakeTensor]], None] | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         return dispatch(self, func, args, kwargs or {})
@@ -230,6 +232,7 @@ def unsupported_reason(t: torch.Tensor) -> str | None:
 class _Operator:
     """What is known of an operator, looked up once."""
 
+    name: str
     rule: Rule | None
     decomposes: bool
     data_dependent: Callable[..., bool] | None
@@ -262,6 +265,9 @@ _RAISE_LATE = ("index", "embedding", "gather", "scatter", "take", "put", "nll_lo
                "multinomial", "bernoulli", "normal", "poisson", "binomial", "bincount", "histc", "repeat_interleave",
                "assert", "ctc_loss", "unsafe_index", "max_unpool", "nonzero", "segment", "pad_packed")
 _INTEGERS_RAISE_LATE = ("floor_divide", "div", "remainder", "fmod", "pow")
+# Those that give elements values which do not depend on what was there, unless told to accumulate.
+_OVERWRITE = frozenset({"index_put_", "_index_put_impl_", "_unsafe_index_put_", "put_", "index_copy_", "index_fill_",
+                        "scatter_", "masked_scatter_", "bernoulli_", "normal_"})
 # Views whose elements differ from those of their base.
 LAZY_VIEWS = frozenset({"aten._conj.default", "aten._neg_view.default"})
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
@@ -288,6 +294,7 @@ def _look_up(func: Any) -> _Operator:
     if data_dependent is None and torch_compat.is_data_dependent(func) and rule is None and not decomposes:
         data_dependent = always
     operator = _Operator(
+        name=name,
         rule=rule,
         decomposes=decomposes,
         data_dependent=data_dependent,
@@ -374,7 +381,7 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         _note_writes(mode, operator, args, kwargs)
     if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
             and operator.raises_late(*args):
-        mode.before_late_error()
+        mode.before_late_error(*_half_done(operator, args, kwargs))
     with_symbols = False
     for value in args:
         kind = type(value)
@@ -420,11 +427,33 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
 def _note_writes(mode: FakeMode, operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if operator.writes is _STATISTICS and not (args[5] if len(args) > 5 else kwargs.get("training")):
         return
+    refuse_overlap(operator.name, operator.writes, args, kwargs)
+    for item in _written(operator, args, kwargs):
+        mode.written.add(item.storage_key)
+
+
+def _half_done(
+    operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Sequence[FakeTensor], Sequence[FakeTensor]]:
+    """What an operator may have changed when it raises, and what it may have overwritten."""
+    if not operator.writes:
+        return (), ()
+    written = _written(operator, args, kwargs)
+    base = operator.name.split(".")[1]
+    if base in _OVERWRITE and not kwargs.get("accumulate") and "reduce" not in kwargs \
+            and not any(type(value) is bool and value for value in args):
+        return (), written
+    return written, ()
+
+
+def _written(operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor]:
+    """The tensors that an operator writes to."""
+    found: list[FakeTensor] = []
     for position, name in operator.writes:
         given = args[position] if position < len(args) else kwargs.get(name)
-        for item in given if isinstance(given, (list, tuple)) else (given,):
-            if type(item) is FakeTensor:
-                mode.written.add(item.storage_key)
+        found += [item for item in (given if isinstance(given, (list, tuple)) else (given,))
+                  if type(item) is FakeTensor]
+    return found
 
 
 def _with_symbols(

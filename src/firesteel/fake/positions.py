@@ -90,7 +90,7 @@ def any_place(mode: FakeMode, part: Any, size: Any) -> Any:
     if isinstance(part, torch.SymInt) and env.hint(expr_of(part)) is not None:
         return part
     if mode.before_late_error is not None:
-        mode.before_late_error()
+        mode.before_late_error((), ())
     if isinstance(size, int):
         if size == 0:
             raise IndexError("index out of range for a dimension of size 0")

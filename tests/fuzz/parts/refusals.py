@@ -7,6 +7,7 @@ some programs; the change may come in every call or in one of them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from ..program import Program
@@ -59,6 +60,20 @@ TABLE = (
     "y = y * 1; y.index_copy_(0, i, v); r = y | y=f:N,K i=i<N:M v=f:M,K",
     "y = y * 1; y.scatter_(0, i, v); r = y | y=f:N,K i=i<N:M,K v=f:M,K",
     "y = y * 1; y.scatter_add_(0, i, v); r = y | y=f:N,K i=i<N:M,K v=f:M,K",
+    "n = v.shape[0]; y[n:] = y[:-n]; r = y | y=f:N v=f:2",
+    "n = v.shape[0]; y[n:].{mul_|copy_|add_|sub_|maximum}(y[:-n]); r = y | y=f:N,K v=f:2",
+    "y.add_(y.{t|flip|clone|mT}({|0})); r = y | y=f:N,N",
+    "y.view(-1)[:v.shape[0]] += y[0]; r = y | y=f:N,2 v=f:2",
+    "y.scatter_(0, i, {y|v}); r = y | y=f:N i=i<N:N v=f:N",
+    "y.index_add_(0, i, {y|v}[:i.shape[0]]); r = y | y=f:N i=i<N:M v=f:M",
+    "y.index_copy_(0, i, y[:i.shape[0]]{ * 2|}); r = y | y=f:N i=i<N:N",
+    "w = y * 2; y[i] = w; r = y | y=f:N i=i<N:N",
+    "y.put_(i, v, accumulate=True); r = y | y=f:N i=i<N:M v=f:M",
+    "y[1:].index_add_(0, i, v); w.add_(1); r = y | y=f:N i=i<N-1:M v=f:M w=f:2",
+    "w.add_(1); y.masked_scatter_(b, v); r = y | y=f:N b=b:N v=f:N w=f:2",
+    "torch._foreach_add_([x, y], {1.0|[1.0, 2.0]|[1.0]}); r = x | x=f:N y=f:N,K",
+    "torch._foreach_{mul|add|copy|maximum|div}_([x, y, x], [v, w, v]); r = x | x=f:N y=f:N,K v=f:N w=f:K",
+    "torch._foreach_{neg|sqrt|exp|zero|abs}_([x, y]); r = x | x=f:N y=f:N",
     "r = y.select_scatter(v, {0|1|2}, {0|-1|9}) * 1 | y=f:N,K v=f:K",
     "r = y.diagonal_scatter(v) * 1 | y=f:N,N v=f:N",
     "r = y.diagonal_scatter(v, {1|0|-1|9}) * 1 | y=f:N,N v=f:N-1",
@@ -210,6 +225,10 @@ DTYPES = {
 }
 
 
+_WRITES = re.compile(r"r = y\.(index_put|put|index_reduce|index_add|index_copy|index_fill|scatter|scatter_add"
+                     r"|scatter_reduce|masked_scatter|masked_fill)\(")
+
+
 @dataclass(frozen=True)
 class Operand:
     """An operand of the call: sizes are expressions in the letters."""
@@ -219,13 +238,17 @@ class Operand:
     below: str
     sizes: tuple[str, ...]
     dtype: str
+    expanded: bool = False
 
     def source(self, numbers: dict[str, int], leaf: bool) -> str:
         """The expression that makes it."""
         sizes = [max(_value(size, numbers), 0) for size in self.sizes]
         below = max(_value(self.below, numbers), 1) if self.below else 2
         more = ".requires_grad_()" if leaf and self.dtype in ("float32", "float64", "float16", "bfloat16") else ""
-        return f"operand({sizes}, {below if self.kind != 'f' else 0}, torch.{self.dtype}){more}"
+        if self.expanded and sizes:
+            more = f".expand({sizes})"
+        first = [1, *sizes[1:]] if self.expanded and sizes else sizes
+        return f"operand({first}, {below if self.kind != 'f' else 0}, torch.{self.dtype}){more}"
 
 
 def _value(size: str, numbers: dict[str, int]) -> int:
@@ -249,7 +272,9 @@ def _operand(text: str) -> Operand:
 def _changed(dice: Dice, operand: Operand) -> Operand:
     """The operand with one thing about it changed."""
     sizes = list(operand.sizes)
-    kind = dice.weighted(((6, "size"), (2, "rank"), (3, "dtype")))
+    kind = dice.weighted(((6, "size"), (2, "rank"), (3, "dtype"), (1, "layout")))
+    if kind == "layout":
+        return replace(operand, expanded=True)
     if kind == "dtype" or (kind == "size" and not sizes):
         return replace(operand, dtype=dice.choice(DTYPES[operand.kind]))
     if kind == "size":
@@ -276,6 +301,15 @@ def _arguments(dice: Dice, text: str, wrong: bool) -> str:
     return text
 
 
+def _in_place(dice: Dice, text: str) -> str:
+    """The text with writes to the operand itself, in some programs."""
+    if dice.chance(0.4):
+        text = text.removeprefix("y = y * 1; ")
+    if dice.chance(0.3):
+        text = _WRITES.sub(r"r = y.\1_(", text)
+    return text
+
+
 def generate(seed: int) -> Program:
     """The program of this seed."""
     dice = Dice(seed)
@@ -283,6 +317,7 @@ def generate(seed: int) -> Program:
     operands = [_operand(part) for part in described.split()]
     way = dice.weighted(((7, "operand"), (2, "argument"), (1, "none"))) if "{" in text else (
         "operand" if dice.chance(0.88) else "none")
+    text = _in_place(dice, text)
     text = _arguments(dice, text, way == "argument" or dice.chance(0.1))
     if dice.chance(0.15):  # all floats of another dtype
         dtype = dice.choice(("float64", "bfloat16", "float16"))

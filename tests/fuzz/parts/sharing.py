@@ -8,7 +8,8 @@ from ..values import Dice
 
 SAMPLE = 10
 SLOTS = ("x", "y", "m.a", "m.b", "m.w", "held")
-# Of memory that overlaps in part these say nothing that depends on the order in which elements are written.
+# Of memory that overlaps in part these say nothing that depends on the order in which elements are written; the others
+# are mostly refused.
 ALONE = ("{s}.add_({k})", "{s}.mul_({k})", "{s}.zero_()", "{s}[{i}] = {k}.0", "{s}.data.add_({k})", "{s}.fill_({k})",
          "torch._foreach_add_([{s}, {t}, {u}], {k})", "torch._foreach_mul_([{s}, {s}, {t}], {k}.0)",
          "torch._foreach_neg_([{s}, {t}])", "torch._foreach_zero_([{s}, {t}])", "{s}.clamp_(max={k})",
@@ -84,7 +85,7 @@ class _Writer:
 
     def statement(self, writes: bool) -> str:
         dice = self.dice
-        forms = READS if not writes else ALONE if self.partial or dice.chance(0.4) else TOGETHER
+        forms = READS if not writes else ALONE if dice.chance(0.8 if self.partial else 0.4) else TOGETHER
         text = dice.choice(forms)
         slots = [slot for slot in self.slots if not (writes and self.grad and slot == "m.w")] or ["x"]
         # Eager refuses to say whether a view of a parameter requires grad after a write that autograd did not see.
@@ -115,6 +116,6 @@ class _Writer:
         dice = self.dice
         return dice.weighted((
             (3, f"m.{dice.choice('ab')} = {self.place()}"), (2, f"m.{dice.choice('abw')}.data = {self.place()}"),
-            (1, "m.b = m.a.view(3)"), (1, "m.b.data = m.a.data"), (1, "m.b = m.a"), (1, "m.w.data = m.a"),
+            (1, "m.b = m.a.view(-1)"), (1, "m.b.data = m.a.data"), (1, "m.b = m.a"), (1, "m.w.data = m.a"),
             (1, "m.a = torch.zeros(4)[1:]"), (1, "m.b = torch.ones(3)"), (2, f"held = {self.place()}"),
             (1, "held = m.a"), (1, "held = m.w.detach()"), (1, "held = torch.ones(3)")))
