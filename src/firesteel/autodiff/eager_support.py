@@ -139,9 +139,10 @@ def _are_mixed(args: Sequence[Any], positions: Sequence[int], norm: bool) -> boo
 def _does_not_fit(position: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a number cannot be an element of the tensor that it fills."""
     number = _number(args[position] if len(args) > position else kwargs.get("fill_value", kwargs.get("value")))
-    dtype = kwargs.get("dtype") or (args[0].dtype if args and isinstance(args[0], torch.Tensor) else None)
-    if dtype is None or isinstance(number, bool | complex) or not isinstance(number, int | float):
+    if isinstance(number, bool | complex) or not isinstance(number, int | float):
         return False
+    own = args[0].dtype if args and isinstance(args[0], torch.Tensor) else None
+    dtype = kwargs.get("dtype") or own or (torch.get_default_dtype() if isinstance(number, float) else torch.int64)
     if (dtype in _USUAL or dtype is torch.int64) and (-_LARGEST < number < _LARGEST or number - number != 0) \
             and not (dtype is torch.int64 and isinstance(number, float)):
         return False

@@ -122,8 +122,9 @@ class IndexFunctions:
 
 
 def sizes_of(node: torch.fx.Node) -> list[Expr]:
-    """The sizes of a node's value."""
-    return [expr_of(size) for size in node.meta["val"].shape]
+    """The sizes of a node's value; a number has none."""
+    value = node.meta["val"]
+    return [expr_of(size) for size in value.shape] if isinstance(value, torch.Tensor) else []
 
 
 # ---------------------------------------------------------------------------------------------------------------------

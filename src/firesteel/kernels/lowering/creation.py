@@ -68,6 +68,8 @@ def arange(ctx: Lowering, *args: Any, **kwargs: Any) -> Tensor:
     dtype = ctx.out.dtype
     if dtype.is_floating_point:
         wide = torch.float64 if dtype is torch.float64 else torch.float32
+        if any(isinstance(number, (int, float)) and abs(number) > torch.finfo(wide).max for number in (start, step)):
+            return ctx.unsupported("numbers beyond the range of the dtype")
 
         def body(indices: Indices) -> Value:
             place = ir.cast(ctx.index(indices[0]), wide)

@@ -194,6 +194,8 @@ class _Lowerer:
         """Why none of our lowerings can be used, for reasons of dtype, device and size of numbers."""
         if any(type(arg) is int and not -(2**63) <= arg < 2**63 for arg in (*node.args, *node.kwargs.values())):
             return "a number that 64 bits do not hold, which eager may refuse"
+        if any(type(arg) is complex for arg in (*node.args, *node.kwargs.values())):
+            return "a complex number"
         numbers = numbers_among(node) if self._takes_numbers(node) else ()
         for source in (node, *node.all_input_nodes):
             if source in numbers:
