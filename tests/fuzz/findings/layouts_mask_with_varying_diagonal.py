@@ -11,7 +11,8 @@ def fn(q, k):
 
 
 def make():
-    calls = []
-    for t, s in ((3, 5), (2, 5), (4, 7)):
-        calls.append(((torch.arange(8.0 * t).reshape(1, 2, t, 4) / 9, torch.arange(8.0 * s).reshape(1, 2, s, 4) / 7), {}))
+    def heads(length):
+        return torch.arange(8.0 * length).reshape(1, 2, length, 4) / 9
+
+    calls = [((heads(t), heads(s)), {}) for t, s in ((3, 5), (2, 5), (4, 7))]
     return fn, calls, lambda index: None, lambda: {}
