@@ -222,3 +222,15 @@ def test_bare_raise_with_nothing_to_raise() -> None:
         return y
 
     same(f)
+
+
+@pytest.mark.parametrize("owner", [torch.ones(1), torch.nn.Linear(1, 1), print, dict, 3, "s", [1], torch])
+def test_errors_about_attributes_say_which_and_where(owner: Any) -> None:
+    def program(obj: Any, x: torch.Tensor) -> Any:
+        try:
+            obj.nope  # noqa: B018
+        except AttributeError as error:
+            return error.name, error.obj is obj, str(error), (x + 1).tolist()
+
+    x = torch.ones(2)
+    assert fs.compile(program, backend="eager")(owner, x) == program(owner, x)

@@ -436,7 +436,17 @@ class Tracer:
         return value.realize().truth(self)
 
     def get_attr(self, obj: Value, name: str) -> Value:
-        return obj.realize().get_attr(self, name)
+        obj = obj.realize()
+        try:
+            return obj.get_attr(self, name)
+        except UserRaise as raised:
+            # Python tells an error that does not say so itself what was looked for, and where.
+            error = raised.value
+            if isinstance(error, ExceptionValue) and error.source is None and issubclass(error.cls, AttributeError):
+                known = error.attrs.setdefault("name", ConstantValue(name))
+                if known is not None and known.is_constant() and known.as_constant() == name:
+                    error.attrs.setdefault("obj", obj)
+            raise
 
     def has_attr(self, obj: Value, name: str) -> bool:
         obj = obj.realize()
