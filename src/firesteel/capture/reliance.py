@@ -12,6 +12,7 @@ import torch
 
 from .. import torch_compat
 from .dynamism import in_module
+from .signals import SkipFrame
 from .source import ConstantSource, Source, class_is_permanent, written_in_python
 from .values.tensors import TensorValue
 
@@ -114,10 +115,14 @@ def _guard_distinct_tensors(tx: Tracer) -> None:
 def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:
     """Of tensors that share memory while the graph writes to it, the others are compared with the first."""
     groups: dict[int, list[GraphInput]] = {}
+    reals: dict[Source, torch.Tensor] = {}
+    foreign = False  # whether an argument is made of memory that torch did not allocate
     for item in inputs:
         real = tx.tensor_of_fake[id(item.example)].real
         if real is not None and torch_compat.has_storage(real):
             groups.setdefault(torch_compat.storage_address(real), []).append(item)
+            reals[item.source] = real
+            foreign = foreign or not (real.untyped_storage().resizable() or in_module(item.source))
     written: list[Source] = []
     others: list[Source] = []
     for members in groups.values():
@@ -133,8 +138,11 @@ def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:
         names = [f"{{{position}}}" for position in range(len(written) + len(others))]
         apart, rest = (f"({', '.join(part)}{',' if len(part) == 1 else ''})"
                        for part in (names[:len(written)], names[len(written):]))
-        tx.guard(written[0], "shared memory", f"{{k[0]}}({apart}, {rest})", (torch_compat.share_no_memory,),
-                 (*written[1:], *others))
+        check = torch_compat.lie_apart if foreign else torch_compat.share_no_memory
+        if foreign and not torch_compat.lie_apart(*[tuple([reals[source] for source in part])
+                                                    for part in (written, others)]):
+            raise SkipFrame("arguments lie in one memory, which torch does not know to be one")
+        tx.guard(written[0], "shared memory", f"{{k[0]}}({apart}, {rest})", (check,), (*written[1:], *others))
 
 
 def _attributes_set(tx: Tracer, item: GraphInput) -> bool:

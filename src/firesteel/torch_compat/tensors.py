@@ -120,6 +120,23 @@ def share_no_memory(written: tuple[torch.Tensor, ...], others: tuple[torch.Tenso
     return len(storages) == len(written) and storages.isdisjoint([t.untyped_storage()._cdata for t in others])
 
 
+def lie_apart(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:
+    """`share_no_memory` where storages may lie in one memory, as those do that are made of one array of NumPy.
+
+    >>> memory = torch.ones(4).numpy()
+    >>> x, y, z = (torch.from_numpy(part) for part in (memory[:2], memory[1:], memory[2:]))
+    >>> lie_apart((x,), (y,)), lie_apart((x,), (z,)), share_no_memory((x,), (y,))
+    (False, True, True)
+    """
+    if not share_no_memory(written, others):
+        return False
+    storages = [t.untyped_storage() for t in (*written, *others)]
+    places = [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in storages]
+    return not any(first < end and begin < last and at != position
+                   for at, (first, last) in enumerate(places[:len(written)])
+                   for position, (begin, end) in enumerate(places) if first < last and begin < end)
+
+
 users_of_storage: Callable[[int], int] = torch._C._storage_Use_Count
 """How many tensors and other C++ owners the storage has that `storage_address` names."""
 

@@ -45,6 +45,7 @@ class Module(torch.nn.Module):
 
 def make():
     bases = [torch.arange(9.0) - 5 * number for number in range(3)]
+    arrays = [torch.arange(9.0).numpy() * number for number in (1, 2)]
     m, held = Module(), torch.full((3,), 4.0)
     table = torch.tensor([[1.0, 2.0, 4.0], [0.0, 1.0, -3.0]])
 
@@ -66,6 +67,7 @@ class _Writer:
         self.partial = dice.chance(0.2)  # whether memory may overlap in part
         self.grad = dice.chance(0.3)
         self.slots = dice.sample(SLOTS, dice.between(2, 4))
+        self.arrays = dice.chance(0.15)  # whether arguments are made of arrays of NumPy
 
     def source(self) -> str:
         dice = self.dice
@@ -80,7 +82,8 @@ class _Writer:
         return (HEAD.format(grad=self.grad) + "".join(f"            {line}\n" for line in lines)
                 + "        return out\n\n    calls = [\n" + "".join(calls) + "    ]\n\n    def before(index):\n"
                 "        nonlocal held\n" + "".join(before) + "\n    def observe():\n"
-                "        return {'bases': bases, 'state': [m.a, m.b, m.w, held]}\n\n"
+                "        numbers = [array.tolist() for array in arrays]\n"
+                "        return {'bases': bases, 'arrays': numbers, 'state': [m.a, m.b, m.w, held]}\n\n"
                 "    return fn, calls, before, observe\n")
 
     def statement(self, writes: bool) -> str:
@@ -107,6 +110,8 @@ class _Writer:
 
     def argument(self, apart: bool) -> str:
         dice = self.dice
+        if self.arrays:
+            return f"torch.from_numpy(arrays[{int(apart) or dice.below(2)}][{self.place().split('[', 2)[2]})"
         if apart or dice.chance(0.25):
             return f"torch.full((3,), {dice.between(1, 5)}.0)"
         return dice.weighted(((4, self.place()), (1, f"{self.place()}.detach()"), (1, "m.a"), (1, "m.w.detach()"),
@@ -116,6 +121,6 @@ class _Writer:
         dice = self.dice
         return dice.weighted((
             (3, f"m.{dice.choice('ab')} = {self.place()}"), (2, f"m.{dice.choice('abw')}.data = {self.place()}"),
-            (1, "m.b = m.a.view(-1)"), (1, "m.b.data = m.a.data"), (1, "m.b = m.a"), (1, "m.w.data = m.a"),
+            (1, "m.b = m.a[:]"), (1, "m.b.data = m.a.data"), (1, "m.b = m.a"), (1, "m.w.data = m.a"),
             (1, "m.a = torch.zeros(4)[1:]"), (1, "m.b = torch.ones(3)"), (2, f"held = {self.place()}"),
             (1, "held = m.a"), (1, "held = m.w.detach()"), (1, "held = torch.ones(3)")))
