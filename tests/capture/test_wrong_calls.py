@@ -125,6 +125,12 @@ def test_arguments_by_name_reach_their_position() -> None:
         compare(expression, x(), 3, None)
 
 
+def test_a_length_that_no_list_has() -> None:
+    for length in (10**30, 10**17):
+        long = type("Long", (dict,), {"__len__": lambda self, length=length: length})()
+        compare("list(o)", x(), 3, long, caught=True)
+
+
 def test_counting_from_truth_values() -> None:
     for step in ("1", "0", "True", "2", "0.5", "n"):
         compare(f"[v for v, _ in zip(itertools.count(True, {step}), range(3))]", x(), 3, None)
@@ -142,7 +148,8 @@ def test_what_is_known_of_callables() -> None:
 @pytest.mark.parametrize("expression", [
     "[1] * o", "[1].__mul__(o)", "[1].__imul__(o)", "operator.imul([1], o)", "(1,) + o", "torch.Size([2]) + o",
     "operator.concat(range(2), o)", "'b' * o", "collections.deque([1]).__imul__(o)", "torch.Size([2]).__imul__(o)",
-    "format(x.shape, o)", "collections.deque([1]).nothing",
+    "format(x.shape, o)", "collections.deque([1]).nothing", "operator.setitem('abc', x, o)",
+    "collections.defaultdict(list, o, o)",
 ])
 def test_words_about_sequences(expression: str, o: Any) -> None:
     compare(expression, x(), 3, o, caught=True)

@@ -136,7 +136,7 @@ def _call_dict(cls: type) -> Handler:
 def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     factory = args[0].realize() if args else None
     if factory is not None and not (factory.is_constant() and factory.as_constant() is None) and \
-            not has_special(factory, "__call__"):
+            not has_special(factory, "__call__") or len(args) > 2:
         raise refused("defaultdict")
     if isinstance(factory, ConstantValue) and factory.value is None:
         factory = None

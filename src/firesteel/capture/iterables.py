@@ -15,6 +15,7 @@ from .values.constants import ConstantValue, NumberValue
 from .values.mapping_proxies import MappingProxyValue
 from .values.objects import ObjectValue
 from .values.reversals import ReversedIterator
+from .values.sequences import MOST_ITEMS
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -60,4 +61,5 @@ def _ask_for_length(tx: Tracer, obj: ObjectValue) -> None:
 def _is_length(tx: Tracer, length: Value) -> bool:
     if isinstance(length, NumberValue):
         return length.expr.kind == "int" and tx.shape_env.decide(ge(length.expr, 0)) is True
-    return isinstance(length, ConstantValue) and isinstance(length.value, int) and length.value >= 0
+    # memory for that many items is asked for ahead
+    return isinstance(length, ConstantValue) and isinstance(length.value, int) and 0 <= length.value <= MOST_ITEMS

@@ -421,7 +421,6 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
             "__call__": f"{called!r} object is not callable",
             "__len__": f"object of type {called!r} has no len()",
             "__getitem__": f"{called!r} object is not subscriptable",
-            "__setitem__": f"{called!r} object does not support item assignment",
         }
         if name in messages:
             raise tx.raised(TypeError(messages[name]))
