@@ -18,9 +18,9 @@ from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.rules.data_dependent import new_number
-from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le
+from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne
 from ..shapes.symnode import expr_of, make_symbolic
-from .assertions import MAX_ASSUMPTIONS, assert_assumptions, depends_on_data, plausible
+from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible
 from .python_warnings import Warns, run_or_warn
 from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
@@ -318,6 +318,8 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
     tx.fake.data_symbols_known.clear()
     if tx.fake.before_late_error is not None and depends_on_data(tx, [*args, *kwargs.values()]):
         tx.fake.before_late_error((), ())
+    if name in ("reshape", "view") and not tx.options.exports:
+        _assume_elements(tx, name, args[1:])
     for _ in range(MAX_ASSUMPTIONS):
         tx.shape_env.checks_defaults = name in RESHAPES and not tx.options.exports
         try:
@@ -339,6 +341,21 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
         finally:
             tx.shape_env.checks_defaults = False
     raise GraphBreak(f"{_title(target)} needs to know too much about sizes that depend on data")
+
+
+def _assume_elements(tx: Tracer, name: str, sizes: Any) -> None:
+    """Without elements any size would do in the place of -1, so eager refuses to choose one."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = sizes[0]
+    if not any(type(size) is int and size == -1 for size in sizes):
+        return
+    for size in sizes:
+        if isinstance(size, torch.SymInt) and not tx.shape_env.is_backed(expr_of(size)):
+            tx.operation = name
+            try:
+                assume(tx, ne(expr_of(size), 0))
+            finally:
+                tx.operation = ""
 
 
 def layout_is_certain(tx: Tracer, x: Any) -> bool:

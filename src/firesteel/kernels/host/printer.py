@@ -495,8 +495,8 @@ class _HostPrinter:
         layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
         self.namespace["check_layout"], self.namespace["restride"] = self.layouts.check, restride
         copy = f"{variable} = restride({variable}, {layout})"
-        stated = any(of == name and kind == "size" and isinstance(buffer.shape[dim], Const)
-                     for of, kind, dim in self.plan.symbols.values())
+        stated = any(of == name and kind == "size" and buffer.shape[dim] is not symbol
+                     for symbol, (of, kind, dim) in self.plan.symbols.items())
         if empty:
             # Its strides are all that there is to see. Some operators have results for their own backward alone, of
             # which nobody promises a size.
