@@ -615,7 +615,8 @@ class _Assembly:
             base = base.detach()
         view = output.view
         if view is None:
-            return base if how is None or how.history is not History.KNOWN else base.view_as(base)
+            # not view_as, which gives dimensions of size 1 new strides
+            return base if how is None or how.history is not History.KNOWN else torch.ops.aten.alias.default(base)
         if how is None or how.history is History.NONE:
             return view_of_base(base, view, self.numbers(view, inputs))
         with torch.set_grad_enabled(torch.is_grad_enabled() and how.history is not History.UNKNOWN_VIEW):

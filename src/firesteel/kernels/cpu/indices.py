@@ -16,6 +16,23 @@ COMPARISONS = {"eq0": "eq", "ne0": "ne", "ge0": "sge"}
 BINARY = {"bitand": "and", "bitor": "or", "bitxor": "xor", "lshift": "shl", "rshift": "ashr"}
 
 
+def largest_constant(expr: Expr) -> int:
+    """The largest absolute value of a number in an expression, without those that a smaller one limits.
+
+    >>> from ...shapes import minimum, symbol
+    >>> i = symbol("i")
+    >>> largest_constant((3 * i + 2) % 7), largest_constant(minimum(i, 2**63 - 1) + 2)
+    (7, 2)
+    """
+    if isinstance(expr, Const):
+        return abs(int(expr.value))
+    parts = [largest_constant(part) for part in expr.args]
+    if isinstance(expr, Call) and expr.op == "min":
+        return min(parts)
+    own = [abs(expr.const), *[abs(factor) for _, factor in expr.terms]] if isinstance(expr, Sum) else []
+    return max([0, *own, *parts])
+
+
 def split(index: Expr, axis: Symbol, varying: Collection[Symbol] = ()) -> tuple[Expr, Expr] | None:
     """``(c, rest)`` with ``index == c*axis + rest``, both the same in all lanes; None if there are none.
 
@@ -184,7 +201,8 @@ class IndexEmitter(Emitter):
 
         An integer that the program was given may be anything.
         """
-        return all(symbol in self.symbols and symbol not in self.signed for symbol in expr.free_symbols)
+        return (all(symbol in self.symbols and symbol not in self.signed for symbol in expr.free_symbols)
+                and largest_constant(expr) < 2**48)
 
     def floor_division(self, op: str, left: Operand, right: Operand, positive: bool, small: bool) -> Operand:
         """Quotient or remainder rounded down, as Python's. `positive`: neither operand is negative; `small`: they are

@@ -320,10 +320,14 @@ def flip(ctx: Lowering, x: Tensor, dims: Sequence[int]) -> Tensor:
     return view(x, x.shape, remap, strides=ctx.out.strides)
 
 
+_LONGEST_SHIFT = 2**40
+
+
 @lowering("aten.roll.default")
 def roll(ctx: Lowering, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Tensor:
-    if any(ctx.size_facts.interval(shapes.as_expr(shift)).lower < -(2**62) for shift in shifts):
-        return ctx.unsupported("a shift so far down that ATen may refuse it")
+    known = [ctx.size_facts.interval(shapes.as_expr(shift)) for shift in shifts]
+    if any(max(-shift.lower, shift.upper) > _LONGEST_SHIFT for shift in known):
+        return ctx.unsupported("a shift so long that kernels may not divide it exactly, and ATen may refuse it")
     if not dims:
         flat = reshaped(ctx, x, (x.numel,))
         return reshaped(ctx, rolled(ctx, flat, {0: shapes.as_expr(shifts[0])}), x.shape)
