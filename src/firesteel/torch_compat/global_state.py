@@ -136,7 +136,10 @@ def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:
 def saves_tensors(function: Any) -> bool:
     """Whether a function of autograd's graph has saved tensors, which a backward pass frees."""
     if isinstance(function, torch.autograd.function.BackwardCFunction):
-        return len(function._raw_saved_tensors) > 0  # type: ignore[attr-defined]
+        try:
+            return len(function._raw_saved_tensors) > 0  # type: ignore[attr-defined]
+        except RuntimeError:  # freed
+            return True
     kind: Any = type(function)
     if kind.__name__ == "CopySlices":  # gives up the function that it wraps
         return True

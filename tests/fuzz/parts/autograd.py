@@ -394,7 +394,8 @@ class _Writer:
                 fresh.append(new)
             elif kind == "backward":
                 self.text += f"{indent}if {a}.requires_grad:\n"
-                self.text += f"{indent}    {a}.square().sum().backward(retain_graph=True)\n"
+                retain = dice.choice(["retain_graph=True", "retain_graph=True", ""])
+                self.text += f"{indent}    {a}.square().sum().backward({retain})\n"
             elif kind == "hook":
                 self.text += f"{indent}if {a}.requires_grad:\n{indent}    ops.hook({a}, lambda g: g * 2)\n"
             elif kind == "detach":
