@@ -46,6 +46,10 @@ FAILURES_BEFORE_BREAK = 2
 UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
 
 
+MAX_DISTURBED = 3
+"""How often a function that cannot be captured is tried again while other threads run."""
+
+
 class Miss:
     """Returned by an entry whose guards do not hold."""
 
@@ -158,6 +162,7 @@ class Unit:
         self.continuations: dict[Start, Unit] = {}
         self.total = 0
         self.given_up: str | None = None
+        self.disturbed = 0
         # places with assumptions on data that did not hold, how often, and those where none is made any more
         self.failures: dict[str, int] = {}
         self.refused: set[str] = set()
@@ -346,6 +351,10 @@ class Unit:
             self.options.skipped(self, self.given_up)
             return None
         except Exception as error:
+            if isinstance(error, (RuntimeError, ValueError, LookupError)) and threading.active_count() > 1 and \
+                    self.disturbed < MAX_DISTURBED:
+                self.disturbed += 1  # perhaps by another thread, which changed a container that was being looked at
+                return None
             if config.raise_on_internal_error or self.options.fullgraph:
                 raise
             self.warn_internal(error)
