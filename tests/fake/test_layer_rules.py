@@ -269,6 +269,11 @@ def test_selection_and_order():
             assert_same(torch.argsort, x, dim)
 
 
+def test_roll_of_nothing():
+    for x in (torch.ones(3, 4)[3:, 0], torch.ones(3, 0, 2), torch.ones(4, 3).t()[:, 4:], torch.ones(5)[::2]):
+        assert_same(torch.roll, x, 1)
+
+
 def test_windows_as_columns():
     settings = ((4, 1, 0, 1), (2, 1, 0, 1), ((1, 2), 2, 1, 2), (9, 1, 0, 1), (2, 0, 0, 1))
     turned = torch.rand(2, 3, 5, 4).transpose(2, 3)
