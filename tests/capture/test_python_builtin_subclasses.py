@@ -243,3 +243,20 @@ def test_copies_and_refusals_of_subclasses() -> None:
         return x + 1, mapping.copy(), mapping | {"b": 2}, said
 
     check(f, lambda: (x(), WithFactory(list, a=1), NoPlace()))
+
+
+class OtherItems(list):  # type: ignore[type-arg]
+    def __iter__(self):
+        return iter([1, 2])
+
+
+def test_a_list_put_into_itself_is_not_asked_to_iterate() -> None:
+    def f(x):
+        sliced, extended, added, other = OtherItems([x, 3]), OtherItems([x]), OtherItems([4]), [5]
+        sliced[1:] = sliced
+        extended.extend(extended)
+        added += added
+        other[:] = added
+        return x + 1, [[items[at] for at in range(len(items))] for items in (sliced, extended, added)], other
+
+    check(f)

@@ -326,7 +326,7 @@ class ListValue(SequenceValue):
         position = _index(tx, key)
         self.refuse_index(tx, position)
         if isinstance(position, slice):
-            new = tx.to_list(value)
+            new = list(self.elements(tx)) if self.belongs_to(value) else tx.to_list(value)
             items = self.changed(tx)
             tx.user_errors(lambda: items.__setitem__(position, new))
             return
@@ -358,6 +358,10 @@ class ListValue(SequenceValue):
         self.items.append(value)
         if self.maxlen is not None and len(self.items) > self.maxlen:
             del self.items[0]
+
+    def belongs_to(self, value: Value) -> bool:
+        """Whether these are the items of an object of a subclass: as a slice of itself, it is not asked to iterate."""
+        return self.cls is list and getattr(value.realize(), "storage", None) is self
 
     def extend(self, tx: Tracer, other: Value) -> None:
         """Item by item: what makes the items may look at this list meanwhile."""
