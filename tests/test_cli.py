@@ -147,3 +147,9 @@ def test_a_cache_that_is_off_is_left_alone(tmp_path, capsys):
     assert "switched off" in capsys.readouterr().out
     with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
         assert disk_cache.get("learned", disk_cache.digest("a")) == b"12345"
+
+
+def test_the_package_can_be_run() -> None:
+    done = subprocess.run([sys.executable, "-m", "firesteel", "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "explain" in done.stdout
