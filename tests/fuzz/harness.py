@@ -458,8 +458,8 @@ def without_offsets(outcome: Outcome) -> Outcome:
     return outcome
 
 
-# How programs read numbers from tensors.
-READS_NUMBERS = re.compile(r"\.item\(\)|\.tolist\(\)|\bint\(t\[")
+# How programs read numbers from tensors; the last is how those of `parts/selections.py` begin.
+READS_NUMBERS = re.compile(r"\.item\(\)|\.tolist\(\)|\bint\(t\[|\bdef fn\(x, y, m, z, w\)")
 
 
 def without_idle_strides(outcome: Outcome) -> Outcome:

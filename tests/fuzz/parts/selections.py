@@ -1,5 +1,8 @@
 """Programs with sizes that data decides on: what a mask selects, nonzero, unique, bincount, repeat_interleave, which
-meets tensors of fixed sizes, is cut, reshaped, reduced and read, in calls that select none, one, some or all."""
+meets tensors of fixed sizes, is cut, reshaped, reduced and read, in calls that select none, one, some or all.
+
+Strides that step nowhere, of dimensions of size 1 and of tensors without elements, are not compared where graphs are
+compiled: eager's depend on whether a size is 0 or 1, and a graph is made for all sizes."""
 
 from __future__ import annotations
 
