@@ -18,7 +18,7 @@ from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.rules.data_dependent import new_number
-from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne
+from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne, not_
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible
 from .python_warnings import Warns, run_or_warn
@@ -217,7 +217,10 @@ DEVIATIONS = frozenset({"std", "var", "std_mean", "var_mean"})
 
 
 def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether std or var has no degree of freedom: torch warns of that, at the line of the call."""
+    """Whether std or var has no degree of freedom: torch warns of that, at the line of the call.
+
+    Where data decides, the graph is for the case that it has: backward divides by their number.
+    """
     tensor, rest = (args[0], args[1:]) if args else (kwargs.get("input"), [])
     dims = kwargs.get("dim", rest[0] if rest and not isinstance(rest[0], bool) else None)
     unbiased = kwargs.get("unbiased", next((value for value in rest if isinstance(value, bool)), True))
@@ -231,9 +234,11 @@ def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> boo
     for dim in dims or range(tensor.dim()):
         count = count * tensor.shape[dim]
     if not isinstance(count, SYMBOLIC):
-        return bool(count <= correction)
+        return not tx.options.fullgraph and bool(count <= correction)
     condition = le(expr_of(count), as_expr(correction))
-    return tx.shape_env.is_backed(tx.shape_env.replace(condition)) and tx.decide(condition)
+    if tx.shape_env.is_backed(tx.shape_env.replace(condition)):
+        return not tx.options.fullgraph and tx.decide(condition)
+    return not assume(tx, not_(condition)) and not tx.options.fullgraph
 
 
 def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -276,7 +281,7 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     node_args, node_kwargs = tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}
     if name in TRUTHS and _has_tensor(fake_args):
         return data_truth(tx, target, name, node_args, node_kwargs)
-    if name in DEVIATIONS and not tx.options.fullgraph and too_few_elements(tx, fake_args, fake_kwargs):
+    if name in DEVIATIONS and not tx.options.exports and too_few_elements(tx, fake_args, fake_kwargs):
         raise GraphBreak(f"{name}() of fewer elements than its correction warns", "pass a smaller correction")
     if name in LAZINESS and tx.fake.lazy_views:
         raise GraphBreak(f"{_title(target)}: which tensors are conjugated or negated lazily is not captured")
