@@ -111,6 +111,8 @@ def _cuts(nodes: list[Node]) -> list[Node]:
         return []  # what autograd knows of it is what it will know behind the change
     if len(results) < 2 or any(node.target is leaf_gradients for node in nodes):
         return []
+    if any(node.target is torch_compat.assert_number for node in nodes):
+        return []  # a size that was asserted to be another one would be an input's, of which it is taken for granted
     wanted = {node for node in results if len(node.users) > 1 and node.op != "placeholder" and _leads_on(node, results)}
     found: list[Node] = []
     grad = before = torch.is_grad_enabled()
