@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import types
 import warnings
@@ -47,7 +48,8 @@ UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous g
 
 
 MAX_DISTURBED = 3
-"""How often a function that cannot be captured is tried again while other threads run."""
+"""How often a function is tried again whose capture other threads disturbed."""
+_DISTURBED = re.compile(r"(changed size|mutated|keys changed) during iteration|^zip\(\) argument \d+ is ")
 
 
 class Miss:
@@ -351,9 +353,8 @@ class Unit:
             self.options.skipped(self, self.given_up)
             return None
         except Exception as error:
-            if isinstance(error, (RuntimeError, ValueError, LookupError)) and threading.active_count() > 1 and \
-                    self.disturbed < MAX_DISTURBED:
-                self.disturbed += 1  # perhaps by another thread, which changed a container that was being looked at
+            if threading.active_count() > 1 and self.disturbed < MAX_DISTURBED and _DISTURBED.search(str(error)):
+                self.disturbed += 1  # by another thread, which changed a container that was being looked at
                 return None
             if config.raise_on_internal_error or self.options.fullgraph:
                 raise
