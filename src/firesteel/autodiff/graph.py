@@ -30,6 +30,15 @@ class Unsupported(Exception):
         super().__init__(reason)
 
 
+class SpentResults(Unsupported):
+    """Results, by position, whose history a gradient inside of the program has used up: autograd says ``message``."""
+
+    def __init__(self, positions: tuple[int, ...], message: str) -> None:
+        super().__init__(f"autograd refuses to differentiate a result: {message}")
+        self.positions = positions
+        self.message = message
+
+
 def is_refusal(error: Exception) -> bool:
     """Whether it was torch that raised, for the operands of an operator while a graph was traced. The graph is not at
     fault, and when it runs as it was captured, eager raises in its own words, or does not."""

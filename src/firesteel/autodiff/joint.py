@@ -44,6 +44,7 @@ from .graph import (
     Mutation,
     Number,
     Output,
+    SpentResults,
     StateChange,
     Unsupported,
     describe,
@@ -414,6 +415,12 @@ class _JointTracing(Tracing):
                 found = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
         except RuntimeError as error:
             # Eager will refuse as well, but not before somebody asks for these gradients.
+            spent = [start for start, tangent in zip(starts, self.tangents, strict=True)
+                     if _is_spent(start, leaves, tangent)]
+            positions = tuple(at for at, value in enumerate(self.results) if isinstance(value, FakeTensor)
+                              and any(value is start or torch_compat.view_base(value) is start for start in spent))
+            if positions:
+                raise SpentResults(positions, str(error)) from error
             raise Unsupported(f"autograd refuses to differentiate a result: {error}") from error
         finally:
             self.recorder.accumulates = False
@@ -556,3 +563,12 @@ def _check_view(value: FakeTensor, base: FakeTensor) -> None:
     known = torch_compat.view_base(value)
     if known is None or (known is not base and known is not torch_compat.view_base(base)):
         raise Unsupported("a result shares memory with another tensor that autograd does not know to be its base")
+
+
+def _is_spent(start: FakeTensor, leaves: list[Any], tangent: FakeTensor) -> bool:
+    """Whether the history of a tensor has been freed."""
+    try:
+        torch.autograd.grad(start, leaves, tangent, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        return "backward through the graph a second time" in str(error)
+    return False

@@ -31,7 +31,7 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
 
 
 def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    from firesteel.autodiff import FunctionalGraph, Unsupported, is_refusal, trace
+    from firesteel.autodiff import FunctionalGraph, SpentResults, Unsupported, is_refusal, trace
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.runtime.training import TrainingUnit
@@ -42,6 +42,10 @@ def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., An
             return _interpreter(traced)
         return TrainingUnit(gm, example_inputs, traced, lambda half, _, takes_list: interpreted_half(half, takes_list))
     except Exception as error:
+        if isinstance(error, SpentResults):
+            from firesteel.backends.spent_results import compile_detached
+
+            return compile_detached(gm, example_inputs, error, _compile)
         if not isinstance(error, Unsupported) and not is_refusal(error):
             raise
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)

@@ -51,7 +51,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
 
 def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The same for a graph that is not taken apart."""
-    from firesteel.autodiff import Unsupported, is_refusal
+    from firesteel.autodiff import SpentResults, Unsupported, is_refusal
     from firesteel.backends.checkpoint_regions import outline_regions
     from firesteel.kernels import cpu
     from firesteel.kernels.compile import compile_graph
@@ -64,6 +64,11 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
             return compile_training(gm, example_inputs, options)
         return runner(compile_graph(gm, example_inputs, options))
     except Exception as error:
+        if isinstance(error, SpentResults):
+            from firesteel.backends.spent_results import compile_detached
+
+            return compile_detached(gm, example_inputs, error,
+                                    functools.partial(_compile_or_run_eagerly, options=options))
         if isinstance(error, (Unsupported, cpu.Unsupported)) or is_refusal(error):
             log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
             return outline_regions(gm).forward

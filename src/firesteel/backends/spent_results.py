@@ -1,0 +1,93 @@
+"""Results whose history the program itself has used up, which most training steps return.
+
+    def step(x, y):
+        loss = F.mse_loss(model(x), y)
+        loss.backward()                     # frees what the history had saved
+        optimizer.step()
+        return loss
+
+In eager `loss` requires grad, and says that its graph was freed as soon as somebody asks for gradients. The graph is
+compiled with such results detached, and they get a history that does nothing but that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import GraphModule
+
+if TYPE_CHECKING:
+    from firesteel.autodiff import SpentResults
+
+    Compile = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+def compile_detached(
+    gm: GraphModule, example_inputs: Sequence[Any], spent: SpentResults, compile_one: Compile
+) -> Callable[..., Any]:
+    """The graph, compiled by ``compile_one`` without the history of its spent results."""
+    detached = _detached(gm, spent.positions)
+    run = compile_one(detached, example_inputs)
+    grown = tuple(at for at, example in enumerate(example_inputs)
+                  if isinstance(example, torch.Tensor) and example.requires_grad)
+    return _Spent(run, frozenset(spent.positions), grown, spent.message)
+
+
+class _Spent:
+    """Calls the compiled graph, and gives the results a history."""
+
+    def __init__(
+        self, run: Callable[..., Any], positions: frozenset[int], grown: tuple[int, ...], message: str
+    ) -> None:
+        self.run = run
+        self.positions = positions
+        self.grown = grown
+        self.message = message
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        leaves = [inputs[at] for at in self.grown]
+        results = list(self.run(*inputs))
+        with torch.enable_grad():
+            made: dict[int, torch.Tensor] = {}
+            for at in sorted(self.positions):
+                result = results[at]
+                if id(result) not in made:
+                    made[id(result)] = _Refusing.apply(self.message, result, *leaves)  # type: ignore[no-untyped-call]
+                results[at] = made[id(result)]
+        return tuple(results)
+
+    def prepare_backward(self) -> None:
+        """Compile backward before it runs."""
+        if hasattr(self.run, "prepare_backward"):
+            self.run.prepare_backward()
+
+
+class _Refusing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, message: str, result: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:  # noqa: D102
+        ctx.message = message
+        return result.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:  # noqa: D102
+        raise RuntimeError(ctx.message)
+
+
+def _detached(gm: GraphModule, positions: Sequence[int]) -> GraphModule:
+    graph = torch.fx.Graph()
+    values: dict[torch.fx.Node, Any] = {}
+    returned = graph.graph_copy(gm.graph, values)
+    assert isinstance(returned, (tuple, list))
+    made: dict[Any, torch.fx.Node] = {}
+    results = list(returned)
+    for at in positions:
+        if results[at] not in made:
+            made[results[at]] = graph.call_method("detach", (results[at],))
+            example = results[at].meta.get("example_value")
+            if isinstance(example, torch.Tensor):
+                made[results[at]].meta["example_value"] = example.detach()
+        results[at] = made[results[at]]
+    graph.output(tuple(results))
+    return GraphModule(gm, graph, type(gm).__name__)
