@@ -123,9 +123,17 @@ def caught_later(x: torch.Tensor) -> Any:
     return out, x * 2
 
 
+def one_after_the_other(x: torch.Tensor) -> Any:
+    first = Noticed("first")
+    torch.zeros(1).item()
+    second = Noticed("second")
+    torch.zeros(1).item()
+    return x + 1
+
+
 @pytest.mark.parametrize("program", [
     temporary_folder, weakly_known, in_containers, finalizers, deleted_in_with, context_by_hand, in_a_loop,
-    caught_later,
+    caught_later, one_after_the_other,
 ])  # fmt: skip
 def test_objects_live_as_long_as_in_python(program: Callable[..., Any]) -> None:
     def run(function: Callable[..., Any]) -> list[str]:

@@ -22,7 +22,7 @@ from ..torch_compat.graph_modules import code_of
 from .argument_sizes import declared_guards
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
-from .bytecode.liveness import live_locals, reads_variables_of_frames
+from .bytecode.liveness import live_locals, own_variables, reads_variables_of_frames
 from .dynamism import DECLARED, Dynamism, TensorSeen, check_demands, layout_guards, name_symbols
 from .entry_code import EntryCode, parameter_name
 from .failing_graphs import FailingGraph
@@ -271,8 +271,21 @@ class Capture:
         self.unit.options.before_effects(self.tx)
         code = self.new_code()
         self.tx.effects.emit(code)
-        code.line(f"return {code.value(value)}")
+        result = code.value(value)
+        ends = self.noticed_ends()
+        if len(ends) > 1:
+            result = code.fresh(result)
+            for name in ends:
+                code.line(f"{name} = None")
+        code.line(f"return {result}")
         return self.finisher(code)
+
+    def noticed_ends(self) -> list[str]:
+        """Parameters whose end is noticed, in the order in which Python lets go of the variables that hold them."""
+        frame = self.frame
+        watched = set(kept_alive(frame.locals, dict(zip(self.parameters, self.args, strict=True)), []))
+        held = [frame.locals[name].source for name in own_variables(frame.code) if name in watched]
+        return list(dict.fromkeys(source.variable for source in held if isinstance(source, LocalSource)))
 
     def finish_with_break(self, inst: Instruction, stack: list[Value], cause: GraphBreak,
                           frames: tuple[UserFrame, ...]) -> Callable[[], Entry]:
@@ -444,8 +457,11 @@ class Capture:
         names = [n for n in frame.locals if n in live and n not in cells]
         names.extend(n for n in frame.cells if n in cells and n not in frame.code.co_freevars)
         unread = {n: v for n, v in frame.locals.items() if n not in live and n not in cells}
-        if unread:
-            names.extend(kept_alive(unread, dict(zip(self.parameters, self.args, strict=True)), self.passed))
+        kept = list(kept_alive(unread, dict(zip(self.parameters, self.args, strict=True)), self.passed)) \
+            if unread else []
+        if kept:  # Python lets go of variables in the order of their slots
+            slots = {name: at for at, name in enumerate(own_variables(frame.code))}
+            names = sorted([*names, *kept], key=lambda name: slots[name])
         return names
 
     def variable(self, name: str, index: int) -> Value:

@@ -46,9 +46,9 @@ def binary(
     if all(isinstance(v, ObjectValue) and v.storage is None or isinstance(v, NumberValue) or
            isinstance(v, ConstantValue) and isinstance(v.value, (int, float, complex, type(None)))
            for v in (left, right)):
-        shown = {"**": "** or pow()", "divmod": "divmod()"}.get(symbol, symbol)
+        shown = f"{symbol}=" if augmented else {"**": "** or pow()", "divmod": "divmod()"}.get(symbol, symbol)
         names = (left.python_type().__name__, right.python_type().__name__)
-        raise tx.raised(TypeError(f"unsupported operand type(s) for {shown}{'=' if augmented else ''}: "
+        raise tx.raised(TypeError(f"unsupported operand type(s) for {shown}: "
                                   f"{names[0]!r} and {names[1]!r}"))
     raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} has no method that answers")
 
