@@ -91,6 +91,10 @@ class _Lowerer:
             stored = ctx.new_buffer(ctx.described(value), "input", node.name)
             ctx.graph.inputs.append(ctx.graph.buffers[node.name])
             self._find_symbols(node.name, stored.shape, stored.strides)
+            for dim, expr in enumerate(stored.shape):
+                # A stride that was met before may be one of a dimension of size 1, which means nothing.
+                if isinstance(expr, Symbol) and ctx.graph.symbols[expr][1] == "stride":
+                    ctx.graph.symbols[expr] = (node.name, "size", dim)
             # A size that the program states to be a number from its data is still to be compared with that.
             names = [expr if expr in self.stated else None for expr in node.meta.get("size_names", ())]
             self._find_symbols(node.name, names)
