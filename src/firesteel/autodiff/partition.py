@@ -468,8 +468,10 @@ class _Backward:
             if isinstance(expr, Symbol) and expr in self.joint.symbols:
                 found = self.joint.symbols[expr]
                 return self.new.get(found) if found is node else self.emit(found)
-            if node.op == "placeholder" and expr.free_symbols <= self.joint.symbols.keys():
-                return self.computed.expression(expr)  # an argument that other numbers of the graph are known to give
+            if (node.op == "placeholder" or str(node.target).startswith("aten.sym_")) and \
+                    expr.free_symbols <= self.joint.symbols.keys():
+                # An argument, or a size of one, that other numbers of the graph are known to give.
+                return self.computed.expression(expr)
         return None
 
     def copy(self, node: torch.fx.Node) -> None:

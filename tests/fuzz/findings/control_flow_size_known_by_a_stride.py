@@ -1,4 +1,4 @@
-"""A size was read from a stride of a dimension of size 1, which may be anything: gradients had one element, not five."""
+"""A size was read from a stride of a dimension of size 1, which may be anything: gradients had too few elements."""
 
 import torch
 
