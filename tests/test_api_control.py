@@ -440,3 +440,33 @@ def test_reset():
     assert len(recorder.graphs) == 1
     fs.reset()
     assert torch.equal(compiled(X, True), X + 1) and len(recorder.graphs) == 2
+
+
+def test_disabled_functions_are_named_with_their_reason():
+    @torch.compiler.disable(reason="too odd")
+    def odd(x):
+        return x + 1
+
+    @fs.disable(recursive=False)
+    def only_this(x):
+        return x + 2
+
+    explained = fs.explain(lambda x: only_this(odd(x) * 2))(torch.ones(2))
+    reasons = [str(reason.reason) for reason in explained.break_reasons]
+    assert "odd is marked as disabled (too odd)" in reasons[0]
+    assert "only_this is marked as disabled" in reasons[1]
+
+
+def test_the_limit_that_was_reached_is_named():
+    def add(x, word):
+        return x + len(word)
+
+    limited = fs.compile(add, backend="eager", recompile_limit=1)
+    limited(torch.ones(2), "a")
+    with pytest.warns(fs.errors.FiresteelWarning, match="the argument recompile_limit of fs.compile sets the limit"):
+        limited(torch.ones(2), "bb")
+
+
+def test_dir_lists_the_public_names():
+    assert set(fs.__all__) <= set(dir(fs))
+    assert "importlib" not in dir(fs)

@@ -82,3 +82,7 @@ def __getattr__(name: str) -> Any:
     value = imported if name == "export" else getattr(imported, name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -80,7 +80,12 @@ def disabled_frame(function: Any) -> Any:
 
 
 def _refuse(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak(f"{function.describe()} is marked as disabled", "remove the disable marker to compile it")
+    real = function.as_constant() if function.is_constant() else getattr(function, "real", None)
+    behind: Any = getattr(real, "_torchdynamo_orig_callable", None) or getattr(real, "__wrapped__", None)
+    name = f"function {behind.__qualname__}" if hasattr(behind, "__qualname__") else function.describe()
+    reason = getattr(real, "_torchdynamo_disable_msg", None)
+    raise GraphBreak(f"{name} is marked as disabled" + (f" ({reason})" if isinstance(reason, str) else ""),
+                     "remove the disable marker to compile it")
 
 
 def _disallowed(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -449,20 +449,22 @@ class Unit:
     def give_up(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
         last = str(reasons[-1]) if reasons else "unknown"
-        limit = self.options.recompile_limit
+        limit, place = self.options.recompile_limit, "config.recompile_limit"
         if len(self.entries) < limit:
-            limit = setting("accumulated_recompile_limit")
+            limit, place = setting("accumulated_recompile_limit"), "config.accumulated_recompile_limit"
+        elif self.options.given["recompile_limit"] is not None:
+            place = "the argument recompile_limit of fs.compile"
         self.given_up = f"recompile limit of {limit} reached"
         if self.options.fullgraph or raises_at_limit():
             from ..errors import RecompileLimitError
 
             raise RecompileLimitError(f"recompile limit of {limit} reached; last failing guard: {last}",
-                                      "raise config.recompile_limit, or make the changing value part of the data",
+                                      f"raise {place}, or make the changing value part of the data",
                                       (self.user_frame,))
         warnings.warn(format_report(
             f"firesteel: {self.name} was compiled {limit} times and runs uncompiled from now on.", [self.user_frame],
             f"the last failing guard is {last}",
-            "FIRESTEEL_LOGS=recompiles shows all reasons; config.recompile_limit sets the limit",
+            f"FIRESTEEL_LOGS=recompiles shows all reasons; {place} sets the limit",
         ), FiresteelWarning, stacklevel=3)
 
     def warn_internal(self, error: Exception) -> None:
