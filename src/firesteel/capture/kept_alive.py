@@ -51,18 +51,27 @@ def is_watched(obj: Any) -> bool:
 def end_is_noticed(obj: Any) -> bool:
     """Whether code of the program runs when `obj` goes away."""
     return _somewhere(obj, lambda held: _has_finalizer(held) or any(
-        ref.__callback__ is not None for ref in weakref.getweakrefs(held) if isinstance(ref, weakref.ref)))
+        ref.__callback__ is not None for ref in weakref.getweakrefs(held) if issubclass(type(ref), weakref.ref)))
 
 
 def _has_finalizer(obj: Any) -> bool:
-    if isinstance(obj, types.GeneratorType):
+    if type(obj) is types.GeneratorType:
         return obj.gi_frame is not None  # a generator in the middle is closed
-    return hasattr(type(obj), "__del__")
+    return _on_class(type(obj), "__del__") is not None
+
+
+def _on_class(cls: type, name: str) -> Any:
+    """An attribute of a class, without asking the class or its metaclass."""
+    for base in type.__dict__["__mro__"].__get__(cls):
+        found = type.__dict__["__dict__"].__get__(base).get(name)
+        if found is not None:
+            return found
+    return None
 
 
 def _somewhere(obj: Any, test: Callable[[Any], bool], depth: int = _DEPTH) -> bool:
     """Whether `test` holds for an object or for something that it holds."""
-    if isinstance(obj, _LIVE_LONGER):
+    if issubclass(type(obj), _LIVE_LONGER):
         return False
     return test(obj) or depth > 0 and any(_somewhere(held, test, depth - 1) for held in _held_by(obj))
 
@@ -70,14 +79,12 @@ def _somewhere(obj: Any, test: Callable[[Any], bool], depth: int = _DEPTH) -> bo
 def _held_by(obj: Any) -> Iterable[Any]:
     """Some of what an object holds, found without running the user's code."""
     cls = type(obj)
-    if cls in (list, tuple, set, frozenset):
+    if cls is list or cls is tuple or cls is set or cls is frozenset:
         return list(obj)[:_WIDTH]
     if cls is dict:
         return list(obj.values())[:_WIDTH]
-    try:
-        attributes = object.__getattribute__(obj, "__dict__")
-    except AttributeError:
-        return ()
+    place = _on_class(cls, "__dict__")
+    attributes = place.__get__(obj) if type(place) is types.GetSetDescriptorType else None
     return list(attributes.values())[:_WIDTH] if type(attributes) is dict else ()
 
 
@@ -91,7 +98,8 @@ def kept_alive(
     """
     given = [part for value in passed if not isinstance(part := _settled(value), TensorValue)]
     made = {id(value) for value in given if isinstance(value, (ObjectValue, ContainerValue)) and value.source is None}
-    real = [obj for value in given if not isinstance(obj := getattr(value, "real", None), (*_LIVE_LONGER, NoneType))]
+    real = [obj for value in given
+            if not issubclass(type(obj := getattr(value, "real", None)), (*_LIVE_LONGER, NoneType))]
 
     def is_given(obj: Any) -> bool:
         return any(obj is one for one in real)
