@@ -66,12 +66,12 @@ class _Spent:
 
 class _Refusing(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, message: str, result: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:  # noqa: D102
+    def forward(ctx: Any, message: str, result: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
         ctx.message = message
         return result.detach()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:  # noqa: D102
+    def backward(ctx: Any, *gradients: Any) -> Any:
         raise RuntimeError(ctx.message)
 
 

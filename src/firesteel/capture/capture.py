@@ -281,8 +281,13 @@ class Capture:
         return self.finisher(code)
 
     def noticed_ends(self) -> list[str]:
-        """Parameters whose end is noticed, in the order in which Python lets go of the variables that hold them."""
+        """Parameters whose end is noticed, in the order in which Python lets go of the variables that hold them.
+
+        Those of the function itself are held by who calls the entry.
+        """
         frame = self.frame
+        if not self.tx.resumed:
+            return []
         watched = set(kept_alive(frame.locals, dict(zip(self.parameters, self.args, strict=True)), []))
         held = [frame.locals[name].source for name in own_variables(frame.code) if name in watched]
         return list(dict.fromkeys(source.variable for source in held if isinstance(source, LocalSource)))

@@ -178,6 +178,5 @@ class GraphBuilder:
         return CapturedGraph(module, kept, [entry.example_as_given() for entry in kept])
 
 
-
 def _storage_key(example: Any) -> int | None:
     return example.storage_key if type(example) is FakeTensor else None

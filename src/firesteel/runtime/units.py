@@ -45,8 +45,6 @@ VARARGS, VARKEYWORDS = 0x04, 0x08
 # How often the data may differ from what a graph assumes before the graph ends there instead.
 FAILURES_BEFORE_BREAK = 2
 UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
-
-
 MAX_DISTURBED = 3
 """How often a function is tried again whose capture other threads disturbed."""
 _DISTURBED = re.compile(r"(changed size|mutated|keys changed) during iteration|^zip\(\) argument \d+ is ")
@@ -244,18 +242,16 @@ class Unit:
         reason = self.why_not_compile() or self.why_not_yet(args)
         if reason is not None:
             return self.plain(args)
-        entry = None
-        tried: tuple[Callable[..., Any], ...] | None = None
+        tried: tuple[Callable[..., Any], ...] = ()
         while True:
             # Another thread may have compiled meanwhile. Its entry runs without the lock: the program may wait in it
             # for a third thread, which has to compile to come there.
             functions = self.functions
             for function in functions:
-                if tried is not None and function in tried:
-                    continue
-                result = _spread(len(args))(function, args) if type(args) is list else function(*args)
-                if result is not MISS:
-                    return result
+                if function not in tried:
+                    result = _spread(len(args))(function, args) if type(args) is list else function(*args)
+                    if result is not MISS:
+                        return result
             tried = functions
             with compiling():
                 if all(function in tried for function in self.functions):
