@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import firesteel as fs
 from firesteel import config
@@ -23,6 +24,7 @@ from firesteel.runtime.native.machine import machine, self_test
 from firesteel.runtime.native.objects import NativeUnavailable, builtin_parts
 from firesteel.runtime.native.program import Op, Program
 from firesteel.runtime.native.tensors import tensor_layout
+from firesteel.torch_compat.thread_state import ask, native_questions
 
 ROOT = Path(__file__).parents[2]
 
@@ -558,3 +560,31 @@ def test_guards_hold_natively():
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "FIRESTEEL_NATIVE_GUARDS": "always"},
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+class PassThrough(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("change", [
+    torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu"), lambda: torch.device("cpu"), PassThrough,
+])
+def test_torchs_libraries_answer_as_python_does(change):
+    """In every state that an entry's guards ask about, machine code learns what Python says; and entries heed it."""
+    questions = native_questions()
+    assert len(questions) == 5
+    compiled = fs.compile(lambda x: x + 1, backend="eager")
+    x = torch.ones(2)
+    compiled(x)
+    assert all(upgrade.native is not None and not upgrade.kept_in_python for upgrade in upgrades(compiled))
+    outside = [question() for question in questions]
+    with change():
+        inside = [question() for question in questions]
+        assert [native.result(answer) for native, answer in zip(questions.values(), inside, strict=True)] == [
+            ask(native) for native in questions.values()]
+        compiled(x)
+    if inside != outside:
+        assert len(upgrades(compiled)) == 2 or change is PassThrough
+    assert [native.result(answer) for native, answer in zip(questions.values(), outside, strict=True)] == [
+        ask(native) for native in questions.values()]

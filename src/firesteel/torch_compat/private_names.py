@@ -131,6 +131,12 @@ _NOTHING: dict[str, Releases] = {
     "_ZNK3c1010TensorImpl13requires_gradEv": ALL,
     "_ZNK3c1010TensorImpl13autograd_metaEv": ALL,
     "_ZN2at15get_num_threadsEv": ALL,
+    "_ZN3c108GradMode10is_enabledEv": ALL,
+    "_ZN3c1013InferenceMode10is_enabledEv": ALL,
+    "_ZN3c104impl31tls_is_dispatch_keyset_excludedENS_14DispatchKeySetE": ALL,
+    "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv": ALL,
+    "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv": ALL,
+    "torch._C._dispatch_tls_local_exclude_set": ALL,
     "torch_parallel_for": ALL,
     "torch_exception_get_what_without_backtrace": ("2.13", "2.15"),
 }

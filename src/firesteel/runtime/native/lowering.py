@@ -40,6 +40,7 @@ from ...capture.source import (
     class_is_permanent,
 )
 from ...shapes import ShapeGuard, Symbol
+from ...torch_compat.thread_state import native_questions
 from . import memory
 from .expressions import Expressions, Unsupported
 from .machine import Machine
@@ -524,11 +525,12 @@ def lower_code(low: Lowering, match: Any, sources: Sources, constants: Any, type
 
 @rule(r"_k(\d+)\(\) (?:is (?:_k(\d+)|(None|True|False))|== (\d+))")
 def lower_global_state(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+    query = constants[int(match[1])]
     try:
-        address, receiver = builtin_parts(constants[int(match[1])])
+        address, receiver = builtin_parts(query)
     except ValueError:
         return False
-    if constants[int(match[1])] not in torch_compat.STATE_QUERIES:
+    if query not in torch_compat.STATE_QUERIES:
         return False
     if match[4] is not None:
         expected: Any = int(match[4])
@@ -536,6 +538,11 @@ def lower_global_state(low: Lowering, match: Any, sources: Sources, constants: A
             return False
     else:
         expected = constants[int(match[2])] if match[2] is not None else SINGLETONS[match[3]]
+    native = native_questions().get(query)
+    if native is not None:
+        low.program.check(Op.ANSWER_IS, 0, native.argument, native.function,
+                          index=native.mask << 16 | native.result(expected))
+        return True
     register = low.receivers.get(id(receiver))
     if register is None:
         register = low.receivers[id(receiver)] = low.program.load(Op.CONSTANT, a=low.program.keep(receiver))

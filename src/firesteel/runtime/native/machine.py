@@ -251,6 +251,12 @@ def source(tensors: TensorLayout | None) -> str:
               "  %no_answer = icmp eq ptr %answer, null\n  br i1 %no_answer, label %none, label %answer_compare\n"
               f"answer_compare:\n  call void {f('Py_DecRef')}(ptr %answer)\n"
               "  %answer_is = icmp eq ptr %answer, %a\n  br i1 %answer_is, label %next, label %none\n"),
+        block(Op.ANSWER_IS,
+              "  %question = inttoptr i64 %b to ptr\n  %reply = call i64 %question(i64 %ai)\n"
+              + field("expected_reply", "%pc", 12, "i32")
+              + "  %reply_mask = lshr i32 %expected_reply, 16\n  %reply_wanted = and i32 %expected_reply, 65535\n"
+              "  %reply_low = trunc i64 %reply to i32\n  %reply_masked = and i32 %reply_low, %reply_mask\n"
+              "  %reply_is = icmp eq i32 %reply_masked, %reply_wanted\n  br i1 %reply_is, label %next, label %none\n"),
         block(Op.CLASS_FUNCTION,
               f"  %member = call ptr {f('_PyType_Lookup')}(ptr %v, ptr %a)\n"
               "  %member_none = icmp eq ptr %member, null\n  br i1 %member_none, label %none, label %member_type\n"
@@ -514,6 +520,9 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
         p.keep(tags)
         p.check(Op.SAME_TAG, 0, ctypes.addressof(tags) + 4 * first, ctypes.addressof(tags) + 4 * first + 4)
 
+    def answers(p: Program, mask: int, wanted: int) -> None:
+        p.check(Op.ANSWER_IS, 0, 0, c_function("PyGILState_Check"), index=mask << 16 | wanted)
+
     weak, answer, order = weakref.ref(Instance), builtin_parts(sys.is_finalizing), mro_offset()
     return [
         (lambda p: p.load(Op.CONSTANT, a=p.keep(key)), [1], []),
@@ -546,4 +555,7 @@ def _samples() -> list[tuple[Callable[[Program], Any], list[Any], list[Any]]]:
         (lambda p: same_tags(p, 1), [], [1]),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(False), answer[0]), [1], []),
         (lambda p: p.check(Op.CALL_IS, 0, p.keep(True), answer[0]), [], [1]),
+        (lambda p: answers(p, 1, 1), [1], []),
+        (lambda p: answers(p, 2, 0), [1], []),
+        (lambda p: answers(p, 1, 0), [], [1]),
     ]

@@ -78,6 +78,8 @@ class Op(enum.IntEnum):
     SAME_STORAGE = 43  # source, a tensor, has the storage of the one in the destination register
     NEW_STORAGE = 44  # the storage of source is not in the set, and joins it
     OTHER_STORAGE = 45  # the storage of source is not in the set
+    ANSWER_IS = 46  # what the C function at address b returns for the number a is the low half of index, under the mask
+    # in the high half
 
 
 NUMBERS = frozenset(range(Op.INTEGER, Op.EQUAL))
