@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel import torch_compat
+from firesteel import interruptions, torch_compat
 from firesteel.interruptions import interruptible, raised_by_handler, safe_point, uninterrupted
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
@@ -192,6 +192,62 @@ def test_an_exception_waits_for_a_safe_point(alarm: Any) -> None:
             steps.append(3)  # a failure of the compiler would be taken care of here
     assert steps == [1, 2]
     assert caught.value is raised[0]
+
+
+def test_nothing_stays_behind_wherever_an_exception_comes_in(alarm: Any) -> None:
+    """A signal before each line of the module in turn, with a handler that raises and others that do not."""
+    raised = alarm(Stop)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)}
+    handlers[signal.SIGUSR1] = handlers[signal.SIGUSR2] = lambda number, frame: None
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+    def compilation() -> None:
+        with uninterrupted():
+            with interruptible(), uninterrupted():
+                pass
+            with uninterrupted():
+                pass
+
+    def lines_until_signal(line: int) -> int:
+        passed = 0
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal passed
+            if frame.f_code.co_filename != interruptions.__file__ or frame.f_code.co_name == "__call__":
+                return None
+            if event == "line":
+                passed += 1
+                if passed == line:
+                    signal.raise_signal(signal.SIGALRM)
+            return trace
+
+        previous = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            compilation()
+        finally:
+            sys.settrace(previous)
+        return passed
+
+    try:
+        lines = lines_until_signal(0)
+        for line in range(1, lines + 1):
+            raised.clear()
+            with pytest.raises(Stop) as caught:
+                lines_until_signal(line)
+            assert caught.value is raised[0]
+            held: list[int] = []
+            with pytest.raises(Stop), uninterrupted():
+                signal.raise_signal(signal.SIGALRM)
+                held.append(line)
+            assert held == [line]
+            assert {number: signal.getsignal(number) for number in handlers} == handlers, line
+        started = time.monotonic()
+        assert child_of(lambda: True) == "right"
+        assert time.monotonic() - started < interruptions.FORK_PATIENCE / 2  # it waits for no compilation
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where the flags are")

@@ -30,6 +30,8 @@ PATIENCE = 2.0
 """Seconds that the exception of a handler waits; the next one does not wait for a safe point that may never come."""
 FORK_PATIENCE = 10.0
 """Seconds that a fork waits for a compilation, which may itself wait for the thread that forks."""
+ROUNDS = 100
+"""How often restoring the handlers goes on after an exception."""
 
 attention = False
 """Whether `safe_point` has something to do."""
@@ -89,7 +91,10 @@ class _Signals:
     """The handlers of the process, which Python runs in its main thread, and what they raised."""
 
     def __init__(self) -> None:
+        self.outermost: uninterrupted | None = None
+        """The outermost compilation of the main thread."""
         self.handlers: dict[int, _Handler] = {}
+        """Those that stand for the user's."""
         self.holding = False
         self.held: BaseException | None = None
         self.since = 0.0
@@ -99,7 +104,7 @@ class _Signals:
     def raised(self, error: BaseException) -> None:
         """An exception that leaves a handler: held, or raised where it is."""
         if not self.holding:
-            self.seen = error if self.handlers else None
+            self.seen = error if self.outermost is not None else None
             raise error
         waited = self.held is not None and time.monotonic() - self.since > PATIENCE
         if self.held is None:
@@ -121,19 +126,32 @@ class _Signals:
             if not callable(original):
                 continue  # none, or one that is not written in Python
             handler = original if isinstance(original, _Handler) else _Handler(original)
-            _set_handler(number, handler)
             self.handlers[number] = handler
+            _set_handler(number, handler)
 
     def restore(self) -> None:
-        """Put the user's handlers back, all of them, whatever they raise from the moment on that they are back."""
-        while self.handlers:
-            number, handler = self.handlers.popitem()
+        """Put the user's handlers back, all of them, whatever they raise from the moment on that they are back.
+
+        What is raised between any two steps ends a round, and the next one goes on; the user gets the last. Should one
+        be left all the same, by a signal that arrives just between two rounds, it does what the user's does, and the
+        next compilation puts that back.
+        """
+        error: BaseException | None = None
+        for _ in range(ROUNDS):
+            if not self.handlers:
+                break
             try:
-                if _handler_of(number) is handler:  # or else a handler has installed another
-                    _set_handler(number, handler.original)
-            finally:
-                if self.handlers:
-                    self.restore()
+                self._restore_round()
+            except BaseException as raised:
+                error = raised
+        if error is not None:
+            raise error
+
+    def _restore_round(self) -> None:
+        for number, handler in tuple(self.handlers.items()):
+            if _handler_of(number) is handler:  # or else a handler has installed another, or it is back
+                _set_handler(number, handler.original)
+            self.handlers.pop(number, None)
 
 
 _SIGNALS = _Signals()
@@ -200,9 +218,10 @@ class _Forks:
     def leave(self) -> None:
         this = threading.get_ident()
         with self.changed:
-            self.compiling[this] -= 1
-            if not self.compiling[this]:
-                del self.compiling[this]
+            times = self.compiling.pop(this, 0) - 1  # a handler's exception may have ended a pause before its end
+            if times > 0:
+                self.compiling[this] = times
+            else:
                 self.changed.notify_all()
 
     def pause(self) -> int:
@@ -239,7 +258,7 @@ class _Forks:
         times = self.compiling.get(threading.get_ident(), 0)
         self.compiling = {threading.get_ident(): times} if times else {}
         if not times:
-            _SIGNALS.held, _SIGNALS.holding = None, False
+            _SIGNALS.held, _SIGNALS.holding, _SIGNALS.outermost = None, False, None
             _SIGNALS.restore()
         _look_again()
 
@@ -252,7 +271,10 @@ at_fork(before=_FORKS.before, after_in_parent=_FORKS.in_parent, after_in_child=_
 
 
 class uninterrupted:  # noqa: N801  (used like a function)
-    """Context manager around a compilation: forks and exceptions of signal handlers wait for safe points or its end."""
+    """Context manager around a compilation: forks and exceptions of signal handlers wait for safe points or its end.
+
+    What is counted and marked is so while exceptions are held, before the handlers are put back: none comes in between.
+    """
 
     __slots__ = ("first", "holding")
 
@@ -260,34 +282,43 @@ class uninterrupted:  # noqa: N801  (used like a function)
         self.first = self.holding = False
 
     def __enter__(self) -> None:
-        _FORKS.enter()
+        if _on_main_thread():
+            self._enter_signals()
         try:
-            if _on_main_thread():
-                self.holding, self.first = _SIGNALS.holding, not _SIGNALS.handlers
-                if self.first:
-                    _SIGNALS.seen = None
-                    _SIGNALS.install()
-                _SIGNALS.holding = True
-        except BaseException:
-            _SIGNALS.restore()
-            _FORKS.leave()
+            _FORKS.enter()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         try:
+            _FORKS.leave()
+        finally:
             if _on_main_thread():
                 self._leave_signals(error)
-        finally:
-            _FORKS.leave()
+
+    def _enter_signals(self) -> None:
+        first = _SIGNALS.outermost is None
+        try:
+            if first:
+                _SIGNALS.held = None
+                _SIGNALS.install()
+            self.first, self.holding, _SIGNALS.holding = first, _SIGNALS.holding, True
+        except BaseException:
+            if first:
+                _SIGNALS.restore()
+            raise
+        if first:
+            _SIGNALS.outermost, _SIGNALS.seen = self, None
 
     def _leave_signals(self, error: BaseException | None) -> None:
         if self.holding:
             return  # inside of another compilation, which goes on or takes the exception to its end
         try:
+            _SIGNALS.holding, _SIGNALS.outermost = False, None if self.first else _SIGNALS.outermost
             if self.first:
                 _SIGNALS.restore()
         finally:
-            _SIGNALS.holding = False
             held = _SIGNALS.take() if _SIGNALS.held is not None else None
             if isinstance(error, Interrupted):
                 held = error.error
@@ -307,15 +338,16 @@ class interruptible:  # noqa: N801
         self.compilations = 0
 
     def __enter__(self) -> None:
+        self.compilations = _FORKS.pause()
         if _on_main_thread():
             self.holding, _SIGNALS.holding = _SIGNALS.holding, False
-        self.compilations = _FORKS.pause()
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self.compilations:
-            _FORKS.enter(self.compilations)
+        seen = None
         if _on_main_thread():
             _SIGNALS.holding = self.holding
             seen, _SIGNALS.seen = _SIGNALS.seen, None
-            if self.holding and seen is not None and seen is error:
-                raise Interrupted(seen)
+        if self.compilations:
+            _FORKS.enter(self.compilations)
+        if self.holding and seen is not None and seen is error:
+            raise Interrupted(seen)
