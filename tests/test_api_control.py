@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import pytest
 import torch
 
 import firesteel as fs
+from firesteel.capture import markers
 from firesteel.errors import GraphBreakError, RecompileError, UserCodeError
 from seeds.recording import Recorder
 
@@ -470,3 +472,43 @@ def test_the_limit_that_was_reached_is_named():
 def test_dir_lists_the_public_names():
     assert set(fs.__all__) <= set(dir(fs))
     assert "importlib" not in dir(fs)
+
+
+@pytest.mark.parametrize("mark", [fs.compile, fs.disable, fs.disable(recursive=False), fs.assume_constant_result])
+def test_wraps_around_a_marked_function_does_not_make_it_that_function(mark):
+    def inner(x):
+        return 3
+
+    inner = mark(inner)
+
+    @functools.wraps(inner)
+    def around(x):
+        return inner(x) * 2
+
+    assert fs.compile(lambda x: x + around(1))(torch.ones(2)).tolist() == [7.0, 7.0]
+    assert fs.compile(around)(1) == 6
+
+
+# What torch's other markers say
+
+
+def layer(x, by=1):
+    return x + by
+
+
+def test_nested_compile_regions_are_captured_inline():
+    region = torch.compiler.nested_compile_region(layer)
+    recorder = Recorder()
+    compiled = fs.compile(lambda x: region(x * 2, by=3) * 3, backend=recorder, fullgraph=True)
+    assert compiled(torch.ones(2)).tolist() == [15.0, 15.0]
+    assert len(recorder.graphs) == 1
+
+
+def test_a_step_that_raises_only_while_it_is_captured_breaks_the_graph(monkeypatch):
+    region = torch.compiler.nested_compile_region(layer)
+    names = ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder")
+    monkeypatch.delitem(markers._TORCH_MARKERS, names)  # it raises then where it finds itself compiled
+    compiled = fs.compile(lambda x: region(x * 2) * 3, backend="eager", fullgraph=True)
+    with pytest.raises(GraphBreakError, match="raises RuntimeError here while it is captured, and not when it runs"):
+        compiled(torch.ones(2))
+    assert fs.compile(lambda x: region(x * 2) * 3, backend="eager")(torch.ones(2)).tolist() == [9.0, 9.0]

@@ -21,7 +21,7 @@ from .runtime import stance
 from .runtime.compiler import Compiler, bind
 from .runtime.tracebacks import leaving
 from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
-from .runtime.user_frames import PASSED_OVER, passed_over
+from .runtime.user_frames import own_file, passed_over
 from .support import usable_backend
 
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -228,8 +228,8 @@ def wrap_function(compiler: Compiler, function: types.FunctionType, of_object: b
     unit = compiler.unit_of(function)
     made = _make_wrapper(unit, function, of_object)
     wrapped = functools.wraps(function)(made)
-    setattr(wrapped, COMPILED, function)
-    wrapped._firesteel_unit = unit  # type: ignore[attr-defined]
+    torch_compat.set_own_attributes(wrapped, **{COMPILED: function, "_firesteel_unit": unit})
+    torch_compat.trace_instead(wrapped, function)
     return wrapped
 
 
@@ -285,7 +285,7 @@ def _make_wrapper(unit: Unit, function: types.FunctionType, of_object: bool) -> 
     dropped = " = ".join(name for name in arguments if name != "_fs_closure")
     text = WRAPPER.format(signature=", ".join(parts), changed=changed, dropped=f"{dropped} = None; " if dropped else "",
                           arguments="".join(f"{argument}, " for argument in arguments))
-    exec(builtins_compile(text, f"<firesteel {PASSED_OVER} wrapper of {function.__qualname__}>"), scope)
+    exec(builtins_compile(text, own_file(f"call of {function.__qualname__}")), scope)
     made = scope["wrapper"]
     made.__defaults__, made.__kwdefaults__ = given, by_name
     scope["_fs_otherwise"] = functools.partial(_otherwise, unit, function, made, scope)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from . import torch_compat
 from .capture import markers
 from .capture.call_handlers import PYTHON_HANDLERS
 from .capture.signals import GraphBreak
@@ -41,7 +42,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     fn = getattr(fn, "__dict__", {}).get(markers.COMPILED, fn)
     made = markers.disable(fn, reason)
     if not recursive:
-        setattr(made, markers.ONLY_FRAME, fn)
+        torch_compat.set_own_attributes(made, **{markers.ONLY_FRAME: fn})
     return made
 
 

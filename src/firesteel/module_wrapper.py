@@ -22,6 +22,16 @@ _ORIGINAL = "_firesteel_original"
 _COMPILER = "_firesteel_compiler"
 
 
+def _plain_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """What torch.compile sees of ``compiled_module(*args, **kwargs)``."""
+    return type(self)._firesteel_original(*args, **kwargs)
+
+
+def _plain_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """What torch.compile sees of ``compiled_module.forward(*args, **kwargs)``."""
+    return type(self)._firesteel_original.forward(*args, **kwargs)
+
+
 @passed_over
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module(*args, **kwargs)``."""
@@ -105,8 +115,10 @@ def compile_module(compiler: Compiler, module: torch.nn.Module) -> torch.nn.Modu
     """The compiled twin of a module. The original stays eager; both share parameters, buffers and attributes."""
     module = getattr(type(module), _ORIGINAL, module)
     cls = type(module)
+    forward = functools.wraps(cls.forward)(_method(_forward))
+    torch_compat.trace_instead(forward, _plain_forward)
     members = {
-        "__call__": _call, "forward": functools.wraps(cls.forward)(_method(_forward)), "__reduce_ex__": _reduce,
+        "__call__": _call, "forward": forward, "__reduce_ex__": _reduce,
         "__copy__": _copy, "__deepcopy__": _deepcopy, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__, _ORIGINAL: module, _COMPILER: compiler,
     }
@@ -118,6 +130,9 @@ def compile_module(compiler: Compiler, module: torch.nn.Module) -> torch.nn.Modu
     twin: torch.nn.Module = object.__new__(made)
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin
+
+
+torch_compat.trace_instead(_call, _plain_call)
 
 
 def _method(function: Any) -> types.FunctionType:

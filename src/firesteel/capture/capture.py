@@ -7,6 +7,7 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode, FakeTensor
 from ..interruptions import safe_point
 from ..runtime.tracebacks import RAISER, handle, without_internal_frames
-from ..runtime.user_frames import PASSED_OVER
+from ..runtime.user_frames import own_file
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
 from .argument_sizes import declared_guards
@@ -454,7 +455,8 @@ class Capture:
         if handler.push_lasti:
             kept, kept_kinds = [*kept, str(inst.offset)], [*kept_kinds, "value"]
         trimmed = code.constant(without_internal_frames)
-        self.emit_resume(code, handler.target, [*kept, f"{trimmed}(_fs_error)"], [*kept_kinds, "value"])
+        self.emit_resume(code, handler.target, [*kept, f"{trimmed}(_fs_error)"], [*kept_kinds, "value"],
+                         caught=True)
 
     def live_variables(self, index: int, live: frozenset[str]) -> list[str]:
         frame = self.frame
@@ -475,8 +477,24 @@ class Capture:
             return frame.cells[name]
         return frame.locals[name]
 
-    def emit_resume(self, code: EntryCode, index: int, texts: list[str], kinds: list[str]) -> None:
+    def refuse_break(self) -> Callable[[], None]:
+        """Raises what fullgraph=True means, for a step that raised while it was captured and not when it ran."""
+        assert self.reason is not None
+        error = GraphBreakError(f"{self.reason.reason} while it is captured, and not when it runs",
+                                "Code that asks whether it is being compiled, and raises then, breaks the graph.",
+                                self.reason.frames)
+
+        def refuse() -> None:
+            raise copy(error)
+
+        return refuse
+
+    def emit_resume(self, code: EntryCode, index: int, texts: list[str], kinds: list[str], *,
+                    caught: bool = False) -> None:
         """Leave the entry through a continuation."""
+        if self.unit.options.fullgraph and not caught:  # only a step that is known to raise comes so far
+            code.line(f"{code.constant(self.refuse_break())}()")
+            return
         frame, unit = self.frame, self.unit
         decoded = frame.decoded
         if decoded.instructions[index].op == "RETURN_VALUE" and len(texts) == 1:
@@ -573,7 +591,7 @@ class Capture:
                 lines.append("    raise")
         state_guard = GlobalState.current().guard()
         code.prologue.insert(0, code.guard_line(state_guard))
-        filename = f"<firesteel {PASSED_OVER} {unit.name}>"
+        filename = own_file(unit.name)
         function = code.build(lines, unit.miss, filename, unit.code if self.reason else None)
         return Entry(function, tx.guards.guards, state_guard, self.shape_guards, captured, self.reason, 0.0,
                      code.text, dict(tx.numbers_seen), dict(tx.tensors_seen), dict(tx.symbol_sources), code.upgrade,

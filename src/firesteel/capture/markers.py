@@ -75,7 +75,7 @@ def disabled_frame(function: Any) -> Any:
     if not table or not isinstance(table, dict):
         return None
     if table.get("_torchdynamo_disable") and table.get("_torchdynamo_disable_recursive") is False:
-        return table.get("_torchdynamo_orig_callable")
+        return torch_compat.compiled_by_torch(function)
     return table.get(ONLY_FRAME)
 
 
@@ -113,15 +113,14 @@ def _as_target(function: Any) -> Any:
 def _constant_result(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = getattr(function, "real", None) or function.as_constant()
     plain = [tx.constant_of(arg) if not hasattr(arg.realize(), "real") else arg.realize().real for arg in args]  # type: ignore[attr-defined]
-    original = real.__dict__.get("__wrapped__", real)
     keywords = {k: tx.constant_of(v) for k, v in kwargs.items()}
     with torch_compat.below_python_key():  # capture's own mode would make its tensors fake
-        return tx.fold(original, plain, keywords)
+        return tx.fold(real, plain, keywords)
 
 
 def _original(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = getattr(function, "real", None) or function.as_constant()
-    inner = real.__dict__.get(COMPILED) or real.__dict__["_torchdynamo_orig_callable"]
+    inner = real.__dict__.get(COMPILED) or torch_compat.compiled_by_torch(real)
     return tx.call(tx.python_object(inner), args, kwargs)
 
 
@@ -204,6 +203,10 @@ def own_control_flow(function: Any) -> Any:
     return getattr(control_flow, str(name))
 
 
+def _call_first(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.call(args[0], args[1:], kwargs)
+
+
 def _vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     from .vectorised import call_vmap
 
@@ -213,6 +216,8 @@ def _vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Valu
 # Markers that are plain functions, by where they are defined: they need not be imported yet.
 _TORCH_MARKERS = {
     ("torch._functorch.vmap", "vmap_impl"): Marker("vmap", _vmap),
+    # what torch.compiler.nested_compile_region is in plain Python: the call of a function
+    ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"): Marker("region", _call_first),
     **_CONTROL_FLOW,
     ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
     ("torch", "_check_with"): Marker("check", _check_with),
@@ -246,10 +251,12 @@ def marker_of(function: Any) -> Marker | None:
     for attribute, marker in _MARKERS.items():
         if table.get(attribute) is True:
             return marker
-    if COMPILED in table or "_torchdynamo_orig_callable" in table and not table.get("_torchdynamo_disable"):
+    if COMPILED in table:
         return _COMPILED_MARKER
     if table.get("_torchdynamo_disable"):
         return _MARKERS[DISABLED]
+    if torch_compat.compiled_by_torch(function) is not None:
+        return _COMPILED_MARKER
     if table.get("_dynamo_marked_constant"):
         return _MARKERS[CONSTANT_RESULT]
     return None
@@ -261,5 +268,5 @@ def disable(function: Callable[..., Any], reason: str | None = None) -> Callable
     def uncompiled(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    setattr(uncompiled, DISABLED, True)
+    torch_compat.set_own_attributes(uncompiled, **{DISABLED: True})
     return uncompiled

@@ -36,7 +36,7 @@ from .first_calls import FirstCall
 from .learned import Learned, recall, remember
 from .locking import compiling
 from .settings import raises_at_limit, setting
-from .user_frames import PASSED_OVER, passed_over
+from .user_frames import own_file, passed_over
 
 if TYPE_CHECKING:
     from .compiler import Compiler
@@ -96,7 +96,7 @@ def _taken(count: int) -> Callable[[Callable[..., Any], list[Any]], Any]:
 
 
 def _made(text: str) -> Any:
-    return eval(compile(text, f"<firesteel {PASSED_OVER} calls>", "eval"), {})
+    return eval(compile(text, own_file("calls"), "eval"), {})
 
 
 class Uncompiled:

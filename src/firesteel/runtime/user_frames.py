@@ -1,8 +1,9 @@
 """What a program sees of the stack it runs on: frames of firesteel are passed over.
 
 `warnings` and `logging` pass over frames of the import system when they count up to the frame that a `stacklevel`
-names, and they know them by two words in the file's name. Functions of ours that can stand between two frames of the
-user's have these words in theirs. Code between graphs that asks for frames itself gets functions that skip ours.
+names, and they know them by two words in the file's name; torch's own compiler leaves such frames alone. Functions of
+ours that can stand between two frames of the user's have these words in theirs. Code between graphs that asks for
+frames itself gets functions that skip ours.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .tracebacks import is_internal
+from .tracebacks import OWN_FILE, is_internal
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-PASSED_OVER = "importlib._bootstrap"
-"""In the name of a file: frames of its functions do not count for a `stacklevel`."""
+
+def own_file(name: str) -> str:
+    """The name of a file of ours: frames of its functions do not count for a `stacklevel`."""
+    return f"{OWN_FILE}, {name}>"
 
 
 def passed_over(function: Function) -> Function:
@@ -30,7 +33,7 @@ def passed_over(function: Function) -> Function:
 
 def _renamed(code: types.CodeType) -> types.CodeType:
     constants = tuple(_renamed(part) if isinstance(part, types.CodeType) else part for part in code.co_consts)
-    return code.replace(co_filename=f"<firesteel {PASSED_OVER} {code.co_filename}>", co_consts=constants)
+    return code.replace(co_filename=own_file(code.co_filename), co_consts=constants)
 
 
 def frame_at(depth: int = 0, /) -> types.FrameType:
