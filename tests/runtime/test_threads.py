@@ -17,6 +17,8 @@ import torch
 
 import firesteel as fs
 from firesteel import torch_compat
+from firesteel.errors import FiresteelWarning
+from firesteel.runtime import units
 
 X = torch.arange(4.0)
 
@@ -485,3 +487,31 @@ def test_only_what_changed_of_a_dictionary_is_written() -> None:
         plain, compiled = (kind({"b": 1, "a": 2, (0, 0): 5}) for _ in range(2))
         assert torch.equal(change(plain, X), fs.compile(change, backend="eager")(compiled, X))
         assert list(plain.items()) == list(compiled.items())
+
+
+def test_a_function_whose_guards_refuse_what_they_are_made_from_says_so_beside_other_threads(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may have changed what the guards read, a few times. Then it is a failure, which is told once."""
+    monkeypatch.setattr(units, "first_failure", lambda entry, unit, args: "x is wrong")
+    compile_unit = units.Unit.compile
+
+    def compile_refusing(unit: units.Unit, args: tuple[Any, ...]) -> Any:
+        entry = compile_unit(unit, args)
+        assert entry is not None
+        entry.function = lambda *args: units.MISS
+        unit.functions = (entry.function,)
+        return entry
+
+    monkeypatch.setattr(units.Unit, "compile", compile_refusing)
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait, args=(60,))
+    thread.start()
+    try:
+        with fs.config.patch(raise_on_internal_error=False), pytest.warns(FiresteelWarning) as said:
+            compiled = fs.compile(lambda x: x + 1, backend="eager")
+            for _ in range(8):
+                assert torch.equal(compiled(X), X + 1)
+    finally:
+        ended.set()
+        thread.join(10)
+    assert ["does not accept its own arguments: x is wrong" in str(warning.message) for warning in said] == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import types
 from collections import OrderedDict
@@ -128,18 +129,31 @@ def stamp_condition(stamp: torch_compat.Stamp, name: Callable[[Any], str]) -> st
     return f"({name(stamp.current)}.value == {name(stamp.known)}.value or {name(stamp.recheck)}())"
 
 
+def asks_for_hashes(mapping: OrderedDict[Any, Any]) -> bool:
+    """Whether going through an ordered dictionary calls methods of the program: it looks every key up again."""
+    return any(map(_hashes_itself, dict.keys(mapping)))
+
+
+def _hashes_itself(key: Any) -> bool:
+    if type(key) is tuple:
+        return any(map(_hashes_itself, key))
+    hashes = type(key).__hash__
+    return isinstance(hashes, types.FunctionType) and hashes not in (enum.Enum.__hash__, torch.Tensor.__hash__)
+
+
 def keys_of(mapping: Any) -> list[Any]:
     """The keys of a mapping in order, past the methods that a subclass of dict overrides."""
-    if isinstance(mapping, OrderedDict):  # whose order is not that of the dictionary below it
-        return list(OrderedDict.keys(mapping))
+    if isinstance(mapping, OrderedDict) and not asks_for_hashes(mapping):
+        return list(OrderedDict.keys(mapping))  # in an order that is not that of the dictionary below it
     return list(dict.keys(mapping)) if isinstance(mapping, dict) else list(mapping)
 
 
 def values_of(mapping: Any) -> list[Any]:
     """The values of a mapping in the order of its keys, past the methods that a subclass of dict overrides."""
-    if isinstance(mapping, dict):
-        return [dict.__getitem__(mapping, key) for key in keys_of(mapping)]
-    return [mapping[key] for key in mapping]
+    if isinstance(mapping, OrderedDict):
+        values = {id(key): value for key, value in dict.items(mapping)}  # asks no key for its hash
+        return [values[id(key)] for key in keys_of(mapping)]
+    return list(dict.values(mapping) if isinstance(mapping, dict) else mapping.values())
 
 
 EQUAL_MEANS_SAME: frozenset[type] = frozenset({bytes, torch.device, torch.Size})

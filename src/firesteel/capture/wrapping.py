@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import gc
 import math
 import operator
 import types
@@ -18,7 +19,7 @@ from .. import torch_compat
 from ..fake import FakeUnsupported, unsupported_reason
 from ..shapes.symnode import make_symbolic
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
-from .guards import NumberSeen, constant_condition, same_constant
+from .guards import NumberSeen, asks_for_hashes, constant_condition, same_constant
 from .signals import GraphBreak
 from .source import (
     AttrSource,
@@ -301,9 +302,15 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         return TupleValue(_tuple_items(tx, real, source), kind, source)
     if kind in DICTIONARIES:
         _guard_type(tx, kind, source)
+        if kind is collections.OrderedDict and asks_for_hashes(real):
+            return OpaqueValue(real, source, "an ordered dictionary whose keys have hashes of their own")
         return DictValue({}, source, real, kind)
     if kind is types.MappingProxyType:
         _guard_type(tx, kind, source)
+        if not shows_dictionary(real):
+            return OpaqueValue(real, source, "a mappingproxy of something that is no dictionary")
+        if not isinstance(source, AttrSource) or source.attribute not in ("__dict__", "__members__"):
+            tx.guard(source, "shown", "{k[0]}({0})", (shows_dictionary,))
         return DictValue({}, source, real, kind)
     if kind is collections.defaultdict:
         _guard_type(tx, kind, source)
@@ -333,6 +340,11 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
             storage = _wrap_storage(tx, real, base, source)
             return ObjectValue(kind, source, real, storage) if storage is not None else OpaqueValue(real, source)
     return None
+
+
+def shows_dictionary(proxy: types.MappingProxyType[Any, Any]) -> bool:
+    """Whether a proxy can be read without calling methods of the program."""
+    return all(type(shown) in DICTIONARIES for shown in gc.get_referents(proxy))
 
 
 def _tuple_items(tx: Tracer, real: Any, source: Source) -> list[Value]:

@@ -46,7 +46,7 @@ VARARGS, VARKEYWORDS = 0x04, 0x08
 FAILURES_BEFORE_BREAK = 2
 UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
 MAX_DISTURBED = 3
-"""How often a function is tried again whose capture other threads disturbed."""
+"""How often a function is tried again whose capture, or whose new entry's guards, other threads may have disturbed."""
 _DISTURBED = re.compile(r"(changed size|mutated|keys changed) during iteration|^zip\(\) argument \d+ is ")
 
 
@@ -267,9 +267,10 @@ class Unit:
 
     def refused_by_its_own_entry(self, entry: Entry, args: Sequence[Any]) -> Any:
         """A guard fails on the very arguments it was made from: never loop on it."""
-        if threading.active_count() > 1:
-            return self.plain(args)  # another thread may have changed what the guard reads
         misfit = first_failure(entry, self, tuple(args))
+        if threading.active_count() > 1 and (misfit is None or self.disturbed < MAX_DISTURBED):
+            self.disturbed += 1  # another thread may have changed what the guard reads
+            return self.plain(args)
         return self.internal_failure(
             RuntimeError(f"the new entry does not accept its own arguments: {misfit}"), args)
 
