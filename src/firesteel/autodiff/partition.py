@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import field, replace
+from itertools import compress
 from typing import Any
 
 import torch
@@ -116,6 +117,11 @@ def part_again(joint: JointGraph, first: Partition) -> Partition | None:
     choice.set_kept(kept)
     try:
         made = build(joint, kept, choice)
+        inputs = made.backward.inputs[len(made.numbers):]
+        used = [bool(entry.node.users) for entry, _ in zip(inputs, kept, strict=False)]
+        if not all(used):  # the others may have been changed by the time backward runs
+            kept_at, kept = list(compress(kept_at, used)), list(compress(kept, used))
+            made = build(joint, kept, choice)
     except KeyError:
         return None
     made.kept_at = kept_at

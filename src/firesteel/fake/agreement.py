@@ -311,8 +311,10 @@ def _batch_norm(
     x: FakeTensor, weight: FakeTensor | None, bias: FakeTensor | None, mean: FakeTensor | None,
     variance: FakeTensor | None, *rest: Any,
 ) -> bool:
-    """Rows of numbers. Eager changes the statistics before it reads the parameters."""
+    """Rows of numbers. Eager changes the statistics before it reads the parameters, and before it refuses them."""
     if not all(parameter is None or parameter.ndim == 1 for parameter in (weight, bias, mean, variance)):
+        return False
+    if weight is not None and bias is not None and weight.dtype is not bias.dtype:
         return False
     changed = [storage_address(t) for t in (mean, variance) if t is not None]
     read = [storage_address(t) for t in (x, weight, bias) if t is not None]
