@@ -8,6 +8,7 @@ import operator
 import sys
 import threading
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
@@ -287,9 +288,15 @@ def call_globals(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
     return tx.globals_of(tx.frames[-1].globals)
 
 
-@handles(compile, input, open, __import__, breakpoint)
-def call_unsupported(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak("a builtin that acts on the outside world")
+def _acts_outside(function: Callable[..., Any]) -> None:
+    @handles(function)
+    def call_unsupported(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raise GraphBreak(f"{function.__name__}() acts on the outside world",
+                         "call it outside of the compiled function, or accept the break")
+
+
+for _function in (compile, input, open, __import__, breakpoint):
+    _acts_outside(_function)
 
 
 @handles(threading.Thread.start, threading.Thread.join, threading.Thread.is_alive, threading.current_thread,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, torch_compat
 from ..runtime.skipping import opaque_module
 from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
+from .break_reasons import not_known
 from .builtin_calls import attribute_name, is_foldable
 from .builtin_text import is_logger, replay_logging
 from .cached_functions import call_cached
@@ -197,8 +198,7 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         return call_cached(tx, value, args, kwargs)
     if isinstance(obj, (staticmethod, classmethod)):
         return tx.call(tx.python_object(obj.__func__), args, kwargs)
-    raise GraphBreak(f"{value.describe()} is implemented outside of Python and not known to firesteel",
-                     "wrap it into a custom operator (torch.library.custom_op), or accept the break")
+    raise not_known(obj, value.describe())
 
 
 def _hashable(obj: Any) -> bool:

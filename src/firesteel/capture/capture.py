@@ -21,6 +21,7 @@ from ..runtime.user_frames import own_file
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
 from .argument_sizes import declared_guards
+from .break_reasons import of_library
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals, own_variables, reads_variables_of_frames
@@ -238,7 +239,7 @@ class Capture:
             if isinstance(local, Frame) and local not in seen:
                 seen.append(local)
             traceback = traceback.tb_next
-        for frame in seen:
+        for frame in seen[:of_library(cause, seen)]:
             if not frame.hidden:
                 frames.append(frame.user_frame())
         return tuple(frames)

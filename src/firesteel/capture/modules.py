@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import torch_compat
+from .break_reasons import torchscript_break
 from .markers import is_disabled
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
@@ -54,6 +55,8 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
     cls = module.cls
     if is_disabled(module.real):
         raise GraphBreak(f"{module.describe()} is marked as disabled", "remove the disable marker to compile it")
+    if torch_compat.is_torchscript_class(cls):
+        raise torchscript_break()
     raw, owner = find_on_class(cls, "__call__", tx)
     assert owner is not None
     if owner is torch.nn.Module and torch_compat.MODULE_METHODS.quick():

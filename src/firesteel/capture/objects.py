@@ -9,6 +9,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_compat
+from .break_reasons import c_method, torchscript_break
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .signals import GraphBreak, UserRaise
@@ -225,7 +226,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             return MethodValue(obj, tx.python_object(raw))
         if obj.native_methods() or owner is object:
             return NativeMethod(obj, name) if obj.native_methods() else MethodValue(obj, tx.python_object(raw))
-        raise GraphBreak(f"method {name!r} of {obj.describe()} is implemented in C")
+        raise c_method(cls, name, obj.describe())
     if kind is types.GetSetDescriptorType:
         if name == "__doc__" or obj.source is None:
             raise GraphBreak(f"attribute {name!r} of {obj.describe()}")
@@ -426,7 +427,7 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
             raise tx.raised(TypeError(messages[name]))
         raise GraphBreak(f"{what} on {obj.describe()} is not captured")
     if name == "__call__" and torch_compat.is_torchscript_class(obj.cls):
-        raise GraphBreak("TorchScript is compiled already, by another compiler", "call what it was made from")
+        raise torchscript_break()
     method = special_method(tx, obj, name)
     if method is None:
         raise GraphBreak(f"{what}: {obj.describe()} has no {name}")

@@ -21,6 +21,7 @@ from ..fake.rules.data_dependent import new_number
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne, not_
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible
+from .break_reasons import hint_for_object, written_name
 from .python_warnings import Warns, run_or_warn
 from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
@@ -158,7 +159,8 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
         return [p[0] for p in pairs], [p[1] for p in pairs]
     reason = f" ({value.reason})" if isinstance(value, OpaqueValue) and value.reason else ""
-    raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}")
+    raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}",
+                              hint_for_object(value.real) if isinstance(value, OpaqueValue) else "")
 
 
 FROM_DATA = frozenset({"tensor", "as_tensor", "asarray"})
@@ -445,7 +447,8 @@ def _draws_from_outside(name: str) -> bool:
 def _title(target: Any) -> str:
     if isinstance(target, str):
         return f"Tensor.{target}"
-    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+    operator_called = torch_compat.operator_of_definition(target)
+    return written_name(operator_called) or str(operator_called)
 
 
 def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -471,7 +474,7 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     except FakeUnsupported as error:
         if wants_plain_sizes(error):
             raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
-        raise GraphBreak(f"{_title(target)}: {error.reason}") from None
+        raise GraphBreak(f"{_title(target)}: {error.reason}", error.hint) from None
     except GraphBreak:
         raise
     except UndecidableError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
 from ..errors import UserCodeError
 from ..support import require
 from .assembly import Traced, assemble
@@ -43,6 +44,9 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
     if not isinstance(mod, torch.nn.Module):
         raise UserCodeError(f"export takes an nn.Module, not a {type(mod).__qualname__}",
                             "Write a small module whose forward calls the function.")
+    if torch_compat.is_torchscript(mod):
+        raise UserCodeError(f"{type(mod).__qualname__} is TorchScript, which is compiled already, by another compiler",
+                            "Export the module that it was made from.")
     if not isinstance(args, tuple):
         raise UserCodeError(f"the example inputs of export are a tuple, not a {type(args).__qualname__}",
                             "Write export(mod, (x,)).")

@@ -581,6 +581,17 @@ def _silence() -> Iterator[None]:
         yield
 
 
+def _without_fake_kernel(func: Any) -> FakeUnsupported:
+    name = torch_compat.operator_name(func).rpartition(".")[0].replace(".", "::")
+    hint = "" if name.startswith("aten::") else \
+        f"give it one: torch.library.register_fake({name!r}, function), which makes empty results of the right shape"
+    return FakeUnsupported(func, "it has no fake kernel, which says what its results look like", hint)
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).splitlines()[0].partition(". ")[0]
+
+
 class _MetaRun:
     """One call of torch's meta kernel, with meta tensors in the place of fakes."""
 
@@ -608,12 +619,17 @@ class _MetaRun:
                     _silence() if "out" in kwargs else nullcontext():
                 result = self.func(*meta_args, **meta_kwargs)
         except NotImplementedError as error:
-            raise FakeUnsupported(self.func, f"no meta kernel ({str(error).splitlines()[0][:100]})") from error
+            raise _without_fake_kernel(self.func) from error
         except AssertionError as error:
             raise FakeUnsupported(self.func, f"the meta kernel failed ({error})") from error
         except RuntimeError as error:
-            if "meta" in str(error).lower() or "no fake impl" in str(error):
-                raise FakeUnsupported(self.func, f"the meta kernel failed ({str(error)[:100]})") from error
+            if "no fake impl" in str(error):
+                raise _without_fake_kernel(self.func) from error
+            if "data-dependent shape" in str(error):  # said by kernels that ask for a size without a value
+                raise DataDependentError(self.func, "the size of its result depends on the values in a tensor") \
+                    from error
+            if "meta" in str(error).lower():
+                raise FakeUnsupported(self.func, f"the meta kernel failed ({_first_sentence(error)})") from error
             raise
         for fake, meta in self._metas.values():
             self._take_over_changes(fake, meta)

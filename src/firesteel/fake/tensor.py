@@ -18,9 +18,10 @@ Size = Any
 class FakeError(Exception):
     """A program cannot be followed on tensors without data. Capture breaks the graph at the operator."""
 
-    def __init__(self, op: object, reason: str) -> None:
+    def __init__(self, op: object, reason: str, hint: str = "") -> None:
         self.op = str(op)
         self.reason = reason
+        self.hint = hint
         super().__init__(f"{self.op}: {reason}")
 
 

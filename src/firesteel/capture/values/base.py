@@ -45,8 +45,8 @@ class Value:
         except NotImplementedError:
             return type(self).__name__
 
-    def unsupported(self, what: str) -> NoReturn:
-        raise GraphBreak(f"{what} on {self.describe()} is not captured")
+    def unsupported(self, what: str, hint: str = "") -> NoReturn:
+        raise GraphBreak(f"{what} on {self.describe()} is not captured", hint)
 
     def is_constant(self) -> bool:
         return False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..break_reasons import hint_for_object, not_known, written_name
 from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import (
     AttrSource,
@@ -381,8 +382,9 @@ class PythonObject(Value):
             if name == "__dict__":
                 return table
             fallback = obj.__dict__.get("__getattr__")
-            if name not in obj.__dict__ and isinstance(fallback, types.FunctionType) and _imports(fallback.__code__):
-                getattr(obj, name, None)  # loads it, and mostly leaves it in the module's dictionary
+            if name not in obj.__dict__ and (hasattr(type(obj), "__getattr__") or isinstance(
+                    fallback, types.FunctionType) and _imports(fallback.__code__)):
+                getattr(obj, name, None)  # loads or makes it, and mostly leaves it in the module's dictionary
             found = table.lookup(tx, ConstantValue(name))
             return found.realize() if found is not None else self.computed_attr(tx, name, where)
         if name == "__class__":
@@ -452,9 +454,14 @@ class OpaqueValue(Value):
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "__class__":
             return tx.python_object(type(self.real))
-        self.unsupported(f"reading attribute {name!r}" + (f" ({self.reason})" if self.reason else ""))
+        self.unsupported(f"reading attribute {name!r}" + (f" ({self.reason})" if self.reason else ""),
+                         hint_for_object(self.real))
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if isinstance(self.real, types.BuiltinFunctionType):
+            raise not_known(self.real, self.describe())
+        if written_name(self.real):
+            raise GraphBreak(f"a call of {written_name(self.real)} is not captured", hint_for_object(self.real))
         self.unsupported("a call")
 
     def truth(self, tx: Tracer) -> bool:
@@ -473,7 +480,7 @@ class OpaqueValue(Value):
         self.unsupported("iteration")
 
     def next_item(self, tx: Tracer) -> Value | None:
-        self.unsupported("next()")
+        self.unsupported("next()", hint_for_object(self.real))
 
     def key(self, tx: Tracer) -> Any:
         if inherits_method(type(self.real), "__hash__", object):

@@ -1,0 +1,164 @@
+"""What breaks are called: functions by the names under which programs know them, and what to do about whole libraries.
+
+A break may come up deep inside of a library that capture follows into: the lock that the first call of `torch.vmap`
+makes says nothing to whoever wrote the program.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .signals import GraphBreak
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+_CUSTOM_OPERATOR = "wrap it into a custom operator (torch.library.custom_op), or accept the break"
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is said of the functions of a module that break the graph."""
+
+    does: str
+    hint: str
+
+
+_RANDOM = Library("draws from Python's random numbers",
+                  "draw with torch.rand or torch.randint, or draw outside of the compiled function and pass the number "
+                  "in")
+_TIME = Library("depends on the clock", "call it outside of the compiled function, or accept the break")
+_NUMPY = Library("is a function of NumPy", "use torch functions instead of NumPy's here")
+_SYSTEM = Library("deals with files or the system", "do that outside of the compiled function, or accept the break")
+_THREADS = Library("has to do with threads", "do that outside of the compiled function, or accept the break")
+_SCRIPT = Library("is TorchScript, which is compiled already, by another compiler", "call what it was made from")
+_TRANSFORM = "is a transform of functions, which runs as plain Python"
+_GRADIENTS = Library(_TRANSFORM, "torch.autograd.grad and backward() are captured; otherwise accept the break")
+_BATCHING = Library(_TRANSFORM, "write it for whole batches, with broadcasting or torch.einsum; otherwise accept the "
+                                "break")
+
+# C functions that programs call themselves, by the module that they name
+_C_MODULES = {"random": _RANDOM, "_random": _RANDOM, "time": _TIME, "datetime": _TIME, "numpy": _NUMPY,
+              "os": _SYSTEM, "io": _SYSTEM, "_io": _SYSTEM, "_thread": _THREADS}
+# modules written in Python that capture follows into
+_PYTHON_MODULES = {"random": _RANDOM, "torch.jit": _SCRIPT, "torch._functorch": _GRADIENTS,
+                   "threading": _THREADS, "torch.optim.lbfgs": Library(
+                       "decides on the values of tensors in every step",
+                       "accept the breaks, or take another optimizer")}
+# where the innermost frame of such a break may lie: a function of the user's that a library calls breaks for itself
+_SURROUNDINGS = frozenset({"torch", "random", "threading", "functools", "contextlib"})
+_PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io"}
+_BATCHING_TRANSFORMS = ("vmap",)
+
+
+def written_name(function: Any) -> str:
+    """The name of a function or operator in messages, as programs write it.
+
+    >>> import random, time, torch
+    >>> written_name(time.time), written_name(torch.from_numpy), written_name(random.random)
+    ('time.time', 'torch.from_numpy', 'random.random')
+    """
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        return ""
+    module = getattr(function, "__module__", None)
+    outer, _, last = name.rpartition(".")
+    receiver = getattr(function, "__self__", None)
+    if not isinstance(module, str):
+        if receiver is None or isinstance(receiver, types.ModuleType):
+            return name
+        cls = receiver if isinstance(receiver, type) else type(receiver)
+        module = cls.__module__
+    if module.startswith("torch._ops"):
+        return f"torch.ops{module.removeprefix('torch._ops')}.{getattr(function, '__name__', last)}"
+    if outer.startswith("pybind11_") or outer == "_VariableFunctionsClass" or name == "Random." + last:
+        name = last
+    return name if module == "builtins" else f"{_PUBLIC_MODULES.get(module, module)}.{name}"
+
+
+def not_known(function: Any, description: str) -> GraphBreak:
+    """The break at a call of something that is not written in Python and that capture has no rule for."""
+    name = written_name(function) or description
+    library = _C_MODULES.get(name.partition(".")[0])
+    if name == "torch.from_numpy":
+        library = Library("takes an array of NumPy", "make the tensor outside of the compiled function, or accept the "
+                                                     "break")
+    receiver = getattr(function, "__self__", None)
+    if isinstance(receiver, torch.Tensor):
+        return GraphBreak(f"{name} is a method of a tensor subclass", hint_for_object(receiver))
+    if library is not None and "." in name:
+        return GraphBreak(f"{name} {library.does}", library.hint)
+    return GraphBreak(f"{name} is implemented outside of Python and not known to firesteel", _CUSTOM_OPERATOR)
+
+
+def torchscript_break() -> GraphBreak:
+    """The break at a call of a scripted or traced module, function or method."""
+    return GraphBreak("TorchScript is compiled already, by another compiler", _SCRIPT.hint)
+
+
+def c_method(cls: type, name: str, description: str) -> GraphBreak:
+    """The break at a method that is implemented in C and that capture has no rule for."""
+    library = _C_MODULES.get(cls.__module__.partition(".")[0])
+    if library is not None:
+        return GraphBreak(f"{cls.__module__}.{cls.__qualname__}.{name} {library.does}", library.hint)
+    return GraphBreak(f"method {name!r} of {description} is implemented in C")
+
+
+def hint_for_object(real: Any) -> str:
+    """What to do about an object that capture cannot look into."""
+    if isinstance(real, torch.Tensor) and type(real) is not torch.Tensor:
+        return "use plain tensors here, or accept the break"
+    library = _C_MODULES.get((written_name(real) or type(real).__module__).partition(".")[0])
+    if library is not None:
+        return library.hint
+    if isinstance(real, Iterator):
+        return "make a list of it outside of the compiled function, or loop over what it was made from"
+    return ""
+
+
+def of_library(cause: GraphBreak, frames: Sequence[Frame]) -> int:
+    """Say of a break inside of a library which of its functions the program called.
+
+    Takes all frames, outermost first, and returns how many of them are the program's.
+    """
+    if _module(frames[-1]).partition(".")[0] not in _SURROUNDINGS:
+        return len(frames)
+    for position, frame in enumerate(frames[1:], 1):
+        module = _module(frame)
+        for prefix, library in _PYTHON_MODULES.items():
+            if module == prefix or module.startswith(prefix + "."):
+                if frame.tx.options.exports and frame.code.co_qualname.startswith("vmap."):
+                    break  # is captured there
+                name, library = _called(prefix, frame.code.co_qualname.partition(".<locals>")[0], library)
+                cause.reason, cause.hint = f"{name} {library.does}", library.hint
+                return position
+    return len(frames)
+
+
+def _module(frame: Frame) -> str:
+    name = frame.globals.get("__name__")
+    return name if isinstance(name, str) else ""
+
+
+def _called(prefix: str, name: str, library: Library) -> tuple[str, Library]:
+    """The public function behind one of a library's own, and what is said of it."""
+    if prefix == "torch._functorch":
+        return _transform(name)
+    if prefix == "torch.jit":
+        return "this", library
+    if prefix == "torch.optim.lbfgs":
+        return "torch.optim.LBFGS", library
+    return f"{prefix}.{name.removeprefix('Random.')}", library
+
+
+def _transform(name: str) -> tuple[str, Library]:
+    if name in _BATCHING_TRANSFORMS:
+        return f"torch.{name}", _BATCHING
+    if name in torch.func.__all__:
+        return f"torch.func.{name}", _GRADIENTS
+    return "torch.func", Library("transforms functions, which runs as plain Python", _GRADIENTS.hint)

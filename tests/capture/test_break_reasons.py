@@ -1,0 +1,103 @@
+"""What breaks are called: the function that the program called, and a hint that fits."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+
+import numpy
+import pytest
+import torch
+
+import firesteel as fs
+
+X = torch.randn(3, 3)
+LINEAR = torch.nn.Linear(3, 3)
+ARRAY = numpy.ones((3, 3), dtype=numpy.float32)
+PAIRS = zip([1.0] * 9, [2.0] * 9, strict=True)
+GENERATOR = random.Random(3)
+
+
+@torch.library.custom_op("break_reasons::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+LIBRARY = torch.library.Library("break_reasons", "FRAGMENT")
+LIBRARY.define("thrice(Tensor x) -> Tensor")
+LIBRARY.impl("thrice", lambda x: x * 3, "CPU")
+LIBRARY.define("positive(Tensor x) -> Tensor")
+LIBRARY.impl("positive", lambda x: x[x > 0], "CPU")
+
+
+@torch.library.register_fake("break_reasons::positive")
+def _(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+
+PROGRAMS = {
+    "vmap": (lambda x: torch.vmap(lambda row: row.sum())(x), "torch.vmap is a transform", "whole batches"),
+    "grad": (lambda x: torch.func.grad(lambda r: r.sum())(x), "torch.func.grad is a transform", "torch.autograd.grad"),
+    "jvp": (lambda x: torch.func.jvp(torch.sin, (x,), (x,))[0], "torch.func.jvp is a transform", "torch.autograd.grad"),
+    "jacrev": (lambda x: torch.func.jacrev(torch.sin)(x), "torch.func.jacrev is a transform", "torch.autograd.grad"),
+    "random": (lambda x: x + random.random(), "random.random draws", "torch.rand"),
+    "randint": (lambda x: x + random.randint(1, 4), "random.randint draws", "torch.randint"),
+    "generator": (lambda x: x + GENERATOR.uniform(0, 1), "random.uniform draws", "torch.rand"),
+    "time": (lambda x: x + time.time(), "time.time depends on the clock", "outside of the compiled function"),
+    "from_numpy": (lambda x: x + torch.from_numpy(ARRAY), "torch.from_numpy takes an array", "make the tensor outside"),
+    "array": (lambda x: x + torch.as_tensor(ARRAY), "ndarray object as an argument", "use torch functions"),
+    "method": (lambda x: x + float(ARRAY.sum()), "'sum' (a NumPy array)", "use torch functions"),
+    "open": (lambda x: x + len(open(__file__).read()) * 0, "open() acts on", "outside of the compiled function"),
+    "custom_op": (lambda x: twice(x) + 1, "torch.ops.break_reasons.twice.default: it has no fake kernel",
+                  "torch.library.register_fake('break_reasons::twice', "),
+    "library": (lambda x: torch.ops.break_reasons.thrice(x) + 1, "torch.ops.break_reasons.thrice: it has no fake",
+                "torch.library.register_fake('break_reasons::thrice', "),
+    "data": (lambda x: torch.ops.break_reasons.positive(x) + 1, "the size of its result depends on the values",
+             "keep shapes independent of data"),
+    "iterator": (lambda x: x + next(PAIRS)[0], "next() on zip object", "make a list of it"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_names_what_the_program_called_and_says_what_to_do(name):
+    function, reason, hint = PROGRAMS[name]
+    found = fs.explain(function)(X).break_reasons[0]
+    assert reason in found.reason and hint in found.hint
+    assert found.frames[-1].filename == __file__  # not a line of the library
+
+
+def test_lbfgs():
+    optimizer = torch.optim.LBFGS(LINEAR.parameters(), max_iter=1)
+
+    def step(x):
+        def closure():
+            optimizer.zero_grad()
+            loss = LINEAR(x).sum()
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure)
+
+    assert "torch.optim.LBFGS decides on the values" in fs.explain(step)(X).break_reasons[0].reason
+
+
+def test_a_function_of_the_program_inside_of_a_library_breaks_for_itself():
+    class Branch(torch.nn.Module):
+        def forward(self, x):
+            return torch.vmap(lambda row: row * time.time())(x)
+
+    with pytest.raises(fs.errors.FiresteelError, match="time.time depends on the clock"):
+        fs.export.export(Branch(), (X,))
+
+
+@pytest.mark.parametrize("make", [lambda: torch.jit.trace(LINEAR, (X,)), lambda: torch.jit.script(LINEAR)])
+def test_torchscript(make):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = make()
+    found = fs.explain(lambda x: scripted(x * 2) + 1)(X).break_reasons
+    assert [one.reason for one in found] == ["TorchScript is compiled already, by another compiler"]
+    assert found[0].hint == "call what it was made from"
+    with pytest.raises(fs.errors.UserCodeError, match="(?s)is TorchScript.*Export the module that it was made from"):
+        fs.export.export(scripted, (X,))
