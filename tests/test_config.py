@@ -203,3 +203,10 @@ def test_a_bad_environment_variable_is_named(name, value, expected):
     done = run_with(**{name: value})
     assert done.returncode != 0
     assert f"{name}='{value}' {expected}" in done.stderr
+
+
+def test_unknown_variables_are_named_once():
+    done = run_with(FIRESTEEL_RECOMPILE_LIMT="16", FIRESTEEL_ZZZZ="1", FIRESTEEL_LOGS="recompiles")
+    assert done.returncode == 0
+    assert done.stderr.count("FiresteelWarning") == 1
+    assert "FIRESTEEL_RECOMPILE_LIMT (did you mean FIRESTEEL_RECOMPILE_LIMIT?), FIRESTEEL_ZZZZ;" in done.stderr

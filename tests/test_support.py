@@ -213,6 +213,15 @@ def test_an_untested_torch_is_said_once(pretend):
         fs.compile(lambda x: x)
 
 
+@pytest.mark.parametrize("torch_version", ["2.10.0", "2.16.0"])
+def test_it_is_said_where_the_program_compiles(pretend, torch_version):
+    pretend(torch=torch_version)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fs.compile(lambda x: x)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
 def test_nothing_of_the_compiler_is_imported_where_it_is_refused():
     """The modules of the compiler may not be importable there."""
     code = """

@@ -277,6 +277,28 @@ def _read_environment(environment: Mapping[str, str]) -> None:
             kind = "one of " + ", ".join(words) if words is not None else f"of type {expected.__name__}"
             raise ValueError(f"environment variable {variable}={text!r} must be {kind}") from None
         values[target] = value
+    _warn_of_unknown(environment)
+
+
+_OTHER_VARIABLES = ("LOGS", "BREAK_AT_EVERY", "MATRIX", "OP_DB_DEVICE", "SPECIAL_EAGER", "UPDATE_GOLDEN")
+"""Read elsewhere: by the logs, and by firesteel's own tests and scripts."""
+
+
+def _warn_of_unknown(environment: Mapping[str, str]) -> None:
+    """One warning for all variables that look as if they were ours and are not."""
+    known = {name.upper() for name in (*_TYPES, *_ALIASES, *_OTHER_VARIABLES)}
+    described = []
+    for variable in sorted(environment):
+        name = variable.removeprefix("FIRESTEEL_")
+        if name != variable and name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1)
+            described.append(variable + (f" (did you mean FIRESTEEL_{close[0]}?)" if close else ""))
+    if described:
+        from firesteel.errors import warn
+
+        several = len(described) > 1
+        warn(f"firesteel knows no environment variable{'s' * several} {', '.join(described)}; "
+             f"{'they are' if several else 'it is'} ignored")
 
 
 _read_environment(os.environ)

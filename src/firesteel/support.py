@@ -10,13 +10,12 @@ import dataclasses
 import functools
 import re
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import config
-from .errors import FiresteelWarning, UnsupportedError
+from .errors import UnsupportedError, warn
 
 PYTHONS = ((3, 11), (3, 13))
 """The oldest and the newest Python that is tested."""
@@ -194,7 +193,7 @@ def _say(found: Verdict) -> None:
             raise UnsupportedError(found.sentence)
         if found.sentence not in _said:
             _said.add(found.sentence)
-            warnings.warn(found.sentence, FiresteelWarning, stacklevel=4)
+            warn(found.sentence)
 
 
 def require(machine_code: bool = False) -> None:

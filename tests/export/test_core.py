@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -575,3 +576,36 @@ except fs.export.ExportError as error:
 def test_collectives_with_a_process_group_are_refused() -> None:
     done = subprocess.run([sys.executable, "-c", COLLECTIVES], capture_output=True, text=True)
     assert "such as a process group" in done.stdout, done.stderr
+
+
+class Collector:
+    current = None
+    depth = 0
+
+
+COLLECTOR = Collector()
+COLLECTOR.current, COLLECTOR.depth = None, 3
+
+
+class Remembers(torch.nn.Module):
+    def __init__(self, restores):
+        super().__init__()
+        self.restores = restores
+
+    def forward(self, x):
+        COLLECTOR.current, COLLECTOR.depth = [x], 4
+        result = x * 2
+        if self.restores:
+            COLLECTOR.current, COLLECTOR.depth = None, 3
+        return result
+
+
+def test_warnings_about_attributes_that_forward_sets():
+    """At the call of export, and only where the program leaves something behind."""
+    for restores in (True, False):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fs.export.export(Remembers(restores), (torch.ones(2),))
+        said = [str(warning.message) for warning in caught if warning.category is fs.errors.FiresteelWarning]
+        assert len(said) == (0 if restores else 2) and all("forward sets COLLECTOR." in text for text in said)
+        assert {warning.filename for warning in caught} <= {__file__}

@@ -6,7 +6,6 @@ What it cannot take runs as it was captured, operator by operator, and FIRESTEEL
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -80,13 +79,13 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
 
 def warn_of_failure(what: str, error: Exception) -> None:
     """Say that something is not compiled because of a fault in firesteel."""
-    from firesteel.errors import FiresteelWarning, format_report
+    from firesteel.errors import format_report, warn
 
-    warnings.warn(format_report(
+    warn(format_report(
         f"firesteel failed to compile {what}; it runs operator by operator.", [],
         f"{type(error).__name__}: {error}",
         "please report this; config.raise_on_internal_error = True shows the full traceback",
-    ), FiresteelWarning, stacklevel=5)
+    ))
 
 
 def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

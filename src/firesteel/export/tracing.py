@@ -6,7 +6,6 @@ results: what comes out is the user's own structure of results with fakes as lea
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from operator import getitem, setitem
 from types import CodeType
@@ -25,7 +24,7 @@ from ..capture.markers import is_disabled
 from ..capture.source import LocalSource
 from ..control_flow import operators
 from ..debug.events import Events
-from ..errors import FiresteelWarning, GraphBreakError, UserFrame
+from ..errors import GraphBreakError, UserFrame, warn
 from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
 from ..fake.resampling import any_factor
@@ -85,9 +84,20 @@ class ExportCompiler(Compiler):
                     f"forward reads {where}.{name} and sets it for the next call",
                     "An exported program has tensors as its only state. Register a buffer (self.register_buffer) and "
                     "change it in place, or pass the value in and return it.", tx.user_frames())
-            warnings.warn(f"forward sets {where}.{name}; the exported program does not do that "
-                          f"({tx.user_frames()[-1]})", FiresteelWarning, stacklevel=2)
+            if not _ends_as_it_began(value, name):
+                warn(f"forward sets {where}.{name}; the exported program does not do that ({tx.user_frames()[-1]})")
         tx.effects.events = kept
+
+
+def _ends_as_it_began(value: Any, name: str) -> bool:
+    """Whether an attribute that was set has in the end the constant again that it had before the call."""
+    before = getattr(getattr(value, "real", None), "__dict__", {})
+    after = getattr(value, "attrs", {}).get(name)
+    if name not in before or after is None or not after.is_constant():
+        return False
+    last = after.as_constant()
+    return last is before[name] or type(last) in (bool, int, float, str) and type(last) is type(before[name]) \
+        and last == before[name]
 
 
 def _is_read(tx: Any, target: str) -> bool:

@@ -8,18 +8,16 @@ import types
 from typing import Any
 
 from .. import config
+from ..errors import is_own_file
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-OWN_FILE = "<frozen importlib._bootstrap: firesteel"
-"""How the names of files begin whose functions may stand between two frames of the user's, see `user_frames`."""
 # codes that are equal may come from different files
 _FRAMES: dict[tuple[str, types.CodeType], types.GeneratorType[Any, Any, Any]] = {}
 
 
 def is_internal(frame: types.FrameType) -> bool:
     """Whether a frame belongs to firesteel or to code that it generated without a user's line."""
-    filename = frame.f_code.co_filename
-    return filename.startswith((_PACKAGE, "<firesteel ", OWN_FILE))
+    return is_own_file(frame.f_code.co_filename)
 
 
 def without_internal_frames(error: BaseException, after: types.TracebackType | None = None) -> BaseException:

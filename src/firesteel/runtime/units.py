@@ -6,7 +6,6 @@ import functools
 import re
 import threading
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,11 +21,11 @@ from ..errors import (
     NUMBER_TOO_LARGE,
     BackendError,
     FiresteelError,
-    FiresteelWarning,
     InternalError,
     RecompileError,
     UserFrame,
     format_report,
+    warn,
 )
 from ..interruptions import raised_by_handler, uninterrupted
 from . import stance
@@ -339,7 +338,7 @@ class Unit:
         except BackendError as error:
             if config.raise_on_internal_error or self.options.fullgraph:
                 raise
-            warnings.warn(f"{error}\n  This function runs uncompiled.", FiresteelWarning, stacklevel=2)
+            warn(f"{error}\n  This function runs uncompiled.")
             self.given_up = f"the backend failed: {error.reason}"
             return None
         except FiresteelError:
@@ -458,18 +457,18 @@ class Unit:
             raise RecompileLimitError(f"recompile limit of {limit} reached; last failing guard: {last}",
                                       f"raise {place}, or make the changing value part of the data",
                                       (self.user_frame,))
-        warnings.warn(format_report(
+        warn(format_report(
             f"firesteel: {self.name} was compiled {limit} times and runs uncompiled from now on.", [self.user_frame],
             f"the last failing guard is {last}",
             f"FIRESTEEL_LOGS=recompiles shows all reasons; {place} sets the limit",
-        ), FiresteelWarning, stacklevel=3)
+        ))
 
     def warn_internal(self, error: Exception) -> None:
-        warnings.warn(format_report(
+        warn(format_report(
             f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame],
             f"{type(error).__name__}: {error}",
             "please report this; config.raise_on_internal_error = True shows the full traceback",
-        ), FiresteelWarning, stacklevel=3)
+        ))
 
     @passed_over
     def internal_failure(self, error: Exception, args: Sequence[Any]) -> Any:

@@ -15,7 +15,8 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .tracebacks import OWN_FILE, is_internal
+from ..errors import OWN_FILE
+from .tracebacks import is_internal
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -312,7 +312,7 @@ def test_damaged_and_foreign_files(tmp_path):
         damaged.write_bytes(content)
         with pytest.raises(PackageError, match="damaged or not a firesteel package"):
             fs.export.load_package(damaged)
-    with pytest.raises(PackageError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="missing.fsp"):
         fs.export.load_package(tmp_path / "missing.fsp")
     for change, message in (({"version": 99}, "version 99"), ({"format": "other"}, "not a firesteel package"),
                             ({"cpu": {"features": ["avx1024"]}}, "compiled for a CPU with avx1024")):

@@ -282,7 +282,7 @@ def test_changed_files_give_clear_errors(what: str, tmp_path: Path, monkeypatch:
 
 
 def test_no_file_and_no_archive(tmp_path: Path) -> None:
-    with pytest.raises(SavedProgramError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="none"):
         fs.export.load(tmp_path / "none")
     (tmp_path / "text").write_text("hello")
     with pytest.raises(SavedProgramError, match="damaged"):
@@ -296,3 +296,18 @@ def test_damaged_files_are_errors_or_equal(tmp_path: Path) -> None:
     found = damage_all(program, (torch.randn(4, 6),), tmp_path, count=60, seed=3)
     assert found["wrong"] == 0 and found["crash"] == 0, found
     assert found["error"] > 30 and found["error"] + found["equal"] == 60
+
+
+def test_files_of_torch_and_files_that_are_not_there(tmp_path):
+    path, module = tmp_path / "model.pt2", torch.nn.Linear(2, 2)
+    with pytest.raises(FileNotFoundError, match="model.pt2"):
+        fs.export.load(path)
+    torch.export.save(torch.export.export(module, (torch.ones(1, 2),)), path)
+    with pytest.raises(SavedProgramError, match="(?s)written by torch.export.save.*read it with torch.export.load"):
+        fs.export.load(path)
+    torch.save(module.state_dict(), path)
+    with pytest.raises(SavedProgramError, match="(?s)written by torch.save.*read it with torch.load"):
+        fs.export.load(path)
+    fs.export.package(fs.export.export(module, (torch.ones(1, 2),)), path)
+    with pytest.raises(SavedProgramError, match="(?s)not a firesteel program.*load_package what fs"):
+        fs.export.load(path)

@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import struct
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,18 @@ class Part:
     size: int
 
 
+def _foreign(path: str, what: str, names: Sequence[str]) -> PackageError:
+    """The error for a zip archive that firesteel has not written; torch writes several kinds of them."""
+    parts = {name.partition("/")[2] for name in names}
+    for part, writer, reader in (("archive_format", "torch.export.save", "torch.export.load"),
+                                 ("constants.pkl", "torch.jit.save", "torch.jit.load"),
+                                 ("data.pkl", "torch.save", "torch.load")):
+        if part in parts:
+            return PackageError(f"{path} is not a {what}: it was written by {writer}, whose format is another one",
+                                f"read it with {reader}")
+    return PackageError(f"{path} is not a {what}: it has no {MANIFEST}")
+
+
 class ArchiveReader:
     """Reads a package. Anything that is not one is a `PackageError`."""
 
@@ -87,9 +100,11 @@ class ArchiveReader:
         self.verify = verify
         what, version = kind
         if not os.path.exists(path):
-            raise PackageError(f"there is no file {path}")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         try:
             with zipfile.ZipFile(path) as archive:
+                if MANIFEST not in archive.namelist():
+                    raise _foreign(path, what, archive.namelist())
                 self.parts = {info.filename: self._part(archive, info) for info in archive.infolist()}
                 self.manifest: dict[str, Any] = json.loads(archive.read(MANIFEST))
         except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError, NotImplementedError, struct.error,
@@ -97,7 +112,8 @@ class ArchiveReader:
             raise PackageError(f"{path} is damaged or not a {what}: {error}",
                                "make it again with fs.export.package") from error
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != what:
-            raise PackageError(f"{path} is not a {what}")
+            raise PackageError(f"{path} is not a {what}", "fs.export.load reads what fs.export.save wrote, "
+                               "fs.export.load_package what fs.export.package wrote")
         if self.manifest.get("version") != version:
             raise PackageError(f"{path} is of version {self.manifest.get('version')}, this firesteel reads {version}",
                                "make it again with fs.export.package")

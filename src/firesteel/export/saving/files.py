@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device | None = No
             extra_files[name] = archive.read(_EXTRA + name)  # type: ignore[index]
         program.validate()
     except PackageError as error:
-        raise SavedProgramError(error.reason) from error
+        raise SavedProgramError(error.reason, error.hint if "is not a" in error.reason else None) from error
     except (ValueError, VerificationError, RecursionError, UnicodeDecodeError) as error:
         if isinstance(error, SavedProgramError):
             raise

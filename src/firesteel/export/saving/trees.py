@@ -8,12 +8,11 @@ program but not the library it comes from, a dictionary of the same fields takes
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
-from ...errors import FiresteelWarning
+from ...errors import warn
 from ...torch_compat.pytrees import (
     TreeSpec,
     children_of,
@@ -86,10 +85,9 @@ def _stand_in(name: str, context: Any, items: list[TreeSpec]) -> TreeSpec:
     """A dictionary in the place of an object whose class is not known here, if the names of its fields are."""
     for keys in (context, context[0] if isinstance(context, (list, tuple)) and context else None):
         if isinstance(keys, (list, tuple)) and len(keys) == len(items) and all(isinstance(key, str) for key in keys):
-            warnings.warn(
+            warn(
                 f"the program has containers of the class {name[:200]}, which is not known in this process: "
-                "dictionaries take their place. Import the module that registers it before loading to get them.",
-                FiresteelWarning, stacklevel=7)
+                "dictionaries take their place. Import the module that registers it before loading to get them.")
             return make_spec(dict, list(keys), items)
     raise ValueError(f"the class {name[:200]} is not registered as a container: import the module that does so first "
                      "(torch.utils._pytree.register_pytree_node, register_dataclass)")
