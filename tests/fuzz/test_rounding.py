@@ -36,6 +36,23 @@ def test_other_numbers_are_not():
     assert not is_rounding(x.exp(), x.exp() + 1e-4, runs(torch.exp, x))
 
 
+def test_numbers_read_from_tensors_may_be_rounding_errors(monkeypatch):
+    """A sum that is nearly nothing, of parts that are not; and one that is too far from it."""
+    source = "import torch\ndef make():\n    x = torch.linspace(-100, 100, 64)\n" \
+        "    return lambda x: (x * 0.37).sum().item(), [((x,), {})], lambda index: None, dict\n"
+
+    def by(wrong):
+        @contextlib.contextmanager
+        def compiler(backend):
+            yield lambda function: lambda x: function(x) + wrong
+
+        return compiler
+
+    for wrong, found in ((2e-5, False), (1e-2, True)):
+        monkeypatch.setitem(COMPILERS, "wrong", by(wrong))
+        assert bool(check(Program(-1, source), "wrong").differences) == found
+
+
 def test_wrong_gradients_are_found(monkeypatch):
     source = "import torch\ndef make():\n    x = torch.ones(3, requires_grad=True)\n" \
         "    return lambda x: (x.exp() + 1).log(), [((x,), {})], lambda index: None, dict\n"
