@@ -32,7 +32,7 @@ def without_addresses(value):
     if type(value) is str:
         # who owns a method that is called wrongly depends on whether the call is made through a bound method
         # Python 3.12 has other words for a method without its object once it has been called a few times
-        value = value.replace(" takes at least 0 positional arguments (-1 given)", " needs an argument")
+        value = re.sub(r"^(\\w+)(?:\\(\\))? .*(?:got -1|\\(-1 given\\))$", r"\\1() needs an argument", value)
         value = value.removeprefix("unbound method ")
         return re.sub("0x[0-9a-f]+", "0x", re.sub(r"[\\w.]+\\.(\\w+\\(\\))", r"\\1", value))
     if hasattr(type(value), "__next__"):
