@@ -45,7 +45,8 @@ VARARGS, VARKEYWORDS = 0x04, 0x08
 FAILURES_BEFORE_BREAK = 2
 UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
 MAX_DISTURBED = 3
-"""How often a function is tried again whose capture, or whose new entry's guards, other threads may have disturbed."""
+"""How often a function is tried again whose capture other threads disturbed, and goes unmentioned where its guards may
+have been."""
 _DISTURBED = re.compile(r"(changed size|mutated|keys changed) during iteration|^zip\(\) argument \d+ is ")
 
 
@@ -162,6 +163,8 @@ class Unit:
         self.total = 0
         self.given_up: str | None = None
         self.disturbed = 0
+        self.misfits = 0
+        """How often a new entry has refused the arguments that it was made for, beside other threads."""
         # places with assumptions on data that did not hold, how often, and those where none is made any more
         self.failures: dict[str, int] = {}
         self.refused: set[str] = set()
@@ -267,8 +270,14 @@ class Unit:
     def refused_by_its_own_entry(self, entry: Entry, args: Sequence[Any]) -> Any:
         """A guard fails on the very arguments it was made from: never loop on it."""
         misfit = first_failure(entry, self, tuple(args))
-        if threading.active_count() > 1 and (misfit is None or self.disturbed < MAX_DISTURBED):
-            self.disturbed += 1  # another thread may have changed what the guard reads
+        if threading.active_count() > 1:  # another may have changed what the guard reads, now and then
+            self.misfits += misfit is not None
+            if self.misfits == MAX_DISTURBED:
+                warnings.warn(format_report(
+                    f"guards of {self.name} refuse what they are made from: {misfit}", [self.user_frame],
+                    "another thread keeps changing what they read, or firesteel is at fault; such calls run uncompiled",
+                    "let compiled code read only what other threads leave alone",
+                ), FiresteelWarning, stacklevel=3)
             return self.plain(args)
         return self.internal_failure(
             RuntimeError(f"the new entry does not accept its own arguments: {misfit}"), args)
