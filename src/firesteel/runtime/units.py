@@ -272,12 +272,12 @@ class Unit:
         misfit = first_failure(entry, self, tuple(args))
         if threading.active_count() > 1:  # another may have changed what the guard reads, now and then
             self.misfits += misfit is not None
-            if self.misfits == MAX_DISTURBED:
-                warnings.warn(format_report(
+            if misfit is not None and self.misfits == MAX_DISTURBED:
+                warn(format_report(
                     f"guards of {self.name} refuse what they are made from: {misfit}", [self.user_frame],
                     "another thread keeps changing what they read, or firesteel is at fault; such calls run uncompiled",
                     "let compiled code read only what other threads leave alone",
-                ), FiresteelWarning, stacklevel=3)
+                ))
             return self.plain(args)
         return self.internal_failure(
             RuntimeError(f"the new entry does not accept its own arguments: {misfit}"), args)
