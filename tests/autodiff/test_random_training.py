@@ -51,7 +51,7 @@ def outcome(run):
 @pytest.mark.parametrize("block", range(4))
 def test_random_programs(block):
     tried = 0
-    for seed in range(30 * block, 30 * block + 30):
+    for seed in range(36 * block, 36 * block + 36):
         steps, results, inputs = random_program(seed)
         program = program_of(steps, results)
         rng = random.Random(seed)

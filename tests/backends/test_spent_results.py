@@ -51,3 +51,20 @@ def test_training_steps_may_return_their_loss(returns: Callable[..., Any], backe
         assert found["loss"] is found["again"]
     if isinstance(found, tuple) and found[1].dim() == 0:
         found[1].backward()  # has a history of its own
+
+
+@pytest.mark.parametrize("backend", ["native", "aot_eager"])
+def test_what_a_spent_result_has_nothing_to_do_with(backend: str) -> None:
+    def step(x: torch.Tensor, y: torch.Tensor) -> Any:
+        out = x.sin().exp()
+        loss = (out * out).sum()
+        loss.backward()
+        return loss, out, y * 2
+
+    x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    for run in (step, fs.compile(step, backend=backend)):
+        loss, out, other = run(x, y)
+        assert torch.autograd.grad(loss, y, allow_unused=True) == (None,)
+        for behind in (x, out):
+            with pytest.raises(RuntimeError, match="a second time"):
+                torch.autograd.grad(loss, behind, allow_unused=True)

@@ -19,8 +19,8 @@ GRAPHS = {
     "detached between": (lambda x: (a := x.sin(), a.detach() * x), None),
     "a gradient that flows through both": (
         lambda x: (a := x.sin(), torch.autograd.grad(a.exp().sum(), x, create_graph=True)[0]), None),
-    "too many": (lambda x: (a := x.sin(), b := a.sin(), c := b.sin(), d := c.sin(), e := d.sin(), f := e.sin(),
-                            g := f.sin(), h := g.sin(), i := h.sin(), i.sin()), None),
+    "many": (lambda x: (a := x.sin(), b := a.sin(), c := b.sin(), d := c.sin(), e := d.sin(), f := e.sin(),
+                            g := f.sin(), h := g.sin(), i := h.sin(), i.sin()), 10),
 }
 
 
@@ -30,7 +30,7 @@ def test_parts(name: str) -> None:
     parts: list[int | None] = []
 
     def backend(gm: torch.fx.GraphModule, examples: Any) -> Callable[..., Any]:
-        stages = compile_in_stages(gm, lambda module, _: module.forward)
+        stages = compile_in_stages(gm, examples, lambda module, _: module.forward)
         parts.append(None if stages is None else len(stages.stages))
         return stages or gm.forward
 
@@ -53,3 +53,123 @@ def test_numbers_are_made_again_in_each_part() -> None:
         a, b = compiled(x)
         plain_a, plain_b = f(x)
         torch.testing.assert_close(torch.autograd.grad(b, a), torch.autograd.grad(plain_b, plain_a))
+
+
+def changed_before(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a = x.sin()
+    a.mul_(2)
+    with torch.no_grad():
+        a.add_(1)
+    a.t()[0] = 1
+    return a.exp().sum(), a, a.view(-1)
+
+
+def changed_behind(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a = x.sin()
+    loss = a.mean()
+    rows = torch.zeros(2, 3)
+    b = a.exp()
+    loss += b.mean()
+    rows[0] += b[1]
+    return a, b, loss, rows
+
+
+def changed_behind_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    base = x.cos()
+    row = base[0]
+    a = x.sin()
+    row.mul_(a[1])
+    return a, row, base.sum(), base
+
+
+def read_before_a_change(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    count = torch.ones(())
+    number = count.item()
+    count.add_(1)
+    a = x.sin()
+    return a, a * number, count
+
+
+def in_autocast(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        a = x @ x.t()
+        b = a @ a
+    return a, b, (b @ b).sum()
+
+
+def in_a_region_of_the_profiler(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    with torch.profiler.record_function("region"):
+        a = x.sin()
+        b = a.exp()
+    return a, b
+
+
+def behind_inference_mode(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a = x.sin()
+    with torch.inference_mode():
+        x.exp()
+    return a, a.exp()
+
+
+def views_of_views(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a = x.sin()
+    row = a[0]
+    return row[1:], row, a.t().t(), a
+
+
+def changed_input(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    x.mul_(2)
+    return x, x.sin()
+
+
+def transposed_in_place(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a, b = x.sin(), x.cos()
+    c = a.exp()
+    b.t_()
+    return a, c, b
+
+
+def gradients_of_both(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    a = x.sin()
+    return a, torch.autograd.grad(a.exp().sum(), x, create_graph=True)[0]
+
+
+@pytest.mark.parametrize("function", [
+    changed_before, changed_behind, changed_behind_a_view, read_before_a_change, in_autocast,
+    in_a_region_of_the_profiler, behind_inference_mode, views_of_views, changed_input, transposed_in_place,
+    gradients_of_both])
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_gradients_between_results(function: Callable[..., Any], backend: str) -> None:
+    def gradients(run: Callable[..., Any]) -> list[Any]:
+        leaf = torch.linspace(0.2, 1, 6).view(2, 3).requires_grad_()
+        results = run(leaf * 1 if function is changed_input else leaf)
+        results = [result for result in results if result.requires_grad]
+        found = list(map(torch.Tensor.detach, results))
+        for one in results:
+            for other in [*results, leaf]:
+                if one is not other:
+                    found += torch.autograd.grad(one.sum(), other, retain_graph=True, allow_unused=True)
+        return found
+
+    expected = gradients(function)
+    found = gradients(fs.compile(function, backend=backend))
+    assert [value is None for value in found] == [value is None for value in expected]
+    for value, plain in zip(found, expected, strict=True):
+        if value is not None:
+            torch.testing.assert_close(value, plain)
+
+
+def test_changes_do_not_keep_graphs_whole() -> None:
+    parts = []
+
+    def backend(gm: torch.fx.GraphModule, examples: Any) -> Callable[..., Any]:
+        stages = compile_in_stages(gm, examples, lambda module, _: module.forward)
+        parts.append(None if stages is None else len(stages.stages))
+        return stages or gm.forward
+
+    for function in (changed_before, changed_behind, changed_behind_a_view, in_autocast, changed_input):
+        x = torch.linspace(0.2, 1, 6).view(2, 3).requires_grad_() * 1
+        for result, plain in zip(fs.compile(function, backend=backend)(x), function(x * 1), strict=True):
+            if function is not changed_input:
+                torch.testing.assert_close(result, plain)
+    assert parts == [2, 3, 3, 3, 2]

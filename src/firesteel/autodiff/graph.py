@@ -31,9 +31,12 @@ class Unsupported(Exception):
 
 
 class SpentResults(Unsupported):
-    """Results, by position, whose history a gradient inside of the program has used up: autograd says ``message``."""
+    """Results, by position, whose history a gradient inside of the program has used up: autograd says ``message``.
 
-    def __init__(self, positions: tuple[int, ...], message: str) -> None:
+    ``positions`` has for each the inputs and the other such results that autograd gets to from it.
+    """
+
+    def __init__(self, positions: dict[int, tuple[tuple[int, ...], tuple[int, ...]]], message: str) -> None:
         super().__init__(f"autograd refuses to differentiate a result: {message}")
         self.positions = positions
         self.message = message

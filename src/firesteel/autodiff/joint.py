@@ -49,6 +49,7 @@ from .graph import (
     Unsupported,
     describe,
 )
+from .links import edge_of, reached_from
 from .recorder import Memory, Recorder
 from .state import GlobalState
 from .tracing import Tracing, run_tracing
@@ -110,6 +111,8 @@ class Remade:
     """Whether arguments of these operators are symbols."""
     creation: Any = None
     """How it came about as a view (`torch_compat.creation_of`), None where eager's is no view."""
+    base: int | None = None
+    """The result that it is a view of; None where that is the memory's first tensor, or an input."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +264,7 @@ class _JointTracing(Tracing):
 
     def describe(self, results: list[Any], state: GlobalState) -> list[Output]:
         """How results are made, with what their gradients need."""
-        outputs = super().describe(results, state)
+        outputs = self.with_roots(results, super().describe(results, state))
         self.results = results
         self.remade = [self.remake(value) for value in results]
         for value, output, remade in zip(results, outputs, self.remade, strict=True):
@@ -276,6 +279,17 @@ class _JointTracing(Tracing):
                     raise Unsupported("a view of an expanded input that is known by its place in memory only")
         return outputs
 
+    def with_roots(self, results: list[Any], outputs: list[Output]) -> list[Output]:
+        """The same, but where several results are all of one memory, the tensor that the others are views of is the one
+        that is no view."""
+        for at, (value, output) in enumerate(zip(results, outputs, strict=True)):
+            if isinstance(output, FreshTensor) and output.view is not None \
+                    and self.recorder.tracked(value).memory.root.fake is value:
+                whole = replace(output, view=None)
+                outputs[outputs.index(whole)] = output
+                outputs[at] = whole
+        return outputs
+
     def remake(self, value: Any) -> Remade:
         """What is known of how a result came about."""
         history = History.of(value)
@@ -286,12 +300,15 @@ class _JointTracing(Tracing):
             raise Unsupported("a result is a view that a torch.autograd.Function made, which must not be changed")
         tracked = self.recorder.tracked(value)
         views: list[View] = []
-        while tracked.parent is not None:
+        base: int | None = None
+        while tracked.parent is not None and base is None:
             if tracked.turned and history is History.KNOWN:
                 raise Unsupported("a result is a place in the storage of a transposed tensor: gradients lie like that")
             if tracked.view is not None:
                 views.append(tracked.view)
             tracked = tracked.parent
+            if tracked.parent is not None and _is_view_in_history(value, tracked.fake):
+                base = next((at for at, other in enumerate(self.results) if other is tracked.fake), None)
         if not views:  # the same elements, another object
             views.append(View(torch.ops.aten.alias.default))
         # A place in the storage is another one when the base begins elsewhere.
@@ -299,7 +316,10 @@ class _JointTracing(Tracing):
         collect_symbols([[view.args, tuple(view.kwargs.values())] for view in views], numbers)
         known = all(view.func is not torch.ops.aten.as_strided.default for view in views) \
             and numbers <= self.input_symbols()
-        return Remade(history, tuple(reversed(views)) if known else None, value.output_nr, bool(numbers), creation)
+        if base is not None and not known:
+            raise Unsupported("a result is a view of another that is known by its place in memory only")
+        steps = tuple(reversed(views)) if known else None
+        return Remade(history, steps, value.output_nr, bool(numbers), creation, base)
 
     def input_symbols(self) -> set[Symbol]:
         """Symbols that are sizes, strides or numbers among the inputs."""
@@ -351,10 +371,27 @@ class _JointTracing(Tracing):
         self.eager_frees, self.walked = walk([fake for fake, _ in carried], leaves)
         differentiable = self.add_tangents(carried)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
+        if self.expected is None:
+            self.check_links(graph.outputs)
         symbols = self.symbol_nodes()
         numbers: dict[int, int] = {}
         described = [self.gradient(value, numbers.setdefault(id(value), len(numbers))) for value in gradients]
         self.close(graph, described, differentiable, symbols, before)
+
+    def check_links(self, outputs: list[Output]) -> None:
+        """Refuse a result that others are computed from: the runtime has them side by side. Views of it are views."""
+        placeholders = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        changed = [self.inputs[index].example for index in self.changed_with_history
+                   if placeholders[index].meta.get("is_result")]
+        known: dict[int, FakeTensor] = {id(fake): fake for fake in changed}
+        for value, output in zip(self.results, outputs, strict=True):
+            if isinstance(output, FreshTensor) or isinstance(output, InputAlias) and (
+                    output.view is not None or output.index in self.changed_with_history):
+                known[id(value)] = value
+        memories = [self.recorder.tracked(fake).memory for fake in known.values()]
+        for memory, bits in zip(memories, reached_from(list(map(edge_of, known.values()))), strict=True):
+            if any(bits >> at & 1 and other is not memory for at, other in enumerate(memories)):
+                raise Unsupported("a result is computed from another, in a way that does not part the graph")
 
     def carrier_of(self, fake: FakeTensor, item: Differentiable, outputs: list[Output]) -> Carrier | None:
         """Where a run of the captured graph has the tensor that autograd starts from."""
@@ -417,10 +454,10 @@ class _JointTracing(Tracing):
             # Eager will refuse as well, but not before somebody asks for these gradients.
             spent = [start for start, tangent in zip(starts, self.tangents, strict=True)
                      if _is_spent(start, leaves, tangent)]
-            positions = tuple(at for at, value in enumerate(self.results) if isinstance(value, FakeTensor)
-                              and any(value is start or torch_compat.view_base(value) is start for start in spent))
+            positions = [at for at, value in enumerate(self.results) if isinstance(value, FakeTensor)
+                         and any(value is start or torch_compat.view_base(value) is start for start in spent)]
             if positions:
-                raise SpentResults(positions, str(error)) from error
+                raise SpentResults(self.behind(positions, wanted, leaves), str(error)) from error
             raise Unsupported(f"autograd refuses to differentiate a result: {error}") from error
         finally:
             self.recorder.accumulates = False
@@ -430,6 +467,17 @@ class _JointTracing(Tracing):
         for index, gradient in zip(wanted, found, strict=True):
             gradients[index] = gradient
         return gradients
+
+    def behind(self, positions: list[int], wanted: list[int], leaves: list[Any],
+               ) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """For some results the inputs out of ``wanted``, which are ``leaves`` here, and those of these results that
+        autograd gets to from them."""
+        reached = reached_from([*[edge_of(self.results[at]) for at in positions],
+                                *[torch.autograd.graph.get_gradient_edge(leaf)[:2] for leaf in leaves]])
+        places, inputs = reached[:len(positions)], reached[len(positions):]
+        return {at: (tuple(index for index, bits in zip(wanted, inputs, strict=True) if bits >> number & 1),
+                     tuple(other for other, bits in zip(positions, places, strict=True) if bits >> number & 1))
+                for number, at in enumerate(positions)}
 
     def gradient(self, value: Any, number: int) -> Output:
         """How a gradient is made; ``number`` is the same for inputs that autograd gives the same tensor to."""
@@ -563,6 +611,15 @@ def _check_view(value: FakeTensor, base: FakeTensor) -> None:
     known = torch_compat.view_base(value)
     if known is None or (known is not base and known is not torch_compat.view_base(base)):
         raise Unsupported("a result shares memory with another tensor that autograd does not know to be its base")
+
+
+def _is_view_in_history(value: FakeTensor, parent: FakeTensor) -> bool:
+    """Whether autograd gets from a view to its parent; both may have been changed since through what they lie in."""
+    edge, step = edge_of(parent), edge_of(value)
+    while step is not None and step != edge:
+        following = step[0].next_functions
+        step = following[0] if len(following) == 1 and following[0][0] is not None else None
+    return edge is not None and step is not None
 
 
 def _is_spent(start: FakeTensor, leaves: list[Any], tangent: FakeTensor) -> bool:

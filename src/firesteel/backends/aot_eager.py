@@ -24,7 +24,7 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
     if needs_gradients(example_inputs):
         from firesteel.backends.stages import compile_in_stages
 
-        stages = compile_in_stages(gm, _compile)
+        stages = compile_in_stages(gm, example_inputs, _compile)
         if stages is not None:
             return stages
     return _compile(gm, example_inputs)

@@ -42,7 +42,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
     if needs_gradients(example_inputs):
         from firesteel.backends.stages import compile_in_stages
 
-        stages = compile_in_stages(gm, functools.partial(_compile_or_run_eagerly, options=options))
+        stages = compile_in_stages(gm, example_inputs, functools.partial(_compile_or_run_eagerly, options=options))
         if stages is not None:
             return stages
     return _compile_or_run_eagerly(gm, example_inputs, options)

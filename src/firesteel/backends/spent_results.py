@@ -28,33 +28,29 @@ def compile_detached(
     gm: GraphModule, example_inputs: Sequence[Any], spent: SpentResults, compile_one: Compile
 ) -> Callable[..., Any]:
     """The graph, compiled by ``compile_one`` without the history of its spent results."""
-    detached = _detached(gm, spent.positions)
-    run = compile_one(detached, example_inputs)
-    grown = tuple(at for at, example in enumerate(example_inputs)
-                  if isinstance(example, torch.Tensor) and example.requires_grad)
-    return _Spent(run, frozenset(spent.positions), grown, spent.message)
+    detached = _detached(gm, list(spent.positions))
+    return _Spent(compile_one(detached, example_inputs), spent)
 
 
 class _Spent:
     """Calls the compiled graph, and gives the results a history."""
 
-    def __init__(
-        self, run: Callable[..., Any], positions: frozenset[int], grown: tuple[int, ...], message: str
-    ) -> None:
+    def __init__(self, run: Callable[..., Any], spent: SpentResults) -> None:
         self.run = run
-        self.positions = positions
-        self.grown = grown
-        self.message = message
+        self.message = spent.message
+        # Who gets to another result gets to all that is behind that one, so it has more behind it.
+        self.positions = sorted(spent.positions.items(), key=lambda item: (len(item[1][1]), item[0]))
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        leaves = [inputs[at] for at in self.grown]
+        leaves = {at: inputs[at] for _, (grown, _) in self.positions for at in grown}
         results = list(self.run(*inputs))
         with torch.enable_grad():
             made: dict[int, torch.Tensor] = {}
-            for at in sorted(self.positions):
+            for at, (grown, others) in self.positions:
                 result = results[at]
                 if id(result) not in made:
-                    made[id(result)] = _Refusing.apply(self.message, result, *leaves)  # type: ignore[no-untyped-call]
+                    behind = [*[leaves[index] for index in grown], *[results[other] for other in others]]
+                    made[id(result)] = _Refusing.apply(self.message, result, *behind)  # type: ignore[no-untyped-call]
                 results[at] = made[id(result)]
         return tuple(results)
 

@@ -7,13 +7,15 @@
 
 In eager, ``torch.autograd.grad(loss, hidden)`` has a value, and hooks on ``hidden`` see the gradient that comes from
 ``loss``. One function that computed both would have them side by side, with nothing in between. Each part is compiled
-as a graph of its own, in the order of the program.
+as a graph of its own, in the order of the program. The cut comes behind the last change of ``hidden`` in place; where
+that is not possible, `trace_training` finds what is left and the graph runs operator by operator.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,9 @@ import torch.fx
 from firesteel import torch_compat
 from firesteel.autodiff.gradients import leaf_gradients
 from firesteel.autodiff.graph import needed_for
+from firesteel.autodiff.links import edge_of, reached_from
+from firesteel.autodiff.state import EnteredModes, GlobalState, is_profiling, is_state_change
+from firesteel.fake import FakeTensor
 from firesteel.shapes import Symbol
 from firesteel.shapes.symnode import expr_of
 
@@ -30,8 +35,14 @@ if TYPE_CHECKING:
 
     Compile = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
-MOST = 8
-"""A graph that would be taken apart more often stays whole: each part costs time, and of many results few are used."""
+MOST = 64
+"""A graph that would be taken apart more often is not."""
+_TRIES = 8
+"""How many operations further on a place is looked for at most, each time."""
+_REDEFINING = frozenset({
+    "as_strided_", "detach_", "requires_grad_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_", "swapdims_",
+    "t_", "transpose_", "unsqueeze_"})
+"""Methods that change more of a tensor than its elements."""
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -70,65 +81,230 @@ class _At:
     at: int
 
 
-def compile_in_stages(gm: GraphModule, compile_one: Compile) -> Stages | None:
+def compile_in_stages(gm: GraphModule, example_inputs: Sequence[Any], compile_one: Compile) -> Stages | None:
     """The graph in parts, each compiled by ``compile_one``; None where it is of one piece."""
     nodes = list(gm.graph.nodes)
     returned = nodes[-1].args[0]
     if not isinstance(returned, (tuple, list)) or any(isinstance(item, (tuple, list, dict)) for item in returned):
         return None
-    cuts = _cuts(nodes)
-    if not cuts or len(cuts) > MOST:
+    wanted = _wanted(nodes)
+    if not wanted:
         return None
-    positions = {node: at for at, node in enumerate([node for node in nodes if node.op == "placeholder"])}
-    body = [node for node in nodes if node.op not in ("placeholder", "output")]
-    ends = [*[body.index(node) + 1 for node in cuts], len(body)]
-    pieces = [body[first:last] for first, last in zip([0, *ends[:-1]], ends, strict=True)]
-    results = set(nodes[-1].all_input_nodes)
-    made: list[tuple[GraphModule, list[Any], tuple[int, ...]]] = []
-    for number, piece in enumerate(pieces):
-        uses = _uses(piece)
-        later = {used for other in pieces[number + 1:] for used in _uses(other)}
-        gives = [node for node in piece if node in results or node in later]
-        if not all(map(_may_cross, uses)):
+    program = _Program(nodes, example_inputs)
+    ends = program.cuts(wanted)
+    if not ends or len(ends) > MOST:
+        return None
+    made = []
+    for first, last in zip([0, *ends], [*ends, len(program.body)], strict=True):
+        part = program.part(gm, first, last)
+        if part is None:
             return None
-        besides = _sizes_besides(uses, nodes)
+        made.append(part)
+    results = [_At(program.position(item)) if isinstance(item, torch.fx.Node) else item for item in returned]
+    return Stages([Stage(compile_one(module, examples), takes) for module, examples, takes in made], results)
+
+
+def _wanted(nodes: list[Node]) -> list[Node]:
+    """The results from which a part of the graph is to be cut off: autograd gets to them from others, and not only
+    because those are views of them."""
+    if any(node.target is leaf_gradients or node.target is torch_compat.assert_number or node.target in _REDEFINING
+           for node in nodes):
+        # Backward inside of the graph goes on through all of it. A size that was asserted to be another one would be an
+        # input's, of which it is taken for granted. What is known of a tensor is what it is in the end.
+        return []
+    found: dict[int, Node] = {}
+    for node in _results(nodes):
+        value = node.meta.get("example_value")
+        if isinstance(value, FakeTensor) and value.requires_grad and \
+                (node.op != "placeholder" or not value.is_inference() and torch_compat.version_of(value)):
+            found.setdefault(id(value), node)
+    if len(found) < 2:
+        return []
+    values = [node.meta["example_value"] for node in found.values()]
+    memories = [value.storage_key for value in values]
+    return [node for node, memory, bits in zip(found.values(), memories, reached_from(list(map(edge_of, values))),
+                                               strict=True)
+            if any(bits >> at & 1 and other != memory for at, other in enumerate(memories))]
+
+
+class _Program:
+    """The operations of a graph in their order, and where they may be parted."""
+
+    def __init__(self, nodes: list[Node], example_inputs: Sequence[Any]) -> None:
+        self.nodes = nodes
+        # Regions of the profiler mean nothing for compiled code, and would have to end where they began.
+        self.body = [node for node in nodes if node.op not in ("placeholder", "output")
+                     and not (is_profiling(node.target) and all(user.op != "output" for user in node.users))]
+        self.at = {node: at for at, node in enumerate(self.body)}
+        inputs = [node for node in nodes if node.op == "placeholder"]
+        self.examples = dict(zip(inputs, example_inputs, strict=True))
+        # A node that gives back what it has changed stands for the same tensor.
+        firsts: dict[int, Node] = {}
+        self.same = {node: firsts.setdefault(id(value), node) for node in nodes
+                     if isinstance(value := node.meta.get("example_value"), torch.Tensor)}
+        self.results = {self.same.get(node, node) for node in _results(nodes)}
+        self.changes = _changes(self.body)
+        self.shared = {memory for memory in self.changes if sum(_memory(node) == memory for node in inputs) > 1}
+        self.state_nodes = [node for node in self.body if is_state_change(node.target)]
+        self.replays_state = False
+        self.positions = {node: at for at, node in enumerate(inputs)}
+
+    def position(self, node: Node) -> int:
+        """Where a value is among all inputs and results of parts."""
+        return self.positions[self.same.get(node, node)]
+
+    def cuts(self, wanted: Iterable[Node]) -> list[int]:
+        """Where to take the graph apart: each is the number of operations before it."""
+        due_at = sorted({max([self.at.get(node, -1), *self.changes.get(_memory(node), ())]) + 1 for node in wanted})
+        found: list[int] = []
+        unsettled = False
+        tries = 0
+        state, modes = GlobalState.current(), 0
+        try:
+            for at, node in enumerate(self.body[:-1], 1):
+                if is_state_change(node.target):
+                    node.target(*node.args)  # type: ignore[operator]
+                elif EnteredModes().concerns(node.target):
+                    modes += 1 if node.target.__name__.startswith("enter") else -1  # type: ignore[union-attr]
+                if not due_at or at < due_at[0] or modes or torch.is_grad_enabled() is not state.grad \
+                        or self.is_inseparable(at):
+                    continue
+                tries += 1
+                possible = self.may_part(at)
+                if possible:
+                    found.append(at)
+                    unsettled = unsettled or GlobalState.current() != state
+                if possible or tries == _TRIES:
+                    due_at = [other for other in due_at if other > at]
+                    tries = 0
+            if is_state_change(self.body[-1].target):
+                self.body[-1].target(*self.body[-1].args)  # type: ignore[operator]
+            if unsettled and GlobalState.current() != state:
+                return []  # the graph ends in another state than it began in, and so would each part
+        finally:
+            state.restore()
+        self.replays_state = unsettled
+        return found
+
+    def is_inseparable(self, at: int) -> bool:
+        """Whether the operations before and behind a place are parts of one."""
+        before, behind = self.body[at - 1], self.body[at]
+        return behind.target is operator.getitem or \
+            "recompute" in before.meta and before.meta["recompute"] == behind.meta.get("recompute")
+
+    def may_part(self, at: int) -> bool:
+        """Whether what comes behind a place can be a graph of its own."""
+        rest = self.body[at:]
+        for number in self.made_again(rest):
+            if any(change > self.at[number] for tensor in number.all_input_nodes
+                   for change in self.changes.get(_memory(tensor), ())):
+                return False  # it was read off a tensor before that changed
+        return all(map(self.may_cross, self.uses(rest))) and \
+            not _parts_gradients(self.body[at - 1], self.nodes)
+
+    def may_cross(self, node: Node) -> bool:
+        """Whether a value may be an input of a part. What it is changed to there, autograd is told by the part."""
+        value = node.meta.get("example_value")
+        if node.op == "placeholder":
+            return not isinstance(value, torch.Tensor) or not value.requires_grad or _memory(node) not in self.shared
+        return isinstance(value, torch.Tensor) and not value.is_inference()
+
+    def uses(self, piece: list[Node]) -> list[Node]:
+        """What a part takes from others."""
+        inside = set(piece)
+        found: dict[Node, None] = {}
+        stack = [used for node in reversed(piece) for used in reversed(node.all_input_nodes)]
+        while stack:
+            node = stack.pop()
+            if node not in inside:
+                if _is_made_again(node):
+                    inside.add(node)
+                    stack += node.all_input_nodes
+                else:
+                    found[self.same.get(node, node)] = None
+        return list(found)
+
+    def made_again(self, piece: list[Node]) -> list[Node]:
+        """Numbers that a part makes again because it uses them."""
+        inside = set(piece)
+        found: dict[Node, None] = {}
+        stack = [used for node in piece for used in node.all_input_nodes]
+        while stack:
+            node = stack.pop()
+            if node not in inside and node.op not in ("placeholder", "get_attr") and _is_made_again(node):
+                inside.add(node)
+                found[node] = None
+                stack += node.all_input_nodes
+        return list(found)
+
+    def part(self, gm: GraphModule, first: int, last: int) -> tuple[GraphModule, list[Any], tuple[int, ...]] | None:
+        """A part as a graph, with examples of its inputs and their positions; None where sizes are not known."""
+        piece = self.body[first:last]
+        later = set(self.uses(self.body[last:]))
+        gives = [node for node in piece
+                 if self.same.get(node, node) is node and (node in self.results or node in later)]
+        uses = self.uses(piece)
+        besides = _sizes_besides(uses, self.nodes)
         if besides is None:
             return None
         uses += besides
-        made.append((_module(gm, piece, uses, gives), [node.meta["example_value"] for node in uses],
-                     tuple([positions[node] for node in uses])))
+        examples = [self.examples[node] if node.op == "placeholder" and
+                    not any(change < first for change in self.changes.get(_memory(node), ()))
+                    else node.meta["example_value"] for node in uses]
+        if self.replays_state:
+            piece = [*[node for node in self.state_nodes if self.at[node] < first], *piece,
+                     *[node for node in self.state_nodes if self.at[node] >= last]]
+        takes = tuple([self.positions[node] for node in uses])
         for node in gives:
-            positions[node] = len(positions)
-    stages = [Stage(compile_one(module, examples), takes) for module, examples, takes in made]
-    return Stages(stages, [_At(positions[item]) if isinstance(item, torch.fx.Node) else item for item in returned])
+            self.positions[node] = len(self.positions)
+        return self.module(gm, piece, uses, gives), examples, takes
+
+    def module(self, gm: GraphModule, piece: list[Node], uses: list[Node], gives: list[Node]) -> GraphModule:
+        """A graph of some operations."""
+        graph = torch.fx.Graph()
+        copies: dict[Node, Node] = {}
+        for node in uses:
+            if node.op == "placeholder":
+                copies[node] = graph.node_copy(node)
+            else:
+                copies[node] = graph.placeholder(node.name)
+                copies[node].meta = {"example_value": node.meta["example_value"], "module_state": False}
+            copies[node].meta["is_result"] = node in self.results
+        inside = set(piece)
+
+        def copy(node: Node) -> Node:
+            if node not in inside and not _is_made_again(node):
+                node = self.same.get(node, node)
+            if node not in copies:
+                copies[node] = graph.node_copy(node, copy)
+            return copies[node]
+
+        for node in piece:
+            copy(node)
+        graph.output(tuple([copies[node] for node in gives]))
+        return torch.fx.GraphModule(gm, graph, type(gm).__name__)
 
 
-def _cuts(nodes: list[Node]) -> list[Node]:
-    """Nodes to take a graph apart behind, in order."""
-    results = [node for node in nodes[-1].all_input_nodes if _is_differentiable(node)]
-    if any(node.op == "placeholder" and _is_differentiable(node) and torch_compat.version_of(node.meta["example_value"])
-           for node in nodes):
-        return []  # what autograd knows of it is what it will know behind the change
-    if len(results) < 2 or any(node.target is leaf_gradients for node in nodes):
-        return []
-    if any(node.target is torch_compat.assert_number for node in nodes):
-        return []  # a size that was asserted to be another one would be an input's, of which it is taken for granted
-    wanted = {node for node in results if len(node.users) > 1 and node.op != "placeholder" and _leads_on(node, results)}
-    found: list[Node] = []
-    grad = before = torch.is_grad_enabled()
-    due = False
-    for node, following in zip(nodes, nodes[1:], strict=False):
-        if node.op in ("call_function", "call_method") and node.meta.get("example_value") is None and node.users == {}:
-            if node.target is not torch_compat.set_grad_enabled:
-                break  # other state than grad mode: not known where it is as it was before
-            grad = bool(node.args[0])
-        due = due or node in wanted
-        if due and grad is before and following.op != "output" and following.target is not operator.getitem \
-                and ("recompute" not in node.meta or node.meta["recompute"] != following.meta.get("recompute")) \
-                and not _parts_gradients(node, nodes):
-            found.append(node)
-            due = False
+def _results(nodes: list[Node]) -> list[Node]:
+    """What the program has in the end: results of the graph, and inputs that it returns itself."""
+    return [*nodes[-1].all_input_nodes, *[node for node in nodes if node.meta.get("is_result")]]
+
+
+def _changes(body: list[Node]) -> dict[int | None, list[int]]:
+    """For each memory the operations that change it in place, by their numbers."""
+    found: dict[int | None, list[int]] = defaultdict(list)
+    seen: dict[int, int] = {}
+    for at, node in enumerate(body):
+        for memory, version in node.meta.get("versions", {}).items():
+            if version > seen.get(memory, 0):
+                seen[memory] = version
+                found[memory].append(at)
     return found
+
+
+def _memory(node: Node) -> int | None:
+    value = node.meta.get("example_value")
+    return value.storage_key if type(value) is FakeTensor else None
 
 
 def _parts_gradients(cut: Node, nodes: list[Node]) -> bool:
@@ -157,53 +333,8 @@ def _nodes_in(value: Any) -> list[Node]:
     return found
 
 
-def _leads_on(start: Node, results: list[Node]) -> bool:
-    """Whether autograd gets to a result from another one, which is not only a view of it."""
-    memory = torch_compat.storage_address(start.meta["example_value"])
-    stack, seen = list(start.users), {start}
-    while stack:
-        node = stack.pop()
-        if node in seen or not _is_differentiable(node):
-            continue
-        seen.add(node)
-        value = node.meta["example_value"]
-        if node in results and torch_compat.storage_address(value) != memory:
-            return True
-        stack += node.users
-    return False
-
-
-def _is_differentiable(node: Node) -> bool:
-    value = node.meta.get("example_value")
-    return any(isinstance(item, torch.Tensor) and item.requires_grad
-               for item in (value if isinstance(value, (tuple, list)) else (value,)))
-
-
-def _uses(piece: list[Node]) -> list[Node]:
-    """What a part takes from others. Numbers and attributes are made again in each part that uses them."""
-    inside = set(piece)
-    found: dict[Node, None] = {}
-    stack = [used for node in reversed(piece) for used in reversed(node.all_input_nodes)]
-    while stack:
-        node = stack.pop()
-        if node not in inside and node not in found:
-            if _is_made_again(node):
-                inside.add(node)
-                stack += node.all_input_nodes
-            else:
-                found[node] = None
-    return list(found)
-
-
 def _is_made_again(node: Node) -> bool:
     return node.op == "get_attr" or node.op != "placeholder" and isinstance(node.meta.get("example_value"), _NUMBERS)
-
-
-def _may_cross(node: Node) -> bool:
-    """Whether a value can be a result of one part and an input of another: nothing that is changed in place."""
-    value = node.meta.get("example_value")
-    return node.op == "placeholder" or (
-        isinstance(value, torch.Tensor) and not value.is_inference() and not torch_compat.version_of(value))
 
 
 def _sizes_besides(uses: list[Node], nodes: list[Node]) -> list[Node] | None:
@@ -230,24 +361,3 @@ def _sizes(node: Node) -> set[Symbol]:
     numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
     return {expr for number in numbers if isinstance(number, torch.SymInt)
             and isinstance(expr := expr_of(number), Symbol)}
-
-
-def _module(gm: GraphModule, piece: list[Node], uses: list[Node], gives: list[Node]) -> GraphModule:
-    graph = torch.fx.Graph()
-    copies: dict[Node, Node] = {}
-    for node in uses:
-        if node.op == "placeholder":
-            copies[node] = graph.node_copy(node)
-        else:
-            copies[node] = graph.placeholder(node.name)
-            copies[node].meta = {"example_value": node.meta["example_value"], "module_state": False}
-
-    def copy(node: Node) -> Node:
-        if node not in copies:
-            copies[node] = graph.node_copy(node, copy)
-        return copies[node]
-
-    for node in piece:
-        copy(node)
-    graph.output(tuple([copies[node] for node in gives]))
-    return torch.fx.GraphModule(gm, graph, type(gm).__name__)

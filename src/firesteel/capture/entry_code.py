@@ -184,6 +184,8 @@ class EntryCode:
         if known is not None:
             return known
         if value.source is not None:
+            if isinstance(value, TensorValue):
+                self.tx.graph.note_result(value.fake)
             return self.source(value.source)
         return value.emit(self)
 

@@ -147,13 +147,29 @@ class GraphBuilder:
                 if _storage_key(entry.example) in memories:
                     entry.half_done = True
 
+    def note_result(self, example: Any) -> None:
+        """The program returns or keeps an input. It is no output of the graph, but may be one for autograd."""
+        if example.requires_grad:
+            for entry in self.inputs:
+                if entry.example is example:
+                    entry.node.meta["is_result"] = True
+
     def call(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]
     ) -> torch.fx.Node:
-        """Add an operation; a string target is a tensor method."""
+        """Add an operation; a string target is a tensor method.
+
+        It has been done to the examples. Where their memory has been changed in place by then, the node says how often.
+        """
         self.operations += 1
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, args, kwargs)
+        for used in node.all_input_nodes:
+            example = used.meta.get("example_value")
+            if type(example) is FakeTensor and not example.is_inference() and (
+                    version := torch_compat.version_of(example)):
+                versions = node.meta.setdefault("versions", {})
+                versions[example.storage_key] = max(version, versions.get(example.storage_key, 0))
         if self.module_stack is not None:
             node.meta["module_stack"] = self.module_stack()
         if frames:

@@ -582,35 +582,49 @@ class _Assembly:
                 if isinstance(output, InputAlias) and output.view is not None:
                     how = remade
             self.steps.append((output, at, how))
+        bases = [output.index if isinstance(output, SameAs) else None if how is None else how.base
+                 for output, _, how in self.steps]
+        self.order: list[int] = []
+        """Of the results: those that others are views of come before them."""
+        for position in range(len(bases)):
+            chain: list[int] = []
+            step: int | None = position
+            while step is not None and step not in self.order:
+                chain.append(step)
+                step = bases[step]
+            self.order += reversed(chain)
 
     def __call__(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> Any:
         if self.plain:
             return results
         for index, at in self.changed:
             overwrite(inputs[index], results[at])
-        found: list[Any] = []
-        for (output, at, how), remade in zip(self.steps, self.joint.remade, strict=True):
+        found: list[Any] = [None] * len(self.steps)
+        for position in self.order:
+            output, at, how = self.steps[position]
             value = self.result(output, at, how, inputs, results, found)
             if isinstance(output, (FreshTensor, InputAlias)) and (output.view is not None or how is not None):
-                value = torch_compat.created_as(value, remade.creation)
-            found.append(value)
+                value = torch_compat.created_as(value, self.joint.remade[position].creation)
+            found[position] = value
         for change in self.joint.state_changes:
             change.function(*change.args)
         return tuple(found) if self.joint.returns_tuple else found[0]
 
     def result(self, output: Output, at: int, how: Remade | None, inputs: Sequence[Any], results: tuple[Any, ...],
-               earlier: list[Any]) -> Any:
+               made: list[Any]) -> Any:
         match output:
             case Constant(value):
                 return value
             case SameAs(index):
-                return earlier[index]
+                return made[index]
             case Number():
                 return results[at]
             case FreshTensor():
                 base = results[at]
             case InputAlias(index):
                 base = inputs[index]
+        if how is not None and how.base is not None:
+            base = made[how.base]
         if how is not None and how.history is History.NONE:
             base = base.detach()
         view = output.view
