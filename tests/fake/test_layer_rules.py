@@ -272,6 +272,8 @@ def test_selection_and_order():
 def test_roll_of_nothing():
     for x in (torch.ones(3, 4)[3:, 0], torch.ones(3, 0, 2), torch.ones(4, 3).t()[:, 4:], torch.ones(5)[::2]):
         assert_same(torch.roll, x, 1)
+        assert_same(torch.roll, x, 1, 0)
+    assert_same(torch.roll, torch.ones(3, 4, 2).transpose(0, 2)[:, 4:], (1, 2), (0, 1))
 
 
 def test_windows_as_columns():

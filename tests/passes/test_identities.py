@@ -55,6 +55,7 @@ def test_removed(name):
 
 STAYS = {
     "float plus zero": lambda x0: x0 + 0,
+    "float minus negative zero": lambda x0: x0 - -0.0,
     "scaled addition": lambda x0: torch.add(x0.long(), 0, alpha=2) * torch.add(x0, 1, alpha=2),
     "narrower and back": lambda x0: x0.half().float(),
     "integers divided": lambda x0: x0.isnan().long() / 1,

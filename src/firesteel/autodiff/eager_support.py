@@ -45,6 +45,7 @@ _LARGEST = 3.4e38
 # Operators of what a forward operator left for them, or of libraries: nothing to try with made-up tensors.
 _TRUSTING = ("backward", "segment", "rnn", "lstm", "gru", "attention", "conv", "mkldnn", "quant", "unique")
 _MOST_ELEMENTS = 4096
+_MOST_AT_HAND = 1 << 20
 _LONGEST = 8
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -96,8 +97,11 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
                                     for x in tensors], *large)
     refused = _known.get(key)
     if refused is None:
-        refused = _known[key] = _refuses_any(operator.func, args, kwargs) if pointwise \
+        refused = _refuses_any(operator.func, args, kwargs) if pointwise \
             else _refuses_dtype(operator.func, args, kwargs, tensors)
+        if refused is None:
+            return False
+        _known[key] = refused
     return refused
 
 
@@ -161,19 +165,28 @@ def _refuses_any(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
     return _raises(func, args, kwargs)
 
 
-def _refuses_dtype(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[FakeTensor]) -> bool:
+def _refuses_dtype(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[FakeTensor]
+) -> bool | None:
     """Whether an operator says that it has no kernel for a dtype, or takes tensors of these shapes in other dtypes or
-    with smaller numbers.
+    with smaller numbers; None where it takes none at all.
 
-    What else it says to tensors that are smaller than they really are does not count."""
+    What else it says to tensors that are smaller than they really are does not count. Where it takes no others of that
+    size either (padding that is wider than the image), those of the call at hand are tried."""
     longest = _MOST_ELEMENTS if sum(_elements(x) for x in tensors) <= _MOST_ELEMENTS else _LONGEST
     several = len(tensors) > 1
-    error = _error(func, args, kwargs, _StandIns(longest, several))
-    if error is None or isinstance(error, NotImplementedError):
-        return error is not None
-    others = [_StandIns(longest, several, dtypes) for dtypes in _OTHERS]
-    others.append(_StandIns(longest, several, small=True))
-    return any(_error(func, args, kwargs, stand_ins) is None for stand_ins in others)
+    sizes = [(longest, several)]
+    if sum(_elements(x, hints=True) for x in tensors) <= _MOST_AT_HAND:
+        sizes.append((_MOST_AT_HAND, True))
+    for size in sizes:
+        error = _error(func, args, kwargs, _StandIns(*size))
+        if error is None or isinstance(error, NotImplementedError):
+            return error is not None
+        others = [_StandIns(*size, dtypes) for dtypes in _OTHERS]
+        others.append(_StandIns(*size, small=True))
+        if any(_error(func, args, kwargs, stand_ins) is None for stand_ins in others):
+            return True
+    return None
 
 
 def _raises(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -194,10 +207,10 @@ def _error(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stand_ins:
     return None
 
 
-def _elements(x: FakeTensor) -> int:
+def _elements(x: FakeTensor, hints: bool = False) -> int:
     count = 1
     for size in x.shape:
-        count *= size if isinstance(size, int) else _VARYING
+        count *= size if isinstance(size, int) else (hint_of(size) if hints else None) or _VARYING
     return count
 
 
@@ -243,7 +256,7 @@ class _StandIns:
         if isinstance(size, int):
             return min(size, longest)
         hint = hint_of(size) if self.hints else None
-        return _VARYING if hint is None else min(hint, _LONGEST)
+        return _VARYING if hint is None else min(hint, _LONGEST if longest < _MOST_AT_HAND else longest)
 
 
 def _number(value: Any) -> Any:

@@ -85,6 +85,11 @@ def run_tracing(tracing: Tracing) -> FunctionalGraph:
             raise Unsupported("the values in a tensor are needed") from error
         if "inplace" in str(error):
             raise Unsupported(f"autograd refuses: {error}") from error  # here, and in eager perhaps not
+        env = tracing.recorder.shape_env
+        if env is not None and env.checks:
+            # What later operators assume of data is known here from the start, and one of the first does not fit with
+            # it: the graph as it was captured fails at one of its assertions.
+            raise Unsupported(f"no data is as all operators need it: {error}") from error
         raise
     finally:
         state.restore()

@@ -18,6 +18,7 @@ from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.rules.data_dependent import new_number
+from ..fake.rules.strides import is_contiguous
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne, not_
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible
@@ -329,7 +330,10 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
         _assume_elements(tx, name, args[1:])
     for _ in range(MAX_ASSUMPTIONS):
         tx.shape_env.checks_defaults = name in RESHAPES and not tx.options.exports
+        tx.shape_env.checks_layouts = not tx.options.exports
         try:
+            if (name in RESHAPES or name == "contiguous") and torch_compat.has_symbolic_layout(args[0]):
+                is_contiguous(*layout_of(args[0]))  # whether it copies: torch itself answers that for most sizes
             return run_fake(tx, target, name, args, kwargs)
         except Undecidable as undecided:
             answer = plausible(tx.shape_env, undecided.error)
@@ -346,7 +350,7 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
                 tx.operation = ""
             tx.fake.data_symbols.clear()
         finally:
-            tx.shape_env.checks_defaults = False
+            tx.shape_env.checks_defaults = tx.shape_env.checks_layouts = False
     raise GraphBreak(f"{_title(target)} needs to know too much about sizes that depend on data")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import storage_address
-from .dims import Dim, depends_on_data, known_equal, numel_of, require_equal, shape_of
+from .dims import Dim, depends_on_data, is_one, known_equal, numel_of, require_equal, shape_of
 from .rules.operands import wrap_dim
 from .rules.strides import broadcast_shapes
 from .tensor import FakeTensor, FakeUnsupported
@@ -138,6 +138,11 @@ def _index_put(
         return False
     # How many elements of a mask are true is seen when the program runs, by ATen: kernels take single values there.
     own = shape_of(values)
+    if values.requires_grad:
+        # A single value that is repeated would get the sum of what those places get.
+        for size, full in zip(reversed(own), reversed(wanted), strict=False):
+            if full is None and depends_on_data(size):
+                is_one(size)
     pairs = [(a, b) for a, b in zip(reversed(own), reversed(wanted), strict=False) if b is not None]
     return _expands([a for a, _ in pairs], [b for _, b in pairs])
 
@@ -159,6 +164,8 @@ def _slices(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, dtyp
         return False
     if not require_equal(numel_of(index), _length(source, at)):
         return False
+    if (x.requires_grad or source.requires_grad) and any(known_equal(size, 0) for size in shape_of(source)):
+        return False  # only backward looks at the indices of slices without elements
     return x.ndim == 0 or source.ndim == 0 or _same(_without(shape_of(source), at), _without(shape_of(x), at))
 
 

@@ -71,10 +71,13 @@ class DimTable:
         except UndecidableError:
             if not _about_layout:
                 raise
-            return self._likely(condition)
-        if not _about_layout and (answer or memo is not self.equal) and self.env.decide(condition) is None:
-            # Answered for typical sizes: for others an index would be outside, so the program checks it. That two
-            # sizes differ is not checked.
+            answer = self._likely(condition)
+            if not self.env.checks_layouts:
+                return answer
+        # Answered for typical sizes: for others a result would lie in another way, or an index would be outside, so the
+        # program checks it. That two sizes differ is not checked.
+        checked = self.env.checks_layouts if _about_layout else answer or memo is not self.equal
+        if checked and self.env.decide(condition) is None:
             self.env.check(condition if answer else not_(condition))
         return answer
 
@@ -100,8 +103,9 @@ _about_layout = 0
 def layout_question(function: Question) -> Question:
     """Marks a function that tells how a tensor lies in memory from its sizes and strides.
 
-    Where data decides, it gets answers for typical sizes and no check is left: strides in a capture are what they are
-    for most data, while the operators that run see the real ones.
+    Where data decides, it gets answers for typical sizes. While a program is captured they become checks of it, because
+    kernels give their results these strides. Later, and in exported programs, no check is left: strides are what they
+    are for most data, while the operators that run see the real ones.
     """
     @functools.wraps(function)
     def ask(*args: Any) -> Any:

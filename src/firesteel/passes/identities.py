@@ -61,7 +61,7 @@ def _neutral(number: int, floats: bool = True) -> Law:
         left, right = node.args[0], node.args[1]
         if type(right) not in (int, float) or right != number or node.kwargs.get("alpha", 1) != 1:
             return None
-        if node.kwargs.get("rounding_mode") is not None:
+        if node.kwargs.get("rounding_mode") is not None or str(right) == "-0.0":  # x - -0.0 turns -0.0 into 0.0
             return None
         return left if floats or not node.meta["val"].dtype.is_floating_point else None
 

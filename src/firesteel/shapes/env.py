@@ -50,6 +50,8 @@ class ShapeEnv:
     """Where this is set, it may answer what depends on data; the answer becomes a check."""
     checks_defaults: bool = False
     """Whether what `evaluate_or` answers for want of data becomes a check, where more than sizes of 0 and 1 differ."""
+    checks_layouts: bool = False
+    """Whether what is answered about strides for want of data becomes a check: an operator is being captured."""
     closed: bool = False
     """Whether the guards are made: what would be decided on a hint from now on nobody checks, so it raises."""
     answers: list[ShapeGuard] | None = None

@@ -12,6 +12,7 @@ from ..dims import (
     depends_on_data,
     known_equal,
     layout_of,
+    layout_question,
     offset_of,
     require_natural,
     shape_of,
@@ -21,7 +22,14 @@ from ..dims import (
 from ..tensor import FakeTensor, FakeUnsupported, new_fake, view_of
 from . import rule
 from .operands import CPU, scalar_dtype, wrap_dim
-from .strides import channels_last_strides, format_strides, is_dense, preserved_strides, suggests_channels_last
+from .strides import (
+    channels_last_strides,
+    format_strides,
+    has_no_elements,
+    is_dense,
+    preserved_strides,
+    suggests_channels_last,
+)
 
 
 def indexed(device: torch.device | None) -> torch.device:
@@ -167,16 +175,6 @@ def flip(x: FakeTensor, dims: Sequence[int]) -> Any:
     return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 
-@rule("aten.roll.default")
-def roll(x: FakeTensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
-    """Without dimensions the elements are moved as one row, also where there are none: the result is contiguous."""
-    if len(dims) or len(shifts) != 1:
-        return NotImplemented
-    if x.ndim == 1 and known_equal(shape_of(x)[0], 0):  # that row is the argument itself
-        return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
-    return new_fake(shape_of(x), None, x.dtype, x.device)
-
-
 @rule("aten.repeat.default")
 def repeat(x: FakeTensor, repeats: Sequence[Any]) -> Any:
     """Copies side by side, contiguous."""
@@ -185,6 +183,21 @@ def repeat(x: FakeTensor, repeats: Sequence[Any]) -> Any:
         return NotImplemented
     shape = [count * size for count, size in zip(repeats, (*(1,) * lead, *shape_of(x)), strict=True)]
     return new_fake(shape, None, x.dtype, x.device)
+
+
+@layout_question
+def _any_positive(counts: Sequence[Any]) -> bool:
+    return any(count > 0 for count in counts)
+
+
+@rule("aten.roll.default")
+def roll(x: FakeTensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
+    """By rows, and without elements a copy in the same layout. Without dimensions the elements are moved as one row."""
+    if len(shifts) != (len(dims) or 1) or any(wrap_dim(dim, x.ndim) is None for dim in dims) or x.ndim == 0:
+        return NotImplemented
+    shape, stride = layout_of(x)
+    strides = preserved_strides(shape, stride) if (dims or x.ndim == 1) and has_no_elements(shape) else None
+    return new_fake(shape, strides, x.dtype, x.device)
 
 
 @rule("aten.constant_pad_nd.default")
@@ -196,6 +209,7 @@ def pad(x: FakeTensor, padding: Sequence[Any], value: Any = 0) -> Any:
     if all(type(count) is int and count == 0 for count in padding):
         return NotImplemented
     left, stride, offset = list(shape), stride_of(x), offset_of(x)
+    unknown: list[Any] = []
     # What is only cut keeps its layout as a copy does; where nothing is cut, a contiguous tensor gives one either way.
     grows = all(known_equal(*pair) for pair in zip(stride, contiguous_strides(shape), strict=True)) and not any(
         not depends_on_data(count) and count < 0 for count in padding)
@@ -204,7 +218,8 @@ def pad(x: FakeTensor, padding: Sequence[Any], value: Any = 0) -> Any:
         for position, count in enumerate(padding[2 * i : 2 * i + 2]):
             cut: Any = 0
             if depends_on_data(count):
-                cut, grows = smaller(count, 0), True
+                cut = smaller(count, 0)
+                unknown.append(count)
             elif count < 0:
                 cut = count
             else:
@@ -214,7 +229,7 @@ def pad(x: FakeTensor, padding: Sequence[Any], value: Any = 0) -> Any:
             offset = offset - cut * stride[at] if position == 0 else offset
             if not require_natural(left[at]):
                 raise FakeUnsupported("aten.constant_pad_nd", "cuts more than there is")
-    if not grows:
+    if not grows and not _any_positive(unknown):
         return like(view_of(x, left, stride, offset))
     strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
     return new_fake(shape, strides, x.dtype, x.device)

@@ -49,12 +49,20 @@ def _packed_in_order(shape: Shape, stride: Stride, order: Sequence[int]) -> bool
 @layout_question
 def is_contiguous(shape: Shape, stride: Stride) -> bool:
     """Whether elements lie in row order without gaps; strides of dimensions of size 1 do not matter."""
+    if any(type(step) is Dim for step in stride) and all(map(known_equal, stride, contiguous_strides(shape))):
+        return True  # also where a size may be 0
     return _packed_in_order(shape, stride, range(len(shape) - 1, -1, -1)) or any(size == 0 for size in shape)
 
 
 def contiguous(x: torch.Tensor) -> bool:
     """``x.is_contiguous()``"""
     return is_contiguous(*layout_of(x)) if has_symbolic_layout(x) else x.is_contiguous()
+
+
+@layout_question
+def has_no_elements(shape: Shape) -> bool:
+    """Whether a size is 0, asked where results lie in another way then."""
+    return any(size == 0 for size in shape)
 
 
 @layout_question
@@ -168,6 +176,8 @@ def _elementwise(layouts: Sequence[Layout]) -> Layout | None:
     shape = broadcast_shapes([layout[0] for layout in layouts])
     if shape is None:
         return None
+    if len(shape) < 2:  # nothing to ask about
+        return shape, contiguous_strides(shape)
     if all(len(layout[0]) == len(shape) and _same_shape(layout[0], shape) for layout in layouts):
         if all(is_contiguous(*layout) for layout in layouts):
             return shape, contiguous_strides(shape)

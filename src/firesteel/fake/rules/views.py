@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...torch_compat import has_symbolic_layout
 from ..dims import (
     contiguous_strides,
     dim_of,
@@ -84,6 +85,8 @@ def view(x: FakeTensor, size: Sequence[Any]) -> Any:
     """The same elements in another shape."""
     shape = infer_size(size, numel_of(x))
     stride = None if shape is None else viewed_strides(shape_of(x), stride_of(x), shape)
+    if shape is not None and stride is None and has_symbolic_layout(x):
+        raise FakeUnsupported("aten.view", "only a copy has that shape, which meta kernels let pass")
     if shape is None or stride is None:
         return NotImplemented
     return view_of(x, shape, stride, offset_of(x))
