@@ -122,7 +122,7 @@ def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:
         if real is not None and torch_compat.has_storage(real):
             groups.setdefault(torch_compat.storage_address(real), []).append(item)
             reals[item.source] = real
-            foreign = foreign or not (real.untyped_storage().resizable() or in_module(item.source))
+            foreign = foreign or not (torch_compat.is_allocated(real) or in_module(item.source))
     written: list[Source] = []
     others: list[Source] = []
     for members in groups.values():
@@ -136,13 +136,14 @@ def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:
             others.extend(sources)
     if written and len(written) + len(others) > 1:
         names = [f"{{{position}}}" for position in range(len(written) + len(others))]
-        apart, rest = (f"({', '.join(part)}{',' if len(part) == 1 else ''})"
-                       for part in (names[:len(written)], names[len(written):]))
+        passed = [name for name, source in zip(names, (*written, *others), strict=True) if not in_module(source)]
+        parts = [names[:len(written)], names[len(written):], *([] if foreign else [passed])]
+        arguments = ", ".join([f"({', '.join(part)}{',' if len(part) == 1 else ''})" for part in parts])
         check = torch_compat.lie_apart if foreign else torch_compat.share_no_memory
         if foreign and not torch_compat.lie_apart(*[tuple([reals[source] for source in part])
                                                     for part in (written, others)]):
             raise SkipFrame("arguments lie in one memory, which torch does not know to be one")
-        tx.guard(written[0], "shared memory", f"{{k[0]}}({apart}, {rest})", (check,), (*written[1:], *others))
+        tx.guard(written[0], "shared memory", f"{{k[0]}}({arguments})", (check,), (*written[1:], *others))
 
 
 def _attributes_set(tx: Tracer, item: GraphInput) -> bool:

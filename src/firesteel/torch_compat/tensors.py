@@ -109,15 +109,28 @@ def has_storage(t: torch.Tensor) -> bool:
     return torch._C._has_storage(t)
 
 
-def share_no_memory(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:
-    """Whether each of the first has a storage of its own, which none of the others has.
+def share_no_memory(
+    written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...], allocated: tuple[torch.Tensor, ...] = ()
+) -> bool:
+    """Whether each of the first has a storage of its own, which none of the others has, and torch has allocated those
+    of the last.
 
     >>> x = torch.ones(4)
     >>> share_no_memory((x,), (torch.ones(4),)), share_no_memory((x,), (x[2:],)), share_no_memory((), (x, x))
     (True, False, True)
+    >>> y = torch.from_numpy(x.numpy())
+    >>> share_no_memory((x,), (y,)), share_no_memory((x,), (y,), (x, y))
+    (True, False)
     """
     storages = {t.untyped_storage()._cdata for t in written}
-    return len(storages) == len(written) and storages.isdisjoint([t.untyped_storage()._cdata for t in others])
+    return len(storages) == len(written) and storages.isdisjoint([t.untyped_storage()._cdata for t in others]) \
+        and all([is_allocated(t) for t in allocated])
+
+
+def is_allocated(t: torch.Tensor) -> bool:
+    """Whether torch has allocated the memory of a tensor: it lies in no other storage then, unless somebody reads it
+    through NumPy or the like."""
+    return t.untyped_storage().resizable()
 
 
 def lie_apart(written: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> bool:

@@ -418,13 +418,16 @@ def lower_same_memory(low: Lowering, match: Any, sources: Sources, constants: An
     return True
 
 
-@rule(r"_k(\d+)\(\(([_\d, ]*)\), \(([_\d, ]*)\)\)")
+@rule(r"_k(\d+)\(\(([_\d, ]*)\), \(([_\d, ]*)\), \(([_\d, ]*)\)\)")
 def lower_separate_memory(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     if constants[int(match[1])] is not torch_compat.share_no_memory:
         return False
-    written, others = (low.tensors_in([_source(sources, int(number)) for number in re.findall(r"_(\d+)", part)])
-                       for part in (match[2], match[3]))
-    memory.share_no_memory(low.program, written, others)
+    written, others, allocated = (
+        low.tensors_in([_source(sources, int(number)) for number in re.findall(r"_(\d+)", part)])
+        for part in (match[2], match[3], match[4]))
+    if allocated and (low.machine.tensors is None or low.machine.tensors.resizable is None):
+        return False
+    memory.share_no_memory(low.program, written, others, allocated)
     return True
 
 

@@ -67,6 +67,7 @@ class TensorLayout:
     is_leaf: tuple[int, int]  # a getter's function and its closure
     autograd: AutogradLayout | None
     storage: int | None  # offset of the pointer to the storage in the implementation
+    resizable: int | None  # offset of the byte in a storage that is 1 if torch has allocated its memory, otherwise 0
 
 
 class Machine:

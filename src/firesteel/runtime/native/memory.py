@@ -12,6 +12,7 @@ import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from .program import Op, Program
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 SPREAD = 0x9E3779B97F4A7C15 - (1 << 64)
 """An odd number whose multiples differ in their high bits."""
 HEAD, SLOT = 16, 16
+ALLOCATED = 2
+"""In the last operand of a row: the storage has to be one that torch has allocated."""
 
 
 def new_set(program: Program, members: int) -> int:
@@ -47,13 +50,14 @@ def all_different(program: Program, registers: list[int]) -> None:
         program.check(Op.NEW_OBJECT, register, address, int(position == 0))
 
 
-def share_no_memory(program: Program, written: list[int], others: list[int]) -> None:
-    """Check that each of the first tensors has a storage of its own, which none of the others has."""
+def share_no_memory(program: Program, written: list[int], others: list[int], allocated: list[int]) -> None:
+    """Check that each of the first tensors has a storage of its own, which none of the others has, and that torch has
+    allocated those of the last: one that it has not may lie in the memory of another."""
     address = new_set(program, len(written))
     for position, register in enumerate(written):
-        program.check(Op.NEW_STORAGE, register, address, int(position == 0))
+        program.check(Op.NEW_STORAGE, register, address, int(position == 0) + ALLOCATED * (register in allocated))
     for register in others:
-        program.check(Op.OTHER_STORAGE, register, address)
+        program.check(Op.OTHER_STORAGE, register, address, ALLOCATED * (register in allocated))
 
 
 def blocks(tensors: TensorLayout | None, field: Callable[..., str]) -> dict[Op, str]:
@@ -68,7 +72,8 @@ def blocks(tensors: TensorLayout | None, field: Callable[..., str]) -> dict[Op, 
     def look(op: Op, known: str, insert: bool) -> str:
         """Look for ``%known`` in the set at ``%a``: refuse if it is there, and put it there."""
         n = op.name
-        count = (f"  %{n}_count = add i64 %{n}_before, %b\n  store i64 %{n}_count, ptr %a, align 8\n" if insert
+        count = (f"  %{n}_first = and i64 %b, 1\n  %{n}_count = add i64 %{n}_before, %{n}_first\n"
+                 f"  store i64 %{n}_count, ptr %a, align 8\n" if insert
                  else f"  %{n}_count = add i64 %{n}_before, 0\n")
         put = (f"  store i64 %{known}, ptr %{n}_at, align 8\n  store i64 %{n}_count, ptr %{n}_number_at, align 8\n"
                if insert else "")
@@ -88,6 +93,19 @@ def blocks(tensors: TensorLayout | None, field: Callable[..., str]) -> dict[Op, 
                 f"{n}_other:\n  %{n}_i_next = add i64 %{n}_i, 1\n  br label %{n}_loop\n"
                 f"{n}_free:\n{put}  br label %next\n")
 
+    def allocated(op: Op, known: str) -> str:
+        """Refuse the storage ``%known`` if torch has to have allocated it and has not."""
+        assert tensors is not None
+        if tensors.resizable is None:
+            return ""
+        n = op.name
+        return (f"  %{n}_flag_at = add i64 %{known}, {tensors.resizable}\n"
+                f"  %{n}_flag_ptr = inttoptr i64 %{n}_flag_at to ptr\n"
+                f"  %{n}_flag_byte = load i8, ptr %{n}_flag_ptr, align 1\n"
+                f"  %{n}_flag = zext i8 %{n}_flag_byte to i64\n  %{n}_needed = lshr i64 %b, 1\n"
+                f"  %{n}_foreign = icmp ult i64 %{n}_flag, %{n}_needed\n"
+                f"  br i1 %{n}_foreign, label %none, label %{n}_begin\n{n}_begin:\n")
+
     def begin(op: Op) -> str:
         return f"  br label %{op.name}_begin\n{op.name}_begin:\n"
 
@@ -101,9 +119,11 @@ def blocks(tensors: TensorLayout | None, field: Callable[..., str]) -> dict[Op, 
             "  %stored_with = load ptr, ptr %slot, align 8\n" + storage("this_storage", "%v")
             + storage("that_storage", "%stored_with") + "  %storage_same = icmp eq i64 %this_storage, %that_storage\n"
             "  br i1 %storage_same, label %next, label %none\n"),
-        Op.NEW_STORAGE: (begin(Op.NEW_STORAGE) + storage("new_storage", "%v")
+        Op.NEW_STORAGE: (storage("new_storage", "%v")
+                         + (allocated(Op.NEW_STORAGE, "new_storage") or begin(Op.NEW_STORAGE))
                          + look(Op.NEW_STORAGE, "new_storage", True)),
-        Op.OTHER_STORAGE: (begin(Op.OTHER_STORAGE) + storage("other_storage", "%v")
+        Op.OTHER_STORAGE: (storage("other_storage", "%v")
+                           + (allocated(Op.OTHER_STORAGE, "other_storage") or begin(Op.OTHER_STORAGE))
                            + look(Op.OTHER_STORAGE, "other_storage", False)),
     }
 
@@ -125,15 +145,24 @@ def samples(tensors: TensorLayout | None) -> list[tuple[Callable[[Program], Any]
         return [p.load(Op.CONSTANT, a=p.keep(t)) for t in known]
 
     def written(p: Program) -> None:
-        share_no_memory(p, [0, *constants(p)], [])
+        share_no_memory(p, [0, *constants(p)], [], [])
 
     def read(p: Program) -> None:
-        share_no_memory(p, constants(p)[:10], [0, p.registers - 1, 0])
+        share_no_memory(p, constants(p)[:10], [0, p.registers - 1, 0], [])
+
+    def written_allocated(p: Program) -> None:
+        share_no_memory(p, [0, *constants(p)], [], [0])
+
+    def read_allocated(p: Program) -> None:
+        share_no_memory(p, constants(p), [0], [0])
 
     def same(p: Program) -> None:
         p.check(Op.SAME_STORAGE, 0, other=p.load(Op.CONSTANT, a=p.keep(known[0])))
 
     apart = [torch.ones(3), torch.ones(2, 2).t(), torch.nn.Parameter(torch.ones(1))]
-    return [*found, (written, apart, [known[0], known[-1][1:], known[5].view(3, 1)]),
+    foreign = [torch.from_numpy(numpy.ones(3)), torch.frombuffer(bytearray(8), dtype=torch.int32)]
+    if tensors.resizable is not None:
+        found += [(check, apart, foreign) for check in (written_allocated, read_allocated)]
+    return [*found, (written, [*apart, *foreign], [known[0], known[-1][1:], known[5].view(3, 1)]),
             (read, [*apart, known[15]], [known[0], known[9][1:]]),
             (same, [known[0], known[0][1:].detach()], [known[1], torch.ones(3)])]

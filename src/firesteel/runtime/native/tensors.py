@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from ... import torch_compat
@@ -22,6 +23,7 @@ from .objects import word
 
 OBJECT_WORDS = range(16, 64, 8)
 IMPLEMENTATION_WORDS = range(8, 320, 8)
+STORAGE_WORDS = range(16, 80, 8)
 RECORD_WORDS = range(8, 160, 8)
 NODE = 16  # offset of the C++ node in the Python object of a gradient function
 
@@ -45,7 +47,23 @@ def tensor_layout() -> TensorLayout | None:
         (torch_compat.implementation_address(t), torch_compat.storage_address(t)) for t in samples])
     functions = {name: _address(_shim(name)) for name in METADATA}
     return TensorLayout(implementation=place, dispatch_keys=keys, requires_grad=_address(requires_grad),
-                        is_leaf=is_leaf, autograd=_autograd_layout(), storage=storage, **functions)
+                        is_leaf=is_leaf, autograd=_autograd_layout(), storage=storage,
+                        resizable=_resizable_byte(), **functions)
+
+
+def _resizable_byte() -> int | None:
+    """Where a storage says whether torch has allocated its memory: among the flags behind its size."""
+    foreign = [torch.from_numpy(numpy.ones(5)), torch.frombuffer(bytearray(24), dtype=torch.int16),
+               torch.from_numpy(numpy.ones((7, 3), dtype=numpy.int8))[2:]]
+    tensors = [*_samples(), *foreign]
+    storages = [torch_compat.storage_address(t) for t in tensors]
+    allocated = [torch_compat.is_allocated(t) for t in tensors]
+    size = _common(STORAGE_WORDS, list(zip(storages, [t.untyped_storage().nbytes() for t in tensors], strict=True)))
+    if size is None or any(allocated[-len(foreign):]):
+        return None
+    fitting = [offset for offset in range(size + 8, size + 16)
+               if [ctypes.c_uint8.from_address(storage + offset).value for storage in storages] == allocated]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _samples() -> list[torch.Tensor]:
