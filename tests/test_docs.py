@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+import firesteel as fs
 from firesteel import config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +41,18 @@ def test_links(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_of_functions_has_all_of_them():
+    text = (ROOT / "docs/functions.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`fs\.([a-zA-Z_]+)[`(.]", row.partition(" | ")[0])}
+    assert named == set(fs.__all__)
+    exported = {name for row in rows for name in re.findall(r"`fs\.export\.([a-zA-Z_]+)", row.partition(" | ")[0])}
+    functions = {name for name in fs.export.__all__ if name.islower() or name == "Dim"}
+    assert exported == functions | {"examples", "ShapesCollection", "AdditionalInputs"}
+    arguments = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.partition(" | ")[0])}
+    assert arguments == set(inspect.signature(fs.compile).parameters) - {"model"}
 
 
 def test_settings_named_in_the_documentation_exist():

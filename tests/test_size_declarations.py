@@ -203,3 +203,14 @@ def test_torchs_decorator(spec):
     assert len(recorder.graphs) == 1
     with pytest.raises(UserCodeError, match="@dynamic_spec"):
         compiled(Model(), {"x": [None]})
+
+
+def test_dims_of_torch_export():
+    batch = torch.export.Dim("batch", min=2, max=8)
+    f, recorder = compiled(lambda x, y: x.sum() + y.sum(), {"x": {0: batch}, "y": [2 * batch, torch.export.Dim.STATIC]})
+    for size in 3, 4, 5:
+        assert f(ones(size), ones(2 * size, 1)) == 3 * size
+    assert len(recorder.graphs) == 1
+    for sizes in (9, 18), (3, 7):
+        with pytest.raises(DeclaredSizesError):
+            f(ones(sizes[0]), ones(sizes[1], 1))

@@ -65,7 +65,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         if dynamic_shapes is not None:
             raise UserCodeError("both dynamic_shapes= and shapes_spec= are given", "they are names of the same")
         dynamic_shapes = shapes_spec
-    _check_arguments(fullgraph, dynamic, mode, options)
+    check_arguments(fullgraph, dynamic, mode, options)
     _check_names(name, recompile_limit)
 
     def apply(target: Any) -> Any:
@@ -81,7 +81,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     return apply if model is None else apply(model)
 
 
-def _check_arguments(fullgraph: Any, dynamic: Any, mode: Any, options: Any) -> None:
+def check_arguments(fullgraph: Any, dynamic: Any, mode: Any, options: Any) -> None:
+    """Refuse values that `compile` does not take."""
     if not isinstance(fullgraph, bool):
         raise UserCodeError(f"fullgraph={fullgraph!r}", "fullgraph takes True or False")
     if dynamic is not None and not isinstance(dynamic, bool):

@@ -4,8 +4,8 @@
 
 A dict from parameters to what is declared of them: of a tensor a list with one entry a dimension, or a dict from
 dimensions; of a number its own entry; of a list, tuple or dict a list or dict of such. An entry is a `Dim` or an
-expression of one, a number for a size that is fixed, or None. ``ShapesSpec`` and ``ParamsSpec`` of
-``torch.fx.experimental.dynamic_spec`` mean what they mean there.
+expression of one, a number for a size that is fixed, or None; a Dim may be torch.export's. ``ShapesSpec`` and
+``ParamsSpec`` of ``torch.fx.experimental.dynamic_spec`` mean what they mean there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from . import shapes
 from .capture.argument_sizes import ArgumentSizes, Bounds, Declared, Place, TensorDeclaration
 from .errors import UserCodeError
-from .export.dims import Dim, DimHint, HintKind
+from .export.dims import Dim, DimHint, HintKind, as_ours
 from .runtime.compiler import Compiler
 from .torch_compat.dynamic_specs import (
     ArgumentSpec,
@@ -91,14 +91,19 @@ def declare_arguments(function: types.FunctionType, given: Any) -> ArgumentSizes
     return reader.finish(assumptions)
 
 
+def _node(node: Any) -> Any:
+    """What is declared of one value, in our classes or in plain data."""
+    return as_ours(read_node(node))
+
+
 def _read_dict(given: Any) -> ArgumentSpec:
     if not isinstance(given, Mapping):
         raise UserCodeError(f"dynamic_shapes is a {type(given).__name__}", _HINT)
-    named = {name: read_node(node) for name, node in given.items() if name not in (ARGS, KEYWORDS)}
+    named = {name: _node(node) for name, node in given.items() if name not in (ARGS, KEYWORDS)}
     if not all(isinstance(name, str) for name in named):
         raise UserCodeError("dynamic_shapes has keys that are no names of parameters", _HINT)
-    return ArgumentSpec(named, tuple(read_node(node) for node in given.get(ARGS, ())),
-                        {name: read_node(node) for name, node in given.get(KEYWORDS, {}).items()})
+    return ArgumentSpec(named, tuple(_node(node) for node in given.get(ARGS, ())),
+                        {name: _node(node) for name, node in given.get(KEYWORDS, {}).items()})
 
 
 def _is_leaf(node: Any) -> bool:
@@ -114,7 +119,7 @@ class _Reader:
         self.variables: dict[shapes.Symbol, Bounds] = {}
 
     def read(self, place: Place, node: Any) -> None:
-        node = read_node(node)
+        node = _node(node)
         if node is None:
             return
         if _is_leaf(node):
@@ -127,12 +132,12 @@ class _Reader:
         elif isinstance(node, Items):
             self.items(place, node.items)
         elif isinstance(node, (list, tuple)):
-            if all(_is_leaf(read_node(size)) for size in node):
-                self.tensor(place, [read_node(size) for size in node])
+            if all(_is_leaf(_node(size)) for size in node):
+                self.tensor(place, [_node(size) for size in node])
             else:
                 self.items(place, dict(enumerate(node)))
         elif isinstance(node, Mapping):
-            parts = {key: read_node(part) for key, part in node.items()}
+            parts = {key: _node(part) for key, part in node.items()}
             if parts and all(type(key) is int and _is_leaf(part) for key, part in parts.items()):
                 self.tensors[place] = TensorDeclaration({key: self.leaf(part) for key, part in parts.items()})
             else:

@@ -170,3 +170,22 @@ def test_profiler():
     assert prof.recompilations and "x.shape == (4,)" in report and "recompilations:" in report
     compiled(X[:3])
     assert prof.report() == report or prof.frame_count > 3  # still a backend; listening has ended
+
+
+def test_explains_what_is_compiled_with_options():
+    def f(x):
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+
+    x = torch.ones(3)
+    assert fs.explain(f)(x).graph_break_count == 1
+    assert fs.explain(f, options={"capture_branches": True})(x).graph_break_count == 0
+    assert fs.explain(f, mode="default", backend="native")(x).graph_break_count == 1
+    declared = fs.explain(lambda x: x + 1, dynamic_shapes={
+        "x": {0: fs.export.Dim("n", max=64)}})(x)
+    assert any("64" in str(guard) for guard in declared.guards)
+    with pytest.raises(fs.errors.UserCodeError, match="unknown mode"):
+        fs.explain(f, mode="fast")
+    with pytest.raises(fs.errors.UserCodeError, match="both mode= and options="):
+        fs.explain(f, mode="default", options={})

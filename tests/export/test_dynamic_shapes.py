@@ -7,6 +7,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from firesteel.errors import UserCodeError
+from firesteel.export import InputMismatchError, export
 from firesteel.export.dims import Dim
 from firesteel.export.dynamic_shapes import AdditionalInputs, ShapesCollection, contract_of
 
@@ -134,3 +135,45 @@ def test_declarations_by_examples():
     more.add((torch.ones(4, 3), {"b": [torch.ones(9)]}))
     with pytest.raises(UserCodeError, match="another structure"):
         contract_of(Nested(), (X, {"a": [Y]}), None, more)
+
+
+# ShapesSpec of torch
+
+
+@pytest.fixture
+def spec():
+    return pytest.importorskip("torch.fx.experimental.dynamic_spec", reason="this torch has no dynamic_spec")
+
+
+class Join(torch.nn.Module):
+    def forward(self, x, pair, *rest, scale=1, **named):
+        return torch.cat([x, pair[0], pair[1]["a"], *rest]) * scale + named["bias"]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_shapes_spec(spec, strict):
+    n, m = spec.ShapeVar("n", min=2, max=64), spec.ShapeVar("n")  # two that only have the same name
+    declared = spec.ShapesSpec(spec.ParamsSpec({
+        "x": spec.TensorSpec([n]), "pair": spec.SeqSpec([spec.TensorSpec([2 * n + 1])]),
+        "*args": [spec.TensorSpec([m])]}))
+    args = (torch.ones(3), (torch.ones(7), {"a": torch.ones(4)}), torch.ones(5))
+    program = export(Join(), args, {"bias": torch.ones(1)}, dynamic_shapes=declared, strict=strict)
+    module = program.module()
+    right = (torch.ones(10), (torch.ones(21), {"a": torch.ones(4)}), torch.ones(6))
+    assert module(*right, bias=torch.ones(1)).shape == (41,)
+    for wrong in (torch.ones(10), (torch.ones(22), {"a": torch.ones(4)}), torch.ones(6)), \
+            (torch.ones(10), (torch.ones(21), {"a": torch.ones(5)}), torch.ones(6)):
+        with pytest.raises(InputMismatchError):
+            module(*wrong, bias=torch.ones(1))
+
+
+def test_what_a_shapes_spec_cannot_say_of_exports(spec):
+    n, m = spec.ShapeVar("n"), spec.ShapeVar("m")
+    for params, message in ({"x": spec.TensorSpec([n * m])}, "declares a size as"), ({"y": None}, "speaks of 'y'"):
+        with pytest.raises(UserCodeError, match=message):
+            export(Add1(), (torch.ones(4),), dynamic_shapes=spec.ShapesSpec(spec.ParamsSpec(params)))
+
+
+class Add1(torch.nn.Module):
+    def forward(self, x):
+        return x + 1

@@ -135,8 +135,11 @@ def distinct(reasons: list[BreakReason]) -> list[BreakReason]:
     return kept
 
 
-def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None = None) -> Callable[..., Explanation]:
+def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None = None, mode: str | None = None,
+            options: dict[str, Any] | None = None, dynamic_shapes: Any = None) -> Callable[..., Explanation]:
     """``explain(f)(*args)`` runs `f` once under a fresh compiler and tells what was captured, broken and guarded.
+
+    The other arguments are those of `compile`.
 
     >>> import torch
     >>> def f(x):
@@ -147,11 +150,15 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
     if extra:
         raise UserCodeError("explain takes the function only", "write explain(f)(*args)")
 
-    from ..compiling import why_uncompiled
+    from ..compiling import check_arguments, why_uncompiled
+
+    check_arguments(False, dynamic, mode, options)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         events = Events()
-        result = _compile_for(events, fn, backend, dynamic=dynamic)(*args, **kwargs)
+        compiled = _compile_for(events, fn, backend, dynamic=dynamic, mode=mode, options=options,
+                                dynamic_shapes=dynamic_shapes)
+        result = compiled(*args, **kwargs)
         skipped = [(unit.name, why) for unit, why in events.skipped]
         reason = why_uncompiled(fn)
         if reason is not None:
@@ -167,12 +174,12 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
     return run
 
 
-def _compile_for(events: Events, fn: Any, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None) -> Any:
+def _compile_for(events: Events, fn: Any, backend: Any, **given: Any) -> Any:
     """`fn` under a compiler of its own that reports to `events`."""
     from ..compiling import compile_with
     from ..runtime.compiler import Compiler
 
-    return compile_with(Compiler(backend, fullgraph=fullgraph, dynamic=dynamic, events=events), fn)
+    return compile_with(Compiler(backend, events=events, **given), fn)
 
 
 def _operations(module: torch.fx.GraphModule) -> list[Any]:

@@ -55,8 +55,12 @@ __all__ = [
     "OutputKind", "OutputSpec", "PackageError", "SavedProgramError", "ShapesCollection", "SymBoolArgument",
     "SymFloatArgument", "SymIntArgument", "TensorArgument", "ValueRanges", "VerificationError",
     "default_decompositions", "dims", "draft_export", "export", "export_for_training", "load", "load_package",
-    "package", "refine_dynamic_shapes_from_suggested_fixes", "save",
+    "package", "refine_dynamic_shapes_from_suggested_fixes", "save", "unflatten",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "examples", *(name for name in globals() if name.startswith("__"))})
 
 
 def default_decompositions() -> dict[Any, Any]:

@@ -24,7 +24,7 @@ from ..fake.rules.data_dependent import new_size
 from ..shapes.symnode import expr_of, make_symint
 from .assembly import assemble
 from .constraints import ConstraintViolationError
-from .dynamic_shapes import declare
+from .dynamic_shapes import as_structure, declare
 from .errors import ExportError
 from .exporting import export
 from .lifting import flat_arguments
@@ -312,7 +312,7 @@ def draft_export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     >>> program.module()(torch.ones(3))
     tensor([2., 2., 2.])
     """
-    report = DraftReport(dynamic_shapes=dynamic_shapes)
+    report = DraftReport(dynamic_shapes=as_structure(mod, args, kwargs, dynamic_shapes))
     if strict:
         program = _captured(mod, args, kwargs, preserve_module_call_signature, report)
         if program is not None:

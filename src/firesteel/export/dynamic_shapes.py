@@ -17,8 +17,10 @@ import torch
 
 from ..errors import UserCodeError
 from ..torch_compat import pytrees
+from ..torch_compat.dynamic_specs import read_spec
 from .dims import Dim, DimHint, HintKind, as_ours
 from .errors import InputMismatchError
+from .torch_specs import dynamic_shapes_of
 
 if TYPE_CHECKING:
     from .declared import Declared
@@ -104,16 +106,25 @@ def contract_of(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | No
     factor: [3]
     """
     kwargs = dict(kwargs or {})
-    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
-        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), kwargs)
     names = parameter_names(module, args, kwargs)
-    specs = _by_parameter(names, dynamic_shapes)
+    specs = _by_parameter(names, as_structure(module, args, kwargs, dynamic_shapes))
     leaves: list[InputSizes] = []
     for value, path in zip((*args, *kwargs.values()), names, strict=True):
         leaves.extend(_read(value, _at(specs, path), _path_text(path)))
     contract = ShapeContract(tuple(leaves))
     _collect_roots(contract)
     return contract
+
+
+def as_structure(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic_shapes: Any) -> Any:
+    """`dynamic_shapes` with the structure of the arguments, where it is an object that has to be asked for it."""
+    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
+        return dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))
+    spec = read_spec(dynamic_shapes)
+    if spec is None:
+        return dynamic_shapes
+    values = (*args, *(kwargs or {}).values())
+    return dynamic_shapes_of(spec, parameter_names(module, args, kwargs or {}), values)
 
 
 Path = tuple[Any, ...]

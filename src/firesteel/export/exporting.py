@@ -11,7 +11,7 @@ from .. import torch_compat
 from ..errors import UserCodeError
 from ..support import require
 from .assembly import Traced, assemble
-from .dynamic_shapes import AdditionalInputs, ShapesCollection, declare
+from .dynamic_shapes import AdditionalInputs, as_structure, declare
 from .errors import ExportError
 from .lifting import distinct_tensors, flat_arguments
 from .module_calls import ModuleCallSignature
@@ -53,8 +53,7 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
     if kwargs is not None and not isinstance(kwargs, dict):
         raise UserCodeError(f"the keyword inputs of export are a dict, not a {type(kwargs).__qualname__}")
     examples = dynamic_shapes if isinstance(dynamic_shapes, AdditionalInputs) else None
-    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
-        dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs or {})
+    dynamic_shapes = as_structure(mod, args, kwargs, dynamic_shapes)
     args, kwargs = distinct_tensors(mod, tuple(args), dict(kwargs or {}))  # containers of these classes, not of others
     arguments = flat_arguments(mod, args, kwargs)
     declared = declare(mod, args, arguments.kwargs, dynamic_shapes)
