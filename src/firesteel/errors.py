@@ -63,6 +63,11 @@ class UserFrame:
         return linecache.getline(self.filename, self.lineno).strip()
 
     @property
+    def is_loop(self) -> bool:
+        """Whether the line is the head of a while loop."""
+        return self.source.startswith(("while ", "while("))
+
+    @property
     def in_torch(self) -> bool:
         """Whether it is code of torch itself, such as a module of torch.nn."""
         torch = sys.modules.get("torch")

@@ -101,3 +101,53 @@ def test_torchscript(make):
     assert found[0].hint == "call what it was made from"
     with pytest.raises(fs.errors.UserCodeError, match="(?s)is TorchScript.*Export the module that it was made from"):
         fs.export.export(scripted, (X,))
+
+
+def loops(x):
+    while x.sum() < 10:
+        x = x + 1
+    return x
+
+
+class Loops(torch.nn.Module):
+    def forward(self, x):
+        return loops(x)
+
+
+@pytest.mark.parametrize("options", [None, {"capture_branches": True}])
+def test_loops_on_values(options):
+    with pytest.raises(fs.errors.GraphBreakError, match="(?s)a loop depends on the value of a tensor.*fs.while_loop"):
+        fs.compile(loops, fullgraph=True, options=options)(torch.ones(2))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_loops_on_values_in_exports(strict):
+    with pytest.raises(fs.export.ExportError, match="(?s)a loop depends on the value of a tensor.*fs.while_loop"):
+        fs.export.export(Loops(), (torch.ones(2),), strict=strict)
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            print("positive")
+            return x + 1
+        return x - 1
+
+
+class BranchesOnItem(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum().item() > 3 else x
+
+
+def test_branches_on_values_in_exports():
+    with pytest.raises(fs.export.ExportError) as caught:
+        fs.export.export(Branches(), (torch.ones(2),), strict=False)
+    assert "Why: a branch depends on the value of a tensor\n" in str(caught.value)
+    assert "tensor.item()" not in str(caught.value)
+    with pytest.raises(fs.export.ExportError) as caught:
+        fs.export.export(Branches(), (torch.ones(2),))
+    assert "such as printing" in str(caught.value) and "With strict=True" not in str(caught.value)
+    with pytest.raises(fs.export.ExportError) as caught:
+        fs.export.export(BranchesOnItem(), (torch.ones(2),), strict=False)
+    assert "give the number a name" in str(caught.value) and "torch._check(tensor" not in str(caught.value)
+    assert "_ops.py" not in str(caught.value)

@@ -609,3 +609,17 @@ def test_warnings_about_attributes_that_forward_sets():
         said = [str(warning.message) for warning in caught if warning.category is fs.errors.FiresteelWarning]
         assert len(said) == (0 if restores else 2) and all("forward sets COLLECTOR." in text for text in said)
         assert {warning.filename for warning in caught} <= {__file__}
+
+
+class DynamicCache:
+    __module__ = "transformers.cache_utils"
+
+
+class ReturnsCache(torch.nn.Module):
+    def forward(self, x):
+        return x, DynamicCache()
+
+
+def test_caches_of_transformers_are_named():
+    with pytest.raises(ExportError, match="(?s)an object of type DynamicCache.*use_cache=False"):
+        export(ReturnsCache(), (torch.ones(2),))

@@ -72,6 +72,8 @@ def capture_branch(frame: Frame, inst: Instruction, condition: Value, jumps_when
     except BranchBreak:
         raise
     except (GraphBreak, NotConstant) as error:
+        if isinstance(condition.realize(), TensorValue) and frame.user_frame().is_loop:
+            condition.truth(frame.tx)  # says that it is a loop
         reason = error.reason if isinstance(error, GraphBreak) else f"a value is not known while capturing: {error}"
         hint = error.hint if isinstance(error, GraphBreak) else ""
         raise BranchBreak(reason, hint) from error

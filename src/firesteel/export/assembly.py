@@ -105,9 +105,11 @@ def _output(recorder: PreDispatchRecorder, value: Any, position: int) -> Any:
         return recorder.sizes.node_of(value)
     if isinstance(value, PLAIN):
         return value
+    cache = "Call the model with use_cache=False, or have its config say so. " \
+        if type(value).__module__.startswith("transformers.") and type(value).__name__.endswith("Cache") else ""
     raise ExportError(
         f"result {position} is an object of type {type(value).__qualname__}",
-        "Results are tensors, numbers, strings, None, and containers of these. Register the class as a container of "
+        cache + "Results are tensors, numbers, strings, None, and containers of these. Register the class as a container of "
         "them (torch.utils._pytree.register_pytree_node, register_dataclass).")
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from ..errors import FiresteelError
 
+_SETTLE = "A condition on sizes or item() can be settled with torch._check."
 BRANCH_HINT = (
     "Use fs.cond(pred, true_fn, false_fn, operands) to keep both branches. With strict=True, which reads the bytecode, "
-    "the option capture_branches does that by itself where the branches have no side effects. A condition on sizes or "
-    "item() can be settled with torch._check."
+    f"the option capture_branches does that by itself where the branches have no side effects. {_SETTLE}"
+)
+LOOP_HINT = "Use fs.while_loop(cond_fn, body_fn, carried_inputs)."
+STRICT_BRANCH_HINT = (
+    "Use fs.cond(pred, true_fn, false_fn, operands) to keep both branches, or take out of them what stands in the way: "
+    f"with capture_branches=True, the default, branches without side effects become a cond. {_SETTLE}"
 )
 
 

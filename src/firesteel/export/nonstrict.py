@@ -35,7 +35,7 @@ from ..torch_compat.pytrees import tree_flatten, tree_unflatten
 from ..torch_compat.recognised import answering_as_exporting
 from .assembly import ModuleCall, Traced, module_stack_of
 from .attributes import AttributeWatch
-from .errors import BRANCH_HINT, GRADIENTS, GRADIENTS_HINT, ExportError
+from .errors import BRANCH_HINT, GRADIENTS, GRADIENTS_HINT, LOOP_HINT, ExportError
 from .lifting import Arguments, Lifting, UserInput, argument_of, modules_by_id
 from .module_calls import ModuleCallSignature, numbered
 from .pre_dispatch import PreDispatchRecorder, origin_of
@@ -103,7 +103,12 @@ class _Run:
                 finally:
                     torch_compat.pop_dispatch_mode()
         except UndecidableError as error:
-            raise ExportError(str(error), BRANCH_HINT, _user_frames(error.__traceback__)) from error
+            frames = _user_frames(error.__traceback__)
+            loops = bool(frames) and frames[-1].is_loop
+            reason = str(error)
+            if error.provenance.op == "is_nonzero":  # if, while, bool()
+                reason = f"a {'loop' if loops else 'branch'} depends on the value of a tensor"
+            raise ExportError(reason, LOOP_HINT if loops else BRANCH_HINT, frames) from error
         except (FakeError, ContradictionError, Unsupported) as error:
             raise ExportError(str(error), None, _user_frames(error.__traceback__)) from error
         except RuntimeError as error:
@@ -277,7 +282,8 @@ _GET_ITEM, _SET_ITEM = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
 def _is_machinery(place: UserFrame) -> bool:
     """Lines of torch that only pass a call on."""
-    return place.in_torch and place.function in ("_call_impl", "_wrapped_call_impl", "inner", "decorate_context")
+    return place.in_torch and place.function in ("_call_impl", "_wrapped_call_impl", "inner", "decorate_context",
+                                                "decompose")
 
 
 def _user_frames(traceback: TracebackType | None) -> tuple[UserFrame, ...]:

@@ -34,7 +34,7 @@ from ..torch_compat.below_autograd import below_autograd, set_grad_mode
 from ..torch_compat.pytrees import tree_flatten
 from .assembly import Traced, module_stack_of
 from .attributes import AttributeWatch
-from .errors import BRANCH_HINT, GRADIENTS, GRADIENTS_HINT, ExportError
+from .errors import GRADIENTS, GRADIENTS_HINT, LOOP_HINT, STRICT_BRANCH_HINT, ExportError
 from .lifting import Arguments, Lifting, UserInput, modules_by_id
 from .pre_dispatch import PreDispatchRecorder, origin_of
 from .subgraphs import record_control_flow
@@ -162,9 +162,11 @@ def trace_strict(module: torch.nn.Module, arguments: Arguments, declared: Any, c
 
 def _advice(error: GraphBreakError) -> str | None:
     """What to do about a break where there is no Python to go on with."""
+    if error.reason.startswith("a loop depends on"):
+        return LOOP_HINT
     if error.reason.startswith("a branch depends on"):
         more = "" if "torch.where" in (error.hint or "torch.where") else f"{error.hint}\n"
-        return more + BRANCH_HINT
+        return more + STRICT_BRANCH_HINT
     return None if error.hint == GraphBreakError.default_hint else error.hint
 
 

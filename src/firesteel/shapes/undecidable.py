@@ -10,6 +10,9 @@ from firesteel.shapes.expr import Expr, Symbol
 from firesteel.shapes.guards import Provenance, SymbolInfo
 from firesteel.shapes.printing import print_python
 
+_UNNAMED = "tensor.item()"
+"""What a number is called whose line does not give it a name."""
+
 
 class UndecidableError(Exception):
     """A value was needed that depends on data, and nothing that is known decides it.
@@ -48,6 +51,10 @@ class UndecidableError(Exception):
         lines += [f"  {origin}" for origin in self.origins]
         place = f"  asked at {self.provenance}"
         lines.append(f"{place}: {self.provenance.line}" if self.provenance.line else place)
+        if any(_UNNAMED in suggestion for suggestion in self.suggestions):
+            lines.append("  if that is always the same, give the number a name, n = ....item(), and state it before "
+                         "that line with torch._check")
+            return "\n".join(lines)
         if self.expr.kind == "bool":
             lines.append("  if one answer always holds, state it before that line, with one of")
         else:

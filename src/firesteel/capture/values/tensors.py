@@ -90,6 +90,9 @@ class TensorValue(Value):
         return True
 
     def truth(self, tx: Tracer) -> bool:
+        if tx.frames and tx.frames[-1].user_frame().is_loop:
+            raise GraphBreak("a loop depends on the value of a tensor",
+                             "use fs.while_loop; otherwise the graph ends in every round")
         raise GraphBreak("a branch depends on the value of a tensor",
                          "use torch.where or fs.cond, or let branches without side effects become one with "
                          "options={'capture_branches': True}; the two branches are compiled separately otherwise")
