@@ -109,8 +109,8 @@ def _output(recorder: PreDispatchRecorder, value: Any, position: int) -> Any:
         if type(value).__module__.startswith("transformers.") and type(value).__name__.endswith("Cache") else ""
     raise ExportError(
         f"result {position} is an object of type {type(value).__qualname__}",
-        cache + "Results are tensors, numbers, strings, None, and containers of these. Register the class as a container "
-        "of them (torch.utils._pytree.register_pytree_node, register_dataclass).")
+        cache + "Results are tensors, numbers, strings, None, and containers of these. Register the class as a "
+        "container of them (torch.utils._pytree.register_pytree_node, register_dataclass).")
 
 
 def _assign_buffer(traced: Traced, name: str, value: Any) -> None:
