@@ -194,8 +194,9 @@ class _Choice:
         return found
 
     def _needed(self) -> set[torch.fx.Node]:
-        """All that the gradients are computed from."""
-        return needed_for([*self.wanted, *(node for node in self.backward if _has_effect(node))])
+        """All that the gradients are computed from, and what may raise: eager calls it without needing its result."""
+        return needed_for([*self.wanted,
+                           *(node for node in self.backward if _has_effect(node) or raises_on_data(node))])
 
     def _leaving(self) -> dict[torch.fx.Node, bool]:
         """Nodes in memory that the user gets: whether eager keeps that memory too."""

@@ -52,7 +52,7 @@ class GraphInput:
         copy.requires_grad_(needs_gradient)
         if is_leaf:
             return copy
-        with torch.enable_grad():
+        with torch_compat.inference_mode_guard(False), torch.enable_grad():
             return copy.view_as(copy)
 
     def has_its_layout(self) -> bool:
