@@ -174,6 +174,8 @@ class JointGraph:
     walked: list[int] = field(default_factory=list)
     """For each input the differentiable results, as bits, from which eager's autograd gets there. Only where functions
     of the program's own are among the history: these may have no gradient for what autograd goes on to."""
+    linked: bool = False
+    """Whether autograd gets from one result to another. A function that has its results side by side has no such way."""
 
     def __str__(self) -> str:
         plain = FunctionalGraph(self.graph, self.inputs, self.outputs, self.mutated, self.constants,
@@ -371,15 +373,14 @@ class _JointTracing(Tracing):
         self.eager_frees, self.walked = walk([fake for fake, _ in carried], leaves)
         differentiable = self.add_tangents(carried)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
-        if self.expected is None:
-            self.check_links(graph.outputs)
+        self.linked = self.expected is None and self.are_linked(graph.outputs)
         symbols = self.symbol_nodes()
         numbers: dict[int, int] = {}
         described = [self.gradient(value, numbers.setdefault(id(value), len(numbers))) for value in gradients]
         self.close(graph, described, differentiable, symbols, before)
 
-    def check_links(self, outputs: list[Output]) -> None:
-        """Refuse a result that others are computed from: the runtime has them side by side. Views of it are views."""
+    def are_linked(self, outputs: list[Output]) -> bool:
+        """Whether autograd gets from one result to another, and not only because it is a view of it."""
         placeholders = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         changed = [self.inputs[index].example for index in self.changed_with_history
                    if placeholders[index].meta.get("is_result")]
@@ -389,9 +390,9 @@ class _JointTracing(Tracing):
                     output.view is not None or output.index in self.changed_with_history):
                 known[id(value)] = value
         memories = [self.recorder.tracked(fake).memory for fake in known.values()]
-        for memory, bits in zip(memories, reached_from(list(map(edge_of, known.values()))), strict=True):
-            if any(bits >> at & 1 and other is not memory for at, other in enumerate(memories)):
-                raise Unsupported("a result is computed from another, in a way that does not part the graph")
+        reached = reached_from(list(map(edge_of, known.values())))
+        return any(bits >> at & 1 and other is not memory for memory, bits in zip(memories, reached, strict=True)
+                   for at, other in enumerate(memories))
 
     def carrier_of(self, fake: FakeTensor, item: Differentiable, outputs: list[Output]) -> Carrier | None:
         """Where a run of the captured graph has the tensor that autograd starts from."""
@@ -530,7 +531,8 @@ class _JointTracing(Tracing):
         self.joint = JointGraph(
             whole.graph, self.inputs, whole.outputs[:count], self.remade, whole.mutated, results, made,
             set(whole.graph.nodes) - before, eager_saves, whole.constants, dict(zip(symbols, names, strict=False)),
-            whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees, self.walked)
+            whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees, self.walked,
+            self.linked)
 
 
 def walk(tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> tuple[frozenset[int], list[int]]:

@@ -8,7 +8,7 @@
 In eager, ``torch.autograd.grad(loss, hidden)`` has a value, and hooks on ``hidden`` see the gradient that comes from
 ``loss``. One function that computed both would have them side by side, with nothing in between. Each part is compiled
 as a graph of its own, in the order of the program. The cut comes behind the last change of ``hidden`` in place; where
-that is not possible, `trace_training` finds what is left and the graph runs operator by operator.
+that is not possible, `trace_training` says so and the graph runs operator by operator.
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ class TrainingUnit:
         self.name = type(module).__name__
         self.compile_half = compile_half
         self.prepare = prepare
+        if joint.linked:
+            raise Unsupported("a result is computed from another, and the graph is not taken apart there")
         if prepare is not None:
             joint = prepare(joint)
         behind = tangents_behind(joint) if len(joint.differentiable) > 1 or joint.walked else []
