@@ -175,7 +175,7 @@ class JointGraph:
     """For each input the differentiable results, as bits, from which eager's autograd gets there. Only where functions
     of the program's own are among the history: these may have no gradient for what autograd goes on to."""
     linked: bool = False
-    """Whether autograd gets from one result to another. A function that has its results side by side has no such way."""
+    """Whether autograd gets from one result to another: a function with its results side by side has no such way."""
 
     def __str__(self) -> str:
         plain = FunctionalGraph(self.graph, self.inputs, self.outputs, self.mutated, self.constants,
