@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import gc
 import multiprocessing
@@ -9,6 +10,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -515,3 +517,52 @@ def test_a_function_whose_guards_refuse_what_they_are_made_from_says_so_beside_o
         ended.set()
         thread.join(10)
     assert ["refuse what they are made from: x is wrong" in str(warning.message) for warning in said] == [True]
+
+
+def slow(module: Any, inputs: Any) -> Any:
+    """A backend whose graphs leave other threads time for theirs."""
+    return lambda *args: (time.sleep(0.003), module(*args))[1]
+
+
+def test_of_several_threads_only_one_gets_an_item() -> None:
+    """Reading and changing a container is one step in Python, also where compiled code has a graph in between."""
+    work, queue, table = list(range(12)), collections.deque(range(12)), {number: number for number in range(12)}
+    lists: dict[int, list[int]] = {}
+    more: dict[int, list[int]] = collections.defaultdict(list)
+    taken: list[tuple[int, int, tuple[int, int]]] = []
+
+    @fs.compile(backend=slow)
+    def take(x: torch.Tensor, index: int, number: int) -> Any:
+        y = x + 1
+        found = work.pop(), queue.popleft(), table.popitem()
+        lists.setdefault(number, []).append(index)
+        more[number].append(index)
+        return y, found
+
+    def body(index: int) -> None:
+        for number in range(3):
+            y, found = take(X, index, number)
+            assert torch.equal(y, X + 1)
+            taken.append(found)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FiresteelWarning)
+        in_threads(4, body)
+    for kind in range(3):
+        assert len({found[kind] for found in taken}) == 12
+    assert not work and not queue and not table
+    assert [sorted(lists[number]) for number in range(3)] == [sorted(more[number]) for number in range(3)] \
+        == [[0, 1, 2, 3]] * 3
+
+
+def test_containers_are_captured_while_there_is_one_thread() -> None:
+    work = list(range(6))
+
+    @fs.compile(backend=slow)
+    def take(x: torch.Tensor) -> Any:
+        return x + work.pop()
+
+    assert torch.equal(take(X), X + 5)
+    assert len(take._firesteel_unit.entries) == 1 and not take._firesteel_unit.continuations
+    in_threads(2, lambda index: take(X))
+    assert len(work) == 3

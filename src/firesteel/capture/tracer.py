@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import threading
 import types
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
@@ -144,6 +145,19 @@ class Tracer:
         frames = self.frames
         here = (frames[-1].user_frame(),) if frames else ()
         self.guards.add(Guard(source, kind, template, tuple(hold(obj) for obj in constants), here, others))
+
+    def in_one_step(self, container: Value, method: str) -> None:
+        """Python reads and changes a container in one step, and of several threads only one gets an item.
+
+        Compiled code reads before its graph and changes behind it: that is the same as long as there is one thread. A
+        variable that goes on behind a break is taken for the function's own, and who wants one graph gets it.
+        """
+        source = container.source
+        if source is None or self.resumed and isinstance(source, LocalSource) or self.options.fullgraph:
+            return
+        if several_threads():
+            raise GraphBreak(f"{method} of a {container.python_type().__name__} that other threads may change")
+        self.guards.add(Guard(None, "threads", "not {k[0]}()", (hold(several_threads),), text="there is one thread"))
 
     def guard_stamp(self, stamp: torch_compat.Stamp, text: str = "") -> None:
         """Rely on what a stamp says: that a class of torch has torch's own methods, or which names a class has."""
@@ -515,6 +529,12 @@ class Tracer:
 
     def local(self, name: str, real: Any) -> LazyValue:
         return LazyValue(self, real, LocalSource(name))
+
+
+def several_threads() -> bool:
+    """Whether the program has more than one thread; those that compile are not the program's."""
+    return threading.active_count() > 1 and \
+        sum(not thread.name.startswith("firesteel") for thread in threading.enumerate()) > 1
 
 
 def _constant_key(key: Any) -> bool:

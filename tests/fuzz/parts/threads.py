@@ -1,8 +1,6 @@
 """Functions that several threads call at once: with locks, meetings and queues inside, writing to containers that they
-share, with tensors of sizes that differ. What is compared does not depend on which thread comes first.
-
-Not drawn: what is one step in CPython and looks before it writes, such as `setdefault`. A compiled function writes
-behind its graph, and another thread may have written since it looked.
+share and taking from them, with tensors of sizes that differ. What is compared does not depend on which thread comes
+first.
 """
 
 from __future__ import annotations
@@ -24,6 +22,12 @@ STATEMENTS = (
     "TABLE[k, i] = i",
     "TABLE[str(k) + str(i)] = y.sum()",
     "TABLE.pop((k, i), None)",
+    "TABLE.setdefault('all', []).append(k)",
+    "y = y + 1\nTABLE.setdefault(i, []).append(k)\ny = y * 2",
+    "MORE[{n}].append(k)",
+    "LAST.append(TASKS.pop())",
+    "y = y + 1\nTOTAL.append(WAITING.popleft())\ny = y * 2",
+    "LAST.append(OPEN.popitem()[0])",
     "NAMES.add((k, i))",
     "NAMES.add(k * 100 + i)",
     "TOTAL.append(k * 10 + i)",
@@ -43,7 +47,8 @@ STATEMENTS = (
     "y = inner(y, k)",
 )
 
-HEAD = """import queue
+HEAD = """import collections
+import queue
 import threading
 import time
 
@@ -53,6 +58,7 @@ LOCK, AGAIN, FEW, DONE = threading.Lock(), threading.RLock(), threading.Semaphor
 LOCAL, QUEUE = threading.local(), queue.Queue()
 MEETING = threading.Barrier({threads}, timeout=20)
 COUNT, TOTAL, LAST, TABLE, NAMES = [0, 0], [], [], {{}}, set()
+TASKS, WAITING, OPEN, MORE = [], collections.deque(), {{}}, collections.defaultdict(list)
 
 
 class SHARED:
@@ -75,8 +81,11 @@ def use(fn, args, kwargs):
     threads, calls = args
     found, errors = {}, []
     COUNT[:] = [0, 0]
-    for held in (TOTAL, LAST, TABLE, NAMES):
+    for held in (TOTAL, LAST, TABLE, NAMES, TASKS, WAITING, OPEN, MORE):
         held.clear()
+    TASKS.extend(range(200))
+    WAITING.extend(range(200))
+    OPEN.update(zip(range(200), range(200)))
 
     def work(k):
         try:
@@ -93,8 +102,9 @@ def use(fn, args, kwargs):
         worker.join(60)
     table = sorted((str(key), str(sorted(value) if isinstance(value, list) else value)) for key, value in TABLE.items())
     seen = [found[key] for key in sorted(found)], errors, any(worker.is_alive() for worker in workers), list(COUNT), \\
-        sorted(TOTAL), sorted(LAST), table, sorted(map(str, NAMES)), vars(SHARED).get("number")
-    for held in (TOTAL, LAST, TABLE, NAMES):  # their order is anybody's
+        sorted(TOTAL), sorted(LAST), table, sorted(map(str, NAMES)), vars(SHARED).get("number"), \\
+        sorted((key, sorted(value)) for key, value in MORE.items())
+    for held in (TOTAL, LAST, TABLE, NAMES, MORE):  # their order is anybody's
         held.clear()
     for name in [name for name in vars(SHARED) if name[0] == "a"]:
         delattr(SHARED, name)

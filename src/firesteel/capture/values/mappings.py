@@ -136,6 +136,7 @@ class DictValue(ContainerValue):
         if value is not None:
             return value
         if self.factory is not None and not (self.factory.is_constant() and self.factory.as_constant() is None):
+            tx.in_one_step(self, "__missing__")
             made = self.factory.call(tx, [], {})
             self.set_item(tx, key, made)
             return made
@@ -289,6 +290,7 @@ class DictValue(ContainerValue):
         if name == "setdefault":
             found = self.lookup(tx, args[0].realize())
             if found is None:
+                tx.in_one_step(self, name)
                 found = args[1] if len(args) > 1 else none
                 self.set_item(tx, args[0], found)
             return found
@@ -305,10 +307,12 @@ class DictValue(ContainerValue):
                 if default is None:
                     raise self.not_found(tx, key)
                 return default
+            tx.in_one_step(self, name)
             items = self.fill(tx)
             tx.effects.mutated(self)
             return items.pop(key.key(tx))[1]
         if name == "popitem":
+            tx.in_one_step(self, name)
             items = self.fill(tx)
             if not items:
                 raise tx.raised(KeyError("popitem(): dictionary is empty" if self.cls is not collections.OrderedDict

@@ -413,6 +413,8 @@ class ListValue(SequenceValue):
             items = self.changed(tx)
             tx.user_errors(lambda: items.insert(position, args[1]))
             return none
+        if name in ("pop", "popleft", "remove"):
+            tx.in_one_step(self, name)
         if name == "pop":
             positions = [_number(tx, a) for a in args]
             if not self.elements(tx):

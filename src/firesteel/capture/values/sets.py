@@ -185,6 +185,8 @@ class SetValue(ContainerValue):
             self.replace(tx, SetValue({**self.items, token: self.items.get(token, args[0].realize())}, table=table))
             return none
         if name in ("remove", "discard", "pop"):
+            if name != "discard":
+                tx.in_one_step(self, name)
             if name == "pop":
                 if not self.items:
                     raise tx.raised(KeyError("pop from an empty set"))
