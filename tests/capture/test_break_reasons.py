@@ -62,7 +62,9 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_names_what_the_program_called_and_says_what_to_do(name):
     function, reason, hint = PROGRAMS[name]
-    found = fs.explain(function)(X).break_reasons[0]
+    with pytest.raises(fs.errors.GraphBreakError) as caught:  # running them may import torch's compiler, 3 s
+        fs.compile(function, fullgraph=True)(X)
+    found = caught.value
     assert reason in found.reason and hint in found.hint
     assert found.frames[-1].filename == __file__  # not a line of the library
 
@@ -151,3 +153,31 @@ def test_branches_on_values_in_exports():
         fs.export.export(BranchesOnItem(), (torch.ones(2),), strict=False)
     assert "give the number a name" in str(caught.value) and "torch._check(tensor" not in str(caught.value)
     assert "_ops.py" not in str(caught.value)
+
+
+@pytest.fixture
+def one_process():
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_gloo_available():
+        pytest.skip("this torch has no gloo")
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield distributed
+    distributed.destroy_process_group()
+
+
+def test_other_processes(one_process):
+    def reduces(x):
+        y = x * 2
+        one_process.all_reduce(y)
+        return y + 1
+
+    assert "torch.distributed.all_reduce talks to other" in fs.explain(reduces)(X).break_reasons[0].reason
+    weights = []
+    for wrap in (lambda module: module, lambda module: torch.nn.parallel.DistributedDataParallel(fs.compile(module)),
+                 lambda module: fs.compile(torch.nn.parallel.DistributedDataParallel(module))):
+        torch.manual_seed(0)
+        module = wrap(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()))
+        for _ in range(2):
+            module(X).sum().backward()
+        weights.append([parameter.grad for parameter in module.parameters()])
+    torch.testing.assert_close(weights[1:], [weights[0]] * 2)

@@ -37,6 +37,9 @@ _NUMPY = Library("is a function of NumPy", "use torch functions instead of NumPy
 _SYSTEM = Library("deals with files or the system", "do that outside of the compiled function, or accept the break")
 _THREADS = Library("has to do with threads", "do that outside of the compiled function, or accept the break")
 _SCRIPT = Library("is TorchScript, which is compiled already, by another compiler", "call what it was made from")
+_PROCESSES = Library("talks to other processes, which runs as plain Python", "accept the break")
+_PARALLEL = Library("does things around the call of its module that run as plain Python",
+                    "compile the module before it is wrapped, or accept the breaks")
 _TRANSFORM = "is a transform of functions, which runs as plain Python"
 _GRADIENTS = Library(_TRANSFORM, "torch.autograd.grad and backward() are captured; otherwise accept the break")
 _BATCHING = Library(_TRANSFORM, "write it for whole batches, with broadcasting or torch.einsum; otherwise accept the "
@@ -47,10 +50,11 @@ _C_MODULES = {"random": _RANDOM, "_random": _RANDOM, "time": _TIME, "datetime": 
               "os": _SYSTEM, "io": _SYSTEM, "_io": _SYSTEM, "_thread": _THREADS}
 # modules written in Python that capture follows into
 _PYTHON_MODULES = {"random": _RANDOM, "torch.jit": _SCRIPT, "torch._functorch": _GRADIENTS,
-                   "threading": _THREADS, "torch.optim.lbfgs": Library(
+                   "threading": _THREADS, "torch.nn.parallel": _PARALLEL, "torch.distributed": _PROCESSES,
+                   "torch.optim.lbfgs": Library(
                        "decides on the values of tensors in every step",
                        "accept the breaks, or take another optimizer")}
-# where the innermost frame of such a break may lie: a function of the user's that a library calls breaks for itself
+# where frames may lie between a library's and the break: a function of the user's that it calls breaks for itself
 _SURROUNDINGS = frozenset({"torch", "random", "threading", "functools", "contextlib"})
 _PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io"}
 _BATCHING_TRANSFORMS = ("vmap",)
@@ -126,15 +130,16 @@ def of_library(cause: GraphBreak, frames: Sequence[Frame]) -> int:
 
     Takes all frames, outermost first, and returns how many of them are the program's.
     """
-    if _module(frames[-1]).partition(".")[0] not in _SURROUNDINGS:
-        return len(frames)
-    for position, frame in enumerate(frames[1:], 1):
+    last = max(at for at, frame in enumerate(frames)
+               if not at or _module(frame).partition(".")[0] not in _SURROUNDINGS)  # of the program's
+    for position, frame in enumerate(frames[last + 1:], last + 1):
         module = _module(frame)
         for prefix, library in _PYTHON_MODULES.items():
             if module == prefix or module.startswith(prefix + "."):
                 if frame.tx.options.exports and frame.code.co_qualname.startswith("vmap."):
                     break  # is captured there
-                name, library = _called(prefix, frame.code.co_qualname.partition(".<locals>")[0], library)
+                names = [inner.code.co_qualname.partition(".<locals>")[0] for inner in frames[position:]]
+                name, library = _called(prefix, names, library)
                 cause.reason, cause.hint = f"{name} {library.does}", library.hint
                 return position
     return len(frames)
@@ -145,12 +150,19 @@ def _module(frame: Frame) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _called(prefix: str, name: str, library: Library) -> tuple[str, Library]:
-    """The public function behind one of a library's own, and what is said of it."""
+def _called(prefix: str, names: Sequence[str], library: Library) -> tuple[str, Library]:
+    """The public function behind those of a library that were called, outermost first, and what is said of it."""
+    name = names[0]
+    if prefix == "torch.distributed":
+        known = getattr(getattr(torch.distributed, "distributed_c10d", None), "__all__", ())
+        public = [one for one in names if one in known]
+        return f"torch.distributed.{public[0]}" if public else prefix, library
     if prefix == "torch._functorch":
         return _transform(name)
     if prefix == "torch.jit":
         return "this", library
+    if prefix == "torch.nn.parallel":
+        return f"torch.nn.parallel.{name.partition('.')[0]}", library
     if prefix == "torch.optim.lbfgs":
         return "torch.optim.LBFGS", library
     return f"{prefix}.{name.removeprefix('Random.')}", library
