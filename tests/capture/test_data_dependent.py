@@ -470,3 +470,41 @@ def test_under_modes(mode: Callable[[], Any]) -> None:
             return kept @ torch.ones(3, 2), kept.shape[0], x[0, 0].item(), torch.unique(x.sign()).numel()
 
     check(f, *over(*ROWS))
+
+
+STRIDES = {
+    "expanded": lambda x, n: x.t()[:1].expand(n, 4),
+    "expanded in front": lambda x, n: x.t()[:1][None].expand(n, -1, -1),
+    "broadcast and computed": lambda x, n: torch.broadcast_to(x.t()[:1], (n, 4)) * 2,
+    "rows": lambda x, n: x[:n].t().contiguous(),
+    "rows sorted": lambda x, n: x[:n, 0].sort()[0],
+    "rows turned": lambda x, n: x.t()[:, :n] + 1,
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_strides_of_what_data_makes_small(name):
+    def function(x, number):
+        return STRIDES[name](x, number.item())
+
+    compiled = fs.compile(function, backend="aot_eager")
+    for count in (3, 1, 0, 2, 1):
+        arguments = (torch.arange(12.0).reshape(4, 3), torch.tensor(count))
+        assert compiled(*arguments).stride() == function(*arguments).stride()
+
+
+@pytest.mark.parametrize("take", [
+    lambda rows: torch.stack([rows[:, 0] + rows[:, 2], rows[:, 1] * rows[:, 2]], 1).mean(0),
+    lambda rows: rows.reshape(-1) * 2,
+    lambda rows: rows.unbind(1)[1] * 2,
+    lambda rows: rows.t() @ rows,
+])
+def test_strides_that_no_data_changes_are_not_asked_about(take):
+    def function(x):
+        return take(x[x[:, 0] > 0])
+
+    compiled = fs.compile(function, backend="aot_eager")
+    for values in ROWS[:4]:
+        x = torch.tensor(values)
+        torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
+    assert len(entries_of(compiled)) == 1

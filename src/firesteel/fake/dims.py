@@ -67,18 +67,18 @@ class DimTable:
     def decide(self, condition: Expr, memo: dict[Any, bool], key: Any) -> bool:
         """The truth of a condition in this capture; a guard is left where it is not known."""
         try:
-            answer = memo[key] = self.adapter.answer_for_size(condition)
+            answer = self.adapter.answer_for_size(condition)
         except UndecidableError:
             if not _about_layout:
                 raise
             answer = self._likely(condition)
-            if not self.env.checks_layouts:
+        if not self.env.is_backed(condition) and self.env.decide(condition) is None:
+            # Answered for typical sizes: for others a result would lie in another way, or an index would be outside, so
+            # the program checks it. That two sizes differ is not checked.
+            if not (self.env.checks_layouts if _about_layout else answer or memo is not self.equal):
                 return answer
-        # Answered for typical sizes: for others a result would lie in another way, or an index would be outside, so the
-        # program checks it. That two sizes differ is not checked.
-        checked = self.env.checks_layouts if _about_layout else answer or memo is not self.equal
-        if checked and self.env.decide(condition) is None:
             self.env.check(condition if answer else not_(condition))
+        memo[key] = answer
         return answer
 
     def _likely(self, condition: Expr) -> bool:

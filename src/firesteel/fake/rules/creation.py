@@ -31,6 +31,9 @@ from .strides import (
     suggests_channels_last,
 )
 
+_MOST = (1 << 63) - 1
+_FAR = 1 << 31
+
 
 def indexed(device: torch.device | None) -> torch.device:
     """The device that a constructor really uses: CPU when none is given, the current one of its kind without index."""
@@ -115,6 +118,10 @@ def arange(*bounds: Any, dtype: torch.dtype | None = None, **options: Any) -> An
     start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if step == 0 or (end - start) * step < 0:
         return NotImplemented
+    reach = end - start + step
+    far = any(type(number) is int and abs(number) >= _FAR for number in (start, step)) or type(step) is not int
+    if far and not depends_on_data(reach) and (reach > _MOST or reach < -_MOST):
+        raise FakeUnsupported("aten.arange", "counts its elements with numbers of more than 64 bits")
     size = (end - start + step - 1) // step if step > 0 else (start - end - step - 1) // -step
     return empty((size,), dtype=dtype or torch.int64, **options)
 

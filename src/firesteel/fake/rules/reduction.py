@@ -212,7 +212,7 @@ def cat(tensors: Sequence[FakeTensor], dim: int = 0) -> Any:
 
 @rule("aten.stack.default")
 def stack(tensors: Sequence[FakeTensor], dim: int = 0) -> Any:
-    """Contiguous tensors of one dtype and shape along a new dimension."""
+    """Tensors of one dtype and shape along a new dimension."""
     if not tensors:
         return NotImplemented
     first = tensors[0]
@@ -222,7 +222,7 @@ def stack(tensors: Sequence[FakeTensor], dim: int = 0) -> Any:
     for t in tensors:
         if t.dtype is not first.dtype or t.device != first.device or tuple(shape_of(t)) != tuple(shape_of(first)):
             return NotImplemented
-        if not contiguous(t):
+        if first.ndim in (3, 4) and not contiguous(t):  # images may be stacked in their memory format
             return NotImplemented
     shape = list(shape_of(first))
     shape.insert(at, len(tensors))

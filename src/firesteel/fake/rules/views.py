@@ -163,6 +163,12 @@ def permute(x: FakeTensor, dims: Sequence[int]) -> Any:
     return view_of(x, [shape[d] for d in order], [stride[d] for d in order], offset_of(x))  # type: ignore[index]
 
 
+@layout_question
+def _stays(own: Any, wanted: Any) -> bool:
+    """Whether a dimension is not repeated, and so keeps its stride."""
+    return bool(wanted == own)
+
+
 @rule("aten.expand.default")
 def expand(x: FakeTensor, size: Sequence[Any], *, implicit: bool = False) -> Any:
     """Dimensions of size 1 repeated without memory, new ones in front."""
@@ -181,10 +187,10 @@ def expand(x: FakeTensor, size: Sequence[Any], *, implicit: bool = False) -> Any
         else:
             # A new dimension that stays of size 1 gets the stride it would have in a contiguous tensor.
             own, step = 1, shape[i + 1] * stride[i + 1] if x.ndim else 0
-        if wanted < 0 or (wanted != own and own != 1):
+        if wanted < 0 or (own != 1 and wanted != own):
             return NotImplemented
         shape[i] = wanted
-        stride[i] = step if wanted == own else 0
+        stride[i] = step if _stays(own, wanted) else 0
     return view_of(x, shape, stride, offset_of(x))
 
 
