@@ -328,12 +328,14 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
         tx.fake.before_late_error((), ())
     if name in ("reshape", "view") and not tx.options.exports:
         _assume_elements(tx, name, args[1:])
+    reshapes = name in RESHAPES and not tx.options.exports
+    x = args[0] if args and isinstance(args[0], FakeTensor) else None
     for _ in range(MAX_ASSUMPTIONS):
-        tx.shape_env.checks_defaults = name in RESHAPES and not tx.options.exports
-        tx.shape_env.checks_layouts = not tx.options.exports
+        tx.shape_env.checks_defaults = reshapes
+        tx.shape_env.checks_layouts = not tx.options.exports and not (reshapes and x is not None and lies_by_rows(x))
         try:
-            if (name in RESHAPES or name == "contiguous") and torch_compat.has_symbolic_layout(args[0]):
-                is_contiguous(*layout_of(args[0]))  # whether it copies: torch itself answers that for most sizes
+            if name == "contiguous" and x is not None and torch_compat.has_symbolic_layout(x):
+                is_contiguous(*layout_of(x))  # whether it copies: torch itself answers that for most sizes
             return run_fake(tx, target, name, args, kwargs)
         except Undecidable as undecided:
             answer = plausible(tx.shape_env, undecided.error)
@@ -373,9 +375,13 @@ def layout_is_certain(tx: Tracer, x: Any) -> bool:
     """Whether strides are known for all data; those of operators' results are what they are for most data."""
     if not depends_on_data(tx, (x, x.storage_offset())):
         return True
+    return not depends_on_data(tx, (x.storage_offset(),)) and lies_by_rows(x)
+
+
+def lies_by_rows(x: Any) -> bool:
+    """Whether a tensor is contiguous for certain, whatever its sizes are."""
     shape, stride = layout_of(x)
-    contiguous = zip(stride, contiguous_strides(shape), strict=True)
-    return not depends_on_data(tx, (x.storage_offset(),)) and all(known_equal(a, b) for a, b in contiguous)
+    return all(map(known_equal, stride, contiguous_strides(shape)))
 
 
 def _new_symbols(tx: Tracer) -> list[Symbol]:

@@ -49,7 +49,8 @@ class ShapeEnv:
     settle: Callable[[UndecidableError], Scalar | None] | None = field(default=None, repr=False)
     """Where this is set, it may answer what depends on data; the answer becomes a check."""
     checks_defaults: bool = False
-    """Whether what `evaluate_or` answers for want of data becomes a check, where more than sizes of 0 and 1 differ."""
+    """Whether what `evaluate_or` answers for want of data becomes a check: with `checks_layouts` all of it, otherwise
+    where more than sizes of 0 and 1 differ."""
     checks_layouts: bool = False
     """Whether what is answered about strides for want of data becomes a check: an operator is being captured."""
     closed: bool = False
@@ -228,7 +229,7 @@ class ShapeEnv:
             return decided
         if self.is_backed(expr):
             return bool(self.evaluate(expr, provenance))
-        if self.checks_defaults and self._decide_as_general_size(expr) is None and any(
+        if self.checks_defaults and (self.checks_layouts or self._decide_as_general_size(expr) is None) and any(
                 self.facts.interval(free).upper > 1 for free in expr.free_symbols - self.hints.keys()):
             return default == self.check(expr if default else relations.not_(expr), provenance)
         return default

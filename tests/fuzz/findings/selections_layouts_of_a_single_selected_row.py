@@ -6,7 +6,8 @@ import torch
 def fn(w, m):
     v = w[m].t()
     flat = v.flatten()
-    return v, flat, v.contiguous(), v.reshape(-1)[:2]
+    pairs = w[m][:, :1].expand(-1, 2)
+    return v, flat, v.contiguous(), v.reshape(-1)[:2], pairs, pairs.flatten()[:1]
 
 
 def make():
