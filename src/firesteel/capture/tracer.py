@@ -157,7 +157,9 @@ class Tracer:
             return
         if several_threads():
             raise GraphBreak(f"{method} of a {container.python_type().__name__} that other threads may change")
-        self.guards.add(Guard(None, "threads", "not {k[0]}()", (hold(several_threads),), text="there is one thread"))
+        if threading.active_count() == 1:  # beside one that compiles, the guard would fail until that has ended
+            known = ConstantSource.of(threading._active, "threads")  # type: ignore[attr-defined]
+            self.guards.add(Guard(known, "threads", "len({0}) == 1", text="there is one thread"))
 
     def guard_stamp(self, stamp: torch_compat.Stamp, text: str = "") -> None:
         """Rely on what a stamp says: that a class of torch has torch's own methods, or which names a class has."""
