@@ -53,3 +53,69 @@ def test_what_is_printed_before_memory_that_overlaps_itself(capsys):
             function(x)
         assert capsys.readouterr().out == "before\n"
         assert x[0, 0] == 0.25
+
+
+def fused(parameters):
+    return torch.optim.Adam(parameters, fused=True)
+
+
+def foreach(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, foreach=True)
+
+
+def optimizing(make):
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = make([weight])
+
+    def change(x):
+        optimizer.zero_grad()
+        (weight * x.sum()).sum().backward()
+        optimizer.step()
+
+    return change, lambda: [weight.detach(), *optimizer.state[weight].values()]
+
+
+def normalizing(x_requires_grad=False):
+    norm = torch.nn.BatchNorm1d(3)
+
+    def change(x):
+        if x_requires_grad:
+            x.requires_grad_()  # the graph runs as it was captured
+        norm(x)
+
+    return change, lambda: [norm.running_mean, norm.running_var, norm.num_batches_tracked]
+
+
+def writing(write):
+    state = torch.arange(6.0).reshape(2, 3)
+    return lambda x: write(state), lambda: [state]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native", "custom"])
+@pytest.mark.parametrize("make", [
+    lambda: optimizing(fused), lambda: optimizing(foreach), normalizing, lambda: normalizing(True),
+    lambda: writing(lambda state: state.data.add_(1)), lambda: writing(lambda state: state.t_()),
+    lambda: writing(lambda state: state.unsqueeze_(0).add_(1)),
+    lambda: writing(lambda state: state.as_strided_((2,), (1,))),
+], ids=["fused", "foreach", "norm", "norm as captured", "data", "t_", "unsqueeze_", "as_strided_"])  # fmt: skip
+def test_changes_are_made_once_when_a_later_operator_raises(make, backend):
+    """Whether autograd counts them or not, and where sizes and strides change."""
+    def seen(compiler):
+        change, state = make()
+
+        def program(x, sign):
+            change(x)
+            return torch.linalg.cholesky(sign * torch.eye(2))
+
+        function, found = compiler(program), []
+        for sign in (1.0, -1.0, 1.0):
+            raised = False
+            try:
+                function(torch.arange(6.0).reshape(2, 3), torch.tensor(sign))
+            except torch.linalg.LinAlgError:
+                raised = True
+            found.append([raised, *[(tensor.clone(), tensor.stride()) for tensor in state()]])
+        return found
+
+    chosen = (lambda gm, examples: gm.forward) if backend == "custom" else backend
+    torch.testing.assert_close(seen(lambda f: fs.compile(f, backend=chosen)), seen(lambda f: f))

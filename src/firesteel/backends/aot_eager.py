@@ -33,7 +33,7 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
 def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     from firesteel.autodiff import FunctionalGraph, SpentResults, Unsupported, is_refusal, trace
     from firesteel.autodiff.joint import trace_training
-    from firesteel.backends.checkpoint_regions import outline_regions
+    from firesteel.backends.as_captured import as_captured
     from firesteel.runtime.training import TrainingUnit
 
     try:
@@ -49,7 +49,7 @@ def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., An
         if not isinstance(error, Unsupported) and not is_refusal(error):
             raise
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)
-        return outline_regions(gm).forward
+        return as_captured(gm)
 
 
 def needs_gradients(example_inputs: Sequence[Any]) -> bool:

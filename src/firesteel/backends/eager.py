@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from firesteel.backends.checkpoint_regions import outline_regions
+from firesteel.backends.as_captured import as_captured
 from firesteel.backends.registry import register_backend
 
 if TYPE_CHECKING:
@@ -15,5 +15,4 @@ if TYPE_CHECKING:
 @register_backend
 def eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Run the graph as it is. Shows what capture does and costs, without a compiler behind it."""
-    # The bound method, not the module: calling the module would run through nn.Module's hook machinery every time.
-    return outline_regions(gm).forward
+    return as_captured(gm)

@@ -51,7 +51,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
 def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The same for a graph that is not taken apart."""
     from firesteel.autodiff import SpentResults, Unsupported, is_refusal
-    from firesteel.backends.checkpoint_regions import outline_regions
+    from firesteel.backends.as_captured import as_captured
     from firesteel.kernels import cpu
     from firesteel.kernels.compile import compile_graph
 
@@ -70,11 +70,11 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
                                     functools.partial(_compile_or_run_eagerly, options=options))
         if isinstance(error, (Unsupported, cpu.Unsupported)) or is_refusal(error):
             log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
-            return outline_regions(gm).forward
+            return as_captured(gm)
         if config.raise_on_internal_error:
             raise
         warn_of_failure(f"the graph {type(gm).__name__}", error)
-        return outline_regions(gm).forward
+        return as_captured(gm)
 
 
 def warn_of_failure(what: str, error: Exception) -> None:
@@ -92,7 +92,7 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
     """The graph itself, until another thread has compiled it."""
     from dataclasses import replace
 
-    from firesteel.backends.checkpoint_regions import outline_regions
+    from firesteel.backends.as_captured import as_captured
     from firesteel.runtime.background import CompiledLater
 
     def make() -> Callable[..., Any]:
@@ -101,7 +101,7 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
             made.prepare_backward()
         return made
 
-    return CompiledLater(type(gm).__name__, outline_regions(gm).forward, make)
+    return CompiledLater(type(gm).__name__, as_captured(gm), make)
 
 
 def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

@@ -560,6 +560,7 @@ class Capture:
         code.namespace["__warningregistry__"] = self.frame.globals.get("__warningregistry__", {})
         lines: list[str] = []
         if tx.graph.operations:
+            tx.graph.note_uncounted(self.fake.written)
             captured = tx.graph.finish(code.outputs, unit.name)
             compiled = unit.options.compile_graph(captured, unit)
             # A backend that traces the graph again may take further decisions on sizes.
@@ -574,7 +575,7 @@ class Capture:
             code.graph_function = code.constant(compiled)
             targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
             call = f"{code.graph_function}({', '.join(code.graph_inputs)})"
-            failure = FailingGraph(captured.inputs, self.fake.draws_random, code)
+            failure = FailingGraph(captured.inputs, self.fake.draws_random, code, unit.options.backend_is_own)
             lines.extend(failure.preparation())
             restore_state = self.state_restoration(code, lines)
             lines.append("try:")

@@ -27,10 +27,13 @@ RandomState = tuple[torch.Tensor, torch.Tensor | None]
 class FailingGraph:
     """Generates the lines before the graph and those that undo its work."""
 
-    def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode) -> None:
+    def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode, backend_is_own: bool) -> None:
         self.code = code
         self.draws_random = draws_random
-        kept = [entry for entry in inputs if entry.at_risk and restorable(entry)]
+        self.uncounted = any(entry.uncounted for entry in inputs)
+        # our own backends write such tensors when nothing can raise any more, or put them back (`backends.as_captured`)
+        kept = [entry for entry in inputs if (entry.at_risk or entry.uncounted and not backend_is_own)
+                and restorable(entry)]
         if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
             kept = [entry for entry in kept if entry.must_restore]
         room = MAX_KEPT_BYTES - sum(bytes_of(entry) for entry in kept)
@@ -39,8 +42,12 @@ class FailingGraph:
                 room -= bytes_of(entry)
                 if room >= 0:
                     kept.append(entry)
+        self.keep, self.put_back = keep, put_back
+        if any(not entry.has_its_layout() for entry in kept):  # ``t_``, ``unsqueeze_``
+            self.keep, self.put_back = keep_with_layouts, put_back_with_layouts
         nodes = {entry.node for entry in kept}
         lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
+        self.cannot_tell = not backend_is_own and any(entry.uncounted and entry.node not in nodes for entry in inputs)
         self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
         version = code.constant(torch_compat.version_of) if lost else ""
         self.versions = "".join(f"{version}({code.source(entry.source)}), " for entry in lost)
@@ -48,7 +55,7 @@ class FailingGraph:
     def preparation(self) -> list[str]:
         lines = []
         if self.kept:
-            lines.append(f"_fs_kept = {self.code.constant(keep)}({self.kept})")
+            lines.append(f"_fs_kept = {self.code.constant(self.keep)}({self.kept})")
         if self.versions:
             lines.append(f"_fs_versions = ({self.versions})")
         if self.draws_random:
@@ -57,10 +64,14 @@ class FailingGraph:
 
     def undoing(self) -> list[str]:
         lines = []
+        if self.cannot_tell:
+            return ["raise"]
+        if self.uncounted:
+            lines.append(f"if {self.code.constant(is_unrepeatable)}(_fs_error): raise")
         if self.versions:
             lines.append(f"if ({self.versions}) != _fs_versions: raise")
         if self.kept:
-            lines.append(f"{self.code.constant(put_back)}(_fs_kept, {self.kept})")
+            lines.append(f"{self.code.constant(self.put_back)}(_fs_kept, {self.kept})")
         if self.draws_random:
             lines.append(f"{self.code.constant(restore_random_state)}(_fs_random)")
         return lines
@@ -101,6 +112,35 @@ def put_back(kept: Kept, *tensors: torch.Tensor) -> None:
             tensor.copy_(copy)
             if version is not None:
                 torch_compat.set_versions((tensor,), (version,))
+
+
+Layouts = list[tuple[torch.Size, tuple[int, ...], int]]
+
+
+def keep_with_layouts(*tensors: torch.Tensor) -> tuple[Layouts, Kept]:
+    """The same where the graph changes sizes and strides too."""
+    return [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in tensors], keep(*tensors)
+
+
+def put_back_with_layouts(kept: tuple[Layouts, Kept], *tensors: torch.Tensor) -> None:
+    """Undo the changes."""
+    with torch.no_grad():
+        for layout, tensor in zip(kept[0], tensors, strict=True):
+            tensor.as_strided_(*layout)
+    put_back(kept[1], *tensors)
+
+
+_UNREPEATABLE = "_firesteel_unrepeatable"
+
+
+def mark_unrepeatable(error: BaseException) -> None:
+    """Say that what raised an error has changed tensors that could not be put back."""
+    setattr(error, _UNREPEATABLE, True)
+
+
+def is_unrepeatable(error: BaseException) -> bool:
+    """Whether the program must not run again after an error."""
+    return getattr(error, _UNREPEATABLE, False) is True
 
 
 def random_state() -> RandomState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ class GraphInput:
     version: int | None = None
     # changed in place before an operation that may raise when the graph runs
     at_risk: bool = False
+    # changed in a way that autograd's counts do not show: through ``.data``, by fused optimizers and batch norms
+    uncounted: bool = False
     # in memory that an operation may have changed in part when it raises
     half_done: bool = False
     # to be put back whatever its size, because the program goes on when the operation raises
@@ -118,6 +120,12 @@ class GraphBuilder:
         with self.graph.inserting_after(after):
             self._last_on_input = self.graph.call_method(method, (entry.node, *args))
         return self._last_on_input
+
+    def note_uncounted(self, written: Container[int]) -> None:
+        """At the end: which inputs were changed past autograd's counts; ``written`` are keys of changed storages."""
+        for entry in self.inputs:
+            if _storage_key(entry.example) in written and not entry.mutated:
+                entry.uncounted = entry.node.meta["put_back"] = True
 
     def note_risk(self) -> bool:
         """The next operation may raise because of its data: note which inputs have been changed by then.

@@ -311,6 +311,23 @@ def _in_place(dice: Dice, text: str) -> str:
     return text
 
 
+#: What is made beside the function, and how the function changes it before the operator that may raise.
+CHANGES = (
+    ("STATE = torch.arange(6.0).reshape(2, 3)", "STATE.add_(1)"),
+    ("STATE = torch.arange(6.0).reshape(2, 3)", "STATE.data.add_(1)"),
+    ("STATE = torch.arange(6.0).reshape(2, 3)", "STATE.t_()"),
+    ("STATE = torch.arange(6.0).reshape(2, 3)", "STATE.swapaxes_(0, 1).mul_(2)"),
+    ("STATE = torch.arange(6.0)", "STATE.unsqueeze_(0)"),
+    ("STATE = torch.arange(6.0)", "STATE.as_strided_((2,), (1,), 1).add_(1)"),
+    ("STATE = [torch.arange(3.0), torch.zeros(2)]", "torch._foreach_add_(STATE, 1)"),
+    ("STATE = torch.nn.BatchNorm1d(3)", "STATE(torch.arange(6.0).reshape(2, 3))"),
+    ("STATE = torch.ones(2, requires_grad=True)\nOPTIMIZER = torch.optim.SGD([STATE], foreach=True, momentum=0.9)",
+     "OPTIMIZER.zero_grad(); (STATE * 2).sum().backward(); OPTIMIZER.step()"),
+    ("STATE = torch.ones(2, requires_grad=True)\nOPTIMIZER = torch.optim.Adam([STATE], fused=True)",
+     "OPTIMIZER.zero_grad(); (STATE * 2).sum().backward(); OPTIMIZER.step()"),
+)
+
+
 def generate(seed: int) -> Program:
     """The program of this seed."""
     dice = Dice(seed)
@@ -353,8 +370,13 @@ def generate(seed: int) -> Program:
     several = "r = torch.topk" in text or "torch.sort" in text or "median" in text
     result = "r" if several else f"r{after}"
     lines = [f"    {part.strip()}" for part in text.split(";")]
+    globals_: list[str] = []
+    if dice.chance(0.2):
+        made, change = dice.choice(CHANGES)
+        globals_ = [made]
+        before.append(f"    {change}")
     source = "\n".join([
-        "import torch", "import torch.nn.functional as F", "", "",
+        "import torch", "import torch.nn.functional as F", "", *globals_, "",
         f"def fn({', '.join(names)}):", *before, *lines, f"    return {result}", "", "",
         "def operand(sizes, below, dtype):",
         "    count = torch.Size(sizes).numel()",

@@ -1,0 +1,45 @@
+"""Captured graphs run as they are, operator by operator, and put back what they have changed when they raise.
+
+After an operator has raised, the program runs again as plain Python. What autograd counts is put back by the entry that
+calls the graph. What it does not count (running statistics of batch norms, writes through ``.data``, by fused and
+foreach optimizers) compiled graphs write when nothing can raise any more; here it has been written by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..capture.failing_graphs import MAX_KEPT_BYTES, keep, mark_unrepeatable, put_back
+from .checkpoint_regions import outline_regions
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+
+def as_captured(gm: GraphModule) -> Callable[..., Any]:
+    """The function that runs a captured graph."""
+    # The bound method, not the module: calling the module would run through nn.Module's hook machinery every time.
+    forward = outline_regions(gm).forward
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    positions = [at for at, node in enumerate(placeholders) if node.meta.get("put_back")]
+    if not positions:
+        return forward
+
+    def run(*inputs: Any) -> Any:
+        changing = [inputs[at] for at in positions]
+        too_large = sum(tensor.numel() * tensor.element_size() for tensor in changing) > MAX_KEPT_BYTES
+        with torch.no_grad():
+            kept = None if too_large else keep(*changing)
+        try:
+            return forward(*inputs)
+        except Exception as error:
+            if kept is None:
+                mark_unrepeatable(error)
+            else:
+                put_back(kept, *changing)
+            raise
+
+    return run
