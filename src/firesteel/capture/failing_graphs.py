@@ -9,7 +9,8 @@ tensors that are too large goes unnoticed, and is done again.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -42,9 +43,9 @@ class FailingGraph:
                 room -= bytes_of(entry)
                 if room >= 0:
                     kept.append(entry)
-        self.keep, self.put_back = keep, put_back
-        if any(not entry.has_its_layout() for entry in kept):  # ``t_``, ``unsqueeze_``
-            self.keep, self.put_back = keep_with_layouts, put_back_with_layouts
+        changes_layouts = any(not entry.has_its_layout() for entry in kept)  # ``t_``, ``unsqueeze_``
+        self.keep: Callable[..., Any] = keep_with_layouts if changes_layouts else keep
+        self.put_back: Callable[..., None] = put_back_with_layouts if changes_layouts else put_back
         nodes = {entry.node for entry in kept}
         lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
         self.cannot_tell = not backend_is_own and any(entry.uncounted and entry.node not in nodes for entry in inputs)
@@ -114,7 +115,7 @@ def put_back(kept: Kept, *tensors: torch.Tensor) -> None:
                 torch_compat.set_versions((tensor,), (version,))
 
 
-Layouts = list[tuple[torch.Size, tuple[int, ...], int]]
+Layouts = list[tuple[torch.Size, tuple[int, ...], int | torch.SymInt]]
 
 
 def keep_with_layouts(*tensors: torch.Tensor) -> tuple[Layouts, Kept]:
