@@ -42,14 +42,14 @@ class _Spent:
         self.positions = sorted(spent.positions.items(), key=lambda item: (len(item[1][1]), item[0]))
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        leaves = {at: inputs[at] for _, (grown, _) in self.positions for at in grown}
         results = list(self.run(*inputs))
         with torch.enable_grad():
             made: dict[int, torch.Tensor] = {}
             for at, (grown, others) in self.positions:
                 result = results[at]
                 if id(result) not in made:
-                    behind = [*[leaves[index] for index in grown], *[results[other] for other in others]]
+                    behind = [inputs[index] for index in grown]
+                    behind += [results[other] for other in others]
                     made[id(result)] = _Refusing.apply(self.message, result, *behind)  # type: ignore[no-untyped-call]
                 results[at] = made[id(result)]
         return tuple(results)
