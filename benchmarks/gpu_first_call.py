@@ -61,7 +61,7 @@ def timed(module: Any, name: str, into: dict[str, float], key: str) -> None:
 def watch_stages(into: dict[str, float]) -> None:
     """Collect the seconds of firesteel's stages."""
     from firesteel.autodiff import joint
-    from firesteel.kernels import compile as stages
+    from firesteel.pipeline import compile as stages
 
     timed(joint, "trace_training", into, "trace")
     make = stages._compile

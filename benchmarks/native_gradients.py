@@ -184,11 +184,11 @@ def joint_module(function: Callable[..., Any], given: Any) -> tuple[torch.fx.Gra
 
 def backward_calls(function: Callable[..., Any], given: Any) -> tuple[list[str], str]:
     """The operators of ATen that a compiled backward calls, with reasons; or why there is no compiled backward."""
-    from firesteel.autodiff import Unsupported
     from firesteel.backends.native import unsupported_reason
-    from firesteel.kernels.compile import compile_graph
+    from firesteel.functional import Unsupported
     from firesteel.kernels.ir import ExternCall
     from firesteel.kernels.options import make_options
+    from firesteel.pipeline.compile import compile_graph
 
     module, inputs = joint_module(function, given)
     try:

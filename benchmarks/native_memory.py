@@ -71,8 +71,8 @@ def tensor_peak(call: Callable[[], Any]) -> int:
 
 def planned_peaks() -> list[int]:
     """A list that gets, for each graph compiled from now on, the most memory that its plan takes at once."""
-    from firesteel.kernels import compile as stages
     from firesteel.kernels.scheduling.memory import peak_bytes
+    from firesteel.pipeline import compile as stages
 
     found: list[int] = []
     compile_graph = stages.compile_graph

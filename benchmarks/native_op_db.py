@@ -77,11 +77,11 @@ class Recording:
         self.graphs = 0
 
     def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
-        from firesteel.autodiff import Unsupported
         from firesteel.backends.native import runner, unsupported_reason
-        from firesteel.kernels.compile import compile_graph
+        from firesteel.functional import Unsupported
         from firesteel.kernels.ir import ExternCall
         from firesteel.kernels.options import make_options
+        from firesteel.pipeline.compile import compile_graph
 
         self.graphs += 1
         try:
@@ -243,7 +243,7 @@ def accuracy(function: Any, args: Any, kwargs: Any, want: Any, got: Any) -> str 
 
 def run_pair(op: Any, dtype: torch.dtype, count: int) -> Pair:
     """Compare an operator's samples in one dtype."""
-    from firesteel.debug.events import Events
+    from firesteel.events import Events
     from firesteel.runtime.compiler import COMPILERS
 
     pair = Pair(op.formatted_name, str(dtype).removeprefix("torch."))

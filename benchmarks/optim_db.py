@@ -76,7 +76,7 @@ def parameters_of(info: Any) -> list[torch.nn.Parameter]:
 
 def steps(info: Any, settings: dict[str, Any], backend: str | None, events: list[Any]) -> Any:
     """Parameters and state after every step; or the exception."""
-    from firesteel.debug.events import Events
+    from firesteel.events import Events
     from firesteel.runtime.compiler import COMPILERS
 
     parameters = parameters_of(info)

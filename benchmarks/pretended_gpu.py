@@ -34,9 +34,8 @@ from tests.passes.gpu_graphs import GPU, on_gpu
 from torch.overrides import TorchFunctionMode
 
 import firesteel as fs
-from firesteel import autodiff
+from firesteel import functional as autodiff
 from firesteel.autodiff import joint
-from firesteel.kernels import compile as stages
 from firesteel.kernels import plan_cache, targets
 from firesteel.kernels.gpu import devices, road, workers
 from firesteel.kernels.gpu.triton_compiler import Request, compile_all
@@ -47,7 +46,8 @@ from firesteel.kernels.host import printer
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.options import make_options
 from firesteel.kernels.scheduling import machines
-from firesteel.runtime import training
+from firesteel.pipeline import compile as stages
+from firesteel.pipeline import training
 from firesteel.torch_compat import cuda_random
 
 ARCHITECTURE = 90

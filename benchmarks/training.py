@@ -129,7 +129,7 @@ def measure(name: str, threads: int, with_torch: bool, seconds: float, clock: Ca
 
 def parting_times() -> list[float]:
     """A list that gets the seconds of each search for what is kept between forward and backward, from now on."""
-    from firesteel.runtime import training as runtime
+    from firesteel.pipeline import training as runtime
 
     found: list[float] = []
     partition = runtime.partition

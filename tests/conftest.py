@@ -12,7 +12,7 @@ import torch
 import firesteel
 import torchvision_on_cpu
 from firesteel import config
-from firesteel.debug import set_logs
+from firesteel.logs import set_logs
 
 # Models are built by libraries that import torchvision when they find it.
 torchvision_on_cpu.prepare()

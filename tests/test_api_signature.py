@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel.debug.events import TIMES
 from firesteel.errors import FiresteelWarning, GraphBreakError, RecompileError, RecompileLimitError, UserCodeError
+from firesteel.events import TIMES
 from seeds.recording import Recorder
 
 X = torch.arange(4.0)
@@ -319,7 +319,7 @@ def test_torchs_static_sources_and_dynamic_values_count():
 
 
 def test_torchs_switch_for_caches_counts(tmp_path):
-    from firesteel.runtime import disk_cache
+    from firesteel import disk_cache
 
     with fs.config.patch(disk_cache=True, cache_dir=str(tmp_path)):
         assert disk_cache.directory() == str(tmp_path)

@@ -8,9 +8,8 @@ import textwrap
 
 import pytest
 
-from firesteel import config
+from firesteel import config, disk_cache
 from firesteel.cli import BAD_INPUT, FAILED, OK, main
-from firesteel.runtime import disk_cache
 
 PROGRAM = textwrap.dedent("""
     import torch

@@ -1,8 +1,9 @@
-"""The line between what firesteel stands on and what it replaces, and the cost of importing it."""
+"""The line between what firesteel stands on and what it replaces, the order of its packages, the cost of importing it."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import textwrap
@@ -36,6 +37,19 @@ NEVER_LOADED = (
 )
 IMPORT_SECONDS = 0.15
 
+ORDER = (
+    "version", "compiling_flag", "systems", "errors", "config", "records", "locks", "logs", "events", "shape_markers",
+    "torch_compat", "support", "interruptions", "disk_cache", "native", "shapes", "control_flow", "fake", "functional",
+    "autodiff", "passes", "kernels", "pipeline", "backends", "capture", "runtime", "control", "size_declarations",
+    "module_wrapper", "compiling", "export", "debug", "__init__", "demo", "cli", "__main__",
+)
+"""The packages and modules of firesteel from the lowest to the highest. Each imports from those before it only."""
+FOR_TYPES_ONLY = frozenset({
+    ("events", "capture"), ("events", "runtime"), ("passes", "kernels"), ("pipeline", "capture"), ("backends", "capture"),
+    ("capture", "runtime"),
+})
+"""Upward imports that only a type checker reads. This list only ever shrinks."""
+
 
 def torch_names(source: str) -> Iterator[tuple[int, str]]:
     """Every name under `torch` that a file imports, at any depth, or reaches by attribute access: (line, dotted name).
@@ -67,6 +81,47 @@ def torch_names(source: str) -> Iterator[tuple[int, str]]:
                 at = at.value
             if isinstance(at, ast.Name) and at.id in bound:
                 yield node.lineno, ".".join([bound[at.id], *reversed(parts)])
+
+
+def own_imports(path: Path, root: Path) -> Iterator[tuple[str, bool]]:
+    """What a file imports of firesteel, wherever in the file: the name under the package, whether for types only."""
+    tree = ast.parse(path.read_text())
+    package = path.parent.relative_to(root).parts
+    types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [item.name.split(".")[1:] for item in node.names if item.name.split(".")[0] == "firesteel"]
+        elif isinstance(node, ast.ImportFrom):
+            module = (node.module or "").split(".") if node.module else []
+            if node.level:
+                module = [*package[: len(package) - node.level + 1], *module]
+            elif module[:1] == ["firesteel"]:
+                module = module[1:]
+            else:
+                continue
+            names = [module] if module else [[item.name] for item in node.names]
+        else:
+            continue
+        for name in names:
+            first = name[0] if name else "__init__"
+            yield (first if first in ORDER else "__init__"), node in types
+
+
+def upward_imports(root: Path) -> dict[str, list[str]]:
+    """Imports of packages that stand higher: "package -> package" to the files that do so."""
+    rank = {name: place for place, name in enumerate(ORDER)}
+    found: dict[str, list[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        own = path.relative_to(root).parts[0].removesuffix(".py")
+        for other, for_types in own_imports(path, root):
+            if rank[other] > rank[own] and not (for_types and (own, other) in FOR_TYPES_ONLY):
+                found.setdefault(f"{own} -> {other}", []).append(str(path.relative_to(root)))
+    return found
 
 
 def replaced_names(source: str) -> list[str]:
@@ -144,6 +199,35 @@ def test_sources_import_nothing_that_is_replaced():
     assert SOURCES
     found = {str(path.relative_to(ROOT)): replaced_names(path.read_text()) for path in SOURCES}
     assert not {path: names for path, names in found.items() if names}
+
+
+def test_packages_import_downwards_only():
+    packages = {path.name.removesuffix(".py") for path in (ROOT / "src" / "firesteel").iterdir()
+                if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert packages == set(ORDER)
+    assert not upward_imports(ROOT / "src" / "firesteel")
+
+
+def test_the_guide_lists_packages_in_their_order():
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("| in `src/firesteel/` |")[2].partition("\n\n")[0]
+    cells = "".join(line.split("|")[1] for line in table.splitlines()[2:])
+    assert tuple(re.findall(r"`(\w+)(?:/|\.py)`", cells)) == ORDER
+
+
+def test_upward_imports_are_found(tmp_path):
+    (tmp_path / "shapes").mkdir()
+    (tmp_path / "kernels" / "cpu").mkdir(parents=True)
+    (tmp_path / "shapes" / "fine.py").write_text("from .. import config\nfrom ..errors import A\nfrom . import expr\n")
+    (tmp_path / "kernels" / "cpu" / "fine.py").write_text("from ...shapes import B\nfrom .. import ir\nimport torch\n")
+    assert not upward_imports(tmp_path)
+    (tmp_path / "shapes" / "one.py").write_text("def f():\n    from ..kernels.cpu import x\n")
+    (tmp_path / "shapes" / "two.py").write_text("from firesteel import compile, runtime\nimport firesteel.cli\n")
+    (tmp_path / "kernels" / "cpu" / "three.py").write_text("try:\n    from ... import backends\nexcept E:\n    pass\n")
+    (tmp_path / "shapes" / "four.py").write_text("if TYPE_CHECKING:\n    from ..export import x\n")
+    assert upward_imports(tmp_path) == {
+        "shapes -> kernels": ["shapes/one.py"], "shapes -> __init__": ["shapes/two.py"],
+        "shapes -> runtime": ["shapes/two.py"], "shapes -> cli": ["shapes/two.py"],
+        "kernels -> backends": ["kernels/cpu/three.py"], "shapes -> export": ["shapes/four.py"]}
 
 
 def test_private_torch_api_is_touched_in_one_package():

@@ -10,7 +10,7 @@ import torch
 from tests.fuzz.snapshot import Facts, Snapshot, TensorFact
 
 import firesteel as fs
-from firesteel.debug.events import Events
+from firesteel.events import Events
 from firesteel.runtime.compiler import COMPILERS
 
 

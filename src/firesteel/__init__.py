@@ -14,29 +14,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from firesteel import config, errors
+from firesteel.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from firesteel import export
     from firesteel.backends import list_backends, register_backend
     from firesteel.compiling import compile
+    from firesteel.compiling_flag import is_compiling
     from firesteel.control import (
         allow_in_graph,
         assume_constant_result,
         disable,
         disallow_in_graph,
         graph_break,
-        is_compiling,
         reset,
         restore_torch,
         run,
     )
     from firesteel.control_flow import associative_scan, cond, map, scan, while_loop
     from firesteel.debug.explain import CompileProfiler, capture_graph, compile_times, explain
-    from firesteel.debug.logs import set_logs
+    from firesteel.logs import set_logs
     from firesteel.runtime.stance import set_stance
     from firesteel.shape_markers import mark_dynamic, mark_static, maybe_mark_dynamic
 
-__version__ = "0.1.0.dev0"
 
 # Loaded when first used: `import firesteel` must stay cheap.
 _LAZY = {
@@ -45,10 +45,11 @@ _LAZY = {
         "firesteel.compiling": ["compile"],
         "firesteel.backends": ["list_backends", "register_backend"],
         "firesteel.control": ["allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "graph_break",
-                              "is_compiling", "reset", "restore_torch", "run"],
+                              "reset", "restore_torch", "run"],
+        "firesteel.compiling_flag": ["is_compiling"],
         "firesteel.control_flow": ["associative_scan", "cond", "map", "scan", "while_loop"],
         "firesteel.debug.explain": ["CompileProfiler", "capture_graph", "compile_times", "explain"],
-        "firesteel.debug.logs": ["set_logs"],
+        "firesteel.logs": ["set_logs"],
         "firesteel.export": ["export"],
         "firesteel.runtime.stance": ["set_stance"],
         "firesteel.shape_markers": ["mark_dynamic", "mark_static", "maybe_mark_dynamic"],

@@ -79,7 +79,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _cache(arguments: argparse.Namespace) -> int:
-    from firesteel.runtime import disk_cache
+    from firesteel import disk_cache
 
     if arguments.action == "info" or disk_cache.directory() is None:
         print(disk_cache.info())

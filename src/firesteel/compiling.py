@@ -14,14 +14,14 @@ from . import config, torch_compat
 from .backends.native import native
 from .backends.registry import lookup_backend
 from .capture.markers import COMPILED, disabled_frame, is_disabled
-from .debug import log
+from .capture.tracebacks import leaving
+from .capture.user_frames import own_file, passed_over
 from .errors import GraphBreakError, UserCodeError, with_article
 from .interruptions import uninterrupted
+from .logs import log
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
-from .runtime.tracebacks import leaving
 from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
-from .runtime.user_frames import own_file, passed_over
 from .support import usable_backend
 
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -125,6 +125,11 @@ def why_uncompiled(model: Any) -> str | None:
     return None
 
 
+def rebuild(original: torch.nn.Module, backend: Any, given: dict[str, Any]) -> Any:
+    """Unpickle a compiled module: it is compiled again on first use."""
+    return compile(original, backend=backend, **given)
+
+
 def compile_with(compiler: Compiler, model: Any) -> Any:
     """Compile under given options."""
     if torch_compat.is_torchscript(model):
@@ -142,10 +147,10 @@ def compile_with(compiler: Compiler, model: Any) -> Any:
         from .module_wrapper import compile_module
 
         if compiler.backend is native:
-            from .kernels.compile import expect_model
+            from .pipeline.compile import expect_model
 
             expect_model(model)
-        return model if is_disabled(model) else compile_module(compiler, model)
+        return model if is_disabled(model) else compile_module(compiler, model, rebuild)
     if isinstance(model, (staticmethod, classmethod)):
         return type(model)(compile_with(compiler, model.__func__))
     if isinstance(model, types.MethodType) and isinstance(model.__func__, types.FunctionType):

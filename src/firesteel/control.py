@@ -13,7 +13,6 @@ from .capture import markers
 from .capture.call_handlers import PYTHON_HANDLERS
 from .capture.signals import GraphBreak
 from .capture.torch_calls import is_graph_function
-from .capture.values.constants import ConstantValue
 from .errors import UserCodeError
 
 
@@ -96,23 +95,17 @@ def restore_torch() -> list[str]:
     return patches.restore()
 
 
-def is_compiling() -> bool:
-    """True in code that is being captured, False in plain Python."""
-    return False
-
-
 def _break_here(tx: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     message = tx.constant_of(args[0] if args else kwargs["msg"]) if args or kwargs else ""
     raise GraphBreak("graph_break() was called" + (f": {message}" if message else ""), "remove the call")
 
 
 PYTHON_HANDLERS[graph_break] = _break_here
-PYTHON_HANDLERS[is_compiling] = lambda tx, args, kwargs: ConstantValue(True)
 
 
 def reset() -> None:
     """Forget everything compiled in this process; the next call of each compiled function captures again."""
-    from .debug.events import TIMES
+    from .events import TIMES
     from .runtime.compiler import COMPILERS
 
     for compiler in list(COMPILERS):

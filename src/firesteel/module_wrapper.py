@@ -5,21 +5,23 @@ from __future__ import annotations
 import copy
 import functools
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from . import torch_compat
 from .capture.modules import has_hooks
+from .capture.tracebacks import leaving
+from .capture.user_frames import passed_over
 from .errors import UserCodeError
 from .runtime import stance
 from .runtime.compiler import Compiler, bind
-from .runtime.tracebacks import leaving
 from .runtime.units import Resume, drive
-from .runtime.user_frames import passed_over
 
 _ORIGINAL = "_firesteel_original"
 _COMPILER = "_firesteel_compiler"
+_REBUILD = "_firesteel_rebuild"
 
 
 def _plain_call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -89,30 +91,27 @@ def _through_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def _reduce(self: Any, protocol: int) -> Any:
     cls = type(self)
     compiler = cls._firesteel_compiler
-    return rebuild, (cls._firesteel_original, compiler.backend, compiler.given)
-
-
-def rebuild(original: torch.nn.Module, backend: Any, given: dict[str, Any]) -> Any:
-    """Unpickle a compiled module: it is compiled again on first use."""
-    from .compiling import compile
-
-    return compile(original, backend=backend, **given)
+    return cls._firesteel_rebuild, (cls._firesteel_original, compiler.backend, compiler.given)
 
 
 def _copy(self: Any) -> Any:
     cls = type(self)
-    return compile_module(cls._firesteel_compiler.again(), copy.copy(cls._firesteel_original))
+    return compile_module(cls._firesteel_compiler.again(), copy.copy(cls._firesteel_original), cls._firesteel_rebuild)
 
 
 def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
     cls = type(self)
-    made = compile_module(cls._firesteel_compiler.again(), copy.deepcopy(cls._firesteel_original, memo))
+    made = compile_module(cls._firesteel_compiler.again(), copy.deepcopy(cls._firesteel_original, memo),
+                          cls._firesteel_rebuild)
     memo[id(self)] = made
     return made
 
 
-def compile_module(compiler: Compiler, module: torch.nn.Module) -> torch.nn.Module:
-    """The compiled twin of a module. The original stays eager; both share parameters, buffers and attributes."""
+def compile_module(compiler: Compiler, module: torch.nn.Module, rebuild: Callable[..., Any]) -> torch.nn.Module:
+    """The compiled twin of a module. The original stays eager; both share parameters, buffers and attributes.
+
+    ``rebuild`` is called with the module, the backend and the other options where the twin is unpickled.
+    """
     module = getattr(type(module), _ORIGINAL, module)
     cls = type(module)
     forward = functools.wraps(cls.forward)(_method(_forward))
@@ -120,7 +119,7 @@ def compile_module(compiler: Compiler, module: torch.nn.Module) -> torch.nn.Modu
     members = {
         "__call__": _call, "forward": forward, "__reduce_ex__": _reduce,
         "__copy__": _copy, "__deepcopy__": _deepcopy, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
-        "__doc__": cls.__doc__, _ORIGINAL: module, _COMPILER: compiler,
+        "__doc__": cls.__doc__, _ORIGINAL: module, _COMPILER: compiler, _REBUILD: staticmethod(rebuild),
     }
     try:
         made = types.new_class(cls.__name__, (cls,), exec_body=lambda namespace: namespace.update(members))

@@ -19,8 +19,8 @@ import torch
 from . import shapes
 from .capture.argument_sizes import ArgumentSizes, Bounds, Declared, Place, TensorDeclaration
 from .errors import UserCodeError
-from .export.dims import Dim, DimHint, HintKind, as_ours
 from .runtime.compiler import Compiler
+from .shapes.dims import Dim, DimHint, HintKind, as_ours
 from .torch_compat.dynamic_specs import (
     ArgumentSpec,
     Attributes,

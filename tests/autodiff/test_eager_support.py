@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.autodiff import eager_support
+from firesteel.functional import eager_support
 
 
 @pytest.mark.parametrize("sizes", [(65, 6), (3, 40, 40)])

@@ -8,11 +8,11 @@ import pytest
 import torch
 import torch.fx
 
-from autodiff.test_random_programs import apply, random_program
 from autodiff.training_programs import World, assert_equal
-from firesteel.autodiff import FunctionalGraph, Unsupported, run
 from firesteel.autodiff.joint import trace_training
-from firesteel.runtime.training import TrainingUnit
+from firesteel.functional import FunctionalGraph, Unsupported, run
+from firesteel.pipeline.training import TrainingUnit
+from functional.test_random_programs import apply, random_program
 
 
 def program_of(steps, results):

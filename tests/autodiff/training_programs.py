@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 import firesteel as fs
-from autodiff.programs import _shared
 from firesteel import config
+from functional.programs import _shared
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -223,13 +223,13 @@ def test_kernels_that_the_printer_refuses_run_operator_by_operator(monkeypatch, 
 
 
 def test_stages_can_be_loaded_beforehand():
-    from firesteel.kernels.compile import load_stages
+    from firesteel.pipeline.compile import load_stages
 
     load_stages()
 
 
 def test_an_internal_failure_is_one_warning_and_eager(monkeypatch):
-    from firesteel.kernels import compile as road
+    from firesteel.pipeline import compile as road
 
     def broken(*_):
         raise ValueError("out of order")
@@ -245,7 +245,7 @@ def test_an_internal_failure_is_one_warning_and_eager(monkeypatch):
 
 
 def test_a_backward_that_cannot_be_compiled_runs_operator_by_operator(monkeypatch):
-    from firesteel.kernels import compile as road
+    from firesteel.pipeline import compile as road
 
     whole = road.compile_functional
 

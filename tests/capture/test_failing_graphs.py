@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel.capture.failing_graphs import keep, put_back
+from firesteel.pipeline.failing_graphs import keep, put_back
 
 
 @pytest.mark.parametrize("tensors", [

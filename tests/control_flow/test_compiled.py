@@ -312,7 +312,7 @@ def test_graphs_are_ordinary_fx():
 
 
 def test_functional_graphs_print_their_bodies():
-    from firesteel.autodiff import trace
+    from firesteel.functional import trace
 
     text = str(trace(fs.capture_graph(sine_or_cosine)(torch.ones(2)).graph_module, [torch.ones(2)]))
     assert text.splitlines()[3:9] == [

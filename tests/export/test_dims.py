@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from firesteel.errors import UserCodeError
-from firesteel.export.dims import Dim, DimHint, HintKind, as_ours, dims
+from firesteel.shapes.dims import Dim, DimHint, HintKind, as_ours, dims
 
 
 def test_a_dim_has_a_name_and_a_range():

@@ -8,8 +8,8 @@ from torch.utils import _pytree as pytree
 
 from firesteel.errors import UserCodeError
 from firesteel.export import InputMismatchError, export
-from firesteel.export.dims import Dim
 from firesteel.export.dynamic_shapes import AdditionalInputs, ShapesCollection, contract_of
+from firesteel.shapes.dims import Dim
 
 A, N = Dim.AUTO, Dim("n")
 

@@ -10,9 +10,9 @@ import torch
 
 import firesteel as fs
 from firesteel import config
-from firesteel.kernels.compile import compile_graph
 from firesteel.kernels.drawing import draw_plan
 from firesteel.kernels.options import Options
+from firesteel.pipeline.compile import compile_graph
 
 GOLDEN = Path(__file__).parent / "golden" / "groups.svg.golden"
 

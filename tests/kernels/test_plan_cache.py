@@ -9,19 +9,19 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel import config
-from firesteel.autodiff import trace
-from firesteel.kernels import compile as stages
+from firesteel import config, disk_cache
+from firesteel.functional import trace
 from firesteel.kernels import lowering, plan_cache
-from firesteel.kernels.compile import compile_graph, kernels_of
 from firesteel.kernels.cpu import engine
 from firesteel.kernels.host.results import with_results
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.options import Options
+from firesteel.kernels.plan import kernels_of
 from firesteel.kernels.plan_text import NotStorable, plan_text, read_plan
 from firesteel.kernels.scheduling import schedule
-from firesteel.runtime import disk_cache
+from firesteel.pipeline import compile as stages
+from firesteel.pipeline.compile import compile_graph
 
 TABLE = torch.arange(12.0).view(3, 4)
 

@@ -47,6 +47,6 @@ def test_other_devices_stay_with_eager():
 
 
 def test_a_missing_triton_leaves_the_graph_to_eager():
-    from firesteel.autodiff import Unsupported
+    from firesteel.functional import Unsupported
 
     assert issubclass(gpu.Unsupported, Unsupported)  # what the backend takes for "run it as it was captured"

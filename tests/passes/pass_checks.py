@@ -9,8 +9,8 @@ import torch
 
 import firesteel as fs
 from firesteel import config
-from firesteel.autodiff import FunctionalGraph, run, trace
-from firesteel.passes import Pass
+from firesteel.functional import FunctionalGraph, run, trace
+from firesteel.pipeline.graph_passes import Pass
 
 
 def functional(f: Callable[..., Any], args: Sequence[Any]) -> FunctionalGraph:

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from firesteel.passes import convolution_bias
+from firesteel.passes.convolution_bias import convolution_bias
 from passes.pass_checks import body, functional, operators, transformed
 
 

@@ -13,11 +13,12 @@ from torch import nn
 
 import firesteel as fs
 from firesteel import config
-from firesteel.autodiff import run
 from firesteel.backends import native
-from firesteel.passes import Settings, run_passes
+from firesteel.functional import run
 from firesteel.passes.fold_batch_norm import fold_batch_norm
 from firesteel.passes.freezing import Kept, freeze
+from firesteel.passes.settings import Settings
+from firesteel.pipeline.graph_passes import run_passes
 from passes.pass_checks import assert_same, body, check, functional, operators
 
 

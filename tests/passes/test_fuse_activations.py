@@ -12,11 +12,11 @@ from torch import nn
 
 import firesteel as fs
 from firesteel import config
-from firesteel.autodiff import run
 from firesteel.backends import native
-from firesteel.passes import Settings
+from firesteel.functional import run
+from firesteel.kernels.products.linear_library import linear_library
 from firesteel.passes.fuse_activations import fuse_activations
-from firesteel.passes.linear_library import linear_library
+from firesteel.passes.settings import Settings
 from firesteel.torch_compat import library_operators
 from passes.pass_checks import assert_same, body, functional, input_positions
 

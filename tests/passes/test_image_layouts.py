@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import nn
 
 import firesteel as fs
-from firesteel.autodiff import run
-from firesteel.autodiff.graph import FreshTensor, Number
 from firesteel.autodiff.joint import trace_training
 from firesteel.autodiff.partition import part_again, partition
-from firesteel.passes import image_layouts
-from firesteel.passes.joint_graphs import run_joint_passes
+from firesteel.functional import run
+from firesteel.functional.graph import FreshTensor, Number
+from firesteel.passes.image_layouts import image_layouts
+from firesteel.pipeline.joint_passes import run_joint_passes
 from passes.gpu_graphs import on_gpu
 from passes.pass_checks import body, functional, operators, transformed
 
@@ -130,7 +130,7 @@ def test_sizes_that_change():
     found = []
 
     def backend(module, examples):
-        from firesteel.autodiff import trace
+        from firesteel.functional import trace
 
         found.append(image_layouts(trace(module, examples)))
         return lambda *args: run(found[-1], list(args))

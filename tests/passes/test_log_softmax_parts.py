@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.autodiff import run
 from firesteel.autodiff.joint import JointGraph, trace_training
 from firesteel.autodiff.partition import partition
-from firesteel.passes import joint_graphs
+from firesteel.functional import run
 from firesteel.passes.log_softmax_parts import log_softmax_parts
+from firesteel.pipeline import joint_passes as joint_graphs
 from passes.pass_checks import body, functional, operators, transformed
 
 module = sys.modules[log_softmax_parts.__module__]

@@ -10,18 +10,18 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import firesteel as fs
-from firesteel.autodiff.graph import FreshTensor, FunctionalGraph
 from firesteel.autodiff.partition import partition
 from firesteel.fake.tensor import new_fake
+from firesteel.functional.graph import FreshTensor, FunctionalGraph
 from firesteel.kernels.gpu import print_triton
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Allocate, Launch
 from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import GPU
-from firesteel.passes import joint_graphs
 from firesteel.passes.random_numbers import random_numbers
 from firesteel.passes.settings import Settings
-from firesteel.runtime import training
+from firesteel.pipeline import joint_passes as joint_graphs
+from firesteel.pipeline import training
 from firesteel.torch_compat import cuda_random
 from kernels.gpu.stand_in_triton import run
 

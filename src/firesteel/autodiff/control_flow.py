@@ -19,18 +19,18 @@ from ..control_flow import operators
 from ..fake import FakeTensor
 from ..fake.dims import known_equal, layout_of, offset_of
 from ..fake.tensor import new_fake, view_of
+from ..functional.cleanup import separate_results
+from ..functional.graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Unsupported, needed_for
+from ..functional.recorder import Recorder
+from ..functional.subprograms import Body, Cond, Scan, ScanBackward, Subprogram, WhileLoop, WhileLoopBackward
 from ..records import dataclass
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of, make_symbolic
 from ..torch_compat.graph_modules import LazyGraphModule
-from .cleanup import separate_results
-from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Unsupported, needed_for
-from .recorder import Recorder
-from .subprograms import Body, Cond, Scan, ScanBackward, Subprogram, WhileLoop, WhileLoopBackward
 
 if TYPE_CHECKING:
+    from ..functional.tracing import Tracing
     from .joint import JointGraph
-    from .tracing import Tracing
 
 _ATEN = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -238,7 +238,7 @@ _TORCHS_OWN = {"cond": operators.cond, "while_loop": operators.while_loop, "scan
 
 def _body(recorder: Recorder, name: str, graph: torch.fx.GraphModule, given: Sequence[Any]) -> Body:
     """A graph made functional for such operands."""
-    from .tracing import trace
+    from ..functional.tracing import trace
 
     functional = trace(graph, [_plain(value) for value in given], is_core=recorder._is_core)
     _check(functional)
@@ -318,7 +318,7 @@ def _differentiable(operands: Sequence[Any]) -> list[int]:
 
 def _more_symbols(recorder: Recorder, operands: Sequence[Any]) -> list[Any]:
     """Symbols in sizes of operands that cannot be read from them: a body takes them as numbers."""
-    from .joint import collect_symbols
+    from ..functional.size_nodes import collect_symbols
 
     used: set[Symbol] = set()
     readable: set[Symbol] = set()

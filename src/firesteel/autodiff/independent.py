@@ -19,8 +19,8 @@ from dataclasses import replace
 
 import torch.fx
 
+from ..functional.graph import Constant, FreshTensor, Output
 from ..records import dataclass
-from .graph import Constant, FreshTensor, Output
 from .joint import JointGraph
 from .partition import Partition, part_again
 

@@ -31,11 +31,8 @@ from ..fake import FakeTensor
 from ..fake.dims import contiguous_strides, known_equal, layout_of, numel_of, storage_size
 from ..fake.rules.strides import is_dense
 from ..fake.tensor import new_fake
-from ..records import dataclass
-from ..shapes import Symbol
-from ..shapes.symnode import expr_of
-from .cleanup import clean_up
-from .graph import (
+from ..functional.cleanup import clean_up
+from ..functional.graph import (
     Constant,
     FreshTensor,
     FunctionalGraph,
@@ -49,11 +46,15 @@ from .graph import (
     Unsupported,
     describe,
 )
+from ..functional.recorder import Memory, Recorder
+from ..functional.size_nodes import collect_symbols
+from ..functional.state import GlobalState
+from ..functional.tracing import Tracing, run_tracing
+from ..functional.views import View
+from ..records import dataclass
+from ..shapes import Symbol
+from ..shapes.symnode import expr_of
 from .links import edge_of, reached_from
-from .recorder import Memory, Recorder
-from .state import GlobalState
-from .tracing import Tracing, run_tracing
-from .views import View
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -572,19 +573,6 @@ def walk(tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> tuple[frozen
     if functools.reduce(operator.or_, reached, 0) + 1 != 1 << len(tensors):
         raise Unsupported("a result needs gradients that depends on a leaf made in the graph and on no input")
     return frozenset(found), reached if own else []
-
-
-def collect_symbols(value: Any, found: set[Symbol]) -> None:
-    """Add the symbols in a node's value: in a tensor's sizes and strides, or in a number."""
-    if isinstance(value, torch.Tensor):
-        if torch_compat.has_symbolic_layout(value):
-            for number in (*value.shape, *value.stride()):
-                collect_symbols(number, found)
-    elif isinstance(value, _SYMBOLIC):
-        found.update(expr_of(value).free_symbols)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            collect_symbols(item, found)
 
 
 def _shares_elements(value: FakeTensor) -> bool:

@@ -26,16 +26,17 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake import FakeMode, FakeTensor
+from ..functional.cleanup import separate_results
+from ..functional.graph import FreshTensor, FunctionalGraph, Input, Number, Output, SameAs, needed_for
+from ..functional.operators import Kind, operator_of, raises_on_data
+from ..functional.size_nodes import collect_symbols
 from ..records import dataclass
 from ..shapes import Const, Symbol
 from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import choose, expr_of
 from . import recompute
-from .cleanup import separate_results
-from .graph import FreshTensor, FunctionalGraph, Input, Number, Output, SameAs, needed_for
-from .joint import JointGraph, collect_symbols
+from .joint import JointGraph
 from .min_cut import INFINITE, sink_side
-from .operators import Kind, operator_of, raises_on_data
 from .passed import Passed
 
 _ATEN = torch.ops.aten

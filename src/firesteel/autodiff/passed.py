@@ -9,8 +9,8 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..functional.views import same_layout
 from ..records import dataclass
-from .views import same_layout
 
 _ATEN = torch.ops.aten
 _PASSING = frozenset({

@@ -23,9 +23,9 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake.dims import layout_of
+from ..functional.operators import Kind, operator_of
+from ..functional.views import same_numbers
 from ..records import dataclass
-from .operators import Kind, operator_of
-from .views import same_numbers
 
 _ATEN = torch.ops.aten
 

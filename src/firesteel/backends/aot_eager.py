@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from firesteel.backends.registry import register_backend
-from firesteel.debug import log
+from firesteel.logs import log
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-    from firesteel.autodiff import FunctionalGraph
+    from firesteel.functional import FunctionalGraph
 
 
 @register_backend
@@ -31,10 +31,10 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
 
 
 def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    from firesteel.autodiff import FunctionalGraph, SpentResults, Unsupported, is_refusal, trace
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.as_captured import as_captured
-    from firesteel.runtime.training import TrainingUnit
+    from firesteel.functional import FunctionalGraph, SpentResults, Unsupported, is_refusal, trace
+    from firesteel.pipeline.training import TrainingUnit
 
     try:
         traced = trace_training(gm, example_inputs) if needs_gradients(example_inputs) else trace(gm, example_inputs)
@@ -67,8 +67,8 @@ def interpreted_half(half: FunctionalGraph, takes_list: bool) -> Callable[..., A
 
 
 def _interpreter(functional: FunctionalGraph) -> Callable[..., Any]:
-    from firesteel.autodiff.running import change_state, compute
-    from firesteel.runtime.training import without_autocast
+    from firesteel.functional.running import change_state, compute
+    from firesteel.pipeline.training import without_autocast
 
     def run(*inputs: Any) -> Any:
         results = without_autocast(lambda *given: compute(functional, given), inputs)

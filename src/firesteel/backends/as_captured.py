@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..capture.failing_graphs import MAX_KEPT_BYTES, keep, mark_unrepeatable, put_back
+from ..pipeline.failing_graphs import MAX_KEPT_BYTES, keep, mark_unrepeatable, put_back
 from .checkpoint_regions import outline_regions
 
 if TYPE_CHECKING:

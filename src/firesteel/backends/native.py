@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from firesteel import config, support
 from firesteel.backends.aot_eager import needs_gradients
 from firesteel.backends.registry import register_backend
-from firesteel.debug import log
+from firesteel.logs import log
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-    from firesteel.autodiff import FunctionalGraph
-    from firesteel.kernels.compile import Executable
+    from firesteel.functional import FunctionalGraph
     from firesteel.kernels.options import Options
+    from firesteel.pipeline.compile import Executable
 
 
 @register_backend
@@ -35,7 +35,7 @@ def native(gm: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[s
 def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """What runs in place of a graph: compiled code, or the graph itself where it cannot be compiled."""
     if options.background:
-        from firesteel.runtime.background import can_be_compiled_later
+        from firesteel.pipeline.background import can_be_compiled_later
 
         if can_be_compiled_later(example_inputs):
             return compile_meanwhile(gm, example_inputs, options)
@@ -50,10 +50,10 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
 
 def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The same for a graph that is not taken apart."""
-    from firesteel.autodiff import SpentResults, Unsupported, is_refusal
     from firesteel.backends.as_captured import as_captured
+    from firesteel.functional import SpentResults, Unsupported, is_refusal
     from firesteel.kernels import cpu
-    from firesteel.kernels.compile import compile_graph
+    from firesteel.pipeline.compile import compile_graph
 
     try:
         reason = unsupported_reason(example_inputs)
@@ -93,7 +93,7 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
     from dataclasses import replace
 
     from firesteel.backends.as_captured import as_captured
-    from firesteel.runtime.background import CompiledLater
+    from firesteel.pipeline.background import CompiledLater
 
     def make() -> Callable[..., Any]:
         made = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
@@ -106,14 +106,14 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
 
 def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
-    from firesteel.autodiff import FunctionalGraph, Unsupported
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.aot_eager import interpreted_half
+    from firesteel.functional import FunctionalGraph, Unsupported
     from firesteel.kernels import cpu
-    from firesteel.kernels.compile import compile_functional, expect_kernels, frozen_inputs
     from firesteel.kernels.debug_folder import DebugFolder
-    from firesteel.passes.joint_graphs import run_joint_passes
-    from firesteel.runtime.training import TrainingUnit
+    from firesteel.pipeline.compile import compile_functional, expect_kernels, frozen_inputs
+    from firesteel.pipeline.joint_passes import run_joint_passes
+    from firesteel.pipeline.training import TrainingUnit
     from firesteel.torch_compat.graph_modules import code_of
 
     expect_kernels(gm, example_inputs)
@@ -164,7 +164,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
     import torch
 
     from firesteel import torch_compat
-    from firesteel.autodiff.running import views_to_correct, without_notice
+    from firesteel.functional.running import views_to_correct, without_notice
 
     run, functional = executable.run, executable.functional
     tensors = [entry.example for entry in functional.inputs if isinstance(entry.example, torch.Tensor)]
@@ -198,7 +198,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
 def _with_views(run: Callable[..., Any], functional: FunctionalGraph,
                 views: list[tuple[int, Any]]) -> Callable[..., Any]:
     """For a graph with results that autograd takes for views otherwise than in the usual way."""
-    from firesteel.autodiff.running import corrected
+    from firesteel.functional.running import corrected
 
     return lambda *inputs: corrected(run(*inputs), functional, views)
 

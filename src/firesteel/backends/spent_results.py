@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule
 
 if TYPE_CHECKING:
-    from firesteel.autodiff import SpentResults
+    from firesteel.functional import SpentResults
 
     Compile = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 

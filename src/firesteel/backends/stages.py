@@ -23,10 +23,10 @@ import torch.fx
 
 from firesteel import torch_compat
 from firesteel.autodiff.gradients import leaf_gradients
-from firesteel.autodiff.graph import needed_for
 from firesteel.autodiff.links import edge_of, reached_from
-from firesteel.autodiff.state import EnteredModes, GlobalState, is_profiling, is_state_change
 from firesteel.fake import FakeTensor
+from firesteel.functional.graph import needed_for
+from firesteel.functional.state import EnteredModes, GlobalState, is_profiling, is_state_change
 from firesteel.shapes import Symbol
 from firesteel.shapes.symnode import expr_of
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from firesteel import shapes, torch_compat
-from firesteel.debug import log
 from firesteel.fake.tensor import new_fake
+from firesteel.logs import log
 from firesteel.shapes import Expr, Symbol, print_python
 from firesteel.shapes.symnode import make_symint
 

@@ -15,8 +15,8 @@ import torch
 import torch.fx
 
 from .. import shapes, torch_compat
+from ..pipeline.failing_graphs import MAX_KEPT_BYTES, bytes_of, restorable
 from ..shapes.undecidable import in_names, readable_names
-from .failing_graphs import MAX_KEPT_BYTES, bytes_of, restorable
 from .signals import GraphBreak
 from .undecidable import symbols_in
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
-from ..fake import FakeTensor, FakeUnsupported
+from ..functional.applied_functions import AppliedFunction
 from ..shapes import Symbol, eq
 from ..shapes.symnode import expr_of
 from ..torch_compat.autograd_functions import apply_of_functions
@@ -59,25 +59,6 @@ class ForwardContext:
     @property
     def saved_tensors(self) -> Any:
         return getattr(self, "to_save", ())
-
-
-class AppliedFunction:
-    """The operation that the graph calls.
-
-    ``traceable``: its backward can be run on fake tensors, too, and does then what it will do on real ones.
-    """
-
-    def __init__(self, cls: type, traceable: bool) -> None:
-        self.function = cls
-        self.traceable = traceable
-        self.__name__ = f"{cls.__name__}_apply"
-        self.__qualname__ = self.__name__
-        self.__module__ = cls.__module__
-
-    def __call__(self, *args: Any) -> Any:
-        if not self.traceable and any(isinstance(arg, FakeTensor) for arg in args):
-            raise FakeUnsupported(self.__name__, "its backward is Python that cannot be followed")
-        return self.function.apply(*args)  # type: ignore[attr-defined]
 
 
 def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -8,12 +8,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import config
-from ..runtime.user_frames import called_from
 from .call_handlers import PYTHON_HANDLERS, Handler, handles
 from .call_signatures import refused
 from .equivalents import REGISTRY
 from .objects import special_method, special_result
 from .signals import GraphBreak
+from .user_frames import called_from
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
 from .values.functions import FunctionValue, MethodValue

@@ -6,7 +6,6 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .. import config, torch_compat
-from ..runtime.skipping import opaque_module
 from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
 from .break_reasons import not_known
 from .builtin_calls import attribute_name, is_foldable
@@ -22,6 +21,7 @@ from .frame import Frame
 from .markers import is_disallowed, marker_of
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr
 from .signals import GraphBreak, SkipFrame
+from .skipping import opaque_module
 from .torch_calls import UngraphableArgument, is_graph_function
 from .undecidable import Undecidable
 from .values.base import Value

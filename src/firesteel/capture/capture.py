@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_compat
-from ..debug import enabled, log
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode, FakeTensor
+from ..functional.modes import leaving_on_failure
 from ..interruptions import safe_point
-from ..runtime.tracebacks import RAISER, handle, without_internal_frames
-from ..runtime.user_frames import own_file
+from ..logs import enabled, log
+from ..pipeline.failing_graphs import FailingGraph
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
 from .argument_sizes import declared_guards
@@ -27,27 +27,27 @@ from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals, own_variables, reads_variables_of_frames
 from .dynamism import DECLARED, Dynamism, TensorSeen, check_demands, layout_guards, name_symbols
 from .entry_code import EntryCode, parameter_name
-from .failing_graphs import FailingGraph
 from .frame import Frame, HandledMark
 from .global_state import GlobalState, InterpreterSettings
 from .gradients import hooked_later
 from .graph import CapturedGraph
 from .guards import Guard, NumberSeen
 from .kept_alive import kept_alive
-from .modes import leaving_on_failure
 from .opcodes import HANDLERS
 from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise, is_about_views
 from .source import ClosureSource, LocalSource
 from .steps import emit_step, pops_of
+from .tracebacks import RAISER, handle, without_internal_frames
 from .tracer import Tracer
+from .user_frames import own_file
 from .values.base import Value
 from .values.constants import NULL, NullValue
 from .values.iterators import IteratorValue
 
 if TYPE_CHECKING:
-    from ..runtime.native.upgrade import Upgrade
     from ..runtime.units import Unit
+    from .native_guards.upgrade import Upgrade
 
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"})
 
@@ -621,7 +621,6 @@ def _slot_kind(value: Value) -> str:
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
-    from .. import control  # noqa: F401  (torch's optimizers ask it whether they are compiled)
     from . import class_bodies, torch_state  # noqa: F401  (register handlers on first use)
 
     if unit.start.index == 0 and not unit.options.fullgraph and reads_variables_of_frames(unit.code, unit.globals):

@@ -19,10 +19,10 @@ import torch
 
 from .. import config, shapes
 from ..errors import ConstraintViolationError
-from ..runtime.learned import Learned
 from ..shape_markers import dims_marked
 from ..shapes.symnode import make_symint
 from .argument_sizes import ArgumentSizes
+from .learned import Learned
 from .named_sources import NOTHING, NamedSources, dynamic_values, named_dynamic, named_static
 from .source import ItemSource, LocalSource, ModuleTableSource, SizeSource, Source, StrideSource
 

@@ -21,11 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.native.upgrade import REFUSAL, Prologue, Upgrade, refusal, upgrade_after
 from ..shapes import ShapeGuard
 from ..shapes.symnode import make_symbolic
 from .bytecode.line_table import with_lines
 from .guards import Guard
+from .native_guards.upgrade import REFUSAL, Prologue, Upgrade, refusal, upgrade_after
 from .replaced_builtins import ORIGINAL
 from .signals import GraphBreak, Restart
 from .source import LocalSource, Source, WeakConstant

@@ -11,12 +11,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ..runtime.user_frames import outer_frame, passed_over
 from .bytecode.instructions import EXIT_HAS_RECEIVER, Instruction
 from .bytecode.machine import CALLABLE_FIRST
 from .entry_code import EntryCode
 from .frame import Frame
 from .signals import SkipFrame
+from .user_frames import outer_frame, passed_over
 from .values.base import Value
 
 Step = Callable[[EntryCode, Frame, Instruction, list[str]], list[str]]

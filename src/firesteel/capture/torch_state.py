@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from ..compiling_flag import is_compiling
 from . import autograd_functions as autograd_functions  # these register their handlers
 from . import checkpointing as checkpointing
+from . import modes as modes
 from . import optimizers as optimizers
 from . import parameters as parameters
 from . import profiler_regions as profiler_regions
@@ -119,4 +121,5 @@ def _breaking(reason: str) -> Any:
 
 
 _register(torch_compat.rng_state_functions(), lambda f: _breaking(f"{f.__name__}() changes or reads the random state"))
+PYTHON_HANDLERS[is_compiling] = lambda tx, args, kwargs: ConstantValue(True)
 _register(torch_compat.graph_break_functions(), lambda f: _breaking("graph_break() was called"))

@@ -12,7 +12,7 @@ import torch
 
 from ..capture.capture import BreakReason
 from ..errors import GraphBreakError, UserCodeError, format_user_stack
-from .events import TIMES, Events
+from ..events import TIMES, Events
 
 
 @dataclass
@@ -267,13 +267,13 @@ class CompileProfiler:
             self.breaks.append(what.break_reason)
 
     def __enter__(self) -> CompileProfiler:
-        from .events import LISTENERS
+        from ..events import LISTENERS
 
         LISTENERS.append(self._listen)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        from .events import LISTENERS
+        from ..events import LISTENERS
 
         LISTENERS.remove(self._listen)
 

@@ -19,9 +19,9 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..shapes.dims import Dim, dims
 from ..support import require
 from .constraints import ConstraintViolationError
-from .dims import Dim, dims
 from .dynamic_shapes import AdditionalInputs, ShapesCollection
 from .errors import ExportError, InputMismatchError, VerificationError
 from .exporting import export, export_for_training

@@ -15,9 +15,9 @@ from typing import Any
 
 from .. import errors, shapes
 from ..shapes import Const, Expr, Interval, ShapeEnv, ShapeGuard, Symbol, SymbolInfo
+from ..shapes.dims import Dim, HintKind
 from ..shapes.ranges import INF
 from .declared import Declared, DeclaredSymbols
-from .dims import Dim, HintKind
 from .exhaustive import holds_everywhere
 from .ranges import ValueRanges
 from .suggested_fixes import suggest

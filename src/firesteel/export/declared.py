@@ -16,8 +16,8 @@ import torch
 from .. import shapes
 from ..capture import dynamism
 from ..capture.source import DerivedSizeSource, SizeSource, Source
+from ..shapes.dims import Dim, DimHint, HintKind
 from ..shapes.symnode import make_symint
-from .dims import Dim, DimHint, HintKind
 from .dynamic_shapes import SMALLEST, Declaration, InputSizes, ShapeContract, varies
 
 if TYPE_CHECKING:

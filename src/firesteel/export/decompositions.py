@@ -19,12 +19,6 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import Input, Unsupported
-from ..autodiff.operators import Kind, Operator, operator_of
-from ..autodiff.recorder import Recorder
-from ..autodiff.state import GlobalState
-from ..autodiff.tracing import Tracing
-from ..autodiff.views import View, same_layout
 from ..control_flow import operators
 from ..fake import FakeError, FakeTensor
 from ..fake.dims import layout_of
@@ -34,6 +28,12 @@ from ..fake.products import matmul_by_parts
 from ..fake.resampling import any_factor
 from ..fake.rules import find_rule
 from ..fake.tensor import new_fake
+from ..functional.graph import Input, Unsupported
+from ..functional.operators import Kind, Operator, operator_of
+from ..functional.recorder import Recorder
+from ..functional.state import GlobalState
+from ..functional.tracing import Tracing
+from ..functional.views import View, same_layout
 from ..shapes import ContradictionError, ShapeEnv, UndecidableError
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode
 from ..torch_compat.tracing import composite_operators, core_decompositions
@@ -324,7 +324,7 @@ class _FunctionalGraph(Tracing):
 
 
 def _environment(program: ExportedProgram) -> ShapeEnv:
-    from ..autodiff.tracing import _environment as environment_of
+    from ..functional.tracing import _environment as environment_of
 
     for node in program.graph.nodes:
         found = environment_of([node.meta.get("val")])

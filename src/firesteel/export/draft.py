@@ -17,10 +17,10 @@ import torch
 import torch.fx
 
 from .. import shapes, torch_compat
-from ..autodiff.operators import Operator
 from ..errors import FiresteelError, UserFrame, format_user_stack
 from ..fake import FakeError, FakeTensor
 from ..fake.rules.data_dependent import new_size
+from ..functional.operators import Operator
 from ..shapes.symnode import expr_of, make_symint
 from .assembly import assemble
 from .constraints import ConstraintViolationError

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import UserCodeError
+from ..shapes.dims import Dim, DimHint, HintKind, as_ours
 from ..torch_compat import pytrees
 from ..torch_compat.dynamic_specs import read_spec
-from .dims import Dim, DimHint, HintKind, as_ours
 from .errors import InputMismatchError
 from .torch_specs import dynamic_shapes_of
 

@@ -20,13 +20,13 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from .. import torch_compat
-from ..autodiff.graph import Unsupported
-from ..autodiff.state import GlobalState
 from ..control_flow.tracing import intercepting
 from ..errors import UserCodeError, UserFrame
 from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
 from ..fake.resampling import any_factor
+from ..functional.graph import Unsupported
+from ..functional.state import GlobalState
 from ..runtime.stance import everything_plain
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
 from ..torch_compat.autograd_functions import apply_in_python, code_of_apply

@@ -19,9 +19,6 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import Unsupported
-from ..autodiff.operators import Kind, Operator, operator_of
-from ..autodiff.recorder import Recorder
 from ..capture.assertions import MAX_ASSUMPTIONS, plausible, words_of
 from ..errors import UserFrame
 from ..fake import DataDependentError, FakeTensor
@@ -32,6 +29,9 @@ from ..fake.positions import any_place
 from ..fake.rules import find_rule
 from ..fake.rules.data_dependent import new_size
 from ..fake.tensor import view_of
+from ..functional.graph import Unsupported
+from ..functional.operators import Kind, Operator, operator_of
+from ..functional.recorder import Recorder
 from ..shapes import ContradictionError, Expr, UndecidableError
 from ..shapes.symnode import expr_of, make_symbolic
 from ..torch_compat.below_autograd import set_grad_mode

@@ -18,11 +18,11 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import Unsupported
-from ..autodiff.size_nodes import SizeNodes
 from ..control_flow import operators
 from ..fake import FakeTensor
 from ..fake.tensor import new_fake
+from ..functional.graph import Unsupported
+from ..functional.size_nodes import SizeNodes
 from ..shapes import Symbol
 from ..shapes.symnode import make_symbolic
 from .errors import ExportError

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from .. import shapes
 from ..errors import UserCodeError
 from ..shapes import Const, Expr, Facts, Interval, ShapeEnv, ShapeGuard, Symbol, polynomials, relations
+from ..shapes.dims import Dim, HintKind, affine_text, as_ours
 from ..shapes.ranges import INF
-from .dims import Dim, HintKind, affine_text, as_ours
 from .dynamic_shapes import SMALLEST
 from .exhaustive import holds_everywhere
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from .. import shapes
 from ..errors import UserCodeError
+from ..shapes.dims import Dim
 from ..shapes.polynomials import parts
 from ..torch_compat.dynamic_specs import ArgumentSpec, Attributes, Formula, Items, TensorSizes, Variable
-from .dims import Dim
 
 _UNBOUNDED = 2**62
 _HINT = "declare the sizes with fs.export.Dim instead"

@@ -15,19 +15,19 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import Unsupported
-from ..autodiff.state import GlobalState
-from ..autodiff.tracing import Tracing
-from ..autodiff.tracing import _environment as environment_of
 from ..capture.graph import CapturedGraph
 from ..capture.markers import is_disabled
 from ..capture.source import LocalSource
 from ..control_flow import operators
-from ..debug.events import Events
 from ..errors import GraphBreakError, UserFrame, warn
+from ..events import Events
 from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
 from ..fake.resampling import any_factor
+from ..functional.graph import Unsupported
+from ..functional.state import GlobalState
+from ..functional.tracing import Tracing
+from ..functional.tracing import _environment as environment_of
 from ..runtime.compiler import Compiler
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode

@@ -68,3 +68,12 @@ class KernelPlan:
         from .printing import print_plan
 
         return print_plan(self)
+
+
+def kernels_of(plan: KernelPlan) -> list[Kernel]:
+    """The kernels that a plan launches, each once, in the order of their first launch."""
+    found: dict[int, Kernel] = {}
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            found.setdefault(id(step.kernel), step.kernel)
+    return list(found.values())

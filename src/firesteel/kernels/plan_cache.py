@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from .. import config, torch_compat
-from ..autodiff.graph import FunctionalGraph
-from ..debug import enabled, log
-from ..runtime import disk_cache
+from .. import config, disk_cache, torch_compat
+from ..functional.graph import FunctionalGraph
+from ..logs import enabled, log
 from ..shapes.symnode import SymNode
 from .cpu.engine import CompiledKernel, load_kernels, machine_text
 from .ir import Kernel

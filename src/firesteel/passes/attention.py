@@ -27,7 +27,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from ..records import dataclass
 from .rewriting import ATEN, Rewriter, is_call, same_numbers
 from .settings import STRICT, Settings

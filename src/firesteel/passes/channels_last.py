@@ -28,8 +28,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
 from ..fake import FakeError
+from ..functional.graph import FunctionalGraph
 from ..shapes import ContradictionError, UndecidableError
 from .rewriting import ATEN, Rewriter, fake_result, is_call, number_hint, same_layout, size_hint
 from .settings import STRICT, Settings

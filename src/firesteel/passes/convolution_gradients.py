@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from ..torch_compat.library_operators import onednn_enabled
 from .rewriting import ATEN, Rewriter, is_call
 from .settings import STRICT, Settings

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from .channels_last import MOST_PRODUCTS, few_weights, is_pointwise, products
 from .rewriting import ATEN, Rewriter, is_call, number_hint
 from .settings import STRICT, Settings

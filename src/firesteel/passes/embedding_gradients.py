@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from ..torch_compat.embedding_operators import add_embedding_gradient
 from .rewriting import ATEN, Rewriter, is_call, same_layout
 from .settings import STRICT, Settings

@@ -29,8 +29,8 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import FunctionalGraph, Input, needed_for
-from ..autodiff.operators import Kind, operator_of
+from ..functional.graph import FunctionalGraph, Input, needed_for
+from ..functional.operators import Kind, operator_of
 from .rewriting import Rewriter, size_hint, substituted
 from .settings import Settings
 

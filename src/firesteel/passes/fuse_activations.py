@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from ..torch_compat import library_operators
 from .rewriting import ATEN, Rewriter, is_call, same_layout
 from .settings import STRICT, Settings

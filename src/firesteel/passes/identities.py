@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from .rewriting import ATEN, Rewriter, is_call, same_layout
 from .settings import STRICT, Settings
 

@@ -34,9 +34,9 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import FunctionalGraph
-from ..autodiff.operators import Kind, operator_of
 from ..fake import FakeError
+from ..functional.graph import FunctionalGraph
+from ..functional.operators import Kind, operator_of
 from ..shapes import ContradictionError, UndecidableError
 from .rewriting import ATEN, Rewriter, fake_result, is_call, number_hint, same_layout, same_sizes, size_hint
 from .settings import STRICT, Settings

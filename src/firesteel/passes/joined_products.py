@@ -26,7 +26,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from .rewriting import ATEN, Rewriter, is_call
 from .settings import STRICT, Settings
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.graph import FunctionalGraph
+from ..functional.graph import FunctionalGraph
 from ..torch_compat import library_operators
 from .channels_last import is_pointwise
 from .rewriting import ATEN, Rewriter, is_call

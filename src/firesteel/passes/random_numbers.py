@@ -25,8 +25,8 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.graph import FunctionalGraph
-from ..autodiff.operators import Kind, operator_of
+from ..functional.graph import FunctionalGraph
+from ..functional.operators import Kind, operator_of
 from ..torch_compat import cuda_random
 from ..torch_compat.random_operators import bernoulli_strided
 from .rewriting import ATEN, Rewriter, fake_result, is_call

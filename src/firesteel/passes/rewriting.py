@@ -11,9 +11,9 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.cleanup import clean_up, separate_results
-from ..autodiff.graph import FreshTensor, FunctionalGraph, Number, Output
 from ..fake.mode import dispatch
+from ..functional.cleanup import clean_up, separate_results
+from ..functional.graph import FreshTensor, FunctionalGraph, Number, Output
 from ..shapes.symnode import expr_of
 
 ATEN = torch.ops.aten

@@ -22,18 +22,18 @@ from ..capture.global_state import InterpreterSettings
 from ..capture.graph import CapturedGraph
 from ..capture.markers import disabled_frame, is_disabled, own_control_flow
 from ..capture.modules import has_hooks
+from ..capture.skipping import runs_plain
 from ..capture.torch_calls import is_graph_function
+from ..capture.user_frames import INSTEAD, frame_at, passed_over
 from ..errors import BackendError, UserCodeError
 from ..interruptions import interruptible
 from . import stance
 from .settings import dynamic_by_default, setting
-from .skipping import runs_plain
 from .units import MISS, Resume, Unit, drive, function_start
-from .user_frames import INSTEAD, frame_at, passed_over
 
 if TYPE_CHECKING:
     from ..capture.argument_sizes import ArgumentSizes
-    from ..debug.events import Events
+    from ..events import Events
 
 COMPILERS: weakref.WeakSet[Compiler] = weakref.WeakSet()
 
@@ -211,17 +211,17 @@ class Compiler:
             return lookup_backend(backend)(captured.module, captured.example_inputs)
 
     def compiled(self, unit: Unit, entry: Entry) -> None:
-        from ..debug.events import record
+        from ..events import record
 
         record(self, "compiled", unit, entry)
 
     def recompiled(self, unit: Unit, reason: str) -> None:
-        from ..debug.events import record
+        from ..events import record
 
         record(self, "recompiled", unit, reason)
 
     def skipped(self, unit: Unit, reason: str) -> None:
-        from ..debug.events import record
+        from ..events import record
 
         record(self, "skipped", unit, reason)
 
@@ -253,7 +253,7 @@ def backend_arguments(backend: Any, mode: str | None, options: dict[str, Any] | 
         # a wrong option is an error where it is written, whatever the backend does with it
         make_options(options, mode, CAPTURE_OPTIONS)
     if backend is native:
-        from ..kernels.compile import load_stages
+        from ..pipeline.compile import load_stages
 
         load_stages()
     given = {name: value for name, value in (("mode", mode), ("options", options), ("name", name)) if value}

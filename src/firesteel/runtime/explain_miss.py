@@ -14,10 +14,10 @@ import torch
 from ..capture.capture import Entry, parameters_of
 from ..capture.dynamism import changes, in_module, outdated_sizes
 from ..capture.guards import Guard
+from ..capture.learned import NOTHING, Learned
 from ..capture.source import InstanceDictSource, LocalSource, Source
 from ..shape_markers import class_marked_static
 from ..shapes import print_python
-from .learned import NOTHING, Learned
 
 if TYPE_CHECKING:
     from .units import Unit

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ..capture.dynamism import TensorSeen, changes
+from ..capture.learned import Learned
 from ..capture.source import LocalSource
-from .learned import Learned
 
 
 @dataclass(frozen=True)

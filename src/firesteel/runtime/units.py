@@ -14,9 +14,10 @@ from .. import config, torch_compat
 from ..capture.assertions import ASSUMED, assumptions_of
 from ..capture.capture import Entry, Start, capture, parameters_of
 from ..capture.dynamism import Suspects
+from ..capture.learned import Learned, recall, remember
 from ..capture.replaced_builtins import pythons_builtins
 from ..capture.signals import SkipFrame
-from ..debug import enabled, log
+from ..capture.user_frames import own_file, passed_over
 from ..errors import (
     NUMBER_TOO_LARGE,
     BackendError,
@@ -28,14 +29,13 @@ from ..errors import (
     warn,
 )
 from ..interruptions import raised_by_handler, uninterrupted
+from ..logs import enabled, log
+from ..pipeline.collecting import collection_paused
+from ..pipeline.locking import compiling
 from . import stance
-from .collecting import collection_paused
 from .explain_miss import changed_inputs, first_failure
 from .first_calls import FirstCall
-from .learned import Learned, recall, remember
-from .locking import compiling
 from .settings import raises_at_limit, setting
-from .user_frames import own_file, passed_over
 
 if TYPE_CHECKING:
     from .compiler import Compiler

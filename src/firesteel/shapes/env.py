@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from firesteel import config
-from firesteel.debug import enabled
+from firesteel.logs import enabled
 from firesteel.shapes import relations
 from firesteel.shapes.expr import Const, Expr, ExprLike, Kind, Scalar, Symbol, as_expr, const, evaluate, symbol
 from firesteel.shapes.facts import ContradictionError, Facts
@@ -416,7 +416,7 @@ def _cuts(before: Interval | None, now: Interval | None, info: SymbolInfo) -> bo
 
 def shape_log() -> ModuleType:
     """The module that writes about shapes, imported when there is something to write."""
-    from firesteel.debug import shape_log
+    from firesteel.shapes import log as shape_log
 
     return shape_log
 

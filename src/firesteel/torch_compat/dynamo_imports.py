@@ -122,7 +122,7 @@ def _step_template(func: Callable[..., Any]) -> Callable[..., Any]:
     def _use_grad(*args: Any, **kwargs: Any) -> Any:
         import sys
 
-        from firesteel.control import is_compiling
+        from firesteel.compiling_flag import is_compiling
 
         # torch's own compiler breaks here; ours has no reason to
         break_graph = None if is_compiling() else getattr(sys.modules.get("torch._dynamo"), "graph_break", None)

@@ -16,7 +16,7 @@ from export.packages.test_cpp import COMPILER, ROOT, Block, build
 from export.packages.test_cpp import run as run_program
 from export.packages.test_packages import CONTROL_FLOW, OPERATORS, SIZES, Function, check, packed, randn
 from firesteel.export import Dim, InputMismatchError, PackageError, export
-from firesteel.kernels.shared_object.planning import NotPackageable
+from firesteel.kernels.shared_object.planned import NotPackageable
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -17,7 +17,7 @@ import firesteel as fs
 from firesteel.export import Dim, InputMismatchError, PackageError, export
 from firesteel.export.packages.weights import read_head
 from firesteel.kernels.shared_object import linking
-from firesteel.kernels.shared_object.planning import NotPackageable
+from firesteel.kernels.shared_object.planned import NotPackageable
 
 Pair = namedtuple("Pair", ["left", "right"])
 

@@ -10,9 +10,10 @@ import torch
 from torch.nn import functional as F
 
 import firesteel as fs
-from firesteel.kernels.compile import compile_graph, kernels_of
 from firesteel.kernels.cpu import coding, compile_kernels, engine, gemm, target
 from firesteel.kernels.options import Options
+from firesteel.kernels.plan import kernels_of
+from firesteel.pipeline.compile import compile_graph
 from kernels.cpu import emulating
 from kernels.cpu.running import launcher
 
@@ -71,8 +72,8 @@ def test_code_is_made_for_the_target(machine, name):
 
 def test_guards_and_host_programs_are_made_for_the_target(machine):
     from firesteel.kernels.host import machine as host
-    from firesteel.runtime.native import machine as guards
-    from firesteel.runtime.native.tensors import tensor_layout
+    from firesteel.native import machine as guards
+    from firesteel.native.tensors import tensor_layout
     from firesteel.torch_compat import native_calls
 
     llvm = target.llvm_binding()

@@ -7,10 +7,9 @@ import threading
 import pytest
 import torch
 
-from firesteel import config
+from firesteel import config, disk_cache
 from firesteel.kernels import ir
 from firesteel.kernels.cpu import coding, compile_kernels, engine
-from firesteel.runtime import disk_cache
 from kernels.cpu.running import axis, kernel, launcher
 
 F = torch.float32

@@ -11,7 +11,7 @@ import torch
 
 from firesteel.kernels.cpu import gemm, gemm_text, product
 from firesteel.kernels.cpu.target import avx2, host
-from firesteel.passes.linear_library import mkl_is_slower
+from firesteel.kernels.products.linear_library import mkl_is_slower
 
 pytestmark = pytest.mark.skipif(not product.is_available(), reason="no vectors of 32 bytes")
 

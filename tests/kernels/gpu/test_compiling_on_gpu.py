@@ -14,11 +14,10 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel import config
+from firesteel import config, disk_cache
 from firesteel.kernels import lowering
 from firesteel.kernels.gpu import driver, triton_compiler
 from firesteel.kernels.gpu.versions import LIMIT, UNALIGNED, UNEVEN, WIDE
-from firesteel.runtime import disk_cache
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import firesteel as fs
-from firesteel.passes import image_layouts
+from firesteel.passes.image_layouts import image_layouts
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 layouts = sys.modules[image_layouts.__module__]

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel import config
-from firesteel.autodiff import Unsupported, trace
-from firesteel.kernels import compile as stages
+from firesteel import config, disk_cache
+from firesteel.functional import Unsupported, trace
 from firesteel.kernels import lowering, plan_cache, targets
 from firesteel.kernels.gpu import road, workers
 from firesteel.kernels.gpu.driver import GpuKernel
@@ -17,7 +16,7 @@ from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.options import Options
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import machines
-from firesteel.runtime import disk_cache
+from firesteel.pipeline import compile as stages
 from passes.gpu_graphs import GPU, on_gpu
 
 

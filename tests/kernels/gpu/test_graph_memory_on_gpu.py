@@ -11,10 +11,10 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel import torch_compat
-from firesteel.runtime.cuda_graphs import GraphedFunction
-from firesteel.runtime.recording import Stack, record
+from firesteel.pipeline.cuda_graphs import GraphedFunction
+from firesteel.pipeline.recording import Stack, record
 from kernels.gpu.on_gpu import needs_gpu, rand, strict
-from runtime.test_recorded_training import LOOPS, gradients_between, reset
+from pipeline.test_recorded_training import LOOPS, gradients_between, reset
 
 pytestmark = needs_gpu
 __all__ = ["strict"]  # a fixture

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.runtime import recording
+from firesteel.pipeline import recording
 from kernels.gpu.on_gpu import needs_gpu, rand, strict
 
 pytestmark = needs_gpu
@@ -243,7 +243,7 @@ def test_frozen_parameters_that_change():
 
 def test_a_failure_while_recording_leaves_no_trace():
     """What waits for the GPU cannot be recorded. Neither streams nor random numbers may notice that it was tried."""
-    from firesteel.runtime.recording import Stack, record
+    from firesteel.pipeline.recording import Stack, record
 
     x = rand(100)
     torch.manual_seed(1)

@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from firesteel import config, shapes
+from firesteel import config, disk_cache, shapes
 from firesteel.kernels.gpu import road, triton_compiler
 from firesteel.kernels.gpu.triton_compiler import Binary, Request, compile_all, load
 from firesteel.kernels.gpu.triton_printer import TritonKernel
 from firesteel.kernels.plan import KernelPlan
 from firesteel.kernels.plan_text import plan_text, read_plan
-from firesteel.runtime import disk_cache
 
 S0 = shapes.symbol("s0")
 WIDE = TritonKernel("k3", "def k3(a, s0):\n    wide\n", S0, ("*fp32", "i64"), 4)

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.autodiff import FunctionalGraph, trace
 from firesteel.fake.tensor import new_fake
+from firesteel.functional import FunctionalGraph, trace
 from firesteel.kernels.gpu import print_triton, statements
 from firesteel.kernels.gpu.blocks import Blocks
 from firesteel.kernels.lowering import lower

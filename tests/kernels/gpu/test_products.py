@@ -11,24 +11,24 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.autodiff import run, trace
-from firesteel.kernels.compile import kernels_of
+from firesteel.functional import run, trace
 from firesteel.kernels.gpu import Unsupported, print_triton
 from firesteel.kernels.gpu.product import tile_product
 from firesteel.kernels.gpu.product_printer import is_product, print_product
 from firesteel.kernels.gpu.tiles import Tiles, choose_tiles
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.lowering import lower
-from firesteel.kernels.plan import Launch
+from firesteel.kernels.plan import Launch, kernels_of
 from firesteel.kernels.plan_text import _find_function
+from firesteel.kernels.products.tile_products import tile_products
 from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import GPU
-from firesteel.passes import Settings, tile_products
+from firesteel.passes.settings import Settings
 from kernels.gpu.test_triton_printer import run_plan
 from passes.pass_checks import body, functional, input_positions, operators, transformed
 
-module = sys.modules["firesteel.passes.tile_products"]
-measured_products = sys.modules["firesteel.passes.measured_products"]
+module = sys.modules["firesteel.kernels.products.tile_products"]
+measured_products = sys.modules["firesteel.kernels.products.measured_products"]
 SMALL = Tiles(16, 32, 16, 1, 1, 2)
 
 

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel.kernels.gpu.measuring import GpuTuner
-from firesteel.passes import Settings
+from firesteel.passes.settings import Settings
+from firesteel.pipeline.compile import compile_alternative
 from passes.pass_checks import functional
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-module = sys.modules["firesteel.passes.tile_products"]
+module = sys.modules["firesteel.kernels.products.tile_products"]
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +117,7 @@ def test_relu_of_the_library(monkeypatch):
 def test_measured(monkeypatch):
     monkeypatch.undo()
     device = torch.device("cuda", torch.cuda.current_device())
-    tuner = GpuTuner(device=device)
+    tuner = GpuTuner(device=device, compile=compile_alternative)
     graph = functional(linear_gelu, [rand(512, 768), rand(3072, 768), rand(3072)])
     module.tile_products(graph, Settings(tuner=tuner, device=device))
     assert len(tuner.decisions) == 1

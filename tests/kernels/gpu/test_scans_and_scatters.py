@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.autodiff import trace
+from firesteel.functional import trace
 from firesteel.kernels.gpu import print_triton
 from firesteel.kernels.gpu.blocks import Blocks
 from firesteel.kernels.lowering import lower

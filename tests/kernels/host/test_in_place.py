@@ -8,10 +8,10 @@ import torch
 
 import firesteel as fs
 from firesteel import config
-from firesteel.kernels import compile as compiling
 from firesteel.kernels.host.in_place import finish_write, finish_writes, written_memories, written_memory
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.plan import WriteBack
+from firesteel.pipeline import compile as compiling
 
 N = 200
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel.kernels import compile as compiling
 from firesteel.kernels.host.program import LARGE, HostProgram
 from firesteel.kernels.ir import ExternCall
+from firesteel.pipeline import compile as compiling
 
 
 @pytest.fixture

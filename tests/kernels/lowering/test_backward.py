@@ -6,9 +6,9 @@ from benchmarks.native_gradients import joint_module
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from firesteel.kernels.compile import compile_graph
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.options import make_options
+from firesteel.pipeline.compile import compile_graph
 
 
 def leaf(*size, dtype=torch.float32, scale=1.0, shift=0.0):

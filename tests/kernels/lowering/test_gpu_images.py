@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.autodiff import trace
+from firesteel.functional import trace
 from firesteel.kernels.host import in_place
 from firesteel.kernels.host.results import with_results
 from firesteel.kernels.lowering import batch_statistics, lower

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel import torch_compat
-from firesteel.autodiff import trace
 from firesteel.fake import FakeTensor
+from firesteel.functional import trace
 from firesteel.kernels import ir
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.verify import verify_lowered

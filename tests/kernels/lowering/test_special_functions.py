@@ -8,9 +8,9 @@ import torch
 import firesteel as fs
 from firesteel import config
 from firesteel.backends import native
-from firesteel.kernels.compile import compile_graph
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.options import Options
+from firesteel.pipeline.compile import compile_graph
 
 S = torch.special
 NAN, INF = float("nan"), float("inf")

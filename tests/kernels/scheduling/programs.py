@@ -6,7 +6,7 @@ from unittest import mock
 import torch
 
 import firesteel as fs
-from firesteel.autodiff import trace
+from firesteel.functional import trace
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import schedule

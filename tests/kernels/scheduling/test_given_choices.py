@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import firesteel as fs
-from firesteel.autodiff import trace
+from firesteel.functional import trace
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import GPU

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from firesteel.kernels.compile import compile_graph
 from firesteel.kernels.options import make_options
 from firesteel.kernels.plan import Launch
+from firesteel.pipeline.compile import compile_graph
 
 
 def compiled(function, *args):

@@ -18,8 +18,9 @@ from firesteel.kernels.cpu.target import host
 from firesteel.kernels.gpu import driver, triton_compiler
 from firesteel.kernels.gpu.triton_compiler import Binary
 from firesteel.kernels.scheduling.machines import GPU
-from firesteel.kernels.shared_object import gpu, linking, planning
+from firesteel.kernels.shared_object import gpu, linking
 from firesteel.kernels.targets import Target
+from firesteel.pipeline import package_plans as planning
 from kernels.gpu.stand_in_triton import run
 
 DTYPES = {"*fp32": torch.float32, "*i64": torch.int64, "*fp64": torch.float64, "*bf16": torch.bfloat16}

@@ -9,16 +9,15 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel import config
+from firesteel import config, disk_cache
 from firesteel.kernels import ir, tuning
-from firesteel.kernels.compile import compile_graph
 from firesteel.kernels.cpu.target import Tuning, host
 from firesteel.kernels.options import Options
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.tuning import measuring
 from firesteel.kernels.tuning.kernels import ALONE, _may_divide_by_zero, made_up
 from firesteel.passes.settings import Settings
-from firesteel.runtime import disk_cache
+from firesteel.pipeline.compile import compile_graph
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +36,10 @@ class Chooser(tuning.Tuner):
     def __init__(self, wanted):
         super().__init__()
         self.wanted, self.asked = wanted, []
+
+    def given(self, compile):
+        self.compile = compile
+        return self
 
     def choose(self, what, identity, ways, one_thread=False):
         self.asked.append((what, list(ways)))
@@ -174,7 +177,7 @@ def test_small_products_by_loops(shapes, dtype, monkeypatch):
     args = [torch.randn(shape, dtype=dtype) for shape in shapes]
     for chosen, calls in (("loops", False), ("library", True)):
         chooser = Chooser(chosen)
-        monkeypatch.setattr(tuning, "Tuner", lambda chooser=chooser: chooser)
+        monkeypatch.setattr(tuning, "Tuner", chooser.given)
         backend_calls = []
 
         def backend(gm, examples, backend_calls=backend_calls):
@@ -188,8 +191,8 @@ def test_small_products_by_loops(shapes, dtype, monkeypatch):
 
 
 def test_products_of_short_floats_are_not_made_by_loops():
-    from firesteel.autodiff import trace
-    from firesteel.passes.small_products import small_products
+    from firesteel.functional import trace
+    from firesteel.kernels.products.small_products import small_products
 
     graph = torch.fx.Graph()
     graph.output(graph.call_function(torch.mm, (graph.placeholder("x"), graph.placeholder("y"))))
@@ -205,7 +208,7 @@ def test_products_of_short_floats_are_not_made_by_loops():
 @pytest.mark.parametrize("chosen", ["ATen", "oneDNN"])
 def test_linear_layers_by_either_library(chosen, monkeypatch):
     chooser = Chooser(chosen)
-    monkeypatch.setattr(tuning, "Tuner", lambda: chooser)
+    monkeypatch.setattr(tuning, "Tuner", chooser.given)
     module = torch.nn.Sequential(torch.nn.Linear(96, 64), torch.nn.ReLU(), torch.nn.Linear(64, 96, bias=False)).eval()
     x = torch.randn(48, 96)
     assert_same(fs.compile(module, backend="native", mode="max-autotune")(x), module(x))

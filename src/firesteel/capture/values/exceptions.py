@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.tracebacks import make_traceback
+from ..tracebacks import make_traceback
 from .base import Value
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import torch_compat
-from ...runtime.tracebacks import as_raised
 from ...torch_compat.module_tables import own_buffers, own_modules, own_parameters
 from ..effects import set_past_descriptor
 from ..signals import GraphBreak, NotConstant
@@ -23,6 +22,7 @@ from ..source import (
     item_source,
     written_in_python,
 )
+from ..tracebacks import as_raised
 from .base import ContainerValue, Value, identity_key, inherits_method, user_key
 from .exceptions import Places, TracebackValue
 from .mappings import DictValue

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ... import control_flow
-from ..dims import Dim
+from ...shapes.dims import Dim
 from .registry import example
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..dims import Dim
+from ...shapes.dims import Dim
 from .registry import example
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..dims import Dim
+from ...shapes.dims import Dim
 from .registry import example
 
 _ROWS = {"x": {0: Dim("rows", min=2, max=64)}}

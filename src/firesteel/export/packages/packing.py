@@ -12,17 +12,18 @@ from typing import Any
 import torch
 import torch.fx
 
-from ... import __version__
-from ...autodiff.graph import FunctionalGraph, Unsupported
 from ...errors import UnsupportedError, UserCodeError
+from ...functional.graph import FunctionalGraph, Unsupported
 from ...kernels.cpu.target import Target, avx2, host, host_architecture
 from ...kernels.ir import Buffer, BufferRef
 from ...kernels.options import make_options
 from ...kernels.shared_object.build import build
 from ...kernels.shared_object.interface import Weight, needed_features
-from ...kernels.shared_object.planning import NotPackageable, Planned, plan_graph
+from ...kernels.shared_object.planned import NotPackageable, Planned
 from ...kernels.shared_object.program import Contract
+from ...pipeline.package_plans import plan_graph
 from ...shapes import Expr, ShapeGuard, Symbol
+from ...version import __version__
 from ..program import ExportedProgram
 from ..saving.errors import SavedProgramError
 from ..saving.trees import write_tree
@@ -114,7 +115,7 @@ def _header() -> bytes:
 
 
 def _plan(program: ExportedProgram, store: Store, prefix: str, options: Any) -> _Model:
-    from ...autodiff import trace
+    from ...functional import trace
 
     graph, examples = _flat_graph(program)
     with torch.no_grad():

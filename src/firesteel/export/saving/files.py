@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...version import __version__
 from ..errors import VerificationError
 from ..packages.archive import ArchiveReader, ArchiveWriter
 from ..packages.errors import PackageError
@@ -31,13 +32,11 @@ def save(program: ExportedProgram, path: str | os.PathLike[str], *,
 
     The file is a zip archive of JSON, safetensors and text. It appears under its name when it is complete.
     """
-    import firesteel
-
     if not isinstance(program, ExportedProgram):
         raise SavedProgramError(f"save takes an ExportedProgram, not an object of type {type(program).__qualname__}",
                                 "Export it first: fs.export.save(fs.export.export(module, args), path).")
     weights, examples = TensorWriter(), TensorWriter()
-    saved = write_program(program, (getattr(firesteel, "__version__", ""), str(torch.__version__)), weights, examples)
+    saved = write_program(program, (__version__, str(torch.__version__)), weights, examples)
     archive = ArchiveWriter(os.fspath(path))
     try:
         _add(archive, _PROGRAM, json.dumps(dataclasses.asdict(saved), indent=1).encode())

@@ -11,11 +11,11 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from ...debug import log
+from ... import disk_cache
 from ...locks import new_rlock
+from ...logs import log
+from ...native.loader import LoadedObject, load_code
 from ...records import dataclass
-from ...runtime import disk_cache
-from ...runtime.native.loader import LoadedObject, load_code
 from ..ir import Kernel
 from . import coding
 from .printer import print_kernel

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from ...debug import log
 from ...locks import new_rlock
+from ...logs import log
 from ...shapes import Expr
 from ...torch_compat import c_interface
 from ..cpu.engine import compile_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ... import debug
+from ... import logs
 from ...shapes import Expr, Symbol
 from ..ir import Kernel
 from .blocks import Blocks
@@ -50,7 +50,7 @@ def compile_for_gpu(kernels: Sequence[Kernel], device: torch.device,
     def refuse(kernel: Kernel, reason: object) -> None:
         reasons[kernel.name] = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
         origins.update(kernel.origins)
-        debug.log("fallbacks", "kernel %s is not made for the GPU: %s", kernel.name, reason)
+        logs.log("fallbacks", "kernel %s is not made for the GPU: %s", kernel.name, reason)
 
     for kernel in kernels:
         try:
@@ -94,7 +94,7 @@ def load_for_gpu(keys: Sequence[str], programs: Sequence[tuple[Expr, Expr | None
         try:
             made.append(install(key, replace(kernel, programs=count, extent=extent), binary, device))
         except Unsupported as error:
-            debug.log("cache", "the machine code %s cannot be loaded: %s", key, error)
+            logs.log("cache", "the machine code %s cannot be loaded: %s", key, error)
             return None
     return made
 

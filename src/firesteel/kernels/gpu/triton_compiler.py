@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...debug import log
-from ...runtime import disk_cache
+from ... import disk_cache
+from ...logs import log
 from ...shapes import const
 from . import coding, workers
 from .triton_printer import TritonKernel

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from ... import debug
+from ... import logs
 from ...shapes import Expr, Symbol
 from ..host.launching import blocks_launcher
 from ..ir import Kernel
@@ -46,7 +46,7 @@ def tuned_blocks(plan: KernelPlan, kernels: Sequence[Kernel], hints: Mapping[Sym
         except torch.OutOfMemoryError:
             data = "there is not enough memory"
         if isinstance(data, str):
-            debug.log("autotune", "%s is not measured: %s", kernel.name, data)
+            logs.log("autotune", "%s is not measured: %s", kernel.name, data)
             continue
         chosen = _tune(kernel, data, even.get(id(kernel), ()), tuner, device)
         if chosen is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from ...autodiff import graph as autodiff
+from ...functional import graph
 from ...shapes import Expr, Symbol
 from ...shapes.printing import ATOM, IndexPrinter, Text
 from ..ir import Kernel, Value
@@ -16,7 +16,7 @@ from . import divisions, short_floats
 from .short_floats import CHEAPER, cheaper
 
 
-class Unsupported(autodiff.Unsupported):
+class Unsupported(graph.Unsupported):
     """Something that this printer has no Triton for."""
 
 

@@ -17,8 +17,8 @@ import time
 from typing import Any
 
 from ... import config
-from ...debug import log
 from ...locks import new_lock
+from ...logs import log
 from ...systems import at_fork
 from . import coding
 from .coding import LENGTH, LENGTHS, Code, read_exactly

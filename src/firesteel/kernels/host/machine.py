@@ -12,16 +12,15 @@ from typing import Any
 
 import torch
 
-from ... import torch_compat
+from ... import disk_cache, torch_compat
 from ...errors import NUMBER_TOO_LARGE
 from ...locks import new_lock
-from ...runtime import disk_cache
-from ...runtime.native import arithmetic
-from ...runtime.native.builtins import builtin_maker
-from ...runtime.native.loader import load_code
-from ...runtime.native.objects import ITEMS, NativeUnavailable, c_function, check_layout
-from ...runtime.native.program import ROW
-from ...runtime.native.program import Op as Arithmetic
+from ...native import arithmetic
+from ...native.builtins import builtin_maker
+from ...native.loader import load_code
+from ...native.objects import ITEMS, NativeUnavailable, c_function, check_layout
+from ...native.program import ROW
+from ...native.program import Op as Arithmetic
 from ...systems import process_library
 from ...torch_compat import c_interface, native_calls
 from .program import ARITHMETIC, HEADER, LARGE, HostProgram, Op

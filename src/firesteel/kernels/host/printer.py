@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
+from ...native.objects import NativeUnavailable
 from ...records import dataclass
-from ...runtime.native.objects import NativeUnavailable
 from ...shapes import Const, Expr, Symbol, print_python
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
 from ..plan import Allocate, KernelPlan, Launch, WriteBack

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
+from ...native.program import MAX_REGISTERS, ROW, Program
+from ...native.program import Op as Arithmetic
 from ...records import dataclass
-from ...runtime.native.program import MAX_REGISTERS, ROW, Program
-from ...runtime.native.program import Op as Arithmetic
 
 HEADER = struct.Struct("=8q")
 LARGE = 1 << 22

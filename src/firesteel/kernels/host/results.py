@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ...autodiff.graph import Constant, FreshTensor, FunctionalGraph, InputAlias, Number, SameAs, ViewLayout
+from ...functional.graph import Constant, FreshTensor, FunctionalGraph, InputAlias, Number, SameAs, ViewLayout
 from ...shapes import Expr, as_expr
 from ...shapes.symnode import expr_of
 from ..ir import Buffer, BufferRef, ExternCall

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...native.program import Op as Arithmetic
 from ...records import dataclass
-from ...runtime.native.expressions import Expressions, Unsupported
-from ...runtime.native.program import Op as Arithmetic
 from ...shapes import Expr, Symbol, const, maximum
+from ...shapes.checker_rows import Expressions, Unsupported
 from ...torch_compat import native_calls
 from ..ir import Buffer, BufferRef
 from ..plan import Allocate, Launch

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
-from ...autodiff.operators import raises_on_data
+from ...functional.operators import raises_on_data
 from ..ir import BufferRef, Computation, ExternCall, Value
 from .graph import LoweredGraph
 

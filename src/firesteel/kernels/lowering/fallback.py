@@ -12,8 +12,8 @@ import torch
 import torch.fx
 
 from ... import torch_compat
-from ...autodiff.graph import Unsupported
-from ...autodiff.subprograms import Subprogram
+from ...functional.graph import Unsupported
+from ...functional.subprograms import Subprogram
 from ...shapes import Const, Expr, Symbol
 from ...shapes.expr import ONE
 from ...shapes.symnode import expr_of

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ... import debug, shapes, torch_compat
-from ...autodiff.operators import REFUSED
+from ... import logs, shapes, torch_compat
+from ...functional.operators import REFUSED
 from ...shapes import Expr, Facts, Symbol
 from ...shapes.symnode import SymNode, expr_of
 from . import policy
@@ -78,9 +78,9 @@ class _Lowerer:
         remove_unread(graph)
         check_last(graph)
         assert_early(graph)
-        if graph.fallbacks and debug.enabled("fallbacks"):
+        if graph.fallbacks and logs.enabled("fallbacks"):
             for fallback in graph.fallbacks:
-                debug.log("fallbacks", "%s calls %s: %s", fallback.node, fallback.operator, fallback.reason)
+                logs.log("fallbacks", "%s calls %s: %s", fallback.node, fallback.operator, fallback.reason)
         return graph
 
     # Inputs and constants

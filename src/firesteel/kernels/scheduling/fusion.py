@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from ... import debug, torch_compat
+from ... import logs, torch_compat
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol
 from ..ir import BufferRef, Computation, ExternCall
@@ -172,10 +172,10 @@ class Fusion:
                 reason = "their loops do not correspond"
             else:
                 reason = self._unprofitable(first.content, second.content, joined)
-        if debug.enabled("kernels"):
+        if logs.enabled("kernels"):
             verb = "fused with" if reason is None else "not fused with"
             note = f"over {describe_rows(joined)}" if joined is not None and reason is None else reason
-            debug.log("kernels", "%s %s %s: %s", names(second.content), verb, names(first.content), note)
+            logs.log("kernels", "%s %s %s: %s", names(second.content), verb, names(first.content), note)
         if reason is not None or joined is None:
             return current
         self._merge(earlier, later, joined)

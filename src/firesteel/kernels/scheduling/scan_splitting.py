@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from ... import debug, shapes
+from ... import logs, shapes
 from ...shapes import Const, Expr
 from ...shapes.expr import ONE
 from .. import ir
@@ -93,7 +93,7 @@ def in_three_stages(computation: Computation, chunks: int, buffers: dict[str, Bu
         computation, place=replace(computation.place, index=substitute(computation.place.index, whole)),
         axes=(*computation.axes, outer), value=ir.op("where", begins, ir.op(join, before, value), value),
         reduce_axes=(inner,))
-    debug.log("kernels", "%s is scanned in %s parts", computation.buffer, chunks)
+    logs.log("kernels", "%s is scanned in %s parts", computation.buffer, chunks)
     return [first, second, last]
 
 

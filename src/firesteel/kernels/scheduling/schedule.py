@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ... import debug, shapes
+from ... import logs, shapes
 from ...shapes import Expr, Symbol
 from .. import ir
 from ..ir import Buffer, BufferRef, ExternCall, Kernel, Value
@@ -86,7 +86,7 @@ class _Scheduler:
             nest = NestBuilder(collapse(recipe, self.pool), self.pool, self.machine).build()
             kernel = self._kernel(f"k{len(self.kernels)}", nest, group, binding)
             self.kernels[recipe] = kernel
-            debug.log("kernels", "%s", kernel) if debug.enabled("kernels") else None
+            logs.log("kernels", "%s", kernel) if logs.enabled("kernels") else None
         names = tuple([binding.buffers[buffer.name] for buffer in kernel.buffers])
         numbers = tuple([binding.numbers[symbol] for symbol in kernel.numbers])
         return Launch(kernel, names, tuple(kernel.sizes), numbers)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ... import debug, shapes
+from ... import logs, shapes
 from ...shapes import Const, Expr, Facts, Symbol
 from ...shapes.expr import ONE, ZERO
 from .. import ir
@@ -146,7 +146,7 @@ def _in_two_stages(
     final = replace(
         computation, value=ir.load(name, index, dtype), reduce_axes=(Axis(chunk, shapes.const(chunks)),)
     )
-    debug.log("kernels", "%s is reduced in %s parts", computation.buffer, chunks)
+    logs.log("kernels", "%s is reduced in %s parts", computation.buffer, chunks)
     return [parts, final]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ...runtime import disk_cache
+from ... import disk_cache
 from ..cpu import Unsupported, coding, engine, gemm
 from ..cpu.product import product, product_into
 from ..cpu.signature import signature
@@ -17,7 +17,7 @@ from .gpu import GpuKernels
 from .interface import Weight, WeightsFile
 from .numbers import NotPrintable
 from .operators import NotCallable
-from .planning import NotPackageable, Planned
+from .planned import NotPackageable, Planned
 from .program import Contract, ProgramPrinter
 
 

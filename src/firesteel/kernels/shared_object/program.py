@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
-from ...autodiff.subprograms import Subprogram
+from ...functional.subprograms import Subprogram
 from ...shapes import Expr, Symbol, const, maximum
 from ...shapes.polynomials import parts
 from ...torch_compat import native_calls

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...autodiff.subprograms import Body, Cond, Scan, Subprogram, WhileLoop
+from ...functional.subprograms import Body, Cond, Scan, Subprogram, WhileLoop
 from ...shapes import Expr, as_expr
 from ..ir import BufferRef, ExternCall
 from .operators import NotCallable

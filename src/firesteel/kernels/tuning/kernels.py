@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from ... import debug
+from ... import logs
 from ...records import dataclass
 from ...shapes import Interval, Symbol
 from ...shapes.ranges import RangeAnalysis, point
@@ -30,7 +30,7 @@ from ..plan import KernelPlan, Launch
 from .measuring import Tuner, Way
 
 if TYPE_CHECKING:
-    from ...autodiff.graph import FunctionalGraph
+    from ...functional.graph import FunctionalGraph
 
 MOST_BYTES = 1 << 31
 """Kernels that need more memory than this are not measured."""
@@ -70,7 +70,7 @@ def tuned_targets(plan: KernelPlan, kernels: Sequence[Kernel], hints: Mapping[Sy
     for kernel in kernels:
         data = made_up(kernel, launches[id(kernel)], hints)
         if isinstance(data, str):
-            debug.log("autotune", "%s is not measured: %s", kernel.name, data)
+            logs.log("autotune", "%s is not measured: %s", kernel.name, data)
             found.append(host())
         else:
             found.append(_tune(kernel, data, tuner))

@@ -6,12 +6,15 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ... import debug
+from ... import disk_cache, logs
 from ...records import dataclass
-from ...runtime import disk_cache
+
+if TYPE_CHECKING:
+    from ...functional.graph import FunctionalGraph
 
 KIND = "tuning"
 ROUNDS = 7
@@ -36,6 +39,8 @@ class Tuner:
     """What was decided in this compilation, by what it was about."""
     measured: int = 0
     """How many alternatives were timed, and not recalled."""
+    compile: Callable[[FunctionalGraph], Callable[..., Any]] | None = None
+    """Compiles a graph that is one of the alternatives."""
 
     def choose(self, what: str, identity: str, ways: Mapping[str, Callable[[], Way]],
                one_thread: bool = False) -> str:
@@ -51,7 +56,7 @@ class Tuner:
         if known is not None:
             recalled = _read(known)
             if recalled is not None and recalled in ways:
-                debug.log("autotune", "%s: %s, as measured before", what, recalled)
+                logs.log("autotune", "%s: %s, as measured before", what, recalled)
                 self.decisions[what] = recalled
                 return recalled
         times = self.times({name: prepare() for name, prepare in ways.items()}, one_thread)
@@ -59,9 +64,9 @@ class Tuner:
         best = min(names, key=lambda name: times[name])
         usual = times[names[0]]
         chosen = best if times[best] <= min(GAIN * usual, usual - GAIN_SECONDS) else names[0]
-        if debug.enabled("autotune"):
+        if logs.enabled("autotune"):
             table = ", ".join(f"{name} {1e6 * times[name]:.2f} us" for name in names)
-            debug.log("autotune", "%s: %s (%s)", what, chosen, table)
+            logs.log("autotune", "%s: %s (%s)", what, chosen, table)
         disk_cache.put(KIND, key, json.dumps({"chosen": chosen, "seconds": times}).encode())
         self.decisions[what] = chosen
         return chosen

@@ -1,0 +1,115 @@
+"""What a program sees of the stack it runs on: frames of firesteel are passed over.
+
+`warnings` and `logging` pass over frames of the import system when they count up to the frame that a `stacklevel`
+names, and they know them by two words in the file's name; torch's own compiler leaves such frames alone. Functions of
+ours that can stand between two frames of the user's have these words in theirs. Code between graphs that asks for
+frames itself gets functions that skip ours.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..errors import OWN_FILE
+from .tracebacks import is_internal
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def own_file(name: str) -> str:
+    """The name of a file of ours: frames of its functions do not count for a `stacklevel`."""
+    return f"{OWN_FILE}, {name}>"
+
+
+def passed_over(function: Function) -> Function:
+    """Mark a function of ours that calls the user's code."""
+    function.__code__ = _renamed(function.__code__)  # type: ignore[attr-defined]
+    return function
+
+
+def _renamed(code: types.CodeType) -> types.CodeType:
+    constants = tuple(_renamed(part) if isinstance(part, types.CodeType) else part for part in code.co_consts)
+    return code.replace(co_filename=own_file(code.co_filename), co_consts=constants)
+
+
+def frame_at(depth: int = 0, /) -> types.FrameType:
+    """``sys._getframe(depth)`` of a function between two graphs."""
+    frame: types.FrameType | None = sys._getframe(1)
+    if type(depth) is not int:
+        depth = sys._getframe(depth).f_lineno * 0  # raises, or converts
+    while frame is not None:
+        if not is_internal(frame):
+            if depth <= 0:
+                return frame
+            depth -= 1
+        frame = frame.f_back
+    raise ValueError("call stack is not deep enough")
+
+
+def outer_frame(obj: Any) -> Any:
+    """``obj.f_back``."""
+    found = obj.f_back
+    while isinstance(found, types.FrameType) and is_internal(found):
+        found = found.f_back
+    return found
+
+
+def stack(context: int = 1) -> list[inspect.FrameInfo]:
+    """``inspect.stack()``."""
+    return [info for info in inspect.stack(context)[1:] if not is_internal(info.frame)]
+
+
+def extract_stack(f: types.FrameType | None = None, limit: int | None = None) -> traceback.StackSummary:
+    """``traceback.extract_stack()``."""
+    frame = f if f is not None else sys._getframe(1)
+    found = []
+    while frame is not None:
+        if not is_internal(frame):
+            found.append((frame, frame.f_lineno))
+        frame = frame.f_back  # type: ignore[assignment]
+    summary = traceback.StackSummary.extract(iter(found), limit=limit)
+    summary.reverse()
+    return summary
+
+
+INSTEAD: dict[Any, Callable[..., Any]] = {
+    sys._getframe: frame_at, inspect.stack: stack, traceback.extract_stack: extract_stack,
+}
+
+
+_CALLERS: dict[tuple[str, types.CodeType, int], Callable[..., Any]] = {}
+
+
+def called_from(places: tuple[tuple[types.CodeType, int], ...], function: Any, *args: Any) -> Any:
+    """Call `function` from frames that look like these lines, outermost first: capture has executed them already."""
+    if not places:
+        return function(*args)
+    code, line = places[0]
+    first = _CALLERS.get((code.co_filename, code, line))
+    if first is None:
+        first = _CALLERS[code.co_filename, code, line] = _caller(code, line)
+    return first(called_from, places[1:], function, args) if len(places) > 1 else first(_call, (), function, args)
+
+
+def _call(places: Any, function: Any, *args: Any) -> Any:
+    return function(*args)
+
+
+def _caller(code: types.CodeType, line: int) -> Callable[..., Any]:
+    def call(following: Any, places: Any, function: Any, args: Any) -> Any:
+        return following(places, function, *args)
+
+    from .bytecode.line_table import with_lines
+
+    made = with_lines(call.__code__, [line] * (call.__code__.co_firstlineno + 5), code.co_filename)
+    call.__code__ = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    return call
+
+
+for _function in (called_from, _call):
+    passed_over(_function)

@@ -1,0 +1,51 @@
+"""From captured graphs to functional ATen graphs: mutation and aliasing made explicit, compositions taken apart.
+
+>>> import torch
+>>> from firesteel.autodiff import trace
+>>> print(trace(torch.fx.symbolic_trace(lambda x: x.relu_() * x), [torch.ones(2)]))
+input x: f32[2]
+relu: f32[2] = aten.relu.default(x)
+mul: f32[2] = aten.mul.Tensor(relu, relu)
+x becomes relu
+return mul
+
+What training needs besides is loaded when it is first used: `joint`, `partition`.
+"""
+
+from .graph import (
+    Constant,
+    FreshTensor,
+    FunctionalGraph,
+    Input,
+    InputAlias,
+    Mutation,
+    Number,
+    Output,
+    SameAs,
+    SpentResults,
+    StateChange,
+    Unsupported,
+    ViewLayout,
+    is_refusal,
+)
+from .running import run
+from .tracing import trace
+
+__all__ = [
+    "Constant",
+    "FreshTensor",
+    "FunctionalGraph",
+    "Input",
+    "InputAlias",
+    "Mutation",
+    "Number",
+    "Output",
+    "SameAs",
+    "SpentResults",
+    "StateChange",
+    "Unsupported",
+    "ViewLayout",
+    "is_refusal",
+    "run",
+    "trace",
+]

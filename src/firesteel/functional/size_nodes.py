@@ -1,0 +1,101 @@
+"""Numbers as nodes: sizes are read from the inputs that have them, expressions become arithmetic on their parts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..fake import FakeTensor
+from ..fake.dims import layout_of, offset_of
+from ..shapes import Expr, Sum, Symbol
+from ..shapes.expression_nodes import ExpressionNodes
+from ..shapes.polynomials import parts
+from ..shapes.symnode import choose, expr_of
+from .graph import Unsupported
+
+_ATEN = torch.ops.aten
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+NewNode = Callable[[Any, tuple[Any, ...], Any], torch.fx.Node]
+
+
+class SizeNodes(ExpressionNodes):
+    """The nodes of one graph's numbers, made when they are needed."""
+
+    def __init__(self, new_node: NewNode) -> None:
+        super().__init__()
+        self._new_node = new_node
+        self._places: dict[Symbol, tuple[Any, torch.fx.Node, tuple[Any, ...]]] = {}
+        # symbols that sizes are multiples of, such as s0 of a size 4*s0 + 1: the node, its dimension, the size
+        self._in_sizes: dict[Symbol, tuple[torch.fx.Node, int, Expr]] = {}
+
+    def bind(self, value: Any, node: torch.fx.Node) -> None:
+        """A symbolic number that is the value of a node."""
+        expr = expr_of(value)
+        if isinstance(expr, Symbol):
+            self.by_expr.setdefault(expr, node)
+
+    def read_from(self, fake: FakeTensor, node: torch.fx.Node) -> None:
+        """Symbols that are sizes or strides of a tensor can be read from it."""
+        if not torch_compat.has_symbolic_layout(fake):
+            return
+        shape, stride = layout_of(fake)
+        for function, numbers in ((_ATEN.sym_size.int, shape), (_ATEN.sym_stride.int, stride)):
+            for dim, number in enumerate(numbers):
+                expr = getattr(number, "expr", None)
+                if isinstance(expr, Symbol):
+                    self._places.setdefault(expr, (function, node, (dim,)))
+                elif isinstance(expr, Sum) and function is _ATEN.sym_size.int and len(expr.terms) == 1 \
+                        and isinstance(expr.terms[0][0], Symbol):
+                    self._in_sizes.setdefault(expr.terms[0][0], (node, dim, expr))
+        # Under the names that sizes have had before they were stated to be something else: that is to be checked.
+        for dim, size in enumerate(fake.shape):
+            if isinstance(size, torch.SymInt) and isinstance(size.node.raw_expr, Symbol):
+                self._places.setdefault(size.node.raw_expr, (_ATEN.sym_size.int, node, (dim,)))
+        expr = getattr(offset_of(fake), "expr", None)
+        if isinstance(expr, Symbol):
+            self._places.setdefault(expr, (_ATEN.sym_storage_offset.default, node, ()))
+
+    def knows(self, symbol: Symbol) -> bool:
+        """Whether the graph has, or can have, a node for a symbol."""
+        return symbol in self.by_expr or symbol in self._places or symbol in self._in_sizes
+
+    def node_of(self, value: Any) -> Any:
+        """The node that computes a symbolic number, or a plain number where it has become one."""
+        return self.expression(expr_of(value))
+
+    def symbol_node(self, symbol: Symbol) -> Any:
+        place = self._places.get(symbol)
+        if place is None and symbol in self._in_sizes:
+            node, dim, size = self._in_sizes[symbol]
+            constant, ((_, factor),) = parts(size)
+            number = self._new_node(_ATEN.sym_size.int, (node, dim), size)
+            if constant:
+                number = self._new_node(operator.sub, (number, constant), size - constant)
+            return self._new_node(operator.floordiv, (number, factor), symbol) if factor != 1 else number
+        if place is None:
+            raise Unsupported(f"the number {symbol} is nowhere in the graph")
+        function, node, args = place
+        return self._new_node(function, (node, *args), symbol)
+
+    def call_node(self, function: Any, args: list[Any]) -> Any:
+        values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
+        compute = choose if function is torch.sym_ite else function
+        return self._new_node(function, tuple(args), compute(*values))
+
+
+def collect_symbols(value: Any, found: set[Symbol]) -> None:
+    """Add the symbols in a node's value: in a tensor's sizes and strides, or in a number."""
+    if isinstance(value, torch.Tensor):
+        if torch_compat.has_symbolic_layout(value):
+            for number in (*value.shape, *value.stride()):
+                collect_symbols(number, found)
+    elif isinstance(value, _SYMBOLIC):
+        found.update(expr_of(value).free_symbols)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            collect_symbols(item, found)

@@ -1,0 +1,340 @@
+"""The whole road from a captured graph to something that runs, stage by stage, each timed.
+
+    trace      torch functions          -> functional ATen graph   (functional)
+    passes     functional ATen graph    -> a better one            (passes)
+    lower      functional ATen graph    -> computations            (kernels.lowering)
+    schedule   computations             -> kernels, a plan         (kernels.scheduling)
+    generate   kernels                  -> machine code            (kernels.cpu, kernels.gpu)
+    host       plan and machine code    -> a function              (kernels.host)
+
+A graph that an earlier process compiled takes a short cut from its passes to the host (recall, see `plan_cache`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .. import config, logs
+from ..interruptions import safe_point
+from ..kernels.debug_folder import DebugFolder
+from ..kernels.options import Options
+from ..kernels.plan import kernels_of
+from ..records import dataclass
+
+if TYPE_CHECKING:
+    from ..functional.graph import FunctionalGraph
+    from ..kernels.cpu.target import Target
+    from ..kernels.host.printer import HostFunction
+    from ..kernels.ir import Kernel
+    from ..kernels.lowering import LoweredGraph
+    from ..kernels.plan import KernelPlan
+    from ..kernels.targets import Target as DeviceTarget
+    from ..kernels.tuning import Tuner
+    from .graph_passes import Passed, PassRun
+
+
+OPERATORS_OF_MODULES = 4
+
+
+@dataclass
+class Executable:
+    """A compiled graph: the function, and what every stage made on the way to it."""
+
+    run: Callable[..., Any]
+    functional: FunctionalGraph
+    lowered: LoweredGraph | None
+    """None for a graph whose plan an earlier process had made."""
+    plan: KernelPlan
+    host: HostFunction
+    compiled: Sequence[Any]
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each stage took."""
+    passes: Sequence[PassRun] = ()
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{stage} {1000 * spent:.1f} ms" for stage, spent in self.seconds.items())
+        passes = ", ".join(f"{run.name} {1000 * run.seconds:.1f} ms" for run in self.passes)
+        return f"{times}\npasses: {passes}\n{self.host.source}"
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        safe_point()
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Executable:
+    """Compile a torch-level graph. Raises `functional.Unsupported` for one that only eager can run."""
+    from ..functional import trace
+    from ..torch_compat.graph_modules import code_of
+
+    clock, folder = _Clock(), DebugFolder(type(gm).__name__)
+    if folder:
+        folder.write("captured.py", code_of(gm))
+    expect_kernels(gm, example_inputs)
+    with clock.stage("trace"):
+        functional = trace(gm, example_inputs)
+    return _compile(functional, options, frozen_inputs(gm, functional, options), clock, folder)
+
+
+def expect_kernels(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Before a captured graph is traced: start what will compile it, if all of that has to be done."""
+    if any(isinstance(example, torch.Tensor) and example.device.type == "cuda" for example in example_inputs):
+        _expect(len(gm.graph.nodes))
+
+
+def expect_model(model: torch.nn.Module) -> None:
+    """The same before a model is captured; most modules are several operators."""
+    if torch.version.cuda is not None and any(parameter.is_cuda for parameter in model.parameters()):
+        _expect(OPERATORS_OF_MODULES * sum(1 for _ in model.modules()))
+
+
+def _expect(operators: int) -> None:
+    from ..kernels.gpu import workers
+    from ..kernels.gpu.triton_compiler import is_cold
+
+    if is_cold():
+        workers.expect(operators)
+
+
+def compile_functional(functional: FunctionalGraph, options: Options, name: str,
+                       frozen: frozenset[torch.fx.Node] = frozenset(), takes_list: bool = False) -> Executable:
+    """Compile a functional graph; ``name`` is that of its debug folder, ``frozen`` the inputs that seldom change.
+
+    With ``takes_list`` the function takes its inputs in one list, which it empties to free them early.
+    """
+    return _compile(functional, options, frozen, _Clock(), DebugFolder(name), takes_list)
+
+
+def compile_alternative(functional: FunctionalGraph) -> Callable[..., Any]:
+    """One of several ways to compute something, as a program that can be measured."""
+    return compile_functional(functional, Options(), "alternative").run
+
+
+def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
+             folder: DebugFolder, takes_list: bool = False) -> Executable:
+    from ..kernels.cpu import compile_kernels
+    from ..kernels.cpu.engine import assembly, llvm_text
+    from ..kernels.cpu.target import host
+    from ..kernels.host.results import with_results
+    from ..kernels.lowering import lower
+    from ..kernels.plan_cache import load_plan, plan_key, store_plan
+    from ..kernels.scheduling import schedule
+    from ..kernels.targets import target_of
+    from ..passes.settings import Settings
+    from .graph_passes import run_passes
+
+    device = target_of(functional.graph)
+    if not device.is_cpu:
+        return _compile_for_gpu(functional, options, frozen, clock, folder, takes_list, device)
+    tuner: Tuner | None = None
+    checked = config.check_bounds
+    if options.max_autotune and not checked:  # what is measured is not what checked kernels take
+        from ..kernels.tuning import Tuner, hints_of, tuned_targets
+
+        tuner = Tuner(compile=compile_alternative)
+    folder.write("traced.txt", functional)
+    with clock.stage("passes"):
+        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, tuner))
+        functional = passed.functional
+    folder.write("functional.txt", functional)
+    compile_bodies(functional, options)
+    key = stored = lowered = None
+    if tuner is None and not folder:
+        with clock.stage("recall"):
+            key = plan_key(functional)
+            stored = load_plan(key, functional) if key is not None else None
+    if stored is not None:
+        plan, kernels, compiled = stored
+        return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, checked=checked)
+    with clock.stage("lower"):
+        lowered = lower(functional.module)
+    if folder:
+        folder.write("lowered.txt", lowered)
+    with clock.stage("schedule"):
+        plan = with_results(schedule(lowered), functional)
+    kernels = kernels_of(plan)
+    if folder:
+        from ..kernels.drawing import draw_plan
+
+        folder.write("plan.txt", plan)
+        folder.write("groups.svg", draw_plan(plan).to_svg())
+        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
+    with clock.stage("generate"):
+        if tuner is None:
+            target = replace(host(), checked=True) if checked else None
+            targets: list[Target | None] = [target] * len(kernels)
+            compiled = compile_kernels(kernels, target)
+        else:
+            targets = [*tuned_targets(plan, kernels, hints_of(functional), tuner)]
+            compiled = [compile_kernels([one], target)[0] for one, target in zip(kernels, targets, strict=True)]
+    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, checked=checked)
+    if key is not None:
+        store_plan(key, plan, kernels, compiled, functional)
+    if logs.enabled("kernels"):
+        logs.log("kernels", "%s", made)
+    if folder:
+        folder.write("host.py", made.host.source)
+        folder.write("kernels.ll", "\n\n".join(map(llvm_text, kernels, targets, [one.name for one in kernels])))
+        folder.write("kernels.s", "\n\n".join(map(assembly, kernels, targets)))
+        folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
+    return made
+
+
+def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
+                     folder: DebugFolder, takes_list: bool, target: DeviceTarget) -> Executable:
+    """The road to a GPU. What a kernel cannot do is done by several, and what these cannot do by calls of ATen."""
+    from ..functional import Unsupported
+    from ..kernels.gpu import workers
+    from ..kernels.gpu.road import Refused, check_available, compile_for_gpu
+    from ..kernels.gpu.triton_compiler import is_cold
+    from ..kernels.gpu.versions import even_sizes, print_versions
+    from ..kernels.host.results import with_results
+    from ..kernels.lowering import lower
+    from ..kernels.plan_cache import load_plan, plan_key, store_plan
+    from ..kernels.scheduling import schedule
+    from ..kernels.tuning.kernels import hints_of
+    from ..passes.settings import Settings
+    from .graph_passes import run_passes
+
+    check_available()
+    gpu_tuner: Tuner | None = None
+    if options.max_autotune:
+        from ..kernels.gpu.measuring import GpuTuner
+
+        gpu_tuner = GpuTuner(device=target.device, compile=compile_alternative)
+    folder.write("traced.txt", functional)
+    with clock.stage("passes"):
+        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, gpu_tuner, target.device,
+                                                 options.cuda_graphs))
+        functional = passed.functional
+    folder.write("functional.txt", functional)
+    compile_bodies(functional, options)
+    key = None
+    if not options.max_autotune and not folder:
+        with clock.stage("recall"):
+            key = plan_key(functional, target.device)
+            stored = load_plan(key, functional, target.device) if key is not None else None
+        if stored is not None:
+            plan, kernels, compiled = stored
+            return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, folder.name)
+    if is_cold():
+        workers.expect(len(functional.graph.nodes))
+    # Operators of kernels that could not be made: fused with nothing, then not even computed in others, then called.
+    unfused: set[Any] = set()
+    apart: set[Any] = set()
+    without: set[Any] = set()
+    hints = hints_of(functional)
+    while True:
+        with clock.stage("lower"):
+            lowered = lower(functional.module, device=target.device, without=without, apart=apart)
+        with clock.stage("schedule"):
+            plan = with_results(schedule(lowered, target.machine, unfused, hints), functional)
+        kernels = kernels_of(plan)
+        even = even_sizes(plan, hints)
+        try:
+            with clock.stage("generate"):
+                compiled = compile_for_gpu(kernels, target.device, even)
+            if gpu_tuner is not None:
+                from ..kernels.gpu.tuning import tuned_blocks
+
+                with clock.stage("tune"):
+                    blocks = tuned_blocks(plan, kernels, hints, even, gpu_tuner, target.device)
+                    compiled = compile_for_gpu(kernels, target.device, even, blocks)
+            break
+        except Refused as refused:
+            if refused.origins <= without:
+                raise Unsupported(str(refused)) from None
+            without |= refused.origins & apart
+            apart |= refused.origins & unfused
+            unfused |= refused.origins
+            if refused.by_device:
+                key = None  # next time it may have room for them
+    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, folder.name)
+    if key is not None:
+        store_plan(key, plan, kernels, compiled, functional)
+    if logs.enabled("kernels"):
+        logs.log("kernels", "%s", made)
+    if folder:
+        folder.write("lowered.txt", lowered)
+        folder.write("plan.txt", plan)
+        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
+        folder.write("kernels.py", "\n\n".join(print_versions(kernel).source for kernel in kernels))
+        folder.write("host.py", made.host.source)
+        folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
+    return made
+
+
+def _executable(passed: Passed, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
+                compiled: Sequence[Any], options: Options, clock: _Clock, takes_list: bool,
+                name: str = "a graph", checked: bool = False) -> Executable:
+    from ..kernels.host.printer import host_function
+    from ..kernels.targets import target_of
+
+    with clock.stage("host"):
+        addresses = {id(kernel): made if hasattr(made, "programs") else made.address
+                     for kernel, made in zip(kernels, compiled, strict=True)}
+        host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list, checked)
+    run = host.run
+    if not (target := target_of(passed.functional.graph)).is_cpu:
+        from ..kernels.gpu.devices import on_device
+
+        run = on_device(run, target.device)
+        if options.cuda_graphs:
+            from .cuda_graphs import graphed
+
+            run = graphed(run, passed.functional, target.device, name, takes_list, plan)
+    if passed.kept is not None:
+        run = passed.kept.around(run)
+    return Executable(run, passed.functional, lowered, plan, host, compiled, clock.seconds, passed.runs)
+
+
+def compile_bodies(functional: FunctionalGraph, options: Options) -> None:
+    """Compile the graphs that control flow operators own; each is a program of its own, called by the operator."""
+    for node in functional.graph.nodes:
+        if node.op == "call_function" and hasattr(node.target, "with_bodies"):
+            node.target = node.target.with_bodies(
+                lambda body, name: compile_functional(body, options, name).run)
+
+
+def frozen_inputs(gm: torch.fx.GraphModule, functional: FunctionalGraph,
+                  options: Options) -> frozenset[torch.fx.Node]:
+    """The inputs of a captured graph that are parameters and buffers, where the options say that they seldom change."""
+    if not options.freeze:
+        return frozenset()
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    return frozenset(entry.node for node, entry in zip(placeholders, functional.inputs, strict=True)
+                     if node.meta.get("module_state"))
+
+
+def load_stages() -> None:
+    """Import the stages and make the host machine, so that the first compilation does not have to."""
+    from ..functional import trace
+    from ..kernels.cpu import compile_kernels
+    from ..kernels.host import machine, printer, results
+    from ..kernels.host.freed_memory import keep_freed_memory
+    from ..kernels.lowering import lower
+    from ..kernels.lowering.registry import load_common
+    from ..kernels.scheduling import schedule
+    from ..native.objects import NativeUnavailable
+
+    keep_freed_memory()
+    load_common()
+    del trace, compile_kernels, printer, results, lower, schedule
+    try:
+        machine.machine()
+    except NativeUnavailable:
+        pass  # host programs are plain Python then

@@ -1,0 +1,155 @@
+"""What an entry does around its graph so that the graph may raise: an index out of range, a singular matrix.
+
+The unit then runs again from its start as plain Python, which gives the effects that come before the failing operation,
+the handlers around it and the user's own traceback. All the graph itself may have changed until then are tensors and
+random generators; those are put back first. Tensors that are too large to be kept, or whose autograd history has
+changed, cannot be: then the exception goes to the caller as it is. (What a failing operation itself had done by then to
+tensors that are too large goes unnoticed, and is done again.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import torch_compat
+from ..shapes.symnode import hint_of
+
+if TYPE_CHECKING:
+    from ..capture.entry_code import EntryCode
+    from ..capture.graph import GraphInput
+
+MAX_KEPT_BYTES = 1 << 20
+RandomState = tuple[torch.Tensor, torch.Tensor | None]
+
+
+class FailingGraph:
+    """Generates the lines before the graph and those that undo its work."""
+
+    def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode, backend_is_own: bool) -> None:
+        self.code = code
+        self.draws_random = draws_random
+        self.uncounted = any(entry.uncounted for entry in inputs)
+        # our own backends write such tensors when nothing can raise any more, or put them back (`backends.as_captured`)
+        kept = [entry for entry in inputs if (entry.at_risk or entry.uncounted and not backend_is_own)
+                and restorable(entry)]
+        if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
+            kept = [entry for entry in kept if entry.must_restore]
+        room = MAX_KEPT_BYTES - sum(bytes_of(entry) for entry in kept)
+        for entry in inputs:
+            if entry.half_done and not entry.at_risk and restorable(entry) and 0 not in entry.example.stride():
+                room -= bytes_of(entry)
+                if room >= 0:
+                    kept.append(entry)
+        changes_layouts = any(not entry.has_its_layout() for entry in kept)  # ``t_``, ``unsqueeze_``
+        self.keep: Callable[..., Any] = keep_with_layouts if changes_layouts else keep
+        self.put_back: Callable[..., None] = put_back_with_layouts if changes_layouts else put_back
+        nodes = {entry.node for entry in kept}
+        lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
+        self.cannot_tell = not backend_is_own and any(entry.uncounted and entry.node not in nodes for entry in inputs)
+        self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
+        version = code.constant(torch_compat.version_of) if lost else ""
+        self.versions = "".join(f"{version}({code.source(entry.source)}), " for entry in lost)
+
+    def preparation(self) -> list[str]:
+        lines = []
+        if self.kept:
+            lines.append(f"_fs_kept = {self.code.constant(self.keep)}({self.kept})")
+        if self.versions:
+            lines.append(f"_fs_versions = ({self.versions})")
+        if self.draws_random:
+            lines.append(f"_fs_random = {self.code.constant(random_state)}()")
+        return lines
+
+    def undoing(self) -> list[str]:
+        lines = []
+        if self.cannot_tell:
+            return ["raise"]
+        if self.uncounted:
+            lines.append(f"if {self.code.constant(is_unrepeatable)}(_fs_error): raise")
+        if self.versions:
+            lines.append(f"if ({self.versions}) != _fs_versions: raise")
+        if self.kept:
+            lines.append(f"{self.code.constant(self.put_back)}(_fs_kept, {self.kept})")
+        if self.draws_random:
+            lines.append(f"{self.code.constant(restore_random_state)}(_fs_random)")
+        return lines
+
+
+def restorable(entry: GraphInput) -> bool:
+    """Whether a change in place can be undone, that is whether no autograd history changed with it."""
+    return entry.example.is_leaf or not entry.example.requires_grad
+
+
+def bytes_of(entry: GraphInput) -> int:
+    """The size of an input tensor as it is now."""
+    return int(hint_of(entry.example.numel())) * entry.example.element_size()
+
+
+Kept = tuple[list[int | None], torch.Tensor | list[torch.Tensor]]
+"""The versions of tensors, where they have one, and their contents: one by one, or all in the rows of one tensor."""
+
+
+def keep(*tensors: torch.Tensor) -> Kept:
+    """Copies of tensors that the graph is going to change."""
+    versions = [None if tensor.is_inference() else torch_compat.version_of(tensor) for tensor in tensors]
+    first = tensors[0]
+    if len(tensors) > 2 and all(
+            tensor.dtype is first.dtype and tensor.shape == first.shape and tensor.device == first.device
+            for tensor in tensors):
+        # Such as the counters of a network's layers: one operator for all.
+        with torch.no_grad():
+            return versions, torch.stack(tensors)
+    return versions, [tensor.detach().clone() for tensor in tensors]
+
+
+def put_back(kept: Kept, *tensors: torch.Tensor) -> None:
+    """Undo the changes."""
+    with torch.no_grad():
+        for version, copy, tensor in zip(*kept, tensors, strict=True):
+            # An operation that raises half-way is not counted, so the version says nothing.
+            tensor.copy_(copy)
+            if version is not None:
+                torch_compat.set_versions((tensor,), (version,))
+
+
+Layouts = list[tuple[torch.Size, tuple[int, ...], int | torch.SymInt]]
+
+
+def keep_with_layouts(*tensors: torch.Tensor) -> tuple[Layouts, Kept]:
+    """The same where the graph changes sizes and strides too."""
+    return [(tensor.shape, tensor.stride(), tensor.storage_offset()) for tensor in tensors], keep(*tensors)
+
+
+def put_back_with_layouts(kept: tuple[Layouts, Kept], *tensors: torch.Tensor) -> None:
+    """Undo the changes."""
+    with torch.no_grad():
+        for layout, tensor in zip(kept[0], tensors, strict=True):
+            tensor.as_strided_(*layout)
+    put_back(kept[1], *tensors)
+
+
+_UNREPEATABLE = "_firesteel_unrepeatable"
+
+
+def mark_unrepeatable(error: BaseException) -> None:
+    """Say that what raised an error has changed tensors that could not be put back."""
+    setattr(error, _UNREPEATABLE, True)
+
+
+def is_unrepeatable(error: BaseException) -> bool:
+    """Whether the program must not run again after an error."""
+    return getattr(error, _UNREPEATABLE, False) is True
+
+
+def random_state() -> RandomState:
+    """The state of the CPU's generator and, once CUDA is in use, of the current device's."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+
+
+def restore_random_state(state: RandomState) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1])

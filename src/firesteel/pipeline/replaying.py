@@ -1,0 +1,379 @@
+"""Gradients of compiled code by eager's autograd: the captured graph runs again, operator by operator.
+
+Compiled backward computes gradients that have no derivative. Where they are to be differentiated themselves
+(``create_graph=True``: gradient penalties, hessians), where vmap hands over many gradients at once, and where a second
+backward comes for results whose memory is gone but which eager could still differentiate, the graph runs again on the
+inputs of the call, with the random numbers of the call, and autograd does the rest.
+
+    inputs -> views of them, which get gradients -> the captured graph -> its results <- the gradients that came
+
+What the graph changes in place is copied before, if its results depend on it, and so is what is small: the program may
+change it later. An input that other compiled code has computed is neither kept nor copied, so that a stack of compiled
+blocks keeps no more than it needs for a plain backward: where it is gone, the graph that computed it runs again as
+well.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from operator import getitem
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+from .. import torch_compat
+from ..autodiff.gradients import leaf_gradients
+from ..autodiff.joint import Carrier, JointGraph
+from ..errors import UserCodeError
+from ..functional.applied_functions import AppliedFunction
+from ..functional.graph import FreshTensor, needed_for
+from ..functional.state import GlobalState
+from .failing_graphs import RandomState, random_state, restore_random_state
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from .training import TrainingUnit
+
+_BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+_LIKE = re.compile(r"aten\.(\w+_like|new_\w+|sym_\w+)\.\w+")
+_LOOKING = re.compile(r"aten\.as_strided")
+SMALL = 1024
+"""Up to how many elements a copy of an input costs no more than to watch whether it changes."""
+CHANGED = ("an input of a compiled function has been changed in place since the call, and a gradient that is to be "
+           "differentiated again needs it as it was")
+
+
+@dataclass(slots=True)
+class Call:
+    """What is remembered of one call, besides what is saved for backward."""
+
+    held: list[Any]
+    watched: list[torch.Tensor]
+    versions: list[int]
+    random: RandomState | None
+    behind_results: list[tuple[torch.Tensor, int]]
+    """What results depend on, but gradients do not, with its version."""
+    inputs: list[Any] | None = None
+    """All inputs, once what was saved has been freed and there are results left to differentiate."""
+
+
+@dataclass(slots=True)
+class Produced:
+    """An input that is a result of other compiled code: it can be computed again."""
+
+    node: Any
+    """The function that autograd knows for that code."""
+    output: int
+    """Which output of the captured graph it is."""
+    number: int
+    """Which result of the function."""
+    version: int
+    tensor: weakref.ref[torch.Tensor] | None
+    """None where the graph changes it."""
+    again: torch.Tensor | None = None
+
+    def found(self) -> torch.Tensor | None:
+        """The tensor as it was, with its history, if it is still there."""
+        if self.again is None and self.tensor is not None:
+            tensor = torch_compat.alive(self.tensor)
+            if tensor is not None and torch_compat.version_of(tensor) == self.version and tensor.grad_fn is self.node:
+                self.again = torch_compat.alias_with_history(tensor)
+        return self.again
+
+
+class _Holding(Enum):
+    """How an input is remembered. Nothing that it may become a part of later must lead back to it."""
+
+    ITSELF = "a leaf of autograd's graph, or a number"
+    ALIAS = "its memory"
+    HISTORY = "its memory and the history that it has now"
+    COPY = "a copy: the graph changes it"
+    LAYOUT = "nothing of its contents: the graph changes it, and neither results nor gradients depend on what it was"
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """Lets autograd come to a tensor without a gradient for it."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        """A number to start from."""
+        return tensor.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """No gradient."""
+        return None
+
+
+class Replay:
+    """Runs a captured graph again.
+
+    ``saved``: inputs that the compiled function saves for its backward anyway; ``without_history``: those that autograd
+    does not know as its inputs, though they have a history.
+    """
+
+    def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, state: GlobalState,
+                 saved: set[int], without_history: Sequence[int]) -> None:
+        self.module = module
+        self.state = state
+        self.without_history = without_history
+        self.carriers = joint.carriers
+        self.changed = {change.index for change in joint.mutated}
+        copied = self.changed & _inputs_behind(joint) if self.changed else self.changed
+        # What is overwritten may be differentiated as before: behind autograd's back, say, through detach().
+        copied = copied | {at for at in self.changed if examples[at].requires_grad}
+        self.holding = {
+            at: _Holding.COPY if at in copied else _Holding.LAYOUT if at in self.changed
+            else _Holding.ITSELF if not isinstance(example, torch.Tensor) or example.requires_grad and example.is_leaf
+            else _Holding.HISTORY if example.requires_grad else _Holding.ALIAS
+            for at, example in enumerate(examples) if at not in saved or at in self.changed}
+        needed = _values_behind([output.node for output in joint.gradients if isinstance(output, FreshTensor)])
+        # Gradients of any order are made of the values that those of the first order are made of.
+        self.unwatched = {at for at, (example, entry) in enumerate(zip(examples, joint.inputs, strict=True))
+                          if not isinstance(example, torch.Tensor) or example.is_inference()
+                          or entry.node not in needed}
+        aliases = {at for at, how in self.holding.items() if how in (_Holding.ALIAS, _Holding.HISTORY)
+                   and not examples[at].is_inference()}
+        self.changeable = aliases & _inputs_behind(joint) if aliases else aliases
+        """Inputs that a program may change after the call, because eager has no need of them any more."""
+        self.looks_around = any(_LOOKING.match(str(node.target)) for node in joint.graph.nodes)
+        self.makes_zeros = any(isinstance(node.target, AppliedFunction) for node in module.graph.nodes)
+        """Whether functions of the program's own may have gradients where none come back to the results."""
+        self.draws = any(
+            isinstance(node.target, torch_compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+            for node in joint.graph.nodes)
+
+    @functools.cached_property
+    def forward(self) -> Callable[..., Any]:
+        """The captured graph. Where it asks for gradients, those of its own inputs are meant, not of leaves behind."""
+        if not any(node.target is leaf_gradients for node in self.module.graph.nodes):
+            return self.module.forward
+        graph = torch.fx.Graph()
+        graph.output(graph.graph_copy(self.module.graph, {}))
+        for node in graph.nodes:
+            if node.target is leaf_gradients:
+                node.target = _gradients
+        return torch.fx.GraphModule(self.module, graph).forward
+
+    def remember(self, inputs: Sequence[Any]) -> Call:
+        """What the graph will need to run again; to be called before it runs, where grad mode is on."""
+        held, watched, behind_results = [], [], []
+        for at, how in self.holding.items():
+            value = inputs[at]
+            if how is _Holding.ITSELF:
+                held.append(value)
+            elif how is _Holding.LAYOUT:
+                held.append((value.shape, value.stride(), value.dtype, value.device))
+                continue
+            elif (value.grad_fn is not None
+                  and (produced := _produced(value, how is _Holding.HISTORY)) is not None):
+                held.append(produced)
+                continue
+            elif how is _Holding.COPY or at in self.changeable and value.numel() <= SMALL \
+                    and value.is_contiguous() and not self.looks_around:
+                held.append(value.clone())
+                continue
+            else:
+                alias = value.detach()
+                held.append(alias if how is _Holding.ALIAS else torch_compat.alias_with_history(value))
+                value = alias
+                if at in self.unwatched and at in self.changeable:
+                    behind_results.append((value, torch_compat.version_of(value)))
+            if at not in self.unwatched:
+                watched.append(value)
+        return Call(held, watched, list(map(torch_compat.version_of, watched)), random_state() if self.draws else None,
+                    behind_results)
+
+    def inputs(self, call: Call, saved: dict[int, Any]) -> list[Any]:
+        """The inputs of the call, or how to get them; ``saved`` are those that were saved for backward."""
+        if [torch_compat.version_of(tensor) for tensor in call.watched] != call.versions:
+            raise RuntimeError(CHANGED)
+        values = {**saved, **dict(zip(self.holding, call.held, strict=True))}
+        for at, how in self.holding.items():
+            if how is _Holding.LAYOUT:
+                shape, stride, dtype, device = values[at]
+                values[at] = torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
+        return [values[at] for at in range(len(values))]
+
+    def gradients(self, call: Call, inputs: Sequence[Any], tangents: Sequence[torch.Tensor | None],
+                  hooks: Mapping[int, Sequence[Callable[..., Any]]]) -> list[Any]:
+        """The gradients of all inputs; differentiable themselves where grad mode is on.
+
+        ``hooks`` are those of differentiable results: they have seen the tangents, and are to see the gradients that
+        come to such a result when these gradients are differentiated.
+        """
+        create = torch.is_grad_enabled()
+        with torch.enable_grad():
+            inputs = _remade(inputs)
+            sources = [value.view_as(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
+                       for value in inputs]
+            given = [value if source is None else source for value, source in zip(inputs, sources, strict=True)]
+            results = self.run(call, given)
+        starts: list[Any] = []
+        gradients: list[Any] = []
+        nothing = all(tangent is None for tangent in tangents)
+        for carrier, tangent in zip(self.carriers, tangents, strict=True):
+            if (nothing or tangent is not None) and (start := _carried(carrier, results, given)).requires_grad:
+                if nothing:
+                    with torch.enable_grad():
+                        start = _WithoutGradient.apply(start)  # type: ignore[no-untyped-call]
+                starts.append(start)
+                gradients.append(tangent)
+        wanted = [source for source in sources if source is not None]
+        found: list[Any] = [None] * len(wanted)
+        if starts and wanted:
+            found = list(torch.autograd.grad(starts, wanted, gradients, create_graph=create, allow_unused=True))
+            for number, called in hooks.items() if create else ():
+                result = _carried(self.carriers[number], results, given)
+                for hook in called if result.requires_grad else ():
+                    result.register_hook(hook)
+        order = iter(found)
+        return [None if source is None else next(order) for source in sources]
+
+    def run(self, call: Call, given: list[Any]) -> Sequence[Any]:
+        """The results of the captured graph under the global state of the call, which is put back.
+
+        What the graph changes is replaced by copies in ``given``.
+        """
+        for at in self.without_history:
+            # No gradient flows back to it, and it was remembered without its history. But the graph may ask for one.
+            given[at] = given[at].detach().requires_grad_()
+            given[at] = given[at].view_as(given[at])
+        for at in self.changed:
+            given[at] = given[at].clone()
+        now, random = GlobalState.current(), random_state() if self.draws else None
+        self.state.restore()
+        if call.random is not None:
+            restore_random_state(call.random)
+        try:
+            with torch_compat.outside_batches():
+                results = self.forward(*given)
+        finally:
+            now.restore()
+            if random is not None:
+                restore_random_state(random)
+        return results if isinstance(results, (tuple, list)) else (results,)
+
+
+def _produced(value: torch.Tensor, unchanged: bool) -> Produced | None:
+    """How to compute an input again, if it is a result of compiled code as the captured graph returns it."""
+    node: Any = value.grad_fn
+    if not isinstance(getattr(node, "call", None), Call):
+        return None
+    unit: TrainingUnit = node.unit
+    part, number = node.part, value.output_nr
+    carrier = unit.replay.carriers[unit.tangents_at.index(number) if part is None else part.results[number]]
+    if carrier is None or carrier.output is None or carrier.base:
+        return None
+    return Produced(node, carrier.output, number, torch_compat.version_of(value),
+                    weakref.ref(value) if unchanged else None)
+
+
+def _remade(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs of a call. Those that are gone are computed again, and first what they are computed from."""
+    waiting = [value for value in inputs if isinstance(value, Produced)]
+    while waiting:
+        produced = waiting[-1]
+        if produced.found() is None:
+            node = produced.node
+            call: Call | None = node.call
+            if call is None:
+                node.saved_tensors  # noqa: B018  (raises, and says how to keep them)
+                raise RuntimeError(CHANGED)
+            if any(torch_compat.version_of(tensor) != version for tensor, version in call.behind_results):
+                raise RuntimeError(CHANGED)
+            needed = inputs_of(node, call)
+            missing = [value for value in needed if isinstance(value, Produced) and value.found() is None]
+            if missing:
+                waiting += missing
+                continue
+            replay: Replay = node.unit.replay
+            given: list[Any] = [value.found() if isinstance(value, Produced) else value for value in needed]
+            produced.again = replay.run(call, given)[produced.output]
+            hooks = getattr(node, "result_hooks", {}).get(produced.number, {})
+            for hook in hooks.values() if produced.again.requires_grad else ():
+                produced.again.register_hook(hook)
+        waiting.pop()
+    return [value.found() if isinstance(value, Produced) else value for value in inputs]
+
+
+def inputs_of(ctx: Any, call: Call) -> list[Any]:
+    """The inputs of the call, out of what was saved and remembered; `Produced` where they may have to be computed."""
+    unit: TrainingUnit = ctx.unit
+    count = len(unit.examples)
+    if call.inputs is not None:
+        if [torch_compat.version_of(tensor) for tensor in call.watched] != call.versions:
+            raise RuntimeError(CHANGED)
+        return call.inputs
+    if unit.parts or not unit.saved_from:
+        return unit.replay.inputs(call, {})
+    try:
+        saved = ctx.saved_tensors
+    except RuntimeError:
+        # A result of the function that was saved may have been changed since: the graph will compute it again.
+        saved = torch_compat.saved_tensors_at(ctx, [at for at, source in enumerate(unit.saved_from) if source < count])
+        if saved is None:
+            raise
+    return unit.replay.inputs(call, {at: value for at, value in zip(unit.saved_from, saved, strict=True) if at < count})
+
+
+def _gradients(outputs: Sequence[torch.Tensor], grad_outputs: Sequence[torch.Tensor | None] | None,
+               leaves: Sequence[torch.Tensor], retain_graph: bool | None = None, create_graph: bool = False,
+               only: bool = False) -> tuple[torch.Tensor | None, ...]:
+    """`leaf_gradients` with respect to tensors that are no leaves."""
+    return torch.autograd.grad(outputs, leaves, grad_outputs, retain_graph, create_graph, allow_unused=True)
+
+
+def _carried(carrier: Carrier | None, results: Sequence[Any], inputs: Sequence[Any]) -> torch.Tensor:
+    if carrier is None:
+        raise UserCodeError(
+            "a gradient is to be differentiated again that belongs to memory shared by several results",
+            "compile this function with backend=\"eager\", whose backward can be differentiated as often as you like, "
+            "or leave it out of what is compiled")
+    if carrier.output is None:
+        assert carrier.changed is not None
+        changed: torch.Tensor = inputs[carrier.changed]
+        return changed
+    found: torch.Tensor = results[carrier.output]
+    if carrier.base:
+        base = torch_compat.view_base(found)
+        assert base is not None
+        return base
+    return found
+
+
+def _values_behind(results: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
+    """All nodes whose values results depend on, with these. New tensors like others depend on sizes only."""
+
+    def sources(node: torch.fx.Node) -> list[torch.fx.Node]:
+        like = node.args[0] if _LIKE.fullmatch(str(node.target)) else None
+        return [source for source in node.all_input_nodes if source is not like]
+
+    return needed_for(results, sources)
+
+
+def _inputs_behind(joint: JointGraph) -> set[int]:
+    """The inputs, by index, that differentiable results are computed from."""
+    stack = [result.node for result in joint.differentiable]
+    seen: set[torch.fx.Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        sources = node.all_input_nodes
+        if node.target is getitem:
+            parent, position = node.args
+            if isinstance(parent, torch.fx.Node) and str(parent.target) == _BATCH_NORM and position in (0, 1, 2):
+                # running statistics have nothing to do with these results
+                seen.add(parent)
+                sources = [arg for arg in parent.args[:3] if isinstance(arg, torch.fx.Node)]
+        stack += sources
+    return {at for at, entry in enumerate(joint.inputs) if entry.node in seen}

@@ -1,0 +1,668 @@
+"""Compiled forward and backward as one function that autograd knows.
+
+    results = CompiledFunction.apply(unit, *inputs)     the compiled forward; what backward needs is saved with autograd
+    ...                                          changed inputs, views of inputs and of results: made by torch itself
+
+Tensors are saved as autograd saves them, so that hooks on saved tensors, ``retain_graph``, anomaly mode and the check
+for changes in place all work. Views that the program returns are made from their base after the function has run: for
+autograd they are views as in eager. So are changes of inputs that gradients flow through: they are copies, which
+autograd records.
+
+Backward is compiled when it first runs, for those results that get a gradient: a model that returns a loss and logits
+gets one for the loss only, and no zeros are computed for the rest.
+
+Where results have nothing to do with each other there is a function for each part of them, behind one compiled forward.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import torch_compat
+from ..autodiff.independent import Part, parts_of, tangents_behind
+from ..autodiff.joint import Expected, History, JointGraph, Remade, Tangent, trace_training
+from ..autodiff.partition import Partition, part_again, partition
+from ..autodiff.passed import Passed
+from ..fake.dims import contiguous_strides, known_equal, layout_of
+from ..fake.rules.strides import memory_order
+from ..functional.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
+from ..functional.running import known_number, symbols, view_of_base, without_notice
+from ..functional.state import GlobalState
+from ..interruptions import uninterrupted
+from ..locks import new_lock
+from ..logs import log
+from ..shapes import LateDecisionError, Symbol
+from .collecting import collection_paused
+from .overwriting import overwrite
+from .replaying import CHANGED, Call, Replay, inputs_of
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from ..functional.graph import FunctionalGraph
+    from .recording import Stack
+
+MOST_BACKWARDS = 8
+"""How many a unit has at most before gradients in yet another order are copied into one that is known."""
+Prepare = Callable[[JointGraph], JointGraph]
+"""Improves a joint graph before it is parted."""
+Compile = Callable[["FunctionalGraph", str, bool], Callable[..., Any]]
+"""Makes a function of a functional graph; the text is its name. With True it takes its inputs in one list that it may
+empty, so that they are freed as soon as they are not needed."""
+
+
+class TrainingUnit:
+    """A captured graph whose results need gradients, compiled."""
+
+    def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, compile_half: Compile,
+                 memory_budget: float = 1.0, prepare: Prepare | None = None) -> None:
+        self.module = module
+        self.examples = list(examples)
+        self.name = type(module).__name__
+        self.compile_half = compile_half
+        self.prepare = prepare
+        if joint.linked:
+            raise Unsupported("a result is computed from another, and the graph is not taken apart there")
+        if prepare is not None:
+            joint = prepare(joint)
+        behind = tangents_behind(joint) if len(joint.differentiable) > 1 or joint.walked else []
+        if any(walked & ~sum(1 << number for number in numbers)
+               for walked, numbers in zip(joint.walked, behind, strict=False)):
+            raise Unsupported("a function of the program's own has no gradient for what autograd goes on to from it")
+        self.lock = new_lock()
+        self.state = GlobalState.current()
+        made = self.parted = partition(joint, memory_budget)
+        log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, made.saved_bytes,
+            1000 * made.seconds)
+        self.forward = compile_half(made.forward, f"{self.name}_forward", False)
+        self.backwards: dict[tuple[Expected, ...], _Backward] = {}
+        self.result_count = len(made.results)
+        self.numbers_at = len(made.forward.outputs) - len(made.numbers)
+        taken = self.result_count
+        self.saved_from: list[int] = []
+        """Where saved tensors come from: an input's index, or behind all inputs a value of forward."""
+        positions = {entry.node: index for index, entry in enumerate(joint.inputs)}
+        for item in made.kept:
+            if item.node in positions and not item.copied and item.narrow is None:
+                self.saved_from.append(positions[item.node])
+            else:
+                self.saved_from.append(len(positions) + taken)
+                taken += 1
+        self.tangents_at = made.tangents_at
+        self.unreached = [at for at, (how, example) in enumerate(zip(made.gradients, self.examples, strict=True))
+                          if any(made.gradients) and not how and isinstance(example, torch.Tensor)
+                          and example.requires_grad]
+        """Inputs that have a history which no gradient flows back to, where others get gradients."""
+        self.parts = parts_of(made, {at for at, example in enumerate(self.examples)
+                                     if isinstance(example, torch.Tensor) and not example.is_leaf})
+        pieces = [set(part.results) for part in self.parts] or [set(range(len(joint.differentiable)))]
+        self.reached_by_some = [at for at, numbers in enumerate(behind)
+                                if any(0 < len(numbers & piece) < len(piece) for piece in pieces)]
+        """Inputs that get gradients from some of the differentiable results of one function only."""
+        self.others_at = [index for index, node in enumerate(made.results) if index not in set(self.tangents_at)
+                          and isinstance(node.meta["val"], torch.Tensor)]
+        self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
+                           for result in joint.differentiable]
+        """For each differentiable result whether its tangent is expected in another order than by rows."""
+        self.tangent_examples: list[Any] = [None if result.tangent is None else result.tangent.meta["val"]
+                                            for result in joint.differentiable]
+        self.assembly = _Assembly(joint, made)
+        changed = [(change.index, self.examples[change.index]) for change in joint.mutated]
+        self.changed_with_history = [at for at, example in changed if example.requires_grad and not example.is_leaf]
+        self.eager_frees = tuple(joint.eager_frees)
+        saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
+        self.replay = Replay(module, self.examples, joint, self.state, saved, [] if self.parts else self.unreached)
+        self.recordings: Stack | None = None
+        """Where forward and backward are recorded as CUDA graphs, if they are."""
+        if hasattr(self.forward, "as_forward"):
+            self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
+        self.forward = without_notice(self.forward, made.forward.mutated)
+
+    @functools.cached_property
+    def elsewhere(self) -> set[int]:
+        """Inputs that hold data: others are parameters and the like, which stay where they are from call to call."""
+        nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        return {at for at, (node, example) in enumerate(zip(nodes, self.examples, strict=True))
+                if not node.meta.get("module_state", True)
+                and isinstance(example, torch.Tensor) and not example.requires_grad}
+
+    def __call__(self, *inputs: Any) -> Any:
+        for at in self.reached_by_some:
+            hooks = torch_compat.gradient_hooks(inputs[at])
+            if type(hooks) is not torch_compat.HooksForGradients:
+                if hooks:
+                    # Autograd would call them with None in backward passes that eager does not come by in.
+                    return self.module.forward(*inputs)
+                torch_compat.call_hooks_for_gradients(inputs[at])
+        for at in self.changed_with_history:
+            if inputs[at].retains_grad or torch_compat.gradient_hooks(inputs[at]):
+                # What the graph computes from it after the change does not come by the changed input itself, and where
+                # autograd has not noticed the change, it takes views of what has changed for others.
+                return self.module.forward(*inputs)
+        if self.parts:
+            results = self._call_parts(inputs)
+        elif self.tangents_at:
+            given: Sequence[Any] = inputs
+            if self.unreached:
+                # Autograd would walk through their histories all the same, where memory may have been freed or tensors
+                # changed since: eager never looks there.
+                given = [*inputs]
+                for at in self.unreached:
+                    given[at] = inputs[at].detach()
+            results = CompiledFunction.apply(self, self.replay.remember(given), *given)  # type: ignore[no-untyped-call]
+        else:
+            with torch.no_grad():
+                results = without_autocast(self.forward, inputs)
+        return self.assembly(inputs, results)
+
+    def _call_parts(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        call = self.replay.remember(inputs)
+        with torch.no_grad():
+            values = without_autocast(self.forward, inputs)
+            results = _own_results(values[:self.result_count])
+        everything = (*inputs, *results, *values[self.result_count:])
+        freed: list[tuple[int, int]] = []
+        for part in self.parts:
+            own = [inputs[at] for at in part.inputs]
+            _PartFunction.apply(self, call, part, everything, freed, *own)  # type: ignore[no-untyped-call]
+        return tuple(results)
+
+    def prepare_backward(self) -> None:
+        """Compile backward before it runs, for gradients of all results."""
+        if not self.tangents_at:
+            return
+        count = len(self.by_columns)
+        for numbers in [part.results for part in self.parts] or [tuple(range(count))]:
+            kinds = tuple([Tangent.LIKE_RESULT if number in numbers else Tangent.NONE for number in range(count)])
+            with self.lock:
+                if kinds not in self.backwards:
+                    self.backwards[kinds] = self._make_backward(kinds)
+
+    def backward_for(self, tangents: Sequence[torch.Tensor | None]) -> _Backward:
+        """The backward for those tangents that are there."""
+        kinds: tuple[Expected, ...] = tuple([
+            Tangent.NONE if tangent is None else self._order(number, tangent) if not tangent.is_contiguous()
+            else Tangent.BY_ROWS if self.by_columns[number] else Tangent.LIKE_RESULT
+            for number, tangent in enumerate(tangents)])
+        found = self.backwards.get(kinds)
+        if found is None:
+            with self.lock:
+                found = self.backwards.get(kinds)
+                if found is None:
+                    with uninterrupted(), collection_paused():
+                        found = self.backwards[kinds] = self._make_backward(kinds)
+        return found
+
+    def _order(self, number: int, tangent: torch.Tensor) -> Expected:
+        """What a tangent is that is not contiguous."""
+        columns = self.by_columns[number]
+        if not any(tangent.stride()):
+            return Tangent.BY_ROWS if columns else Tangent.LIKE_RESULT
+        order = _order_of(tangent)
+        if order is None or columns and order == _order_of(self.tangent_examples[number]):
+            return Tangent.LIKE_RESULT
+        return order if len(self.backwards) < MOST_BACKWARDS else Tangent.LIKE_RESULT
+
+    def _make_backward(self, kinds: tuple[Expected, ...]) -> _Backward:
+        number = len(self.backwards)
+        name = f"{self.name}_backward{number or ''}"
+        whole = self.parted
+        there = [number for number, kind in enumerate(kinds) if kind is not Tangent.NONE]
+        for part in self.parts:
+            if there[0] in part.results:
+                whole = part.parted
+        wanted = [item.tangent is not None for item in whole.joint.differentiable]
+        made: Partition | None = whole
+        if any(kind is not (Tangent.LIKE_RESULT if want else Tangent.NONE)
+               for kind, want in zip(kinds, wanted, strict=True)):
+            made = self._part_for(kinds)
+            if made is not None and whole.kept_at is not None and not set(made.kept_at or ()) <= set(whole.kept_at):
+                made = None
+        # Otherwise zeros stand for what is missing, which is slower.
+        fill = made is None and sum(wanted) > len(there)
+        made = made or whole
+        run = self.compile_half(made.backward, name, True)
+        if hasattr(run, "as_backward"):
+            kept = self.saved_from if made.kept_at is None else [self.saved_from[at] for at in made.kept_at]
+            first, saved_at = len(made.numbers), len(self.examples) + self.result_count
+            data = [first + at for at, source in enumerate(kept) if source in self.elsewhere]
+            run.as_backward([*data, *range(first + len(kept), len(made.backward.inputs))],
+                            [first + at for at, source in enumerate(kept) if source >= saved_at], self.recordings)
+        return _Backward(made, run, fill, self.parted.numbers)
+
+    def _part_for(self, kinds: tuple[Expected, ...]) -> Partition | None:
+        now = GlobalState.current()
+        self.state.restore()
+        try:
+            joint = trace_training(self.module, self.examples, tangents=kinds)
+        except (Unsupported, LateDecisionError) as error:
+            log("fallbacks", "%s: backward is not traced for the gradients that came: %s", self.name, error)
+            return None
+        finally:
+            now.restore()
+        if not isinstance(joint, JointGraph) or joint.guards:
+            return None
+        return part_again(joint if self.prepare is None else self.prepare(joint), self.parted)
+
+
+class _Backward:
+    """One compiled backward."""
+
+    def __init__(self, parted: Partition, run: Callable[..., Any], fill: bool, numbers: list[Symbol]) -> None:
+        self.run = run
+        self.fill = fill
+        self.gradients = parted.gradients
+        self.kept_at = parted.kept_at
+        self.numbers_at = [numbers.index(symbol) for symbol in parted.numbers]
+        self.tangents = {number: item.tangent.meta["val"] for number, item in enumerate(parted.joint.differentiable)
+                         if item.tangent is not None}
+        inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.tangents):]
+        self.layouts = [_Layout.of(entry.example) if entry.node.users else None for entry in inputs]
+        self.behind = tangents_behind(parted.joint) if fill else []
+
+    def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
+                 shapes: Sequence[Any]) -> list[Any]:
+        """The gradients of all inputs. The list of saved tensors is emptied."""
+        missing: set[int] = set()
+        if self.fill:
+            missing = {number for number in self.tangents if tangents[number] is None}
+            tangents = [torch.zeros(shapes[number], dtype=example.dtype, device=example.device) if number in missing
+                        else tangents[number] for number, example in self.tangents.items()]
+        else:
+            tangents = [tangent for tangent in tangents if tangent is not None]
+        laid_out = [tangent if layout is None else layout.lay_out(tangent)
+                    for layout, tangent in zip(self.layouts, tangents, strict=True)]
+        wanted = saved if self.kept_at is None else [saved[at] for at in self.kept_at]
+        given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
+        saved.clear()
+        del wanted, laid_out
+        found = iter(self.run(given))
+        gradients: list[Any] = []
+        for how in self.gradients:
+            gradients.append(how(tangents) if isinstance(how, Passed)
+                             else gradients[how.index] if isinstance(how, SameAs) else next(found) if how else None)
+        if missing:
+            # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.
+            gradients = [None if behind <= missing else gradient
+                         for gradient, behind in zip(gradients, self.behind, strict=True)]
+        return gradients
+
+
+def _is_by_rows(tensor: torch.Tensor) -> bool:
+    """Whether eager lays out what it computes from a tensor by rows: those of expanded numbers have no order either."""
+    stride = tensor.stride()
+    if any(type(number) is not int for number in (*tensor.shape, *stride)):
+        shape, steps = layout_of(tensor)
+        return all(known_equal(size, 1) or known_equal(step, row)
+                   for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
+    return tensor.is_contiguous() or not any(stride)
+
+
+def _order_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The order of a dense tensor's dimensions in memory; None for others, and where a size of 1 leaves it open."""
+    numbers: list[list[Any]] = [list(tensor.shape), list(tensor.stride())]
+    shape, steps = [[number if type(number) is int else number.node.hint for number in each] for each in numbers]
+    if None in shape or None in steps or 1 in shape:
+        return None
+    order = sorted(range(len(steps)), key=lambda dim: -steps[dim])
+    return tuple(order) if [steps[dim] for dim in order] == list(contiguous_strides([shape[dim] for dim in order])) \
+        else None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The strides that a tangent must have: numbers, or where they depend on symbols the order of the dimensions."""
+
+    stride: tuple[int, ...] | None
+    order: tuple[int, ...]
+
+    @staticmethod
+    def of(example: torch.Tensor) -> _Layout:
+        stride: tuple[Any, ...] = example.stride()
+        if all(type(step) is int for step in stride):
+            return _Layout(tuple(stride), ())
+        hints = [step if type(step) is int else step.node.hint for step in stride]
+        if None in hints:  # data decides how large it is, but not in which order its dimensions lie
+            shape, steps = layout_of(example)
+            return _Layout(None, tuple(reversed(memory_order(shape, [steps]))))
+        return _Layout(None, tuple(sorted(range(len(hints)), key=lambda dim: (-hints[dim], dim))))
+
+    def lay_out(self, tangent: torch.Tensor) -> torch.Tensor:
+        """The tangent, copied if it lies in memory otherwise."""
+        stride = self.stride
+        if stride is None:
+            back = sorted(range(len(self.order)), key=self.order.__getitem__)
+            return tangent.permute(self.order).contiguous().permute(back)
+        if tangent.stride() == stride:
+            return tangent
+        if all(size == 1 or a == b for size, a, b in zip(tangent.shape, tangent.stride(), stride, strict=True)):
+            return tangent.as_strided(tangent.shape, stride)
+        return torch.empty_strided(tangent.shape, stride, dtype=tangent.dtype, device=tangent.device).copy_(tangent)
+
+
+@torch_compat.hooks_see_gradients_only
+class CompiledFunction(torch.autograd.Function):
+    """The function that autograd knows."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: TrainingUnit, call: Call, *inputs: Any) -> Any:
+        """Run the compiled forward and save what backward needs."""
+        ctx.set_materialize_grads(False)
+        values = without_autocast(unit.forward, inputs)
+        count = unit.result_count
+        results = _own_results(values[:count])
+        everything = (*inputs, *results, *values[count:])
+        ctx.unit = unit
+        ctx.call = call
+        ctx.freed = 0
+        ctx.freed_by_all = []
+        ctx.part = None
+        ctx.numbers = values[unit.numbers_at:]
+        ctx.shapes = [results[at].shape for at in unit.tangents_at]
+        ctx.save_for_backward(*[everything[at] for at in unit.saved_from])
+        if unit.others_at:
+            ctx.mark_non_differentiable(*[results[at] for at in unit.others_at])
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        """Run the compiled backward."""
+        unit: TrainingUnit = ctx.unit
+        given = [tangents[at] for at in unit.tangents_at]
+        if all(tangent is None for tangent in given):
+            return (None, None, *_without_tangents(ctx, given))
+        return (None, None, *_run_backward(ctx, given))
+
+
+@torch_compat.hooks_see_gradients_only
+class _PartFunction(torch.autograd.Function):
+    """The function that autograd knows for some results, which have nothing to do with the others in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: TrainingUnit, call: Call, part: Part, everything: Sequence[Any],
+                freed: list[tuple[int, int]], *inputs: Any) -> Any:
+        """Save what backward needs of all inputs, results and other values of the compiled forward.
+
+        ``freed`` is what all parts of this call have freed.
+        """
+        ctx.set_materialize_grads(False)
+        first = len(unit.examples)
+        ctx.unit = unit
+        ctx.call = call
+        ctx.freed = 0
+        ctx.freed_by_all = freed
+        ctx.part = part
+        ctx.numbers = everything[first + unit.numbers_at:]
+        ctx.shapes = [everything[first + at].shape for at in unit.tangents_at]
+        own = set(part.inputs)
+        # The history of an input that this part does not differentiate is not its business.
+        ctx.save_for_backward(*[everything[at].detach() if at < first and at not in own else everything[at]
+                                for at in _kept_from(unit, part)])
+        return tuple([everything[first + unit.tangents_at[number]] for number in part.results])
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        """Run the compiled backward of these results."""
+        unit: TrainingUnit = ctx.unit
+        part: Part = ctx.part
+        given: list[Any] = [None] * len(unit.tangents_at)
+        for number, tangent in zip(part.results, tangents, strict=True):
+            given[number] = tangent
+        gradients = (_without_tangents(ctx, given) if all(tangent is None for tangent in tangents)
+                     else _run_backward(ctx, given, part))
+        return (None, None, None, None, None, *[gradients[at] for at in part.inputs])
+
+
+def _kept_from(unit: TrainingUnit, part: Part | None) -> list[int]:
+    """Those of `TrainingUnit.saved_from` that a function saves."""
+    if part is None or part.parted.kept_at is None:
+        return unit.saved_from
+    return [unit.saved_from[at] for at in part.parted.kept_at]
+
+
+def _own_results(values: Sequence[Any]) -> list[Any]:
+    """Results that autograd may give a history to."""
+    return [value.detach() if isinstance(value, torch.Tensor) and torch_compat.view_base(value) is not None
+            else value for value in values]
+
+
+def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -> Sequence[Any]:
+    """The gradients of all inputs, by compiled code, or where that cannot be by running the captured graph again."""
+    unit: TrainingUnit = ctx.unit
+    call: Call | None = ctx.call
+    keeps = torch_compat.keeps_graph()
+    kept = _kept_from(unit, part)
+    now = torch_compat.backward_pass()
+    freed = 0
+    for when, bits in ctx.freed_by_all:
+        freed |= bits if when != now else 0
+    if freed and _is_freed(unit, freed, tangents) or ctx.freed and call is None and kept:
+        ctx.saved_tensors  # noqa: B018  (raises, and says how to keep them)
+        torch_compat.raise_freed()  # by the function of other results
+    if call is not None and (ctx.freed and kept or torch.is_grad_enabled() or torch_compat.functorch_active() or any(
+            tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
+        if ctx.freed and kept and call.inputs is None:
+            raise RuntimeError(CHANGED)
+        inputs = inputs_of(ctx, call)
+        if not keeps:
+            _free(ctx, tangents, inputs)
+        hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(found.values())
+                 for at, found in getattr(ctx, "result_hooks", {}).items()}
+        return unit.replay.gradients(call, inputs, tangents, hooks)
+    run = unit.backward_for(tangents)
+    saved = _saved_for(run, ctx, part) if kept else []
+    if not keeps:
+        _free(ctx, tangents)
+        ctx.maybe_clear_saved_tensors()
+    del call  # the inputs that it holds may go now
+    found: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
+    return found
+
+
+def _without_tangents(ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
+    """The gradients of all inputs where autograd comes by without any for the results: none, or what functions of the
+    program's own make of zeros."""
+    unit: TrainingUnit = ctx.unit
+    call: Call | None = ctx.call
+    if call is not None and unit.replay.makes_zeros:
+        try:
+            return unit.replay.gradients(call, inputs_of(ctx, call), tangents, {})
+        except RuntimeError as error:  # changed or freed since
+            log("fallbacks", "%s: no gradients where none came: %s", unit.name, error)
+    return (None,) * len(unit.examples)
+
+
+def _is_freed(unit: TrainingUnit, freed: int, tangents: Sequence[Any]) -> bool:
+    """Whether eager would have freed what these gradients need, in backward passes for the results of ``freed``."""
+    now = _bits(tangents)
+    return any(behind & freed and behind & now for behind in unit.eager_frees)
+
+
+def _bits(tangents: Sequence[Any]) -> int:
+    return sum(1 << number for number, tangent in enumerate(tangents) if tangent is not None)
+
+
+def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) -> None:
+    """Autograd is about to free what was saved. Keep the inputs if eager could still differentiate a result then."""
+    unit: TrainingUnit = ctx.unit
+    call: Call | None = ctx.call
+    part: Part | None = ctx.part
+    ctx.freed |= _bits(tangents)
+    ctx.freed_by_all.append((torch_compat.backward_pass(), _bits(tangents)))
+    if call is None:
+        return
+    lost = 0
+    for behind in unit.eager_frees:
+        if behind & ctx.freed:
+            lost |= behind
+    own = (1 << len(unit.tangents_at)) - 1 if part is None else sum(1 << number for number in part.results)
+    if lost & own == own:
+        ctx.call = None
+        return
+    if inputs is None:
+        try:
+            inputs = inputs_of(ctx, call)
+        except RuntimeError:
+            inputs = None  # changed since: a backward that needs them will say so
+    watched = [value for at, value in enumerate(inputs or ())
+               if isinstance(value, torch.Tensor) and at not in unit.replay.unwatched]
+    ctx.call = replace(call, inputs=inputs, watched=watched, versions=list(map(torch_compat.version_of, watched)))
+
+
+def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:
+    """What forward has saved. What this backward does not look at may have been changed since: None stands for it."""
+    count = len(ctx.unit.saved_from)
+    places = range(count) if part is None or part.parted.kept_at is None else part.parted.kept_at
+    saved: list[Any] | None
+    try:
+        saved = list(ctx.saved_tensors)
+    except RuntimeError:
+        wanted = set(range(count) if run.kept_at is None else run.kept_at)
+        saved = torch_compat.saved_tensors_at(ctx, [at for at, place in enumerate(places) if place in wanted])
+        if saved is None:
+            raise
+    if part is None:
+        return saved
+    placed: list[Any] = [None] * count
+    for at, place in enumerate(places):
+        placed[place] = saved[at]
+    return placed
+
+
+def without_autocast(run: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Call a function without autocast. Casts are part of the graph already."""
+    if not torch_compat.any_autocast_enabled():
+        return run(*args)
+    with ExitStack() as stack:
+        for device in torch_compat.AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        return run(*args)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# results
+
+
+class _Assembly:
+    """What is left to do when the function has run: changed inputs, views, the order of results."""
+
+    def __init__(self, joint: JointGraph, made: Partition) -> None:
+        self.joint = joint
+        memories: dict[int, int] = {}
+        numbers = 0
+        fresh = [output for output in joint.outputs if isinstance(output, FreshTensor)]
+        for each in fresh:
+            memories.setdefault(each.memory, len(memories))
+        changed = [item.mutation for item in joint.differentiable if item.mutation is not None]
+        self.changed = [(index, len(memories) + at) for at, index in enumerate(changed)]
+        self.steps: list[tuple[Output, int, Remade | None]] = []
+        """For each output: where its base is among the results, and what autograd has to do with it, if anything."""
+        self.plain = not self.changed and not joint.state_changes and joint.returns_tuple
+        for position, (output, remade) in enumerate(zip(joint.outputs, joint.remade, strict=True)):
+            at: int = 0
+            how: Remade | None = None
+            if isinstance(output, FreshTensor):
+                at = memories[output.memory]
+                # A view of something that is no result itself must be one too: autograd may refuse to change it.
+                if at in made.tangents_at and (output.view is not None or remade.history is not History.KNOWN
+                                               or remade.creation is not None):
+                    how = remade
+                self.plain = self.plain and output.view is None and how is None and at == position
+            elif isinstance(output, Number):
+                at = len(memories) + len(self.changed) + numbers
+                numbers += 1
+                self.plain = self.plain and at == position
+            else:
+                self.plain = False
+                if isinstance(output, InputAlias) and output.view is not None:
+                    how = remade
+            self.steps.append((output, at, how))
+        bases = [output.index if isinstance(output, SameAs) else None if how is None else how.base
+                 for output, _, how in self.steps]
+        self.order: list[int] = []
+        """Of the results: those that others are views of come before them."""
+        for position in range(len(bases)):
+            chain: list[int] = []
+            step: int | None = position
+            while step is not None and step not in self.order:
+                chain.append(step)
+                step = bases[step]
+            self.order += reversed(chain)
+
+    def __call__(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> Any:
+        if self.plain:
+            return results
+        for index, at in self.changed:
+            overwrite(inputs[index], results[at])
+        found: list[Any] = [None] * len(self.steps)
+        for position in self.order:
+            output, at, how = self.steps[position]
+            value = self.result(output, at, how, inputs, results, found)
+            if isinstance(output, (FreshTensor, InputAlias)) and (output.view is not None or how is not None):
+                value = torch_compat.created_as(value, self.joint.remade[position].creation)
+            found[position] = value
+        for change in self.joint.state_changes:
+            change.function(*change.args)
+        return tuple(found) if self.joint.returns_tuple else found[0]
+
+    def result(self, output: Output, at: int, how: Remade | None, inputs: Sequence[Any], results: tuple[Any, ...],
+               made: list[Any]) -> Any:
+        match output:
+            case Constant(value):
+                return value
+            case SameAs(index):
+                return made[index]
+            case Number():
+                return results[at]
+            case FreshTensor():
+                base = results[at]
+            case InputAlias(index):
+                base = inputs[index]
+        if how is not None and how.base is not None:
+            base = made[how.base]
+        if how is not None and how.history is History.NONE:
+            base = base.detach()
+        view = output.view
+        if view is None:
+            # not view_as, which gives dimensions of size 1 new strides
+            return base if how is None or how.history is not History.KNOWN else torch.ops.aten.alias.default(base)
+        if how is None or how.history is History.NONE:
+            return view_of_base(base, view, self.numbers(view, inputs))
+        with torch.set_grad_enabled(torch.is_grad_enabled() and how.history is not History.UNKNOWN_VIEW):
+            if how.views is None:
+                value = view_of_base(base, view, self.numbers(view, inputs))
+            else:
+                value = base
+                known = symbols(self.joint.inputs, inputs, {}) if how.symbolic else {}
+                for step in how.views:
+                    args, kwargs = step.args, step.kwargs
+                    if how.symbolic:
+                        args, kwargs = _with_numbers(args, known), _with_numbers(kwargs, known)
+                    value = step.func(value, *args, **kwargs)
+            if how.history is History.ONE_OF_SEVERAL:
+                value = value.expand(how.number + 1, *value.shape).unbind()[how.number]
+            return value
+
+    def numbers(self, view: ViewLayout, inputs: Sequence[Any]) -> Callable[[Any], int]:
+        """What the numbers of a layout are in this call."""
+        if all(type(number) is int for number in (*view.shape, *view.stride, view.offset)):
+            return int
+        return functools.partial(known_number, symbols(self.joint.inputs, inputs, {}))
+
+
+def _with_numbers(value: Any, known: dict[Symbol, Any]) -> Any:
+    """Arguments of an operator with the numbers of this call."""
+    if isinstance(value, torch.SymInt):
+        return known_number(known, value)
+    if isinstance(value, (tuple, list)):
+        return type(value)([_with_numbers(item, known) for item in value])
+    if isinstance(value, dict):
+        return {name: _with_numbers(item, known) for name, item in value.items()}
+    return value
