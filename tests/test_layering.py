@@ -1,4 +1,4 @@
-"""The line between what firesteel stands on and what it replaces, the order of its packages, the cost of importing it."""
+"""What firesteel stands on and what it replaces, the order of its packages, and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ ORDER = (
 )
 """The packages and modules of firesteel from the lowest to the highest. Each imports from those before it only."""
 FOR_TYPES_ONLY = frozenset({
-    ("events", "capture"), ("events", "runtime"), ("passes", "kernels"), ("pipeline", "capture"), ("backends", "capture"),
-    ("capture", "runtime"),
+    ("events", "capture"), ("events", "runtime"), ("passes", "kernels"), ("pipeline", "capture"),
+    ("backends", "capture"), ("capture", "runtime"),
 })
 """Upward imports that only a type checker reads. This list only ever shrinks."""
 
