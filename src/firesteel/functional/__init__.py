@@ -1,7 +1,7 @@
 """From captured graphs to functional ATen graphs: mutation and aliasing made explicit, compositions taken apart.
 
 >>> import torch
->>> from firesteel.autodiff import trace
+>>> from firesteel.functional import trace
 >>> print(trace(torch.fx.symbolic_trace(lambda x: x.relu_() * x), [torch.ones(2)]))
 input x: f32[2]
 relu: f32[2] = aten.relu.default(x)
@@ -9,7 +9,7 @@ mul: f32[2] = aten.mul.Tensor(relu, relu)
 x becomes relu
 return mul
 
-What training needs besides is loaded when it is first used: `joint`, `partition`.
+What training needs besides is in `autodiff`.
 """
 
 from .graph import (
