@@ -119,3 +119,54 @@ def test_changes_are_made_once_when_a_later_operator_raises(make, backend):
 
     chosen = (lambda gm, examples: gm.forward) if backend == "custom" else backend
     torch.testing.assert_close(seen(lambda f: fs.compile(f, backend=chosen)), seen(lambda f: f))
+
+
+def refused_factor(sign):
+    return torch.linalg.cholesky(sign * torch.eye(2))
+
+
+def index_outside(sign):
+    return torch.ones(3)[(1 - sign).long() * 25]
+
+
+def size_of_selection(sign):
+    return torch.ones(3)[sign * torch.ones(3) > 0] + torch.ones(3)
+
+
+def size_from_data(sign):
+    return torch.ones(1).expand(int(2 + sign.item()))
+
+
+def division_by_zero(sign):
+    return 1 / (1 + sign.item())
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("fails, views", [
+    (refused_factor, lambda base: (base[:4], base[2:])),
+    (index_outside, lambda base: (base[:3], base[3:])),
+    (size_of_selection, lambda base: (base, base.detach())),
+    (size_from_data, lambda base: (base, base.view(torch.int32))),
+    (division_by_zero, lambda base: (base[::2], base[1::2])),
+], ids=["overlapping", "apart", "detached", "other dtype", "interleaved"])  # fmt: skip
+def test_arguments_in_one_memory_are_put_back(fails, views, backend):
+    """They have one count of changes: whether the second was written to does not show when an operator raises."""
+    def program(first, second, sign, names):
+        names.append("start")
+        first.add_(1)
+        try:
+            fails(sign)
+        except (ArithmeticError, IndexError, RuntimeError) as error:
+            names.append(type(error).__name__)
+            second.mul_(3)
+        second.sub_(1)
+        return first + 0
+
+    def seen(function):
+        found = []
+        for sign in (1.0, -1.0, 1.0):
+            base, names = torch.arange(6.0), []
+            found.append((function(*views(base), torch.tensor(sign), names), base, names))
+        return found
+
+    assert str(seen(fs.compile(program, backend=backend))) == str(seen(program))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from ..fake.tensor import FakeTensor
 from ..shapes.symnode import hint_of
 
 if TYPE_CHECKING:
@@ -32,22 +33,14 @@ class FailingGraph:
         self.code = code
         self.draws_random = draws_random
         self.uncounted = any(entry.uncounted for entry in inputs)
-        # our own backends write such tensors when nothing can raise any more, or put them back (`backends.as_captured`)
-        kept = [entry for entry in inputs if (entry.at_risk or entry.uncounted and not backend_is_own)
-                and restorable(entry)]
-        if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
-            kept = [entry for entry in kept if entry.must_restore]
-        room = MAX_KEPT_BYTES - sum(bytes_of(entry) for entry in kept)
-        for entry in inputs:
-            if entry.half_done and not entry.at_risk and restorable(entry) and 0 not in entry.example.stride():
-                room -= bytes_of(entry)
-                if room >= 0:
-                    kept.append(entry)
+        kept = _to_keep(inputs, backend_is_own)
         changes_layouts = any(not entry.has_its_layout() for entry in kept)  # ``t_``, ``unsqueeze_``
         self.keep: Callable[..., Any] = keep_with_layouts if changes_layouts else keep
         self.put_back: Callable[..., None] = put_back_with_layouts if changes_layouts else put_back
         nodes = {entry.node for entry in kept}
-        lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes]
+        memories = {_memory(entry) for entry in kept}
+        lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes
+                and (entry.at_risk or _memory(entry) not in memories)]
         self.cannot_tell = not backend_is_own and any(entry.uncounted and entry.node not in nodes for entry in inputs)
         self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
         version = code.constant(torch_compat.version_of) if lost else ""
@@ -76,6 +69,30 @@ class FailingGraph:
         if self.draws_random:
             lines.append(f"{self.code.constant(restore_random_state)}(_fs_random)")
         return lines
+
+
+def _to_keep(inputs: list[GraphInput], backend_is_own: bool) -> list[GraphInput]:
+    """The inputs that are copied before the graph runs."""
+    # our own backends write uncounted tensors when nothing can raise any more, or put them back (`backends.as_captured`)
+    kept = [entry for entry in inputs if (entry.at_risk or entry.uncounted and not backend_is_own)
+            and restorable(entry)]
+    if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
+        kept = [entry for entry in kept if entry.must_restore]
+    room = MAX_KEPT_BYTES - sum(bytes_of(entry) for entry in kept)
+    memories = {_memory(entry) for entry in kept}
+    for entry in inputs:
+        half_done = entry.half_done and not entry.at_risk and 0 not in entry.example.stride()
+        # Views of one memory have one count of changes, which does not say which of them has changed.
+        has_kept_alias = memories and entry.mutated and not entry.at_risk and _memory(entry) in memories
+        if (half_done or has_kept_alias) and restorable(entry):
+            room -= bytes_of(entry)
+            if room >= 0:
+                kept.append(entry)
+    return kept
+
+
+def _memory(entry: GraphInput) -> int:
+    return entry.example.storage_key if type(entry.example) is FakeTensor else id(entry.example)
 
 
 def restorable(entry: GraphInput) -> bool:
@@ -108,11 +125,12 @@ def keep(*tensors: torch.Tensor) -> Kept:
 def put_back(kept: Kept, *tensors: torch.Tensor) -> None:
     """Undo the changes."""
     with torch.no_grad():
-        for version, copy, tensor in zip(*kept, tensors, strict=True):
+        for copy, tensor in zip(kept[1], tensors, strict=True):
             # An operation that raises half-way is not counted, so the version says nothing.
             tensor.copy_(copy)
-            if version is not None:
-                torch_compat.set_versions((tensor,), (version,))
+    for version, tensor in zip(kept[0], tensors, strict=True):
+        if version is not None:
+            torch_compat.set_versions((tensor,), (version,))
 
 
 Layouts = list[tuple[torch.Size, tuple[int, ...], int | torch.SymInt]]
