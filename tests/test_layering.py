@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +50,8 @@ FOR_TYPES_ONLY = frozenset({
     ("backends", "capture"), ("capture", "runtime"),
 })
 """Upward imports that only a type checker reads. This list only ever shrinks."""
+LARGEST_CIRCLE = 5
+"""How many modules may import each other in a circle."""
 
 
 def torch_names(source: str) -> Iterator[tuple[int, str]]:
@@ -83,16 +86,21 @@ def torch_names(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, ".".join([bound[at.id], *reversed(parts)])
 
 
-def own_imports(path: Path, root: Path) -> Iterator[tuple[str, bool]]:
-    """What a file imports of firesteel, wherever in the file: the name under the package, whether for types only."""
-    tree = ast.parse(path.read_text())
-    package = path.parent.relative_to(root).parts
-    types = {
+def types_only(tree: ast.AST) -> set[ast.AST]:
+    """What stands under ``if TYPE_CHECKING``."""
+    return {
         inner
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
+
+
+def own_imports(path: Path, root: Path) -> Iterator[tuple[str, bool]]:
+    """What a file imports of firesteel, wherever in the file: the name under the package, whether for types only."""
+    tree = ast.parse(path.read_text())
+    package = path.parent.relative_to(root).parts
+    types = types_only(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [item.name.split(".")[1:] for item in node.names if item.name.split(".")[0] == "firesteel"]
@@ -206,6 +214,42 @@ def test_packages_import_downwards_only():
                 if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert packages == set(ORDER)
     assert not upward_imports(ROOT / "src" / "firesteel")
+
+
+def module_imports(root: Path) -> networkx.DiGraph:
+    """Which module imports which, imports that only a type checker reads left out."""
+    names = {}
+    for path in root.rglob("*.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        names[parts[:-1] if parts[-1] == "__init__" else parts] = path
+    graph = networkx.DiGraph()
+    for name, path in names.items():
+        tree = ast.parse(path.read_text())
+        types = types_only(tree)
+        package = path.parent.relative_to(root).parts
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or node in types:
+                continue
+            module = tuple(node.module.split(".")) if node.module else ()
+            if node.level:
+                module = (*package[: len(package) - node.level + 1], *module)
+            elif module[:1] == ("firesteel",):
+                module = module[1:]
+            else:
+                continue
+            for item in node.names:
+                target = (*module, item.name) if (*module, item.name) in names else module
+                if target in names and target != name:
+                    graph.add_edge(name, target)
+    return graph
+
+
+def test_circles_of_modules_are_small():
+    found = [circle for circle in networkx.strongly_connected_components(module_imports(ROOT / "src" / "firesteel"))
+             if len(circle) > LARGEST_CIRCLE]
+    # Values and what is done with them know each other. This number only ever shrinks.
+    assert [{name[0] for name in circle} for circle in found] in ([], [{"capture"}])
+    assert sum(map(len, found)) <= 59
 
 
 def test_the_guide_lists_packages_in_their_order():

@@ -424,6 +424,9 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
     return _without_rule(mode, func, operator, args, kwargs)
 
 
+FakeTensor.run_operator = staticmethod(dispatch)
+
+
 def _note_writes(mode: FakeMode, operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if operator.writes is _STATISTICS and not (args[5] if len(args) > 5 else kwargs.get("training")):
         return

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import torch
 
@@ -46,6 +46,8 @@ class FakeTensor(torch.Tensor):
 
     #: Set by ``FakeMode.from_real`` on the fake version of an ``nn.Parameter``.
     is_parameter: bool = False
+    #: Runs an operator on fake tensors: (mode or None, operator, args, kwargs). The mode, built on this class, sets it.
+    run_operator: ClassVar[Callable[..., Any]]
     #: Set while a view with symbolic sizes is made of it: how much memory it has is not known then.
     unbounded: bool = False
 
@@ -55,10 +57,8 @@ class FakeTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        # Reached when no mode is entered. Imported late because the mode is built on this class.
-        from .mode import dispatch
-
-        return dispatch(None, func, args, kwargs or {})
+        # Reached when no mode is entered.
+        return cls.run_operator(None, func, args, kwargs or {})
 
     @property
     def storage_key(self) -> int:

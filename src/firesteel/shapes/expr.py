@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NoReturn, TypeAlias, cast
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from firesteel.locks import new_rlock
@@ -49,6 +49,8 @@ class Expr:
     kind: Kind
     serial: int
     _symbols: frozenset[Symbol] | None
+    text_of: ClassVar[Callable[[Expr], str]]
+    """What `str` gives; `printing`, which knows all kinds of expressions, sets it."""
 
     def _setup(self, kind: Kind) -> None:
         self.kind = kind
@@ -98,9 +100,7 @@ class Expr:
         return rebuild(self, lambda node: None, memo)
 
     def __str__(self) -> str:
-        from firesteel.shapes.printing import TextPrinter
-
-        return TextPrinter().print(self)
+        return type(self).text_of(self)
 
     __repr__ = __str__
 

@@ -253,6 +253,9 @@ class TextPrinter(Printer):
     """What `str(expr)` gives."""
 
 
+Expr.text_of = staticmethod(lambda expr: TextPrinter().print(expr))
+
+
 class PythonPrinter(Printer):
     """Prints Python code with each symbol replaced by the text of where its value comes from.
 

@@ -8,25 +8,8 @@ asked, which also raises the errors that eager raises. Tensor arguments are alwa
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
 
-Rule = Callable[..., Any]
-AnyRule = TypeVar("AnyRule", bound=Rule)
-
-_rules: dict[str, Rule] = {}
-
-
-def rule(*names: str) -> Callable[[AnyRule], AnyRule]:
-    """Register a function as the rule of the operators named, for instance ``@rule("aten.t.default")``."""
-
-    def register(fn: AnyRule) -> AnyRule:
-        for name in names:
-            assert name not in _rules, f"two rules for {name}"
-            _rules[name] = fn
-        return fn
-
-    return register
+from .registry import RULES, Rule
 
 
 @functools.cache
@@ -56,18 +39,21 @@ def _load() -> None:
 
 def find_rule(name: str) -> Rule | None:
     """The rule of an operator, or None."""
-    found = _rules.get(name)
+    found = RULES.get(name)
     if found is None:
         from . import pointwise  # noqa: F401  (the commonest operators)
 
-        found = _rules.get(name)
+        found = RULES.get(name)
         if found is None:
             _load()
-            found = _rules.get(name)
+            found = RULES.get(name)
     return found
 
 
 def rule_names() -> list[str]:
     """The names of all operators that have a rule."""
     _load()
-    return sorted(_rules)
+    return sorted(RULES)
+
+
+__all__ = ["Rule", "find_rule", "rule_names"]

@@ -8,8 +8,8 @@ import torch
 
 from ..dims import layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from . import rule
 from .operands import CPU, same_kind
+from .registry import rule
 from .strides import packed_strides, preserved_strides
 
 

@@ -12,8 +12,8 @@ import torch
 
 from ..dims import layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from . import rule
 from .operands import CPU, same_kind, wrap_dim
+from .registry import rule
 from .strides import (
     broadcast_shapes,
     channels_last_strides,

@@ -20,8 +20,8 @@ from ..dims import (
     stride_of,
 )
 from ..tensor import FakeTensor, FakeUnsupported, new_fake, view_of
-from . import rule
 from .operands import CPU, scalar_dtype, wrap_dim
+from .registry import rule
 from .strides import (
     channels_last_strides,
     format_strides,

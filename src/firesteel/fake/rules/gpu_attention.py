@@ -9,7 +9,7 @@ import torch
 from ... import torch_compat
 from ..dims import layout_of
 from ..tensor import FakeTensor
-from . import rule
+from .registry import rule
 
 
 @rule("aten._fused_sdp_choice.default")

@@ -9,8 +9,8 @@ import torch
 
 from ..dims import layout_of, numel_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from . import rule
 from .operands import CPU
+from .registry import rule
 from .strides import channels_last_strides, preserved_strides, suggests_channels_last
 
 

@@ -11,8 +11,8 @@ import torch
 
 from ..dims import layout_of, numel_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported
-from . import Rule, rule
 from .operands import is_number, result_device, result_dtype
+from .registry import Rule, rule
 from .strides import broadcast_shapes
 
 

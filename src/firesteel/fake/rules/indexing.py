@@ -9,8 +9,8 @@ import torch
 
 from ..dims import contiguous_strides, known_equal, layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from . import rule
 from .operands import wrap_dim
+from .registry import rule
 from .strides import (
     Layout,
     Shape,

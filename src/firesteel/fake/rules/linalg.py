@@ -8,8 +8,8 @@ import torch
 
 from ..dims import contiguous_strides, shape_of, smaller
 from ..tensor import FakeTensor, new_fake
-from . import rule
 from .operands import CPU
+from .registry import rule
 
 # dtype -> its real and its complex kind
 _KINDS = {

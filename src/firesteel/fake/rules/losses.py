@@ -8,8 +8,8 @@ import torch
 
 from ..dims import layout_of, require_equal, shape_of
 from ..tensor import FakeTensor, new_fake
-from . import rule
 from .operands import same_kind
+from .registry import rule
 from .strides import elementwise_layout
 
 _NONE = 0  # the code of reduction="none"

@@ -8,8 +8,8 @@ import torch
 
 from ..dims import require_equal, shape_of, stride_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from . import rule
 from .operands import CPU
+from .registry import rule
 from .strides import broadcast_shapes
 
 

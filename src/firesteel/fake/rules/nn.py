@@ -10,8 +10,8 @@ import torch
 from ... import torch_compat
 from ..dims import layout_of, numel_of, require_equal, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from . import rule
 from .operands import CPU, same_kind, wrap_dim
+from .registry import rule
 from .strides import (
     channels_last_strides,
     contiguous,

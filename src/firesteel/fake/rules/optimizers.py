@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dims import shape_of
 from ..tensor import FakeTensor
-from . import rule
+from .registry import rule
 
 
 @rule(*(f"aten._fused_{name}_.{overload}" for name in ("adam", "adamw", "sgd", "adagrad")

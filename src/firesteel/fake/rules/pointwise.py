@@ -8,8 +8,8 @@ import torch
 
 from ..dims import known_equal, layout_of, shape_of, stride_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from . import Rule, rule
 from .operands import is_number, result_device, result_dtype, scalar_dtype, wrap_dim
+from .registry import Rule, rule
 from .strides import broadcast_shapes, cast_layout, check_broadcast, elementwise_layout, preserved_strides
 
 _BOOL = torch.bool

@@ -9,7 +9,7 @@ import torch
 from ... import torch_compat
 from ...torch_compat.recurrent_operators import workspace_bytes
 from ..tensor import FakeTensor, new_fake
-from . import rule
+from .registry import rule
 
 
 @rule("firesteel.recurrent_layer.default")

@@ -25,8 +25,8 @@ from ..dims import (
     stride_of,
 )
 from ..tensor import FakeTensor, FakeUnsupported, new_fake, update_metadata, view_of
-from . import rule
 from .operands import wrap_dim
+from .registry import rule
 from .strides import TOO_LONG, preserved_strides
 
 

@@ -14,8 +14,8 @@ import torch
 
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, as_expr
-from ..ir import Kernel, Loop, Statement
-from . import bounds, tiles, vectorising
+from ..ir import Kernel, Loop, Reduce, Scan, Statement
+from . import bounds, jamming, reductions, scans, tiles, vectorising
 from .statements import StatementEmitter
 from .target import Target, has_symbol
 from .text import Function, Module, Operand, element_type, memory_type
@@ -61,6 +61,21 @@ class KernelPrinter(StatementEmitter):
         self.freed: list[str] = []
         self.grain = target.tuning.grain or GRAIN
         self.streamed = target.tuning.stream or STREAM
+
+    def emit_reduce(self, statement: Reduce) -> None:
+        reductions.emit_reduce(self, statement)
+
+    def emit_scan(self, statement: Scan) -> None:
+        scans.emit_scan(self, statement)
+
+    def emit_in_blocks(self, loop: Loop) -> bool:
+        if tiles.applies(loop, self.written):
+            tiles.emit_tiles(self, loop, self.integer(0), self.size(loop.axis.size))
+            return True
+        if jamming.applies(loop):
+            jamming.emit_rows(self, loop)
+            return True
+        return False
 
     def parameters(self, buffers: str, sizes: str, numbers: str) -> None:
         """Read the kernel's parameters."""

@@ -20,9 +20,6 @@ class StatementEmitter(ValueEmitter):
     """Writes the statements of a kernel."""
 
     def run(self, body: Sequence[Statement]) -> None:
-        from .reductions import emit_reduce
-        from .scans import emit_scan
-
         position = 0
         while position < len(body):
             statement = body[position]
@@ -33,10 +30,10 @@ class StatementEmitter(ValueEmitter):
             if isinstance(statement, Loop):
                 self.emit_loop(statement)
             elif isinstance(statement, Reduce):
-                emit_reduce(self, statement)
+                self.emit_reduce(statement)
             else:
                 assert isinstance(statement, Scan)
-                emit_scan(self, statement)
+                self.emit_scan(statement)
 
     def _straight(self, body: Sequence[Statement], position: int) -> int:
         """A run of assignments and stores. All is read before anything is written: a buffer may be updated in place."""
@@ -87,20 +84,28 @@ class StatementEmitter(ValueEmitter):
             value = operations.emit(self, statement.mode, dtype, both)
         self.store(place, value, args)
 
+    # What is written elsewhere, by functions that this class is given to
+
+    def emit_reduce(self, statement: Reduce) -> None:
+        """Bind a reduction to its name."""
+        raise NotImplementedError
+
+    def emit_scan(self, statement: Scan) -> None:
+        """Run along the axis of a scan and store."""
+        raise NotImplementedError
+
+    def emit_in_blocks(self, loop: Loop) -> bool:
+        """Write a loop nest tile by tile or several rows at a time; False where neither applies."""
+        raise NotImplementedError
+
     # loops
 
     def size(self, expr: Expr) -> Operand:
         return self.index(expr)
 
     def emit_loop(self, loop: Loop) -> None:
-        from . import jamming, tiles
-
         zero = self.integer(0)
-        if self.axis is None and tiles.applies(loop, self.written):
-            tiles.emit_tiles(self, loop, zero, self.size(loop.axis.size))
-            return
-        if self.axis is None and jamming.applies(loop):
-            jamming.emit_rows(self, loop)
+        if self.axis is None and self.emit_in_blocks(loop):
             return
         if self.axis is None and vectorising.vectorise_here(loop):
             self.vector_loop(loop.axis.symbol, zero, self.size(loop.axis.size), loop.body)
