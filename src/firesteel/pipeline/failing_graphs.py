@@ -73,7 +73,7 @@ class FailingGraph:
 
 def _to_keep(inputs: list[GraphInput], backend_is_own: bool) -> list[GraphInput]:
     """The inputs that are copied before the graph runs."""
-    # our own backends write uncounted tensors when nothing can raise any more, or put them back (`backends.as_captured`)
+    # our own backends write uncounted ones when nothing can raise any more, or put them back (`backends.as_captured`)
     kept = [entry for entry in inputs if (entry.at_risk or entry.uncounted and not backend_is_own)
             and restorable(entry)]
     if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
