@@ -360,13 +360,17 @@ class ListValue(SequenceValue):
             del self.items[0]
 
     def belongs_to(self, value: Value) -> bool:
-        """Whether these are the items of an object of a subclass: as a slice of itself, it is not asked to iterate."""
+        """Whether these are the items of an object of a subclass: as a slice of itself, it is not asked to iterate.
+
+        From Python 3.13 on, neither is a list that is extended by itself.
+        """
         return self.cls is list and getattr(value.realize(), "storage", None) is self
 
     def extend(self, tx: Tracer, other: Value) -> None:
         """Item by item: what makes the items may look at this list meanwhile."""
-        if isinstance(other, SequenceValue):
-            for item in list(other.elements(tx)):
+        items = self if sys.version_info >= (3, 13) and self.belongs_to(other) else other
+        if isinstance(items, SequenceValue):
+            for item in list(items.elements(tx)):
                 self.append(tx, item)
             return
         from ..iterables import iterate_with_hint
