@@ -368,9 +368,9 @@ class ListValue(SequenceValue):
 
     def extend(self, tx: Tracer, other: Value) -> None:
         """Item by item: what makes the items may look at this list meanwhile."""
-        items = self if sys.version_info >= (3, 13) and self.belongs_to(other) else other
-        if isinstance(items, SequenceValue):
-            for item in list(items.elements(tx)):
+        source = self if sys.version_info >= (3, 13) and self.belongs_to(other) else other
+        if isinstance(source, SequenceValue):
+            for item in list(source.elements(tx)):
                 self.append(tx, item)
             return
         from ..iterables import iterate_with_hint
