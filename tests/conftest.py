@@ -34,6 +34,6 @@ def fresh_state() -> Iterator[None]:
     """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
     torch.manual_seed(0)
     firesteel.reset()
-    with config.patch(raise_on_internal_error=True, disk_cache=False):
+    with config.patch(raise_on_internal_error=True, disk_cache=False, verify=True):
         yield
     set_logs()

@@ -70,6 +70,10 @@ check_bounds: bool = False
 RuntimeError that names kernel, buffer and element. Several times slower, for looking for errors in firesteel itself. It
 counts for what is compiled while it is set; kernels for GPUs have no such checks."""
 
+verify: bool = False
+"""Check after every stage of a compilation that what it made is well formed: functional graphs, loop IR, plans. For
+looking for errors in firesteel itself, whose tests run with it."""
+
 debug_dir: str = ""
 """A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..functional.verify import MalformedError
 from ..shapes import Expr, Symbol
 from . import ir
 from .ir import BufferRef, Computation, ExternCall, Kernel, Place, Statement, Value
@@ -19,10 +20,6 @@ from .plan import Allocate, Free, KernelPlan, Launch, WriteBack
 
 if TYPE_CHECKING:
     from .lowering.graph import LoweredGraph
-
-
-class MalformedError(Exception):
-    """A piece of IR that breaks its own rules."""
 
 
 def _require(condition: Any, message: str, *args: Any) -> None:
@@ -150,7 +147,8 @@ def verify_lowered(graph: LoweredGraph) -> None:
 
 
 def _check_call(call: ExternCall, filled: dict[str, torch.dtype]) -> None:
-    _check_argument([*call.args, *call.kwargs.values()], filled, str(call.target))
+    read = [value for name, value in call.kwargs.items() if not (call.out and name == "out")]
+    _check_argument([*call.args, *read], filled, str(call.target))
 
 
 def _check_argument(arg: Any, filled: dict[str, torch.dtype], what: str) -> None:

@@ -27,6 +27,7 @@ from ..kernels.debug_folder import DebugFolder
 from ..kernels.options import Options
 from ..kernels.plan import kernels_of
 from ..records import dataclass
+from .verifying import verify
 
 if TYPE_CHECKING:
     from ..functional.graph import FunctionalGraph
@@ -137,6 +138,7 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     from ..passes.settings import Settings
     from .graph_passes import run_passes
 
+    verify(functional, "tracing")
     device = target_of(functional.graph)
     if not device.is_cpu:
         return _compile_for_gpu(functional, options, frozen, clock, folder, takes_list, device)
@@ -162,10 +164,12 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
         return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, checked=checked)
     with clock.stage("lower"):
         lowered = lower(functional.module)
+    verify(lowered, "lowering")
     if folder:
         folder.write("lowered.txt", lowered)
     with clock.stage("schedule"):
         plan = with_results(schedule(lowered), functional)
+    verify(plan, "scheduling")
     kernels = kernels_of(plan)
     if folder:
         from ..kernels.drawing import draw_plan
@@ -241,8 +245,10 @@ def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: froz
     while True:
         with clock.stage("lower"):
             lowered = lower(functional.module, device=target.device, without=without, apart=apart)
+        verify(lowered, "lowering")
         with clock.stage("schedule"):
             plan = with_results(schedule(lowered, target.machine, unfused, hints), functional)
+        verify(plan, "scheduling")
         kernels = kernels_of(plan)
         even = even_sizes(plan, hints)
         try:

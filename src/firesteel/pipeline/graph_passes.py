@@ -37,6 +37,7 @@ from ..passes.random_numbers import random_numbers
 from ..passes.settings import STRICT, Settings
 from ..passes.written_slices import written_slices
 from ..records import dataclass
+from .verifying import verify
 
 Pass = Callable[[FunctionalGraph, Settings], FunctionalGraph]
 
@@ -99,10 +100,12 @@ def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> Pass
         safe_point()
         started = time.perf_counter()
         passed.functional = each(passed.functional, settings)
+        verify(passed.functional, each.__name__)
         passed.runs.append(_run(each.__name__, started, passed.functional))
     if settings.frozen:
         started = time.perf_counter()
         passed.functional, passed.kept = freeze(passed.functional, settings)
+        verify(passed.functional, "freeze")
         passed.runs.append(_run("freeze", started, passed.functional))
     return passed
 
