@@ -453,9 +453,10 @@ class _JointTracing(Tracing):
             with torch.autocast("cpu", enabled=False):
                 found = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
         except RuntimeError as error:
-            # Eager will refuse as well, but not before somebody asks for these gradients.
+            # Eager will refuse as well, but not before somebody asks for these gradients. What else fails may have
+            # freed a part of the history itself.
             spent = [start for start, tangent in zip(starts, self.tangents, strict=True)
-                     if _is_spent(start, leaves, tangent)]
+                     if _says_freed(error) and _is_spent(start, leaves, tangent)]
             positions = [at for at, value in enumerate(self.results) if isinstance(value, FakeTensor)
                          and any(value is start or torch_compat.view_base(value) is start for start in spent)]
             if positions:
@@ -617,5 +618,9 @@ def _is_spent(start: FakeTensor, leaves: list[Any], tangent: FakeTensor) -> bool
     try:
         torch.autograd.grad(start, leaves, tangent, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
-        return "backward through the graph a second time" in str(error)
+        return _says_freed(error)
     return False
+
+
+def _says_freed(error: RuntimeError) -> bool:
+    return "backward through the graph a second time" in str(error)
