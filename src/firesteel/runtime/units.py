@@ -22,6 +22,7 @@ from ..errors import (
     NUMBER_TOO_LARGE,
     BackendError,
     FiresteelError,
+    GraphBreakError,
     InternalError,
     RecompileError,
     UserFrame,
@@ -340,7 +341,7 @@ class Unit:
                 entry = capture(self, args)
         except SkipFrame as skip:
             if self.options.fullgraph:
-                raise InternalError(skip.reason, None, (self.user_frame,)) from skip
+                raise GraphBreakError(skip.reason, "call it without fullgraph=True", (self.user_frame,)) from skip
             self.given_up = skip.reason
             self.options.skipped(self, skip.reason)
             return None
