@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional
 
 import firesteel as fs
 from firesteel.pipeline.failing_graphs import keep, put_back
@@ -170,3 +171,78 @@ def test_arguments_in_one_memory_are_put_back(fails, views, backend):
         return found
 
     assert str(seen(fs.compile(program, backend=backend))) == str(seen(program))
+
+
+REFUSALS = {
+    "masked_scatter": lambda bad: torch.zeros(3).masked_scatter(bad.expand(3) > 0.5, torch.ones(1)),
+    "max of nothing": lambda bad: torch.ones(3)[bad.expand(3) < 0.5].max(),
+    "index_reduce": lambda bad: torch.zeros(3).index_reduce(0, bad.long()[None] * 9, torch.ones(1), "mean"),
+    "histc": lambda bad: torch.histc(torch.ones(2) / (1 - bad)),
+    "one_hot": lambda bad: functional.one_hot(-bad.long(), 3),
+    "no probability": lambda bad: functional.binary_cross_entropy(torch.full((1,), 0.5), 0.5 - bad[None]),
+    "multi_margin_loss": lambda bad: functional.multi_margin_loss(torch.zeros(1, 3), bad.long()[None] * 9),
+    "multilabel_margin_loss": lambda bad: functional.multilabel_margin_loss(
+        torch.zeros(1, 3), bad.long().expand(1, 3) * 9),
+}
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("fails", REFUSALS.values(), ids=REFUSALS)
+def test_operator_whose_result_nobody_uses_raises(fails):
+    """And what came before it has happened, once, also where the graph runs operator by operator."""
+    def program(x, bad, names):
+        names.append("before")
+        x.add_(1)
+        fails(bad)
+        names.append("after")
+
+    def seen(function):
+        found = []
+        for number in (0.0, 1.0):
+            x, names = torch.zeros(2), []
+            try:
+                function(x, torch.tensor(number), names)
+            except (RuntimeError, IndexError) as error:
+                names.append(str(error))
+            found.append((x.tolist(), names))
+        return found
+
+    expected = seen(program)
+    assert expected[1][1][1:] != ["after"]
+    for backend in ("eager", "native"):
+        assert seen(fs.compile(program, backend=backend)) == expected
+
+
+def test_silent_and_counted_changes_in_one_memory():
+    """A change that autograd does not count comes before the operator that raises, a counted one behind it."""
+    def program(first, second, bad, names):
+        torch._foreach_add_([first], 1)
+        try:
+            torch.ones(3)[bad.long() * 9]
+        except IndexError:
+            names.append("caught")
+        second.add_(2)
+
+    def seen(function):
+        base, names = torch.arange(6.0), []
+        function(base[:3], base[3:], torch.tensor(1.0), names)
+        return base.tolist(), names
+
+    for backend in ("eager", "native"):
+        assert seen(fs.compile(program, backend=backend)) == seen(program)
+
+
+def test_layout_that_is_changed_back():
+    """Sizes and strides are put back where the graph leaves them as they were, but an operator raises in between."""
+    def program(x, bad):
+        x.t_()
+        try:
+            torch.ones(3)[bad.long() * 9]
+        finally:
+            x.t_()
+
+    x = torch.ones(2, 3)
+    for backend in ("eager", "native"):
+        with pytest.raises(IndexError):
+            fs.compile(program, backend=backend)(x, torch.tensor(1.0))
+        assert x.shape == (2, 3)

@@ -123,8 +123,10 @@ def _keep_changed_inputs(tx: Tracer, words: str) -> None:
     if sum(bytes_of(entry) for entry in changed) > MAX_KEPT_BYTES or not all(restorable(entry) for entry in changed):
         raise GraphBreak(f"whether {words} depends on data, and an input was changed in place before",
                          f"state it with torch._check({words}), or make the change later")
-    for entry in changed:
-        entry.at_risk = entry.must_restore = True
+    tx.graph.note_risk(tx.fake.written)
+    for entry in tx.graph.inputs:
+        if entry.at_risk or entry.silently_at_risk:
+            entry.must_restore = True
 
 
 def plausible(env: shapes.ShapeEnv, error: shapes.UndecidableError) -> shapes.Expr | None:

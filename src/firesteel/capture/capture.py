@@ -171,7 +171,8 @@ class Capture:
         `failing_graphs`."""
         tx = self.tx
         tx.graph.note_half_done(changed, overwritten)
-        if not tx.graph.note_risk() and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
+        restorable = tx.graph.note_risk(self.fake.written)
+        if not restorable and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
             raise GraphBreak("an operation that may raise follows a change in place of a tensor with autograd history")
 
     # Execution

@@ -28,10 +28,14 @@ class GraphInput:
     version: int | None = None
     # changed in place before an operation that may raise when the graph runs
     at_risk: bool = False
+    # the same, but only in ways that autograd's counts do not show; later changes may be counted
+    silently_at_risk: bool = False
     # changed in a way that autograd's counts do not show: through ``.data``, by fused optimizers and batch norms
     uncounted: bool = False
     # in memory that an operation may have changed in part when it raises
     half_done: bool = False
+    # sizes or strides are changed before an operation that may raise, and perhaps changed back
+    changes_layout: bool = False
     # to be put back whatever its size, because the program goes on when the operation raises
     must_restore: bool = False
     # (requires_grad, is_leaf) when the graph begins, of tensors
@@ -124,11 +128,14 @@ class GraphBuilder:
     def note_uncounted(self, written: Container[int]) -> None:
         """At the end: which inputs were changed past autograd's counts; ``written`` are keys of changed storages."""
         for entry in self.inputs:
-            if _storage_key(entry.example) in written and not entry.mutated:
+            if entry.mutated:
+                entry.at_risk = entry.at_risk or entry.silently_at_risk
+            elif _storage_key(entry.example) in written:
                 entry.uncounted = entry.node.meta["put_back"] = True
 
-    def note_risk(self) -> bool:
-        """The next operation may raise because of its data: note which inputs have been changed by then.
+    def note_risk(self, written: Container[int]) -> bool:
+        """The next operation may raise because of its data: note which inputs have been changed by then; ``written``
+        are keys of changed storages.
 
         False when one of them could not be put back, because its autograd history has changed as well.
         """
@@ -136,7 +143,10 @@ class GraphBuilder:
         for entry in self.inputs:
             if entry.mutated:
                 entry.at_risk = True
+                entry.changes_layout = entry.changes_layout or not entry.has_its_layout()
                 restorable = restorable and (entry.example.is_leaf or not entry.example.requires_grad)
+            elif written and _storage_key(entry.example) in written:
+                entry.silently_at_risk = True
         return restorable
 
     def note_half_done(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor]) -> None:

@@ -12,7 +12,7 @@ import numpy
 import torch
 
 from .. import torch_compat
-from ..fake import DataDependentError, FakeTensor, FakeUnsupported, wants_plain_sizes
+from ..fake import DataDependentError, FakeTensor, FakeUnsupported, refused_values, wants_plain_sizes
 from ..fake.agreement import require_of_function
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.functions import find_function
@@ -324,7 +324,8 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
     """
     tx.fake.data_symbols.clear()
     tx.fake.data_symbols_known.clear()
-    if tx.fake.before_late_error is not None and depends_on_data(tx, [*args, *kwargs.values()]):
+    if tx.fake.before_late_error is not None and (
+            name in refused_values.FUNCTIONS or depends_on_data(tx, [*args, *kwargs.values()])):
         tx.fake.before_late_error((), ())
     if name in ("reshape", "view") and not tx.options.exports:
         _assume_elements(tx, name, args[1:])

@@ -20,6 +20,7 @@ from ..torch_compat import has_symbolic_layout
 from . import agreement, symbolic
 from .dims import known_equal, layout_of
 from .overlap import refuse_overlap
+from .refused_values import Refuses, refused_values
 from .rules import Rule, find_rule
 from .rules.data_dependent import always, data_result, of_unknown_sum, with_masks
 from .rules.elementwise_layouts import Restride, find_layout
@@ -241,7 +242,7 @@ class _Operator:
     untrusted: Callable[..., bool] | None
     random: bool
     lazy_view: bool
-    raises_late: Callable[..., bool] | None
+    raises_late: Refuses | None
     restride: Restride | None
     check: agreement.Check | None
 
@@ -260,11 +261,6 @@ _SOMETIMES: dict[str, Callable[..., bool]] = {
 }
 # Values are looked at, but only to raise an error for bad ones, which eager will do when the graph runs.
 _CHECKS = frozenset({"aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg"})
-# Operators whose real kernels refuse some values: indices out of range, singular matrices, division by zero.
-_RAISE_LATE = ("index", "embedding", "gather", "scatter", "take", "put", "nll_loss", "linalg", "cholesky", "lu",
-               "multinomial", "bernoulli", "normal", "poisson", "binomial", "bincount", "histc", "repeat_interleave",
-               "assert", "ctc_loss", "unsafe_index", "max_unpool", "nonzero", "segment", "pad_packed")
-_INTEGERS_RAISE_LATE = ("floor_divide", "div", "remainder", "fmod", "pow")
 # Those that give elements values which do not depend on what was there, unless told to accumulate.
 _OVERWRITE = frozenset({"index_put_", "_index_put_impl_", "_unsafe_index_put_", "put_", "index_copy_", "index_fill_",
                         "scatter_", "masked_scatter_", "bernoulli_", "normal_"})
@@ -311,16 +307,14 @@ def _look_up(func: Any) -> _Operator:
     return operator
 
 
-def _raises_late(name: str, mutates: bool) -> Callable[..., bool] | None:
+def _raises_late(name: str, mutates: bool) -> Refuses | None:
     space, base = name.split(".")[:2]
-    if space not in ("aten", "prims") or base.strip("_").startswith(_RAISE_LATE):
-        return lambda *args: True
-    if base.strip("_").startswith(_INTEGERS_RAISE_LATE):
-        return lambda *args: not any(isinstance(x, torch.Tensor) and x.dtype.is_floating_point for x in args)
-    return _reads_what_it_writes if mutates else None
+    if space not in ("aten", "prims"):
+        return lambda args, kwargs: True
+    return refused_values(base) or (_reads_what_it_writes if mutates else None)
 
 
-def _reads_what_it_writes(*args: Any) -> bool:
+def _reads_what_it_writes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether an argument shares memory with the first one, which is changed, in another layout: mostly an error."""
     changed = args[0] if args else None
     if type(changed) is not FakeTensor:
@@ -377,11 +371,11 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         mode.draws_random = True
     if operator.lazy_view and mode is not None:
         mode.lazy_views = True
+    if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
+            and operator.raises_late(args, kwargs):
+        mode.before_late_error(*_half_done(operator, args, kwargs))
     if operator.writes and mode is not None:
         _note_writes(mode, operator, args, kwargs)
-    if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
-            and operator.raises_late(*args):
-        mode.before_late_error(*_half_done(operator, args, kwargs))
     with_symbols = False
     for value in args:
         kind = type(value)

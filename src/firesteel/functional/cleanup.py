@@ -19,7 +19,7 @@ from .. import torch_compat
 from ..fake.symbolic import SYMBOLIC_NUMBERS
 from .eager_support import is_refused
 from .graph import FreshTensor, FunctionalGraph, InputAlias, Number, Output
-from .operators import REFUSED, Kind, operator_of, raises_on_data
+from .operators import REFUSED, Kind, operator_of, raises_on_data, values_of
 
 _ATEN = torch.ops.aten
 # By identity: an operator's own hash is a Python function.
@@ -152,19 +152,12 @@ def _drop_dead(graph: FunctionalGraph) -> None:
                 operator = operator_of(node.target)
                 if operator.random or operator.has_effect or raises_on_data(node):
                     continue
-                if is_refused(operator, _values(node.args), {name: _values(arg) for name, arg in node.kwargs.items()}):
+                if is_refused(operator, values_of(node.args), values_of(node.kwargs)):
                     node.meta[REFUSED] = True
                     continue
             elif getattr(node.target, "has_effect", False):
                 continue  # a control flow operator
             graph.graph.erase_node(node)
-
-
-def _values(argument: Any) -> Any:
-    """What an operator was called with: fake tensors and numbers."""
-    if isinstance(argument, torch.fx.Node):
-        return argument.meta["val"]
-    return [_values(part) for part in argument] if isinstance(argument, (list, tuple)) else argument
 
 
 def _numbers_of_views(graph: FunctionalGraph) -> set[Any]:

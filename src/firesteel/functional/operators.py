@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from ..fake.refused_values import refused_values
 from ..records import dataclass
 from .graph import Unsupported
 
@@ -62,15 +63,6 @@ _QUERIES = frozenset({"aten.size.default", "aten.stride.default"})
 _RESHAPES = frozenset({"t_", "transpose_", "squeeze_", "unsqueeze_", "swapdims_", "swapaxes_", "as_strided_"})
 _REFUSED = frozenset({"set_", "resize_", "resize_as_", "_resize_output_", "set_data", "resize"})
 
-# Operators that raise for some values in their tensors, so that they matter even if nobody reads their results.
-_RAISES = frozenset({
-    "embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "index", "index_put", "index_select",
-    "index_add", "index_copy", "index_fill", "gather", "scatter", "scatter_add", "scatter_reduce", "take", "put",
-    "nll_loss_forward", "nll_loss2d_forward", "bincount", "linalg_eig",
-    "_linalg_eigh", "_linalg_svd", "linalg_lstsq", "repeat_interleave",
-})
-_DIVISIONS = frozenset({"div", "floor_divide", "remainder", "fmod", "gcd", "__rshift__", "__lshift__"})
-
 REFUSED = "refused"
 """In a node's ``meta``: eager has no kernel for these dtypes or numbers, so the call is left to ATen, which raises."""
 
@@ -120,11 +112,17 @@ def raises_on_data(node: torch.fx.Node) -> bool:
     space, _, base = torch_compat.schema_of(func).name.partition("::")
     if space != "aten":
         return False
-    if base in _DIVISIONS:
-        value = node.meta.get("val")
-        return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex()) \
-            and len(node.all_input_nodes) > 0 and isinstance(node.args[1], torch.fx.Node)
-    return base in _RAISES
+    refuses = refused_values(base)
+    return refuses is not None and refuses(values_of(node.args), values_of(node.kwargs))
+
+
+def values_of(argument: Any) -> Any:
+    """What an operator was called with: fake tensors and numbers."""
+    if isinstance(argument, torch.fx.Node):
+        return argument.meta.get("val")
+    if isinstance(argument, dict):
+        return {name: values_of(part) for name, part in argument.items()}
+    return [values_of(part) for part in argument] if isinstance(argument, (list, tuple)) else argument
 
 
 def view_operator(func: Any) -> Any:

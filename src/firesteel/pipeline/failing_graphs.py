@@ -34,7 +34,8 @@ class FailingGraph:
         self.draws_random = draws_random
         self.uncounted = any(entry.uncounted for entry in inputs)
         kept = _to_keep(inputs, backend_is_own)
-        changes_layouts = any(not entry.has_its_layout() for entry in kept)  # ``t_``, ``unsqueeze_``
+        # ``t_``, ``unsqueeze_``
+        changes_layouts = any(entry.changes_layout or not entry.has_its_layout() for entry in kept)
         self.keep: Callable[..., Any] = keep_with_layouts if changes_layouts else keep
         self.put_back: Callable[..., None] = put_back_with_layouts if changes_layouts else put_back
         nodes = {entry.node for entry in kept}

@@ -89,11 +89,14 @@ def _of_probabilities(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition, which raises as eager does for what is no probability; torch's own leaves that out."""
 
     @functools.wraps(decomposition)
-    def checked(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(value, torch.Tensor) and value.stride() != x.stride() for value in args):
+    def checked(x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(value, torch.Tensor) and value.stride() != x.stride() for value in (target, *args)):
             return NotImplemented  # eager's result lies as the first argument does
         torch_compat.check_when_run(((x >= 0) & (x <= 1)).all(), "all elements of input should be between 0 and 1")
-        return decomposition(x, *args, **kwargs)
+        if x.device.type == "cpu":
+            torch_compat.check_when_run(((target >= 0) & (target <= 1)).all(),
+                                        "all elements of target should be between 0 and 1")
+        return decomposition(x, target, *args, **kwargs)
 
     return checked
 

@@ -1,0 +1,54 @@
+"""The table of operators that refuse values knows those that raise in eager."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from tests.fuzz.parts.late_errors import FAILS
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from firesteel.fake.refused_values import FUNCTIONS, refused_values
+
+
+class Last(TorchDispatchMode):
+    """Remembers the last operator that ran and its arguments."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.call = func, args, kwargs or {}
+        return func(*args, **(kwargs or {}))
+
+
+# Where the error comes from sizes or numbers that data decides on.
+OF_SIZES = ("item()", "< 0.5", "nonzero", "[I]")
+
+
+@pytest.mark.parametrize("text", [text for text in FAILS if not any(part in text for part in OF_SIZES)])
+def test_operators_that_raise_are_known(text: str) -> None:
+    bad = torch.tensor(1.0)
+    names = {"bad": bad, "I": (bad * 50).long(), "N": -bad.long(), "torch": torch, "F": functional}
+    last = Last()
+    with warnings.catch_warnings(), last:
+        warnings.simplefilter("ignore")
+        with pytest.raises((RuntimeError, IndexError)):
+            eval(text.replace("{trunc|floor}", "trunc"), names)
+    func, args, kwargs = last.call
+    refuses = refused_values(func._schema.name.partition("::")[2])
+    assert (refuses is not None and refuses(args, kwargs)) or text.partition("(")[0][2:] in FUNCTIONS, func
+
+
+@pytest.mark.parametrize("base, args, kwargs", [
+    ("add", (torch.ones(2), torch.ones(2)), {}),
+    ("linalg_vector_norm", (torch.ones(2),), {}),
+    ("div", (torch.ones(2, dtype=torch.long), torch.ones(2, dtype=torch.long)), {}),
+    ("floor_divide", (torch.ones(2), torch.ones(2)), {}),
+    ("remainder_", (torch.ones(2, dtype=torch.long), 3), {}),
+    ("max", (torch.ones(2),), {}),
+    ("linspace", (0, 1, 5), {}),
+])  # fmt: skip
+def test_calls_that_never_raise(base: str, args: Any, kwargs: Any) -> None:
+    refuses = refused_values(base)
+    assert refuses is None or not refuses(args, kwargs)
