@@ -14,6 +14,8 @@ from .. import torch_compat
 from ..errors import UserFrame
 from ..fake.dims import known_equal, layout_of, offset_of
 from ..fake.tensor import FakeTensor, view_of
+from ..shapes import Expr, Symbol
+from ..shapes.symnode import expr_of
 from ..torch_compat.graph_modules import LazyGraphModule
 from .source import ModuleTableSource, Source, graph_input_name
 
@@ -197,11 +199,16 @@ class GraphBuilder:
         return node
 
     def finish(self, outputs: list[torch.fx.Node], name: str) -> CapturedGraph:
-        """Close the graph: only inputs that are used stay."""
+        """Close the graph: only inputs that are used stay, and those whose sizes the used ones' are made of."""
         self.graph.output(tuple(outputs))
+        used = [entry for entry in self.inputs if entry.node.users]
+        unread = _unread_symbols(used)
         kept = []
         for entry in self.inputs:
             if entry.node.users:
+                kept.append(entry)
+            elif unread and (given := unread & {expr for expr in _expressions(entry) if isinstance(expr, Symbol)}):
+                unread -= given
                 kept.append(entry)
             else:
                 self.graph.erase_node(entry.node)
@@ -210,6 +217,23 @@ class GraphBuilder:
             root.add_module(attribute, submodule)
         module = LazyGraphModule(root, self.graph, class_name=name)
         return CapturedGraph(module, kept, [entry.example_as_given() for entry in kept])
+
+
+def _expressions(entry: GraphInput) -> list[Expr]:
+    """The symbolic sizes, strides and numbers that an input brings."""
+    numbers = [entry.example] if entry.autograd is None else [*entry.layout[0], *entry.layout[1]]
+    return [expr_of(number) for number in numbers if isinstance(number, (torch.SymInt, torch.SymFloat))]
+
+
+def _unread_symbols(inputs: Sequence[GraphInput]) -> set[Symbol]:
+    """Symbols that inputs' sizes are made of, and that none of these inputs says the value of.
+
+    Where ``v.shape[0] == y.shape[0] - 1`` is known, the size of ``v`` is an expression of that of ``y``.
+    """
+    expressions = [expr for entry in inputs for expr in _expressions(entry)]
+    if all(isinstance(expr, Symbol) for expr in expressions):
+        return set()
+    return {symbol for expr in expressions for symbol in expr.free_symbols} - {*expressions}  # type: ignore[arg-type]
 
 
 def _storage_key(example: Any) -> int | None:

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from ...functional.graph import Unsupported
 from ...native.objects import NativeUnavailable
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, print_python
@@ -65,6 +66,13 @@ class _Layouts:
             self.wrong.add(number)
             return restride(t, shape, strides)
         return t
+
+
+class SymbolPlaces(dict[Symbol, tuple[str, str, int] | str]):
+    """Where symbols are read: a size or stride of a buffer, or the Python variable of a number."""
+
+    def __missing__(self, symbol: Symbol) -> tuple[str, str, int] | str:
+        raise Unsupported(f"no input says what the size {symbol} is")
 
 
 def restride(t: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
@@ -119,7 +127,7 @@ class _HostPrinter:
         self.names: set[str] = {*keyword.kwlist, *vars(builtins), *self.namespace, "run"}
         self.variables: dict[str, str] = {}
         self.parameters: list[str] = []
-        self.symbols: dict[Symbol, tuple[str, str, int] | str] = {}
+        self.symbols = SymbolPlaces()
         self.python_symbols: dict[Symbol, str] = {}
         self.bound: dict[int, str] = {}
         self.view_names: dict[BufferRef, str] = {}
