@@ -59,6 +59,8 @@ _SURROUNDINGS = frozenset({"torch", "random", "threading", "functools", "context
 _PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io"}
 _BATCHING_TRANSFORMS = ("vmap",)
 
+_NAMING = ("__getattr__", "__getattribute__", "__qualname__", "__name__", "__module__", "__self__")
+
 
 def written_name(function: Any) -> str:
     """The name of a function or operator in messages, as programs write it.
@@ -67,6 +69,8 @@ def written_name(function: Any) -> str:
     >>> written_name(time.time), written_name(torch.from_numpy), written_name(random.random)
     ('time.time', 'torch.from_numpy', 'random.random')
     """
+    if _answers_itself(type(function)):
+        return ""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     if not isinstance(name, str):
         return ""
@@ -83,6 +87,17 @@ def written_name(function: Any) -> str:
     if outer.startswith("pybind11_") or outer == "_VariableFunctionsClass" or name == "Random." + last:
         name = last
     return name if module == "builtins" else f"{_PUBLIC_MODULES.get(module, module)}.{name}"
+
+
+def _answers_itself(cls: type) -> bool:
+    """Whether code of the program runs when an object of this class is asked for its name."""
+    for base in type.__dict__["__mro__"].__get__(cls):
+        if base.__module__.partition(".")[0] == "torch":
+            continue
+        held = type.__dict__["__dict__"].__get__(base)
+        if any(isinstance(held.get(name), (types.FunctionType, property)) for name in _NAMING):
+            return True
+    return False
 
 
 def not_known(function: Any, description: str) -> GraphBreak:

@@ -235,6 +235,10 @@ class InstanceDict(DictValue):
     def current(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
         return self.fill(tx)
 
+    def truth(self, tx: Tracer) -> bool:
+        written = None in self.instance.attrs.values() or tx.effects.attributes_set(self.instance)
+        return bool(self.fill(tx)) if written or self.source is None else super().truth(tx)
+
     def lookup(self, tx: Tracer, key: Value) -> Value | None:
         token = key.key(tx)
         if isinstance(token, str) and token in self.instance.attrs and not self.instance.is_slot(token):
