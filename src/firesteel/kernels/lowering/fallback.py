@@ -14,13 +14,13 @@ import torch.fx
 from ... import torch_compat
 from ...functional.graph import Unsupported
 from ...functional.subprograms import Subprogram
-from ...shapes import Const, Expr, Symbol
+from ...shapes import Const, Expr, Symbol, maximum
 from ...shapes.expr import ONE
 from ...shapes.symnode import expr_of
 from .. import ir
 from ..cpu.product import product, product_into
 from .context import Lowering
-from .tensors import Tensor, contiguous_strides
+from .tensors import ZERO, Tensor, contiguous_strides
 
 FindSymbols = Callable[[str, Sequence["Expr | None"]], None]
 
@@ -111,6 +111,14 @@ def _argument(ctx: Lowering, arg: Any, origin: Any) -> Any:
             steps = [expr_of(wanted) if size is ONE else step for size, step, wanted
                      in zip(found.shape or (), found.strides, fake.stride(), strict=True)]
             found = replace(found, strides=tuple(steps))
+        if isinstance(fake, torch.Tensor) and fake.dim() == len(arg.shape):
+            # Without elements a result may have the strides of the argument, where sizes of 0 count as 1.
+            held = ctx.graph.buffers[found.buffer]
+            steps = list(held.strides if found.strides is None else found.strides)
+            wanted = [expr_of(step) for step in fake.stride()]
+            if steps != wanted and all(a == b or maximum(a, 1) == b for a, b in zip(steps, wanted, strict=True)):
+                found = replace(found, shape=found.shape or held.shape, strides=tuple(wanted),
+                                offset=found.offset or ZERO)
         return found
     if isinstance(arg, list | tuple):
         parts = origin if isinstance(origin, list | tuple) else [None] * len(arg)
