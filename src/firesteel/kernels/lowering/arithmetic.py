@@ -155,11 +155,15 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
     if isinstance(exponent, Expr):
         if short:
             return ctx.unsupported("an exponent that eager rounds to short floats")
+        if exponent.kind == "float":
+            return ctx.unsupported("an exponent that may be one of those that eager has functions for")
         if ctx.out.dtype.is_floating_point:
             return pointwise(ctx, scalar_op("pow"), x, exponent)
         return ctx.unsupported("an integer to a power that is not constant")
     if short:
         exponent = torch.tensor(exponent, dtype=ctx.out.dtype).item()
+    if ctx.out.dtype is torch.float32 and ctx.device.type == "cpu" and _rounds_to_whole(float(exponent)):
+        return ctx.unsupported("an exponent that eager rounds to a whole number in some elements")
     if exponent == 0:
         return ctx.computed(lambda indices: ir.const(1, ctx_dtype), dtype=(ctx_dtype := ctx.out.dtype))
     if exponent == 1:
@@ -172,6 +176,12 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
         # no square root there: the power of -inf is inf, not NaN
         return pointwise(ctx, lambda a: op("pow", a, float(exponent)), x)
     return pointwise(ctx, lambda a: float_power(a, float(exponent), steps), x)
+
+
+def _rounds_to_whole(exponent: float) -> bool:
+    """Whether a number is whole in float32 only. Eager's vectors have it so and give powers of negative numbers, the
+    rest of its loops has float64 and gives NaN."""
+    return math.isfinite(exponent) and not exponent.is_integer() and float(torch.tensor(exponent)).is_integer()
 
 
 def float_power(a: Value, exponent: float, steps: torch.dtype) -> Value:
