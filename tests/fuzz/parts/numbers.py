@@ -32,7 +32,8 @@ EXACT = (
     "torch.where({x} == {x}, {x}, {s})", "torch.where({x} != {x}, {s}, {x})", "{x}.masked_fill({x} > {s}, {s})",
     "torch.maximum({x}, {y})", "torch.minimum({x}, {y})", "torch.fmax({x}, {y})", "torch.fmin({x}, {y})",
     "torch.nan_to_num({x})", "torch.nan_to_num({x}, nan={s})", "torch.copysign({x}, {y})", "torch.copysign({x}, {s})",
-    "torch.signbit({x})", "torch.isnan({x})", "torch.isinf({x})", "torch.isfinite({x})", "torch.isposinf({x})",
+    "torch.signbit({x}) & ({x} == {x})",
+    "torch.isnan({x})", "torch.isinf({x})", "torch.isfinite({x})", "torch.isposinf({x})",
     "torch.logical_not({x})", "torch.logical_and({x}, {y})", "torch.logical_xor({x}, {y})", "{x} == {y}", "{x} != {y}",
     "{x} < {y}", "{x} <= {s}", "{x} > {s}", "{x} == {s}", "{x} != {s}", "{x} & {y}", "{x} | {y}", "{x} ^ {s}", "~{x}",
     "{x} << 1", "{x} >> 1", "torch.heaviside({x}, {y})", "torch.nextafter({x}, {y})", "torch.hypot({x}, {y})",
@@ -86,6 +87,18 @@ SUMS = (
     "{x}.sum()", "{x}.sum(-1)", "{x}.mean(-1)", "{x}.prod(-1)", "{x}.cumsum(-1)", "torch.logsumexp({x}, -1)",
     "F.layer_norm({x}, {x}.shape[-1:])", "{x}.nansum()", "torch.linalg.vector_norm({x}, 2, dim=-1)", "{x}.var(-1)",
 )
+# Reductions of one element, whose zeros have the signs that eager gives them: sums begin with 0.
+OF_ONE = (
+    "{x}.sum(0)", "{x}.sum(0, keepdim=True)", "{x}[:, :1].sum()", "{x}[0, 0].sum()", "{x}.mean(0)", "{x}[0, 0].mean()",
+    "{x}.nansum(0)", "{x}.nanmean(0)", "{x}.cumsum(0)", "{x}[0, 0].cumsum(0)", "{x}.logcumsumexp(0)", "{x}.prod(0)",
+    "{x}.cumprod(0)", "{x}.amax(0)", "F.avg_pool1d({x}, 1)", "F.avg_pool2d({x}[None, None], 1)",
+    "F.adaptive_avg_pool1d({x}[None], 3)", "{x}[:, 0] @ {x}[:, 1]", "torch.dot({x}[:, 0], {x}[:, 0])",
+    "torch.mv({x}.t(), {x}[:, 0])", "torch.linalg.vecdot({x}, -{x}, dim=0)", "torch.trace({x}[:, :1])",
+    "{x}.sum_to_size(3)", "torch.einsum('ij->j', {x})", "torch.einsum('ij,ik->jk', {x}, {x})", "{x}.t() @ -{x}",
+    "F.layer_norm({x}[:, :1], (1,))", "torch.var_mean({x}, 0, correction=0)[1]", "{x}.sum(0, dtype=torch.float64)",
+    "F.fold({x}[None], (1, 3), (1, 1))", "F.interpolate({x}[None, None], size=(1, 3), mode='area')",
+    "F.nll_loss({x}[:, :1], torch.tensor([0]))", "F.nll_loss({x}[:, :1], torch.tensor([0]), reduction='sum')",
+)  # fmt: skip
 # The sign of a zero is that of the instruction at hand, or a sum's.
 SIGNLESS = ("max", "min", "clamp", "relu", "hardtanh", "threshold", "soft", "sum", "mean", "norm", "sort", "hardshrink",
             "remainder", "%", "//", "rounding_mode", "fmod", "lerp", "addcmul", "alpha", "cumsum", "var(", "logaddexp",
@@ -94,6 +107,7 @@ REMAINDERS = ("remainder", "%", "fmod")
 # Templates with several results, which end a chain.
 SEVERAL = ("return_indices", "max(", "min(", "minmax", "cummax", ".sort")
 SCALARS = ("0", "1", "-1", "2", "3", "-3", "7", "127", "128", "255", "256", "-129", "300", "2**31", "2**40", "-(2**62)",
+           "0.1", "1 / 3", "(0.1 + 0.2) * 10", "2.000000001", "1e-46", "2.0**24 + 1",  # rounded by some dtypes
            "2**53 + 1", "0.0", "-0.0", "0.5", "-0.5", "1.5", "2.5", "1e6", "1e39", "-1e39", "1e300", "INF",
     "-INF", "NAN",
            "True", "False", "np.float32(1.5)", "np.int64(3)", "np.bool_(True)", "np.float64(-0.0)", "np.uint8(200)")
@@ -131,7 +145,7 @@ def _values(dice: Dice, dtype: str, count: int, moderate: bool) -> str:
             if dtype == "int64":
                 pool += ["2**53 + 1", "-(2**53) - 1"]
         return ", ".join(dice.choice(pool) for _ in range(count))
-    pool = ["0.0", "-0.0", "1.0", "-1.0", "0.5", "-0.5", "1.5", "2.5", "-2.5", "0.3", "-3.0", "7.25"]
+    pool = ["0.0", "-0.0", "1.0", "-1.0", "0.5", "-0.5", "1.5", "2.5", "-2.5", "0.3", "-3.0", "7.25", "0.1", "3.0"]
     pool += ["INF", "-INF", "NAN", "NAN"] if dice.chance(0.7) else []
     real = "float32" if dtype == "complex64" else dtype
     if not moderate:
@@ -149,6 +163,9 @@ def _tensor(dice: Dice, name: str, dtype: str, kind: str, moderate: bool) -> Ope
         text += dice.choice(("", ".contiguous(memory_format=torch.channels_last)", ".transpose(2, 3)",
                              ".permute(0, 3, 1, 2)"))
         return Operand(name, text, dtype)
+    if kind == "one":
+        numbers = "-0.0, -0.0, -0.0" if dtype in FLOATS and dice.chance(0.5) else _values(dice, dtype, 3, moderate)
+        return Operand(name, f"torch.tensor([[{numbers}]], dtype=torch.{dtype})", dtype)
     if kind == "empty":
         return Operand(name, f"torch.empty({dice.choice(('(0, 3)', '(2, 0)'))}, dtype=torch.{dtype})", dtype)
     rows, columns = {"row": (1, dice.choice((3, 9, 20))), "matrix": (3, 4)}[kind]
@@ -172,11 +189,12 @@ def generate(seed: int) -> Program:
     """The program of this number."""
     dice = Dice(seed)
     dtype = dice.weighted(DTYPES)
-    kind = dice.weighted(((5, "matrix"), (3, "row"), (1, "scalar"), (1, "empty"), (2, "image")))
+    kind = dice.weighted(((5, "matrix"), (3, "row"), (1, "scalar"), (1, "empty"), (2, "image"), (1, "one")))
     sums = kind in ("matrix", "row") and dice.chance(0.12)
     other = dtype if dice.chance(0.75) else dice.weighted(DTYPES)
-    operands = [_tensor(dice, "x", dtype, kind, sums),
-                _tensor(dice, "y", other, kind if kind in ("image", "empty") or dice.chance(0.8) else "scalar", sums)]
+    same_kind = kind in ("image", "empty", "one") or dice.chance(0.8)
+    operands = [_tensor(dice, "x", dtype, kind, sums or kind == "one"),
+                _tensor(dice, "y", other, kind if same_kind else "scalar", sums)]
     if kind in ("row", "empty"):
         operands[1] = Operand("y", f"{operands[0].source}.to(torch.{other})" if _converts(dtype, other, kind)
                               else operands[0].source, other)
@@ -188,8 +206,8 @@ def generate(seed: int) -> Program:
         length = dice.weighted(((5, 1), (3, 2), (1, 3)))
         for step in range(length):
             pool = IMAGES if kind == "image" and dice.chance(0.8) and step == 0 else EXACT
-            pool = SUMS if sums and step == 0 else pool
-            if not sums and step == length - 1 and dice.chance(0.4):
+            pool = SUMS if sums and step == 0 else OF_ONE if kind == "one" and step == 0 else pool
+            if not sums and pool is not OF_ONE and step == length - 1 and dice.chance(0.4):
                 pool = INEXACT
             template = dice.choice(pool)
             if pool is SUMS and step == length - 1 and length > 1:
@@ -202,7 +220,7 @@ def generate(seed: int) -> Program:
             while "{s}" in text:
                 text = text.replace("{s}", f"near({scalar})" if rest else f"({scalar})", 1)
                 scalar = "n" if varies and dice.chance(0.3) else dice.choice(SCALARS)
-            is_signed = is_signed and _is_signed(template)
+            is_signed = is_signed and (pool is OF_ONE or _is_signed(template))
             name = f"v{chain}_{step}"
             lines.append(f"    {name} = {text}")
             value = name
@@ -212,7 +230,8 @@ def generate(seed: int) -> Program:
         signed.append(is_signed)
     numbers = [dice.choice(("2", "3", "-3", "300", "0", "5", "-1")) for _ in range(3)] if varies else []
     if varies and dice.chance(0.5):
-        numbers = [dice.choice(("0.5", "-0.0", "1e39", "2.5", "-1.5", "INF")) for _ in range(3)]
+        pool = ("0.5", "-0.0", "1e39", "2.5", "-1.5", "INF", "-0.5", "2.000000001", "0.1")
+        numbers = [dice.choice(pool) for _ in range(3)]
     calls = [f"((x, y, {number}), {{}})" for number in numbers] or ["((x, y), {})", "((x.clone(), y), {})"]
     source = "\n".join([
         "import numpy as np", "import torch", "import torch.nn.functional as F",

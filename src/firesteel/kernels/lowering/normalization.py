@@ -99,7 +99,8 @@ def layer_norm(
             value = mul(sub(element, mean.at(row)), scale.at(row))
         else:  # short floats show the rounding of eager's order
             value = ir.op("fma", element, scale.at(row), mul(neg(scale.at(row)), mean.at(row)))
-        return cast(_affine(value, weight, bias, indices[first:]), out.dtype)
+        value = _affine(value, weight, bias, indices[first:])
+        return cast(value if bias is not None else add(value, 0.0), out.dtype)  # eager adds something either way
 
     return _results(ctx, ctx.computed(body, out), mean, scale)
 

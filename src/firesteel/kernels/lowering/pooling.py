@@ -18,7 +18,7 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .reducing import accumulator, emit_fold
+from .reducing import accumulator, emit_fold, of_one
 from .registry import lowering
 from .scalars import add, both, cast, compare, either, opmath, where
 from .tensors import ONE, Indices, Spec, Tensor
@@ -263,7 +263,7 @@ def window_sum(
             value = element(indices, offsets)
             total = value if total is None else add(total, value)
         assert total is not None
-        return total
+        return of_one("sum", total)  # a sum of -0.0 only
 
     return written_out
 

@@ -21,6 +21,7 @@ from .adaptive_pooling import parts_of
 from .context import Lowering
 from .parallel_scatters import obstacle
 from .pooling import WRITTEN_OUT, Windows, window_sum
+from .reducing import of_one
 from .registry import lowering
 from .scalars import add, both, cast, compare, div, opmath, where
 from .storing import copied, store
@@ -78,7 +79,7 @@ def _sum_of_windows(ctx: Lowering, covering: Sequence[int],
             value = share(at, back)
             total = value if total is None else add(total, value)
         assert total is not None
-        return cast(total, ctx.out.dtype)
+        return cast(of_one("sum", total), ctx.out.dtype)  # a sum of -0.0 only
 
     return ctx.computed(body)
 

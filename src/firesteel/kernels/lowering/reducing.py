@@ -15,11 +15,12 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .scalars import cast, opmath
+from .scalars import add, cast, opmath
 from .tensors import ONE, ZERO, Indices, Spec, Stored, Tensor, contiguous_strides
 from .views import wrap
 
 Body = Callable[[Indices], Value]
+BEGIN_WITH_ZERO = frozenset({"sum", "cumsum", "logcumsumexp"})
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,18 @@ def folding(x: Tensor, dims: int | Sequence[int] | None, keepdim: bool = False, 
 def fold(ctx: Lowering, kind: str, how: Folding, body: Body, spec: Spec) -> Tensor:
     """Reduce ``body``, which is asked at places of the source, into a buffer of the given description."""
     if kind not in ("argmax", "argmin") and all(size is ONE for size in how.sizes):
-        return ctx.computed(lambda indices: cast(body(how.source(indices, (ZERO,) * len(how.dims))), spec.dtype), spec)
+        return ctx.computed(
+            lambda indices: cast(of_one(kind, body(how.source(indices, (ZERO,) * len(how.dims)))), spec.dtype), spec)
     axes, indices = ctx.axes(how.result_shape)
     reduce_axes, inner = ctx.reduce_axes(how.sizes)
     if not reduce_axes:
         return ctx.computed(lambda indices: ir.const(0, torch.int64), spec)
     return emit_fold(ctx, kind, spec, axes, indices, reduce_axes, lambda: body(how.source(indices, inner)))
+
+
+def of_one(kind: str, value: Value) -> Value:
+    """What a reduction gives for one element: sums begin with 0, to which -0.0 is added."""
+    return add(value, 0.0) if kind in BEGIN_WITH_ZERO and value.dtype.is_floating_point else value
 
 
 def emit_fold(
@@ -123,8 +130,10 @@ def emit_fold(
 def scan(ctx: Lowering, kind: str, x: Tensor, dim: int, body: Body, spec: Spec) -> Tensor:
     """The running reduction of ``body`` along a dimension, in a buffer of the given description."""
     dim = wrap(dim, x.ndim)
-    if x.ndim == 0 or x.shape[dim] is ONE:
+    if x.ndim == 0:  # eager copies
         return ctx.computed(lambda indices: cast(body(indices), spec.dtype), spec)
+    if x.shape[dim] is ONE:
+        return ctx.computed(lambda indices: cast(of_one(kind, body(indices)), spec.dtype), spec)
     shape = tuple([ONE if d == dim else size for d, size in enumerate(x.shape)])
     axes, indices = ctx.axes(shape)
     run, inner = ctx.reduce_axes((x.shape[dim],))

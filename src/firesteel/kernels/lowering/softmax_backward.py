@@ -9,15 +9,23 @@ import torch
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .reducing import Body, folding, is_empty, total
+from .reducing import Body, Folding, folding, is_empty, total
 from .registry import lowering
 from .scalars import cast, mul, opmath, sub
-from .tensors import ZERO, Computed, Indices, Tensor
+from .tensors import ONE, ZERO, Computed, Indices, Tensor
 
 
 def _zeros(ctx: Lowering) -> Tensor:
     dtype = ctx.out.dtype
     return ctx.computed(lambda indices: ir.const(0.0, dtype))
+
+
+def _row_sums(ctx: Lowering, output: Tensor, how: Folding, body: Body, dtype: torch.dtype) -> Body:
+    """The sums, at places of the result. Eager's sum of the last dimension is one element where that is all."""
+    if how.dims == (output.ndim - 1,) and how.sizes[0] is ONE:
+        return body
+    summed = total(ctx, output, how, body, dtype)
+    return lambda indices: summed.at(how.result(indices))
 
 
 @lowering("aten._softmax_backward_data.default")
@@ -34,10 +42,10 @@ def softmax_backward(ctx: Lowering, grad: Tensor, output: Tensor, dim: int, inpu
     def product(indices: Indices) -> Value:
         return mul(cast(grad.at(indices), wide), cast(output.at(indices), wide))
 
-    summed = total(ctx, output, how, product, wide)
+    sums = _row_sums(ctx, output, how, product, wide)
 
     def body(indices: Indices) -> Value:
-        rest = sub(cast(grad.at(indices), wide), summed.at(how.result(indices)))
+        rest = sub(cast(grad.at(indices), wide), sums(indices))
         return cast(mul(cast(output.at(indices), wide), rest), dtype)
 
     return ctx.computed(body)
@@ -57,8 +65,7 @@ def log_softmax_backward(ctx: Lowering, grad: Tensor, output: Tensor, dim: int, 
     if known is not None and (known[0],) == how.dims:
         sums: Body = lambda i: cast(known[1](i), wide)  # noqa: E731
     else:
-        summed = total(ctx, output, how, lambda i: cast(grad.at(i), wide), wide)
-        sums = lambda i: summed.at(how.result(i))  # noqa: E731
+        sums = _row_sums(ctx, output, how, lambda i: cast(grad.at(i), wide), wide)
 
     def body(indices: Indices) -> Value:
         share = mul(ir.op("exp", cast(output.at(indices), wide)), sums(indices))

@@ -11,7 +11,7 @@ from .context import Lowering
 from .reducing import Body, Folding, accumulator, fold, inner_spec
 from .registry import lowering
 from .scalars import add, cast, mul
-from .tensors import Indices, Spec, Tensor
+from .tensors import ONE, ZERO, Indices, Spec, Tensor
 from .views import expanded
 
 
@@ -46,10 +46,13 @@ def addmv(ctx: Lowering, base: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, a
         return ctx.unsupported("integers and short floats are rounded otherwise")
     x, y = ctx.share(x), ctx.realize(y)  # every row reads all of the vector
     how = Folding(x.shape, (1,), False)
-    product = _sum_of_products(ctx, x, y, inner_spec(ctx, how, accumulator(dtype), x.device))
+    if how.sizes[0] is ONE:  # nothing is added but the base, whose zeros may have a sign
+        summed: Body = lambda i: mul(x.at((*i, ZERO)), y.at((ZERO,)))  # noqa: E731
+    else:
+        summed = _sum_of_products(ctx, x, y, inner_spec(ctx, how, accumulator(dtype), x.device)).at
 
     def body(indices: Indices) -> Value:
-        scaled = mul(product.at(indices), ctx.scalar(alpha, dtype))
+        scaled = mul(summed(indices), ctx.scalar(alpha, dtype))
         if beta == 0:  # whatever is in the base, NaN too, does not count
             return scaled
         return add(mul(base.at(indices), ctx.scalar(beta, dtype)), scaled)
