@@ -59,6 +59,8 @@ class Fusion:
     _last_random: int | None = None
     _assertions: dict[Symbol, list[int]] = field(default_factory=dict)
     """The assertions about a number that data decides."""
+    _deciding: dict[str, set[Symbol]] = field(default_factory=dict)
+    """By buffer the numbers that data decides and that its size may depend on."""
     _tiny: dict[tuple[Expr, ...], int] = field(default_factory=dict)
     """By size the last kernel of very little work on inputs, such as the counters of a network's layers."""
 
@@ -73,10 +75,15 @@ class Fusion:
         reads, writes = accesses(operation)
         stated: set[int] = set()
         if self.late:
-            symbols = [symbol for symbol in _symbols(operation) if symbol in self.late]
+            symbols = {symbol for symbol in _symbols(operation) if symbol in self.late}
             reads += [self.late[symbol] for symbol in symbols]
-            # What the program states of a number is checked before anything computes an address from it.
-            stated.update(*[self._assertions.get(symbol, ()) for symbol in symbols])
+            # What the program states of a number is checked before anything computes an address from it. Once it is
+            # stated to be 3, operations speak of 3, but of a buffer that is as long as the number.
+            involved = symbols.union(*[self._deciding.get(name, ()) for name in reads])
+            stated.update(*[self._assertions.get(symbol, ()) for symbol in involved])
+            for name in writes:
+                own = [symbol for symbol, buffer in self.late.items() if buffer == name]
+                self._deciding[name] = involved.union(own)
             if isinstance(operation, ExternCall) and operation.target is torch_compat.assert_number:
                 for symbol in symbols:
                     self._assertions.setdefault(symbol, []).append(position)
