@@ -276,10 +276,12 @@ class Capture:
         self.tx.effects.emit(code)
         result = code.value(value)
         ends = self.noticed_ends()
-        if len(ends) > 1:
+        if ends:  # also one: a weak reference with a callback, which another variable may hold, must not go before
             result = code.fresh(result)
+            begin = len(code.body)
             for name in ends:
                 code.line(f"{name} = None")
+            code.let_go(begin, code.indent, [*self.parameters, result])  # guards may have looked at what ends
         code.line(f"return {result}")
         return self.finisher(code)
 
