@@ -16,7 +16,7 @@ from .harness import Function, check, compare, run_program
 from .program import Program
 from .shrinker import shrink
 
-PROGRAMS = 1200
+PROGRAMS = 600
 CHUNK = 50
 CHUNKS = PROGRAMS // CHUNK
 NATIVE_PROGRAMS = 100
