@@ -54,7 +54,7 @@ from ..functional.views import View
 from ..records import dataclass
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of
-from .links import edge_of, reached_from
+from .links import backward_order, edge_of, reached_from
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -195,6 +195,7 @@ def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], 
 
     ``tangents`` tells what gradients the differentiable results get, by default all of them in their own layout.
 
+    >>> import firesteel.pipeline  # tells tracing what kernels can do
     >>> x = torch.ones(3, requires_grad=True)
     >>> print(trace_training(torch.fx.symbolic_trace(lambda x: x.exp()), [x]))
     input x: f32[3]
@@ -539,25 +540,14 @@ class _JointTracing(Tracing):
 
 def walk(tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> tuple[frozenset[int], list[int]]:
     """`JointGraph.eager_frees` and `JointGraph.walked` for differentiable results and the leaves that are inputs."""
-    order: dict[Any, bool] = {}  # autograd's functions, each behind those that come before it in backward
-    for tensor in tensors:
-        stack: list[tuple[Any, bool]] = [(tensor.grad_fn, False)]
-        while stack:
-            function, left = stack.pop()
-            if left:
-                del order[function]
-                order[function] = True
-            elif function not in order:
-                order[function] = False
-                stack.append((function, True))
-                stack += [(following, False) for following, _ in function.next_functions if following is not None]
+    order = backward_order([tensor.grad_fn for tensor in tensors])
     bits = dict.fromkeys(order, 0)
     for number, tensor in enumerate(tensors):
         bits[tensor.grad_fn] |= 1 << number
     found: set[int] = set()
     walked = {id(leaf): 0 for leaf in inputs}
     own = False
-    for function in reversed(order):
+    for function in order:
         behind = bits[function]
         if type(function).__name__ == _REFUSING:
             raise Unsupported("a gradient of a function that is marked once_differentiable is differentiated")

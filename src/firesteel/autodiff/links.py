@@ -26,18 +26,11 @@ def edge_of(value: Any) -> tuple[Any, int] | None:
     return None if function is None else (function, value.output_nr)
 
 
-def reached_from(edges: Sequence[tuple[Any, int] | None]) -> list[int]:
-    """For each of several tensors, given by `edge_of`, those from which autograd gets to it, as bits.
-
-    >>> x = torch.ones(3, requires_grad=True)
-    >>> hidden = x.sin()
-    >>> reached_from([edge_of(x), edge_of(hidden), edge_of(hidden.exp().sum())])
-    [0, 4, 0]
-    """
-    # Functions in an order in which each comes behind all that it is reached from, when read backwards.
-    order: dict[Any, bool] = {}
-    for edge in edges:
-        stack: list[tuple[Any, bool]] = [] if edge is None else [(edge[0], False)]
+def backward_order(starts: Sequence[Any]) -> list[Any]:
+    """Autograd's functions behind some, each behind all those that it is reached from."""
+    order: dict[Any, bool] = {}  # each behind all that it leads to
+    for start in starts:
+        stack: list[tuple[Any, bool]] = [(start, False)]
         while stack:
             function, left = stack.pop()
             if left:
@@ -47,12 +40,24 @@ def reached_from(edges: Sequence[tuple[Any, int] | None]) -> list[int]:
                 order[function] = False
                 stack.append((function, True))
                 stack += [(following, False) for following, _ in function.next_functions if following is not None]
+    return list(reversed(order))
+
+
+def reached_from(edges: Sequence[tuple[Any, int] | None]) -> list[int]:
+    """For each of several tensors, given by `edge_of`, those from which autograd gets to it, as bits.
+
+    >>> x = torch.ones(3, requires_grad=True)
+    >>> hidden = x.sin()
+    >>> reached_from([edge_of(x), edge_of(hidden), edge_of(hidden.exp().sum())])
+    [0, 4, 0]
+    """
+    order = backward_order([edge[0] for edge in edges if edge is not None])
     bits = dict.fromkeys(order, 0)
     through: dict[tuple[Any, int], int] = {edge: 0 for edge in edges if edge is not None}
     for at, edge in enumerate(edges):
         if edge is not None:
             bits[edge[0]] |= 1 << at
-    for function in reversed(order):
+    for function in order:
         behind = bits[function]
         for following in function.next_functions:
             if following[0] is not None:

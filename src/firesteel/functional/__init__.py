@@ -1,6 +1,7 @@
 """From captured graphs to functional ATen graphs: mutation and aliasing made explicit, compositions taken apart.
 
 >>> import torch
+>>> import firesteel.pipeline  # tells tracing what kernels can do
 >>> from firesteel.functional import trace
 >>> print(trace(torch.fx.symbolic_trace(lambda x: x.relu_() * x), [torch.ones(2)]))
 input x: f32[2]
