@@ -98,11 +98,20 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def constraints(torch: str, text: str) -> str:
-    """The pinned versions without those that belong to another torch."""
-    if torch == PINNED:
-        return text
-    return "\n".join(line for line in text.splitlines() if not re.match(r"(torch|triton)==", line)) + "\n"
+def constraints(torch: str, text: str, triton_of_torch: bool) -> str:
+    """The pinned versions without those that belong to another torch, or to one that names the triton it needs."""
+    dropped = ("torch", "triton") if torch != PINNED else ("triton",) if triton_of_torch else ()
+    return "".join(line + "\n" for line in text.splitlines() if line.partition("==")[0] not in dropped)
+
+
+def carry_out(commands: Iterable[Sequence[str]]) -> str:
+    """Run one command after the other; what the first that fails says, or an empty string."""
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            return f"`{' '.join(command[:6])} ...` failed: {last}"
+    return ""
 
 
 def make_environment(cell: Cell, folder: Path) -> str:
@@ -118,20 +127,21 @@ def make_environment(cell: Cell, folder: Path) -> str:
     print(f"{cell}: making {folder} ...", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     limits = folder / "constraints.txt"
-    limits.write_text(constraints(cell.torch, (ROOT / "constraints.txt").read_text()))
+    pinned = (ROOT / "constraints.txt").read_text()
     python = str(folder / "bin" / "python")
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--constraint", str(limits)]
-    for command in (
-        [base, "-m", "venv", str(folder)],
-        [*pip, "setuptools"],
-        [*pip, f"torch=={cell.torch}.*"],
+    limits.write_text(constraints(cell.torch, pinned, triton_of_torch=True))
+    problem = carry_out([[base, "-m", "venv", str(folder)], [*pip, "setuptools"], [*pip, f"torch=={cell.torch}.*"]])
+    if problem:
+        return problem
+    triton_of_torch = any(folder.glob("lib/*/site-packages/triton-*.dist-info"))
+    limits.write_text(constraints(cell.torch, pinned, triton_of_torch))
+    problem = carry_out([
         [*pip, "--no-build-isolation", "--editable", f"{ROOT}[test]"],
         [*pip, "--no-deps", "torchvision", "timm"],  # they ask for a torch build of their own
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            return f"`{' '.join(map(str, command[:6]))} ...` failed: {last}"
+    ])
+    if problem:
+        return problem
     stamp.write_text(wanted)
     return ""
 

@@ -45,8 +45,9 @@ def test_interpreters_are_found(matrix, monkeypatch):
 
 def test_another_torch_is_not_pinned(matrix):
     text = "torch==2.13.0\ntorchvision==0.29.2\ntriton==3.6.0\n"
-    assert matrix.constraints("2.13", text) == text
-    assert matrix.constraints("2.15", text) == "torchvision==0.29.2\n"
+    assert matrix.constraints("2.13", text, triton_of_torch=False) == text
+    assert matrix.constraints("2.13", text, triton_of_torch=True) == "torch==2.13.0\ntorchvision==0.29.2\n"
+    assert matrix.constraints("2.15", text, triton_of_torch=False) == "torchvision==0.29.2\n"
 
 
 def test_every_test_and_every_part_is_in_a_step(matrix):
