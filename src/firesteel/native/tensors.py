@@ -17,8 +17,8 @@ import numpy
 import torch
 
 from .. import torch_compat
+from ..records import dataclass
 from ..torch_compat import c_interface, native_calls
-from .machine import AutogradLayout, TensorLayout
 from .objects import word
 
 OBJECT_WORDS = range(16, 64, 8)
@@ -26,6 +26,34 @@ IMPLEMENTATION_WORDS = range(8, 320, 8)
 STORAGE_WORDS = range(16, 80, 8)
 RECORD_WORDS = range(8, 160, 8)
 NODE = 16  # offset of the C++ node in the Python object of a gradient function
+
+
+@dataclass(frozen=True)
+class AutogradLayout:
+    """Where a plain tensor, not a view, keeps its gradient function."""
+
+    record: int  # offset of the pointer to the autograd record in the implementation
+    function: int  # offset of the gradient function in the record
+    plain: int  # first word of the records of plain tensors
+
+
+@dataclass(frozen=True)
+class TensorLayout:
+    """How to read a tensor from C: offsets that were tried on real tensors, addresses of torch's own C functions."""
+
+    implementation: int  # offset of the pointer to the tensor's implementation in the Python object
+    dispatch_keys: int  # offset of the dispatch keys in the implementation
+    dim: int
+    sizes: int
+    strides: int
+    dtype: int
+    device_type: int
+    device_index: int
+    requires_grad: int
+    is_leaf: tuple[int, int]  # a getter's function and its closure
+    autograd: AutogradLayout | None
+    storage: int | None  # offset of the pointer to the storage in the implementation
+    resizable: int | None  # offset of the byte in a storage that is 1 if torch has allocated its memory, otherwise 0
 
 
 def tensor_layout() -> TensorLayout | None:

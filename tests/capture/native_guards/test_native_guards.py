@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import firesteel as fs
 from firesteel import config
 from firesteel.capture.native_guards import upgrade as upgrade_module
-from firesteel.native import machine as machine_module
+from firesteel.native import checker as checker_module
 from firesteel.native import objects
-from firesteel.native.machine import machine, self_test
+from firesteel.native.checker import checker, self_test
 from firesteel.native.objects import NativeUnavailable, builtin_parts
 from firesteel.native.program import Op, Program
 from firesteel.native.tensors import tensor_layout
@@ -56,16 +56,16 @@ class Block(torch.nn.Module):
 
 
 def test_the_checker_passes_its_own_test_and_is_made_once():
-    self_test(machine())
-    assert machine() is machine()
-    assert machine().tensors is not None and machine().tensors.autograd is not None
+    self_test(checker())
+    assert checker() is checker()
+    assert checker().tensors is not None and checker().tensors.autograd is not None
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_it_is_the_same_in_any_mode(mode):
     with mode():
         found = tensor_layout()
-    assert found is not None and found == machine().tensors
+    assert found is not None and found == checker().tensors
 
 
 def test_wrong_offsets_are_noticed(monkeypatch):
@@ -76,7 +76,7 @@ def test_wrong_offsets_are_noticed(monkeypatch):
 
 def test_a_wrong_checker_is_noticed(monkeypatch):
     # the test of the checker must be able to fail: a row that checks nothing in place of one that checks the type
-    original, made = Program.check, machine()
+    original, made = Program.check, checker()
     monkeypatch.setattr(Program, "check", lambda self, op, *rest, **named: original(
         self, Op.SAME if op is Op.TYPE else op, 0) if op is Op.TYPE else original(self, op, *rest, **named))
     with pytest.raises(NativeUnavailable, match="sample [0-9]+ accepted"):
@@ -491,7 +491,7 @@ def test_the_module_that_makes_native_code_is_not_loaded_for_a_few_calls():
 
 
 def test_without_native_code_everything_stays_python(monkeypatch):
-    monkeypatch.setattr(machine_module, "_machine", NativeUnavailable("not today"))
+    monkeypatch.setattr(checker_module, "_checker", NativeUnavailable("not today"))
     m, x = Block(), torch.ones(2, 3)
     c = fs.compile(m, backend="eager")
     for _ in range(3):

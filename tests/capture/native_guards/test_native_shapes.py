@@ -17,8 +17,8 @@ from firesteel.capture.guards import Guard
 from firesteel.capture.native_guards.lowering import Lowering
 from firesteel.capture.native_guards.upgrade import REFUSAL, Prologue, Upgrade, refusal, split
 from firesteel.capture.source import LocalSource, SizeSource, StrideSource
-from firesteel.native import arithmetic
-from firesteel.native.machine import machine, self_test
+from firesteel.native import checker as native_checker
+from firesteel.native.checker import self_test
 from firesteel.native.objects import NativeUnavailable
 from firesteel.native.program import Op, Program
 from firesteel.runtime.explain_miss import first_failure
@@ -36,9 +36,9 @@ LARGE = (0, 1, -1, 2, 7, 1 << 31, -(1 << 31), (1 << 32) + 1, 1 << 62, (1 << 63) 
 def checker(condition):
     """The native check of a condition on the ints a, b and c."""
     sources = {symbol: LocalSource(symbol.name) for symbol in SYMBOLS}
-    low = Lowering(machine(), ["a", "b", "c"], (1, 1, 1), sources)
+    low = Lowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
     low.guard(ShapeGuard(condition))
-    return machine().function(low.program, [], [])
+    return native_checker.checker().function(low.program, [], [])
 
 
 def random_number(rng, depth):
@@ -153,19 +153,19 @@ def test_division_rounds_down_for_all_signs():
 ])
 def test_other_conditions_stay_python_and_leave_nothing_behind(condition):
     sources = {symbol: LocalSource(symbol.name) for symbol in SYMBOLS}
-    low = Lowering(machine(), ["a", "b", "c"], (1, 1, 1), sources)
+    low = Lowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
     low.guard(ShapeGuard(shapes.eq(A * B, C)))
     before = list(low.program.rows), low.program.registers, dict(low.expressions.known)
     with pytest.raises(Unsupported):
         low.guard(ShapeGuard(shapes.and_(shapes.ge(A + B, C), condition)))
     assert (low.program.rows, low.program.registers, low.expressions.known) == before
-    native = machine().function(low.program, [], [])
+    native = native_checker.checker().function(low.program, [], [])
     assert native(2, 3, 6) is not None and native(2, 3, 5) is None
 
 
 def test_shared_parts_are_computed_once():
     sources = {symbol: LocalSource(symbol.name) for symbol in SYMBOLS}
-    low = Lowering(machine(), ["a", "b", "c"], (1, 1, 1), sources)
+    low = Lowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
     low.guard(ShapeGuard(shapes.eq(A * B, C)))
     rows = len(low.program.rows)
     low.guard(ShapeGuard(shapes.ge(A * B, 5)))
@@ -184,14 +184,14 @@ def test_only_exact_ints_are_numbers():
 
 
 def test_a_wrong_row_is_noticed(monkeypatch):
-    original, kind = arithmetic.blocks, type(machine())
+    original, kind = native_checker.source, type(native_checker.checker())
 
-    def rounding_like_c(*args):
-        made = original(*args)
-        made[Op.FLOORDIV] = made[Op.FLOORDIV].replace("sub i64 %FLOORDIV_q, %FLOORDIV_one", "sub i64 %FLOORDIV_q, 0")
-        return made
+    def rounding_like_c(tensors):
+        text = original(tensors)
+        assert "sub i64 %floordiv_q, %floordiv_one" in text
+        return text.replace("sub i64 %floordiv_q, %floordiv_one", "sub i64 %floordiv_q, 0")
 
-    monkeypatch.setattr(arithmetic, "blocks", rounding_like_c)
+    monkeypatch.setattr(native_checker, "source", rounding_like_c)
     with pytest.raises(NativeUnavailable, match="sample [0-9]+ refused"):
         self_test(kind(None))
 
@@ -234,10 +234,10 @@ TENSORS += [torch.ones(4, 2, 3).transpose(1, 2), torch.ones(2, 3, 4).permute(2, 
 def test_free_sizes_and_strides(free, free_strides):
     first = TENSORS[0]
     guard = tensor_guard(first, free, free_strides)
-    low = Lowering(machine(), ["x"], (first,))
+    low = Lowering(native_checker.checker(), ["x"], (first,))
     low.guard(STATE)
     low.guard(guard)
-    native = machine().function(low.program, [], [])
+    native = native_checker.checker().function(low.program, [], [])
     answers = [native(t) is not None for t in TENSORS]
     assert answers == [in_python(guard, t) for t in TENSORS]
     assert answers[0] and any(answers[1:]) == bool(free or free_strides)
@@ -245,7 +245,7 @@ def test_free_sizes_and_strides(free, free_strides):
 
 def test_sizes_of_unchecked_tensors_are_not_read():
     x = torch.ones(3)
-    low = Lowering(machine(), ["x"], (x,), {A: SizeSource(LocalSource("x"), 0)})
+    low = Lowering(native_checker.checker(), ["x"], (x,), {A: SizeSource(LocalSource("x"), 0)})
     with pytest.raises(Unsupported):
         low.guard(ShapeGuard(shapes.ge(A, 2)))
     assert low.program.rows == []
@@ -401,10 +401,10 @@ def test_the_expression_kinds_are_all_met():
 def test_a_program_hands_out_numbers_as_ints():
     program = Program(1)
     register = program.load(Op.SCALE, program.load(Op.INTEGER, 0), 2, 1)
-    run = machine().function(program, [register, 0], [register])
+    run = native_checker.checker().function(program, [register, 0], [register])
     assert run(1 << 40) == (((1 << 41) + 1, 1 << 40), (1 << 41) + 1)
     assert run(1 << 62) is None
-    low = Lowering(machine(), ["n"], (3,), {N: LocalSource("n")})
+    low = Lowering(native_checker.checker(), ["n"], (3,), {N: LocalSource("n")})
     prologue = Prologue(["n"], ["if not (n >= 2): return _fs_miss"], {}, [], "graph", [], [], lambda lines: None)
     assert split(low, prologue).kept == prologue.lines
 

@@ -72,7 +72,7 @@ def test_code_is_made_for_the_target(machine, name):
 
 def test_guards_and_host_programs_are_made_for_the_target(machine):
     from firesteel.kernels.host import machine as host
-    from firesteel.native import machine as guards
+    from firesteel.native import checker as guards
     from firesteel.native.tensors import tensor_layout
     from firesteel.torch_compat import native_calls
 

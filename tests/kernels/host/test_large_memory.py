@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel.kernels.host.program import LARGE, HostProgram
+from firesteel.kernels.host.program import HostProgram
+from firesteel.kernels.huge_pages import LARGE
 from firesteel.kernels.ir import ExternCall
 from firesteel.pipeline import compile as compiling
 

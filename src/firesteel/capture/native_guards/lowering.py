@@ -24,7 +24,7 @@ import torch
 
 from ... import torch_compat
 from ...native import memory
-from ...native.machine import Machine
+from ...native.checker import Checker
 from ...native.objects import builtin_parts, c_function, mro_offset
 from ...native.program import Op, Program, TensorFacts
 from ...native.tensors import read
@@ -57,9 +57,9 @@ TABLES = (dict, collections.OrderedDict)
 class Lowering:
     """Builds the program of one entry, with the arguments of a call for which all guards hold."""
 
-    def __init__(self, machine: Machine, parameters: list[str], args: tuple[Any, ...],
+    def __init__(self, checker: Checker, parameters: list[str], args: tuple[Any, ...],
                  symbol_sources: Mapping[Symbol, Source] | None = None) -> None:
-        self.machine = machine
+        self.checker = checker
         self.symbol_sources = symbol_sources or {}
         self.program = Program(len(parameters))
         self.found: dict[Source, tuple[int, Any]] = {}
@@ -175,7 +175,7 @@ class Lowering:
     def tensors_in(self, sources: list[Source]) -> list[int]:
         """The registers of tensors that have been checked, whose storage can be read."""
         registers = [self.load(source)[0] for source in sources]
-        if self.machine.tensors is None or self.machine.tensors.storage is None or \
+        if self.checker.tensors is None or self.checker.tensors.storage is None or \
                 not all(register in self.tensors for register in registers):
             raise Unsupported
         return registers
@@ -249,7 +249,7 @@ class Lowering:
             self.program.check(Op.IS, register, self.program.keep(obj))
 
     def _tensor(self, guard: Guard, atoms: tuple[str, ...]) -> None:
-        if self.machine.tensors is None or not self.outside_modes:
+        if self.checker.tensors is None or not self.outside_modes:
             raise Unsupported  # inside of a mode torch's getters run Python
         assert guard.source is not None
         values: dict[str, Any] = {}
@@ -274,7 +274,7 @@ class Lowering:
         if kind not in (torch.Tensor, torch.nn.Parameter) or constant("keys", 1) is not torch_compat.dispatch_keys:
             raise Unsupported
         # The guard holds for the tensor at hand, whose dtype and device the numbers are read from.
-        place = self.machine.tensors.implementation
+        place = self.checker.tensors.implementation
         dtype, device_type, index = (read(place, tensor, name) for name in ("dtype", "device_type", "device_index"))
         if None in (dtype, device_type, index):
             raise Unsupported
@@ -425,7 +425,7 @@ def lower_separate_memory(low: Lowering, match: Any, sources: Sources, constants
     written, others, allocated = (
         low.tensors_in([_source(sources, int(number)) for number in re.findall(r"_(\d+)", part)])
         for part in (match[2], match[3], match[4]))
-    if allocated and (low.machine.tensors is None or low.machine.tensors.resizable is None):
+    if allocated and (low.checker.tensors is None or low.checker.tensors.resizable is None):
         return False
     memory.share_no_memory(low.program, written, others, allocated)
     return True

@@ -129,14 +129,14 @@ class Upgrade:
             log("guards", "guards stay in Python: %s: %s", type(error).__name__, error)
 
     def _upgrade(self, prologue: Prologue, args: tuple[Any, ...]) -> None:
-        from ...native.machine import machine
+        from ...native.checker import checker
         from ...native.objects import NativeUnavailable
         from .lowering import Lowering
 
         if torch_compat.torch_function_stack_length():
             return  # the entry is for calls inside of a mode, where reading a tensor's attributes runs Python
         try:
-            made = machine()
+            made = checker()
         except NativeUnavailable as reason:
             log("guards", "guards stay in Python: %s", reason)
             return

@@ -16,20 +16,20 @@ from typing import Any
 
 import torch
 
+from ... import disk_cache
 from ...locks import new_rlock
 from ...logs import log
+from ...native.templates import filled
 from ...shapes import Expr
 from ...torch_compat import c_interface
 from ..cpu.engine import compile_text
-from .triton_compiler import Binary, Request, compile_all
+from .triton_compiler import PLAIN_SHARED, Binary, Request, compile_all
 from .triton_printer import TritonKernel
 from .values import Unsupported
 from .versions import COUNT, LIMIT, UNALIGNED, UNEVEN, WIDE
 
 NO_CONTEXT = 201
 """CUDA's error for threads that have not chosen a device yet."""
-PLAIN_SHARED = 48 * 1024
-"""Shared memory that a kernel has without asking for more."""
 _FIELDS = ("launcher", "words", "kinds", "threads", "device", "make", "number", "stream_of", "launch", "enter",
            "extent_at", "limit", *(f"function{version}" for version in range(COUNT)),
            *(f"shared{version}" for version in range(COUNT)))
@@ -52,101 +52,15 @@ class GpuKernel:
 
 def launcher_text(name: str) -> str:
     """The launching function as LLVM IR: int name(int64_t *descriptor, int64_t *words, int64_t programs)."""
-    def field(what: str, kind: str = "i64", register: str = "") -> str:
-        register = register or what
-        return (f"  %{register}_at = getelementptr i8, ptr %d, i64 {_AT[what]}\n"
-                f"  %{register} = load {kind}, ptr %{register}_at, align 8\n")
-
-    def of_version(what: str, kind: str, register: str) -> str:
-        return (f"  %{register}_all = getelementptr i8, ptr %d, i64 {_AT[what + '0']}\n"
-                f"  %{register}_at = getelementptr i64, ptr %{register}_all, i64 %version\n"
-                f"  %{register} = load {kind}, ptr %{register}_at, align 8\n")
-
-    return f"""
-define i32 @{name}(ptr %d, ptr %given, i64 %programs) {{
-entry:
-  %none = icmp sle i64 %programs, 0
-  br i1 %none, label %nothing, label %begin
-nothing:
-  ret i32 0
-begin:
-{field("words")}{field("kinds", "ptr")}{field("threads")}{field("device")}{field("stream_of", "ptr")}
-{field("launch", "ptr")}{field("extent_at", register="place")}{field("limit")}
-  %room = add i64 %words, 2
-  %parameters = alloca ptr, i64 %room, align 8
-  %zero = alloca i64, align 8
-  %stream_out = alloca ptr, align 8
-  store i64 0, ptr %zero, align 8
-  store ptr null, ptr %stream_out, align 8
-  br label %loop
-loop:
-  %i = phi i64 [0, %begin], [%i_next, %one]
-  %bits = phi i64 [0, %begin], [%bits_next, %one]
-  %done = icmp uge i64 %i, %words
-  br i1 %done, label %filled, label %one
-one:
-  %word_at = getelementptr i64, ptr %given, i64 %i
-  %parameter_at = getelementptr ptr, ptr %parameters, i64 %i
-  store ptr %word_at, ptr %parameter_at, align 8
-  %word = load i64, ptr %word_at, align 8
-  %low = and i64 %word, 15
-  %is_multiple = icmp eq i64 %low, 0
-  %kind_at = getelementptr i64, ptr %kinds, i64 %i
-  %kind = load i64, ptr %kind_at, align 8
-  %counted = select i1 %is_multiple, i64 0, i64 %kind
-  %bits_next = or i64 %bits, %counted
-  %i_next = add i64 %i, 1
-  br label %loop
-filled:
-  %scratch_at = getelementptr ptr, ptr %parameters, i64 %words
-  store ptr %zero, ptr %scratch_at, align 8
-  %after = add i64 %words, 1
-  %second_at = getelementptr ptr, ptr %parameters, i64 %after
-  store ptr %zero, ptr %second_at, align 8
-  %extent_word = getelementptr i64, ptr %given, i64 %place
-  %extent = load i64, ptr %extent_word, align 8
-  %is_far = icmp sge i64 %extent, %limit
-  %far = select i1 %is_far, i64 {WIDE}, i64 0
-  %version = or i64 %bits, %far
-{of_version("function", "ptr", "first")}
-  %missing = icmp eq ptr %first, null
-  br i1 %missing, label %ask, label %have
-ask:
-{field("make", "ptr")}{field("number")}
-  %asked = call i32 %make(i64 %number, i64 %version)
-  %failed = icmp ne i32 %asked, 0
-  br i1 %failed, label %refused, label %have
-refused:
-  ret i32 1
-have:
-{of_version("function", "ptr", "function")}{of_version("shared", "i64", "memory")}
-  %device32 = trunc i64 %device to i32
-  %stream_status = call i32 %stream_of(i32 %device32, ptr %stream_out)
-  %stream = load ptr, ptr %stream_out, align 8
-  %programs32 = trunc i64 %programs to i32
-  %threads32 = trunc i64 %threads to i32
-  %memory32 = trunc i64 %memory to i32
-  %status = call i32 %launch(ptr %function, i32 %programs32, i32 1, i32 1, i32 %threads32, i32 1, i32 1,
-                             i32 %memory32, ptr %stream, ptr %parameters, ptr null)
-  %outside = icmp eq i32 %status, {NO_CONTEXT}
-  br i1 %outside, label %come_in, label %end
-come_in:
-{field("enter", "ptr")}{field("number", "i64", "own_number")}
-  %entered = call i32 %enter(i64 %own_number, i64 0)
-  %again = call i32 %launch(ptr %function, i32 %programs32, i32 1, i32 1, i32 %threads32, i32 1, i32 1,
-                            i32 %memory32, ptr %stream, ptr %parameters, ptr null)
-  br label %end
-end:
-  %answer = phi i32 [%status, %have], [%again, %come_in]
-  ret i32 %answer
-}}
-"""
+    return filled("kernels/gpu/launcher.ll", {
+        "NAME": name, "WIDE": WIDE, "NO_CONTEXT": NO_CONTEXT, "LAUNCH_WORDS": filled("kernels/gpu/launch_words.ll", {}),
+        **{f"AT_{field}": place for field, place in _AT.items()}})
 
 
 @functools.cache
 def launcher() -> int:
     """The address of the launching function."""
-    return compile_text("gpu launcher", launcher_text).address
+    return compile_text(f"gpu launcher {disk_cache.digest(launcher_text(''))[:16]}", launcher_text).address
 
 
 @functools.cache

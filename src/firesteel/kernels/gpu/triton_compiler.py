@@ -25,6 +25,8 @@ from .values import Unsupported
 
 KIND = "gpu_kernel"
 THREADS = 16
+PLAIN_SHARED = 48 * 1024
+"""Bytes of shared memory that a kernel has without asking for more."""
 _LENGTH = struct.Struct("=q")
 
 

@@ -23,8 +23,6 @@ from ...native.program import Op as Arithmetic
 from ...records import dataclass
 
 HEADER = struct.Struct("=8q")
-LARGE = 1 << 22
-"""Bytes from which on memory is asked to have huge pages."""
 ARITHMETIC = frozenset(op for op in Arithmetic if Arithmetic.SCALE <= op <= Arithmetic.CHOOSE)
 
 

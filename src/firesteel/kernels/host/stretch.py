@@ -12,12 +12,13 @@ from ...records import dataclass
 from ...shapes import Expr, Symbol, const, maximum
 from ...shapes.checker_rows import Expressions, Unsupported
 from ...torch_compat import native_calls
+from ..huge_pages import LARGE
 from ..ir import Buffer, BufferRef
 from ..plan import Allocate, Launch
 from . import bounds
 from .launching import Launchable, device_number
 from .lifetimes import Lifetimes
-from .program import LARGE, HostProgram, Op
+from .program import HostProgram, Op
 
 RELEASING_SIZE = 1 << 16
 """Kernels over at least as many elements let other Python threads run meanwhile."""

@@ -19,6 +19,7 @@ from ...shapes.expr import ONE
 from ...shapes.symnode import expr_of
 from .. import ir
 from ..cpu.product import product, product_into
+from ..huge_pages import LARGE
 from .context import Lowering
 from .tensors import ZERO, Tensor, contiguous_strides
 
@@ -31,10 +32,8 @@ PRODUCTS: dict[str, Any] = {
     "aten.baddbmm.default": torch.ops.aten.baddbmm.out,
 }
 """Operators with a form that writes to memory it is given. Large results go there: our memory has huge pages."""
-LARGE = 1 << 22
-"""Bytes of a large result."""
 LARGE_ROW = 1 << 16
-"""The same for what is known of one whose size is not."""
+"""Bytes from which on a result is taken to be large where only some of its sizes are known."""
 
 
 def call_aten(

@@ -5,46 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+from ...native.templates import filled
 from ...shapes import Call, Const, Expr, Product, Sum, Symbol
 from ...shapes.operations import MATH_FUNCTIONS
 from .code import FunctionText, ModuleText
 
-HELPERS = """
-define internal i64 @fs.floordiv(i64 %a, i64 %b) {
-  %none = icmp eq i64 %b, 0
-  %by = select i1 %none, i64 1, i64 %b
-  %q = sdiv i64 %a, %by
-  %r = srem i64 %a, %by
-  %exact = icmp eq i64 %r, 0
-  %signs = xor i64 %r, %by
-  %same = icmp sge i64 %signs, 0
-  %keep = or i1 %exact, %same
-  %less = sub i64 %q, 1
-  %result = select i1 %keep, i64 %q, i64 %less
-  ret i64 %result
-}
-define internal i64 @fs.mod(i64 %a, i64 %b) {
-  %q = call i64 @fs.floordiv(i64 %a, i64 %b)
-  %p = mul i64 %q, %b
-  %r = sub i64 %a, %p
-  ret i64 %r
-}
-define internal i64 @fs.pow(i64 %base, i64 %exponent) {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %power = phi i64 [ 1, %entry ], [ %more, %body ]
-  %going = icmp slt i64 %i, %exponent
-  br i1 %going, label %body, label %done
-body:
-  %more = mul i64 %power, %base
-  %next = add i64 %i, 1
-  br label %loop
-done:
-  ret i64 %power
-}
-"""
 _INTEGERS = {"floordiv": "fs.floordiv", "mod": "fs.mod", "pow": "fs.pow"}
 _BITS = {"mul": "mul", "lshift": "shl", "rshift": "ashr", "bitand": "and", "bitor": "or", "bitxor": "xor"}
 _FLOATS = {"fadd": "fadd", "fsub": "fsub", "fmul": "fmul", "truediv": "fdiv"}
@@ -59,7 +24,7 @@ class NotPrintable(Exception):
 
 def add_helpers(module: ModuleText) -> None:
     """The functions that expressions call."""
-    module.functions.append(HELPERS)
+    module.functions.append(filled("kernels/shared_object/numbers.ll", {}))
 
 
 class Numbers:

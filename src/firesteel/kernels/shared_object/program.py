@@ -22,6 +22,7 @@ from ...shapes import Expr, Symbol, const, maximum
 from ...shapes.polynomials import parts
 from ...torch_compat import native_calls
 from ..host.lifetimes import Lifetimes, lifetimes
+from ..huge_pages import LARGE
 from ..ir import Buffer, BufferRef, ExternCall
 from ..plan import Allocate, KernelPlan, Launch, WriteBack
 from . import gpu, own_calls
@@ -33,8 +34,6 @@ from .subprograms import call_subprogram
 NONE, TENSOR, INTEGER, NUMBER, TRUTH = range(5)
 """Kinds of values that a model takes and returns; the header has the same numbers."""
 VALUE = "{ i32, i32, i64 }"
-LARGE = 1 << 22
-"""Bytes from which on memory is asked to have huge pages."""
 HANDLES_AT = 4
 """Words of a model in front of the handles of its weights."""
 
@@ -586,5 +585,3 @@ def _bytes(buffer: Buffer) -> Expr:
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
         elements = elements + (size - 1) * stride
     return elements * buffer.dtype.itemsize
-
-
