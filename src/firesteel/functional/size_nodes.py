@@ -11,7 +11,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..fake import FakeTensor
-from ..fake.dims import layout_of, offset_of
+from ..fake.dims import known_equal, layout_of, offset_of
 from ..shapes import Expr, Sum, Symbol
 from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.polynomials import parts
@@ -32,6 +32,9 @@ class SizeNodes(ExpressionNodes):
         self._places: dict[Symbol, tuple[Any, torch.fx.Node, tuple[Any, ...]]] = {}
         # symbols that sizes are multiples of, such as s0 of a size 4*s0 + 1: the node, its dimension, the size
         self._in_sizes: dict[Symbol, tuple[torch.fx.Node, int, Expr]] = {}
+        # Asked after sizes, and those of dimensions of size 1 last: a program's values may have any stride there.
+        self._in_strides: dict[Symbol, tuple[torch.fx.Node, int]] = {}
+        self._in_strides_of_one: dict[Symbol, tuple[torch.fx.Node, int]] = {}
 
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         """A symbolic number that is the value of a node."""
@@ -44,14 +47,17 @@ class SizeNodes(ExpressionNodes):
         if not torch_compat.has_symbolic_layout(fake):
             return
         shape, stride = layout_of(fake)
-        for function, numbers in ((_ATEN.sym_size.int, shape), (_ATEN.sym_stride.int, stride)):
-            for dim, number in enumerate(numbers):
-                expr = getattr(number, "expr", None)
-                if isinstance(expr, Symbol):
-                    self._places.setdefault(expr, (function, node, (dim,)))
-                elif isinstance(expr, Sum) and function is _ATEN.sym_size.int and len(expr.terms) == 1 \
-                        and isinstance(expr.terms[0][0], Symbol):
-                    self._in_sizes.setdefault(expr.terms[0][0], (node, dim, expr))
+        for dim, size in enumerate(shape):
+            expr = getattr(size, "expr", None)
+            if isinstance(expr, Symbol):
+                self._places.setdefault(expr, (_ATEN.sym_size.int, node, (dim,)))
+            elif isinstance(expr, Sum) and len(expr.terms) == 1 and isinstance(expr.terms[0][0], Symbol):
+                self._in_sizes.setdefault(expr.terms[0][0], (node, dim, expr))
+        for dim, (size, step) in enumerate(zip(shape, stride, strict=True)):
+            expr = getattr(step, "expr", None)
+            if isinstance(expr, Symbol):
+                places = self._in_strides_of_one if known_equal(size, 1) else self._in_strides
+                places.setdefault(expr, (node, dim))
         # Under the names that sizes have had before they were stated to be something else: that is to be checked.
         for dim, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and isinstance(size.node.raw_expr, Symbol):
@@ -62,7 +68,8 @@ class SizeNodes(ExpressionNodes):
 
     def knows(self, symbol: Symbol) -> bool:
         """Whether the graph has, or can have, a node for a symbol."""
-        return symbol in self.by_expr or symbol in self._places or symbol in self._in_sizes
+        return any(symbol in places for places in (self.by_expr, self._places, self._in_sizes, self._in_strides,
+                                                   self._in_strides_of_one))
 
     def node_of(self, value: Any) -> Any:
         """The node that computes a symbolic number, or a plain number where it has become one."""
@@ -77,6 +84,9 @@ class SizeNodes(ExpressionNodes):
             if constant:
                 number = self._new_node(operator.sub, (number, constant), size - constant)
             return self._new_node(operator.floordiv, (number, factor), symbol) if factor != 1 else number
+        stride = self._in_strides.get(symbol) or self._in_strides_of_one.get(symbol)
+        if place is None and stride is not None:
+            return self._new_node(_ATEN.sym_stride.int, stride, symbol)
         if place is None:
             raise Unsupported(f"the number {symbol} is nowhere in the graph")
         function, node, args = place

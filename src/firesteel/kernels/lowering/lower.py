@@ -22,7 +22,7 @@ from .graph import LoweredGraph
 from .index_checks import assert_early, check_last
 from .random_numbers import is_reserve, reserved
 from .registry import find_lowering
-from .tensors import Computed, Spec, Tensor, View
+from .tensors import ONE, Computed, Spec, Stored, Tensor, View
 
 _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 DTYPES = frozenset({
@@ -56,6 +56,7 @@ class _Lowerer:
         self.values: dict[torch.fx.Node, Any] = {}
         self.exotic: dict[torch.fx.Node, str] = {}
         self.weights: dict[torch.fx.Node, int] = {}
+        self.doubts: dict[Symbol, int] = {}
         self.numbers: dict[torch.fx.Node, Tensor] = {}
         """Tensors on the CPU as numbers of kernels on another device."""
 
@@ -90,11 +91,7 @@ class _Lowerer:
         if isinstance(value, torch.Tensor):
             stored = ctx.new_buffer(ctx.described(value), "input", node.name)
             ctx.graph.inputs.append(ctx.graph.buffers[node.name])
-            self._find_symbols(node.name, stored.shape, stored.strides)
-            for dim, expr in enumerate(stored.shape):
-                # A stride that was met before may be one of a dimension of size 1, which means nothing.
-                if isinstance(expr, Symbol) and ctx.graph.symbols[expr][1] == "stride":
-                    ctx.graph.symbols[expr] = (node.name, "size", dim)
+            self._find_input_symbols(stored, node.name)
             # A size that the program states to be a number from its data is still to be compared with that.
             names = [expr if expr in self.stated else None for expr in node.meta.get("size_names", ())]
             self._find_symbols(node.name, names)
@@ -106,11 +103,22 @@ class _Lowerer:
         ctx.graph.inputs.append(shapes.symbol(node.name))  # an input that the graph does not use, such as None
         return value
 
-    def _find_symbols(self, name: str, sizes: Sequence[Expr | None], strides: Sequence[Expr] = ()) -> None:
-        for kind, numbers in (("size", sizes), ("stride", strides)):
-            for dim, expr in enumerate(numbers):
-                if isinstance(expr, Symbol):
-                    self.ctx.graph.symbols.setdefault(expr, (name, kind, dim))
+    def _find_symbols(self, name: str, sizes: Sequence[Expr | None]) -> None:
+        """Note which symbols the sizes of a tensor tell."""
+        for dim, expr in enumerate(sizes):
+            if isinstance(expr, Symbol):
+                self.ctx.graph.symbols.setdefault(expr, (name, "size", dim))
+
+    def _find_input_symbols(self, stored: Stored, name: str) -> None:
+        """Note which symbols an input tells: by sizes best, then by strides, of which those of dimensions of size 1
+        may be anything."""
+        places = [(expr, "size", dim, 0) for dim, expr in enumerate(stored.shape)]
+        places += [(expr, "stride", dim, 2 if stored.shape[dim] == ONE else 1)
+                   for dim, expr in enumerate(stored.strides)]
+        for expr, kind, dim, doubt in places:
+            if isinstance(expr, Symbol) and doubt < self.doubts.get(expr, 3):
+                self.ctx.graph.symbols[expr] = (name, kind, dim)
+                self.doubts[expr] = doubt
 
     def _attribute(self, node: torch.fx.Node) -> Any:
         value: Any = self.module

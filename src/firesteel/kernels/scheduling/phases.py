@@ -86,7 +86,9 @@ class Plan:
     pool: AxisPool
     in_blocks: bool = False
     """Whether scratch memory is registers of lanes, see `Machine`: what is read in another way is put into memory."""
+    every_step: list[Step] = field(default_factory=list)
     steps: dict[str, Step] = field(default_factory=dict)
+    """The steps that others may read, by buffer."""
     phases: list[Phase] = field(default_factory=list)
     scratch: dict[str, ir.Scratch] = field(default_factory=dict)
 
@@ -95,20 +97,19 @@ class Plan:
             node.data.buffer
             for piece in self.pieces for value in piece.values() for node in loads(value) if node.data.masked
         }  # fmt: skip
-        ordered = []
         for number, piece in enumerate(self.pieces):
             inner = tuple([axis for axis in piece.kept if axis not in self.rows])
             step = Step(piece, number, inner)
             step.value = self._expand(piece.value)
-            ordered.append(step)
+            self.every_step.append(step)
             if piece.buffer not in self.steps:  # parts of a buffer that several pieces fill are never read here
                 self.steps[piece.buffer] = step
             if inner and not step.is_reduction and piece.buffer not in masked:
                 cost = costs.value_cost(step.value, frozenset(piece.kept + piece.reduced) - frozenset(self.rows))
                 step.cheap = cost <= (READ_BACK_FROM if piece.external else KEEP_UP_TO)
-        read = {node.data.buffer for step in ordered if not step.cheap or step.piece.external
+        read = {node.data.buffer for step in self.every_step if not step.cheap or step.piece.external
                 for node in loads(_value(step))}
-        for step in ordered:
+        for step in self.every_step:
             if step.piece.external or step.piece.buffer in read:
                 self._put(step)
 
@@ -243,7 +244,7 @@ class Plan:
         """Whether it is known at which point of a step its readers read."""
         return all(
             self.point(step, node) is not None
-            for reader in self.steps.values() for source, node in self._reads(reader) if source is step
+            for reader in self.every_step for source, node in self._reads(reader) if source is step
         )  # fmt: skip
 
     def _is_along_lanes(self, step: Step) -> bool:
@@ -251,7 +252,7 @@ class Plan:
         if len(step.inner) != 1:
             return False
         size = self.pool.sizes[step.inner[0]]
-        for reader in self.steps.values():
+        for reader in self.every_step:
             lanes = (*reader.inner, *reader.piece.reduced)
             for source, load in self._reads(reader):
                 if source is step:
