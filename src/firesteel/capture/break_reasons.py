@@ -59,7 +59,10 @@ _SURROUNDINGS = frozenset({"torch", "random", "threading", "functools", "context
 _PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io"}
 _BATCHING_TRANSFORMS = ("vmap",)
 
-_NAMING = ("__getattr__", "__getattribute__", "__qualname__", "__name__", "__module__", "__self__")
+_LOOKUPS = ("__getattr__", "__getattribute__")
+_NAMING = ("__qualname__", "__name__", "__module__", "__self__")
+_C_DESCRIPTORS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType,
+                  types.MemberDescriptorType)
 
 
 def written_name(function: Any) -> str:
@@ -95,7 +98,9 @@ def _answers_itself(cls: type) -> bool:
         if base.__module__.partition(".")[0] == "torch":
             continue
         held = type.__dict__["__dict__"].__get__(base)
-        if any(isinstance(held.get(name), (types.FunctionType, property)) for name in _NAMING):
+        asked = [held[name] for name in _LOOKUPS if name in held]
+        asked += [held[name] for name in _NAMING if hasattr(type(held.get(name)), "__get__")]
+        if any(not isinstance(member, _C_DESCRIPTORS) for member in asked):
             return True
     return False
 

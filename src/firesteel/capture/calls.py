@@ -265,6 +265,7 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
         return tx.fold(obj, [receiver.value, *(tx.constant_of(arg) for arg in rest)],
                        {word: tx.constant_of(value) for word, value in kwargs.items()})
     native: Any = receiver.storage if isinstance(receiver, ObjectValue) else receiver
-    if name in DIFFERENT_IN_BASES and native is not None and getattr(native.python_type(), name, None) is not obj:
+    if (name in DIFFERENT_IN_BASES or isinstance(receiver, NumberValue)) and native is not None \
+            and getattr(native.python_type(), name, None) is not obj:
         raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")
     return call_native_method(tx, receiver, name, rest, kwargs)

@@ -14,7 +14,7 @@ from .equivalents import REGISTRY
 from .number_rules import is_number
 from .object_operators import not_implemented
 from .objects import can_iterate, find_on_class, special_method
-from .signals import GraphBreak, NotConstant
+from .signals import GraphBreak, NotConstant, UserRaise
 from .source import written_in_python
 from .values.base import Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, itself_or
@@ -442,9 +442,15 @@ def contains(tx: Tracer, container: Value, item: Value) -> Value:
     elif container.native_methods():
         if find_on_class(container.python_type(), "__contains__")[1] is not None:
             return container.call_method(tx, "__contains__", [item], {})
-    if not can_iterate(container):
+    try:
+        iterator = tx.iterate(container) if can_iterate(container) else None
+    except UserRaise as raised:
+        if not issubclass(raised.value.python_type(), TypeError):
+            raise
+        iterator = None
+    if iterator is None:
         raise GraphBreak(f"membership test in {container.describe()}")  # Python raises, in other words than iter()
-    for candidate in tx.iterate_lazily(container):
+    while (candidate := tx.next_item(iterator)) is not None:
         if same_or_equal(tx, candidate, item):
             return tx.constant(True)
     return tx.constant(False)
