@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 import firesteel
+from firesteel.kernels.cpu import bounds
+from firesteel.kernels.cpu.math_functions import integer_power
+from firesteel.kernels.cpu.scopes import Emitter
 from firesteel.kernels.cpu.target import host, llvm_binding
 from firesteel.kernels.gpu import driver
 from firesteel.kernels.host import machine
+from firesteel.kernels.llvm_writer import Function, Module
 from firesteel.kernels.shared_object import helpers, interface, numbers
-from firesteel.kernels.shared_object.code import ModuleText
+from firesteel.kernels.shared_object.checked_code import PackageModule
 from firesteel.kernels.shared_object.gpu import GpuKernels
 from firesteel.native import checker, templates
 from firesteel.native.tensors import tensor_layout
@@ -24,12 +28,23 @@ FILES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.ll"))
 
 def shared_object():
     """A model for a GPU without weights, whose program is left out."""
-    module = ModuleText()
+    module = PackageModule()
     numbers.add_helpers(module)
     helpers.add_helpers(module)
     interface.add_interface(module, ["x"], ["y"], [], interface.WeightsFile(b"", 0), host(), "{}", 0, GpuKernels(90))
     module.functions.append("declare i32 @fs.run(ptr, ptr, ptr)")
     return module.text()
+
+
+def checked_kernel():
+    """What kernels call that check their accesses, and those with powers of integers."""
+    module = Module("PREFIX.")
+    bounds.add_checks(module, {})
+    emitter = Emitter(module, Function("void @PREFIX()"), host())
+    integer_power(emitter, emitter.integer(2), emitter.integer(3))
+    emitter.block.terminator = "ret void"
+    module.functions.append(emitter.function)
+    return module.text("kernel")
 
 
 TEXTS = {
@@ -38,6 +53,7 @@ TEXTS = {
     "host machine": lambda: machine.source(16),
     "launcher": lambda: driver.launcher_text("launch"),
     "shared object": shared_object,
+    "checked kernel": checked_kernel,
 }
 
 

@@ -6,7 +6,7 @@ import ctypes
 import random
 
 from firesteel.kernels.cpu.engine import compile_text
-from firesteel.kernels.shared_object.code import FunctionText, ModuleText
+from firesteel.kernels.shared_object.checked_code import CheckedFunction, PackageModule
 from firesteel.kernels.shared_object.numbers import Numbers, add_helpers
 from firesteel.shapes import and_, eq, floor, if_else, maximum, minimum, ne, not_, or_, to_float, trunc
 from firesteel.shapes.arithmetic import absolute, bitxor, ceil, lshift, math_call, pow_by_natural, round_, rshift
@@ -32,9 +32,9 @@ FLOATS = [
 
 def text(name: str) -> str:
     """A function that stores the values of all expressions."""
-    module = ModuleText()
+    module = PackageModule()
     add_helpers(module)
-    code = FunctionText(module)
+    code = CheckedFunction(module, f"void @{name}(ptr %integers, ptr %reals, ptr %found, ptr %results)")
     values = {A: code.load("i64", "%integers"), B: code.load("i64", code.element("i64", "%integers", 1)),
               C: code.load("i64", code.element("i64", "%integers", 2)), REAL: code.load("double", "%reals")}
     numbers = Numbers(code, values.__getitem__)
@@ -44,8 +44,8 @@ def text(name: str) -> str:
     for position, expr in enumerate(FLOATS):
         value = numbers.double(expr)
         code.line(f"store double {value}, ptr {code.element('double', '%results', position)}, align 8")
-    signature = f"define void @{name}(ptr %integers, ptr %reals, ptr %found, ptr %results)"
-    module.functions.append("\n".join([f"{signature} {{", *code.allocas, *code.lines, "ret void", "}"]))
+    code.line("ret void")
+    module.functions.append(code)
     return module.text()
 
 

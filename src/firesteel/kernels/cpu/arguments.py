@@ -12,9 +12,9 @@ from ...shapes import Expr, as_expr
 from ..ir import Reduce
 from . import vectorising
 from .conversions import HALVES, cast
+from .operands import Operand
 from .reductions import neutral, order_axes
 from .statements import StatementEmitter, constant_size
-from .text import Operand
 
 FAR = 2**63 - 1
 

@@ -6,8 +6,8 @@ import struct
 
 import torch
 
+from .operands import Operand, type_of
 from .scopes import Emitter
-from .text import Operand, type_of
 
 HALVES = (torch.float16, torch.bfloat16)
 

@@ -16,6 +16,7 @@ from ...locks import new_rlock
 from ...logs import log
 from ...native.loader import LoadedObject, load_code
 from ...records import dataclass
+from .. import llvm_writer
 from ..ir import Kernel
 from . import coding
 from .printer import print_kernel
@@ -104,10 +105,10 @@ def maker() -> str:
     """What makes the code: LLVM's version and the sources of this printer."""
     made = hashlib.sha256()
     folder = os.path.dirname(os.path.abspath(__file__))
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".py"):
-            with open(os.path.join(folder, name), "rb") as file:
-                made.update(file.read())
+    sources = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith((".py", ".ll"))]
+    for path in (*sources, os.path.abspath(llvm_writer.__file__)):
+        with open(path, "rb") as file:
+            made.update(file.read())
     llvm = llvm_binding()
     return f"{llvm.llvm_version_info} {made.hexdigest()}"
 

@@ -9,6 +9,7 @@ none waits for another.
 from __future__ import annotations
 
 from ...torch_compat.c_interface import PARALLEL_FOR, THREAD_COUNT
+from ..llvm_writer import Module
 from .gemm_text import (
     AHEAD,
     DEEPEST,
@@ -19,7 +20,7 @@ from .gemm_text import (
     Shape,
     column_of_tiles,
     copy_columns,
-    declarations,
+    declare,
     pack_columns,
     pack_rows,
     shape_of,
@@ -46,11 +47,13 @@ def module_text(target: Target, name: str) -> str:
     # What only calls the others is not worth making larger.
     plain = f"{attributes} noinline"
     heights = [shape.rows, *shape.fewer_rows]
-    parts = [_declarations(shape), *(tile(shape, rows, attributes) for rows in heights),
-             pack_rows(shape, attributes), pack_columns(shape, attributes),
-             copy_columns(shape, attributes), column_of_tiles(shape, plain),
-             _block(shape, plain), _task(shape, plain), _entry(shape, plain)]
-    return "\n".join(parts).replace("PREFIX", name) + "\n"
+    module = Module()
+    _declare(module, shape)
+    module.functions += [*(tile(shape, rows, attributes) for rows in heights), pack_rows(shape, attributes),
+                         pack_columns(shape, attributes), copy_columns(shape, attributes),
+                         column_of_tiles(shape, plain), _block(shape, plain), _task(shape, plain),
+                         _entry(shape, plain)]
+    return module.text(name)
 
 
 def _load_fields(code: Code) -> dict[str, str]:
@@ -61,7 +64,7 @@ def _load_fields(code: Code) -> dict[str, str]:
     return found
 
 
-def _task(shape: Shape, attributes: str) -> str:
+def _task(shape: Shape, attributes: str) -> Code:
     """Parts ``begin`` to ``end`` of the result, each some rows by some columns."""
     code = Code("PREFIX.task", ["i64 %begin", "i64 %end", "ptr %context"], attributes)
     f = _load_fields(code)
@@ -104,7 +107,7 @@ def _task(shape: Shape, attributes: str) -> str:
     return code.finish()
 
 
-def _block(shape: Shape, attributes: str) -> str:
+def _block(shape: Shape, attributes: str) -> Code:
     """All rows from ``first`` to ``last`` by a block of columns, for ``deep`` steps of depth from ``depth`` on."""
     code = Code("PREFIX.block", ["ptr %context", "i64 %first", "i64 %last", "i64 %column", "i64 %end", "i64 %depth",
                                  "i64 %deep", "ptr %packed", "ptr %copied", "ptr %bias", "ptr %corner"], attributes)
@@ -172,12 +175,12 @@ def _copy_rows(code: Code, source: str, source_row: str | int, target: str, targ
         loop.following = [code.offset(loop.values[0], source_row), code.offset(loop.values[1], target_row)]
 
 
-def _entry(shape: Shape, attributes: str) -> str:
+def _entry(shape: Shape, attributes: str) -> Code:
     """Choose how the result is shared out, and run that on torch's threads."""
     given = [*(f"ptr %{name}" for name in POINTERS),
              *(f"i64 %{name}" for name in FIELDS[4:11])]
     code = Code("PREFIX", given, attributes, internal=False)
-    context = code.value(f"alloca [{len(FIELDS)} x i64], align 8")
+    context = code.alloca(f"[{len(FIELDS)} x i64]", align=8)
     tiles, panels = code.parts("%rows", shape.rows), code.parts("%columns", shape.columns)
     threads = "1"
     if _is_parallel():
@@ -220,10 +223,12 @@ def _is_parallel() -> bool:
     return has_symbol(PARALLEL_FOR) and has_symbol(THREAD_COUNT)
 
 
-def _declarations(shape: Shape) -> str:
-    lines = [declarations(shape), "declare i64 @llvm.smax.i64(i64, i64)",
-             "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)", "declare noalias ptr @aligned_alloc(i64, i64)",
-             "declare void @free(ptr)"]
+def _declare(module: Module, shape: Shape) -> None:
+    declare(module, shape)
+    module.declare("llvm.smax.i64", "i64", "i64, i64")
+    module.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
+    module.declare("aligned_alloc", "noalias ptr", "i64, i64")
+    module.declare("free", "void", "ptr")
     if _is_parallel():
-        lines += [f"declare i32 @{THREAD_COUNT}()", f"declare void @{PARALLEL_FOR}(i64, i64, i64, ptr, ptr)"]
-    return "\n".join(lines)
+        module.declare(THREAD_COUNT, "i32", "")
+        module.declare(PARALLEL_FOR, "void", "i64, i64, i64, ptr, ptr")

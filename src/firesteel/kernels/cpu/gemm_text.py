@@ -8,11 +8,10 @@ does not map them to the same lines of the cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import field
+from collections.abc import Sequence
 
 from ...records import dataclass
+from ..llvm_writer import Function, Module
 from .target import Target
 
 VECTORS = 2
@@ -63,32 +62,11 @@ def shape_of(target: Target) -> Shape:
     return Shape(target.vector_bytes // 4, 14 if target.vector_bytes == 64 else 6)
 
 
-@dataclass
-class Loop:
-    """A loop with values that go from one iteration to the next; after it, `values` are what the last one left."""
+class Code(Function):
+    """One function of matrix products: sizes are 64-bit integers, distances in memory are bytes or floats."""
 
-    index: str
-    values: list[str]
-    following: list[str] = field(default_factory=list)
-
-
-class Code:
-    """The text of one function."""
-
-    def __init__(self, name: str, parameters: Sequence[str], attributes: str, result: str = "void",
-                 internal: bool = True) -> None:
-        kind = "internal " if internal else ""
-        self.lines = [f"define {kind}{result} @{name}({', '.join(parameters)}) {attributes} {{", "entry:"]
-        self.count = 0
-        self.label = "entry"
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-    def value(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"%v{self.count} = {text}")
-        return f"%v{self.count}"
+    def __init__(self, name: str, parameters: Sequence[str], attributes: str, internal: bool = True) -> None:
+        super().__init__(f"{'internal ' if internal else ''}void @{name}({', '.join(parameters)})", attributes)
 
     def math(self, operation: str, left: str, right: str | int) -> str:
         """Arithmetic on 64-bit integers."""
@@ -115,66 +93,21 @@ class Code:
     def prefetch(self, pointer: str, write: bool = False) -> None:
         self.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 3, i32 1)")
 
-    def start(self, label: str) -> None:
-        self.line(f"{label}:")
-        self.label = label
-
-    def labels(self, *hints: str) -> list[str]:
-        self.count += 1
-        return [f"{hint}{self.count}" for hint in hints]
-
-    def branch(self, condition: str, yes: str, no: str) -> None:
-        self.line(f"br i1 {condition}, label %{yes}, label %{no}")
-
-    @contextmanager
-    def loop(self, begin: str | int, end: str | int, step: str | int = 1,
-             carried: Sequence[tuple[str, str]] = ()) -> Iterator[Loop]:
-        """``for (index = begin; index < end; index += step)``; ``carried``: types and first values."""
-        before = self.label
-        head, body, after = self.labels("head", "body", "after")
-        number = self.count
-        made = Loop(f"%i{number}", [f"%c{number}.{k}" for k in range(len(carried))])
-        self.line(f"br label %{head}")
-        self.start(head)
-        at = len(self.lines)
-        condition = self.value(f"icmp slt i64 {made.index}, {end}")
-        self.branch(condition, body, after)
-        self.start(body)
-        yield made
-        following = self.math("add nsw", made.index, step)
-        phis = [f"{made.index} = phi i64 [{begin}, %{before}], [{following}, %{self.label}]"]
-        for (kind, first), name, then in zip(carried, made.values, made.following, strict=True):
-            phis.append(f"{name} = phi {kind} [{first}, %{before}], [{then}, %{self.label}]")
-        self.line(f"br label %{head}")
-        self.lines[at:at] = phis
-        self.start(after)
-
-    @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        body, after = self.labels("then", "done")
-        self.branch(condition, body, after)
-        self.start(body)
-        yield
-        self.line(f"br label %{after}")
-        self.start(after)
-
-    def finish(self, result: str = "void") -> str:
-        self.line(f"ret {result}")
-        self.line("}")
-        return "\n".join(self.lines)
+    def finish(self) -> Code:
+        self.line("ret void")
+        return self
 
 
-def declarations(shape: Shape) -> str:
+def declare(module: Module, shape: Shape) -> None:
+    """The functions of LLVM that tiles and packing call."""
     v = shape.vector
-    return "\n".join([
-        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
-        "declare i64 @llvm.smin.i64(i64, i64)",
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-        f"declare {v} @llvm.fma.v{shape.lanes}f32({v}, {v}, {v})",
-    ])
+    module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
+    module.declare("llvm.smin.i64", "i64", "i64, i64")
+    module.declare("llvm.memcpy.p0.p0.i64", "void", "ptr, ptr, i64, i1")
+    module.declare(f"llvm.fma.v{shape.lanes}f32", v, f"{v}, {v}, {v}")
 
 
-def tile(shape: Shape, rows: int, attributes: str) -> str:
+def tile(shape: Shape, rows: int, attributes: str) -> Code:
     """``result[i] = start[i] + sum over k of left[i, k] * right[k]``, a tile of some rows.
 
     Rows of ``left`` are `ROW_BYTES` apart; ``right`` is a panel. The others' rows are as far apart as the arguments
@@ -222,7 +155,7 @@ def tile(shape: Shape, rows: int, attributes: str) -> str:
     return code.finish()
 
 
-def column_of_tiles(shape: Shape, attributes: str) -> str:
+def column_of_tiles(shape: Shape, attributes: str) -> Code:
     """The rows of one copied stretch of the left matrix, at most as many as a whole tile has."""
     code = Code("PREFIX.tiles", ["i64 %rows", "ptr %left", "ptr %right", "i64 %depth", "ptr %result",
                                  "i64 %result_row", "ptr %start", "i64 %start_row", "i64 %stretch"], attributes)
@@ -247,7 +180,7 @@ def column_of_tiles(shape: Shape, attributes: str) -> str:
     return code.finish()
 
 
-def pack_rows(shape: Shape, attributes: str) -> str:
+def pack_rows(shape: Shape, attributes: str) -> Code:
     """A panel of a right matrix that lies row by row: ``packed[k, j] = matrix[k, j]``.
 
     There are ``columns`` of them; what the panel has more is not used and holds anything.
@@ -265,19 +198,19 @@ def pack_rows(shape: Shape, attributes: str) -> str:
             code.line(f"store {vector} {loaded}, ptr {code.offset(target, k * width)}, align {width}")
         code.prefetch(code.offset(source, code.math("mul", "%row", 8)))
         loop.following = [code.offset(source, "%row"), code.offset(target, shape.columns * 4)]
-    code.line(f"br label %{end}")
+    code.jump(end)
     code.start(part)
     bytes_ = code.math("mul", "%columns", 4)
     with code.loop(0, "%depth", 1, [("ptr", "%matrix"), ("ptr", "%packed")]) as loop:
         source, target = loop.values
         code.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {bytes_}, i1 false)")
         loop.following = [code.offset(source, "%row"), code.offset(target, shape.columns * 4)]
-    code.line(f"br label %{end}")
+    code.jump(end)
     code.start(end)
     return code.finish()
 
 
-def pack_columns(shape: Shape, attributes: str) -> str:
+def pack_columns(shape: Shape, attributes: str) -> Code:
     """A panel of a right matrix that lies column by column: ``packed[k, j] = matrix[j, k]``, turned in registers.
 
     Four columns at a time: in each group of four lanes, four by four numbers are turned. Where there are fewer columns
@@ -314,7 +247,7 @@ def pack_columns(shape: Shape, attributes: str) -> str:
     return code.finish()
 
 
-def copy_columns(shape: Shape, attributes: str) -> str:
+def copy_columns(shape: Shape, attributes: str) -> Code:
     """Rows of a left matrix that lies column by column: ``copied[i, k] = matrix[k, i]``, turned in registers.
 
     ``width`` is how many numbers may be read from each ``matrix[k]``. Where it is less than a vector, numbers are

@@ -9,8 +9,8 @@ import torch
 from ...shapes import Call, Const, Expr, Product, Sum, Symbol, as_expr
 from ...shapes.relations import sides
 from ..signs import may_be_negative
+from .operands import Operand, Unsupported
 from .scopes import Emitter
-from .text import Operand, Unsupported
 
 COMPARISONS = {"eq0": "eq", "ne0": "ne", "ge0": "sge"}
 BINARY = {"bitand": "and", "bitor": "or", "bitxor": "xor", "lshift": "shl", "rshift": "ashr"}

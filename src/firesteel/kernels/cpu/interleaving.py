@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...shapes import Const, Expr
 from ..ir import Store
-from .text import Operand
+from .operands import Operand
 from .values import ValueEmitter
 
 STEPS = (2, 4)

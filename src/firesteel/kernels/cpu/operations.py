@@ -9,8 +9,8 @@ import torch
 
 from . import math_functions
 from .conversions import HALVES, cast
+from .operands import Operand, Unsupported
 from .scopes import Emitter
-from .text import Operand, Unsupported
 
 Rule = Callable[[Emitter, list[Operand]], Operand]
 

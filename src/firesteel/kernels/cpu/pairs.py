@@ -16,8 +16,8 @@ from ...shapes import Const, Symbol
 from ..ir import Scan, Statement
 from . import vectorising
 from .indices import split
+from .operands import Operand, type_of
 from .scopes import Emitter
-from .text import Operand, type_of
 
 UPPER = -0x10000
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from .operands import Operand
 from .scopes import Emitter
-from .text import Operand
 
 LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4  # their sum is ln 2; the first has few bits, so its multiples are exact

@@ -15,10 +15,11 @@ import torch
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, as_expr
 from ..ir import Kernel, Loop, Reduce, Scan, Statement
+from ..llvm_writer import Function, Module
 from . import bounds, jamming, reductions, scans, tiles, vectorising
+from .operands import Operand, element_type, memory_type
 from .statements import StatementEmitter
 from .target import Target, has_symbol
-from .text import Function, Module, Operand, element_type, memory_type
 
 GRAIN = 3 * 32768
 """The least work that is worth a thread, in reads of an element."""
@@ -38,7 +39,7 @@ STACK_LIMIT = 32768
 
 def print_kernel(kernel: Kernel, target: Target) -> Module:
     """The code of a kernel. Its names begin with `PREFIX`."""
-    module = Module()
+    module = Module("PREFIX.")
     entry = Function("void @PREFIX(ptr %buffers, ptr %sizes, ptr %numbers)", target.attributes)
     printer = KernelPrinter(kernel, module, entry, target)
     printer.parameters("%buffers", "%sizes", "%numbers")

@@ -14,8 +14,8 @@ import torch
 from ..ir import Axis, Reduce
 from . import operations, pairs, vectorising
 from .conversions import cast
+from .operands import Operand, Unsupported
 from .statements import StatementEmitter, constant_size
-from .text import Operand, Unsupported
 
 ACCUMULATORS = 4
 RUN = 32

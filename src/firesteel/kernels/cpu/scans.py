@@ -15,9 +15,9 @@ import torch
 from ..ir import Scan
 from . import operations
 from .conversions import cast
+from .operands import Operand, Unsupported
 from .reductions import neutral
 from .statements import StatementEmitter, constant_size
-from .text import Operand, Unsupported
 
 COMBINE = {"cumsum": ("sum", "add"), "cumprod": ("prod", "mul"), "cummax": ("max", "max"), "cummin": ("min", "min")}
 

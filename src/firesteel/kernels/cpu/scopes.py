@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from ...shapes import Symbol
+from ..llvm_writer import Block, Function, Module
+from .operands import Operand, constant, element_type, mangled, type_of
 from .target import Target
-from .text import Block, Function, Module, Operand, constant, element_type, mangled, type_of
 
 
 class Scope:

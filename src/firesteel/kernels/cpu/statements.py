@@ -10,7 +10,7 @@ import torch
 from ...shapes import Const, Expr, Symbol
 from ..ir import Assign, Loop, Reduce, Scan, Statement, Store
 from . import interleaving, operations, pairs, vectorising
-from .text import Operand, memory_type
+from .operands import Operand, memory_type
 from .values import ValueEmitter
 
 LaneBody = Callable[[int], None]

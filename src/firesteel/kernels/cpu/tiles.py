@@ -18,8 +18,8 @@ from ...shapes import Const, Expr, Symbol
 from ..ir import Loop, Place, Store, Value
 from . import vectorising
 from .indices import split
+from .operands import Operand, memory_type
 from .statements import StatementEmitter
-from .text import Operand, memory_type
 
 ROWS = 256
 """Rows of a block: their pieces of x are neighbours in memory."""

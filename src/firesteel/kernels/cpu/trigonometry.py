@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from ..llvm_writer import Function
+from .operands import Operand, type_of
 from .polynomials import ROUND, Writer
 from .scopes import Emitter
-from .text import Function, Operand, type_of
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963705062866, -4.371138828673793e-08, -1.7150994e-15)

@@ -11,7 +11,7 @@ from ..ir import Place, Value
 from . import operations, pairs
 from .conversions import bitcast, cast
 from .indices import IndexEmitter, split
-from .text import Operand, Unsupported, literal, mangled, memory_type, vector_type
+from .operands import Operand, Unsupported, literal, mangled, memory_type, vector_type
 
 VOLATILE = "volatile"
 """Among the names that a value depends on: memory that the kernel writes."""
@@ -198,7 +198,7 @@ class ValueEmitter(IndexEmitter):
     def _load_one(self, pointer: str, dtype: torch.dtype, mask: Operand | None) -> Operand:
         """One element. Where the mask is false a zero elsewhere is read."""
         if mask is not None:
-            zero = self.module.constant("[16 x i8]", "zeroinitializer")
+            zero = self.module.constant("[16 x i8]", "zeroinitializer", 64)
             pointer = self.raw(f"select i1 {mask.text}, ptr {pointer}, ptr {zero}")
         loaded = Operand(self.raw(f"load {memory_type(dtype)}, ptr {pointer}, align {dtype.itemsize}"), dtype, 1,
                          self.place)

@@ -12,7 +12,7 @@ from ..cpu.signature import signature
 from ..cpu.target import Target, host, llvm_binding
 from ..ir import ExternCall
 from . import helpers, interface, linking, numbers
-from .code import ModuleText
+from .checked_code import PackageModule
 from .gpu import GpuKernels
 from .interface import Weight, WeightsFile
 from .numbers import NotPrintable
@@ -42,7 +42,7 @@ def build(planned: Planned, inputs: Sequence[str], outputs: Sequence[str], weigh
                         for one in programs for step in one.plan.steps)
     product_key = disk_cache.digest(engine.maker(), target.description, "matrix product")
     own = wants_product and target.vector_bytes >= 32
-    module = ModuleText()
+    module = PackageModule()
     numbers.add_helpers(module)
     helpers.add_helpers(module)
     try:

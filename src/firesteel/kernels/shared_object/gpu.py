@@ -17,7 +17,7 @@ from ...shapes import Expr, ge
 from ...torch_compat import c_interface
 from ..gpu.triton_compiler import PLAIN_SHARED, Binary, Request
 from ..gpu.versions import LIMIT
-from .code import ModuleText
+from .checked_code import PackageModule
 
 if TYPE_CHECKING:
     from ..plan import Launch
@@ -83,9 +83,7 @@ def launch(program: ProgramPrinter, step: Launch, kernels: GpuKernels, number: i
     (_, which), (_, programs), (_, threads), (_, shared) = chosen
     error = code.value(f"call i32 @fs.gpu_launch(ptr %model, i64 {which}, ptr {words}, i64 {len(typed)}, "
                        f"i64 {programs}, i32 {threads}, i32 {shared})")
-    good = code.name()
-    code.line(f"br i1 {code.value(f'icmp eq i32 {error}, 0')}, label %{good}, label %failed")
-    code.line(f"{good}:")
+    code.leave_unless(code.value(f"icmp eq i32 {error}, 0"), "failed")
 
 
 def _how(program: ProgramPrinter, kernels: GpuKernels, number: int,
@@ -97,11 +95,11 @@ def _how(program: ProgramPrinter, kernels: GpuKernels, number: int,
             ("i32", str(binary.shared))]
 
 
-def add_gpu(module: ModuleText, kernels: GpuKernels) -> None:
+def add_gpu(module: PackageModule, kernels: GpuKernels) -> None:
     """Add the functions that load kernels, launch them and let them go; all programs are printed before."""
     for name, result, parameters in (
-        ("dlopen", "ptr", ["ptr", "i32"]), ("dlsym", "ptr", ["ptr", "ptr"]), ("dlerror", "ptr", []),
-        ("dladdr", "i32", ["ptr", "ptr"]), ("strrchr", "ptr", ["ptr", "i32"]), ("calloc", "ptr", ["i64", "i64"]),
+        ("dlopen", "ptr", "ptr, i32"), ("dlsym", "ptr", "ptr, ptr"), ("dlerror", "ptr", ""),
+        ("dladdr", "i32", "ptr, ptr"), ("strrchr", "ptr", "ptr, i32"), ("calloc", "ptr", "i64, i64"),
     ):  # fmt: skip
         module.declare(name, result, parameters)
     module.declare_torch("get_current_device_index")
@@ -126,11 +124,11 @@ def add_gpu(module: ModuleText, kernels: GpuKernels) -> None:
     }))
 
 
-def _names(module: ModuleText, names: Sequence[str]) -> str:
+def _names(module: PackageModule, names: Sequence[str]) -> str:
     return module.pointers([module.string(name) for name in names])
 
 
-def _places(module: ModuleText, names: Sequence[str]) -> str:
+def _places(module: PackageModule, names: Sequence[str]) -> str:
     return module.pointers([f"@fs.gpu.{name}" for name in names])
 
 

@@ -19,7 +19,7 @@ from ...native.templates import filled
 from ...torch_compat import c_interface, native_calls
 from .. import huge_pages
 from ..cpu.target import Target
-from .code import ModuleText
+from .checked_code import PackageModule
 from .gpu import DEVICE_AT, GpuKernels, add_gpu
 from .operators import constant_of
 from .program import HANDLES_AT, VALUE
@@ -68,7 +68,7 @@ def needed_features(target: Target) -> list[str]:
     return sorted({name for name in (*given, *_GENERATIONS.get(target.cpu, ())) if name in _CPU_BITS})
 
 
-def add_interface(module: ModuleText, inputs: Sequence[str], outputs: Sequence[str], weights: Sequence[Weight],
+def add_interface(module: PackageModule, inputs: Sequence[str], outputs: Sequence[str], weights: Sequence[Weight],
                   file: WeightsFile, target: Target, description: str, kept: int = 0,
                   on_gpu: GpuKernels | None = None) -> None:
     """Add the functions of a model whose program is ``fs.run``.
@@ -76,17 +76,17 @@ def add_interface(module: ModuleText, inputs: Sequence[str], outputs: Sequence[s
     ``kept``: how many tensors ``fs.prepare`` computes from the weights, to lie behind them in the record.
     """
     for name, result, parameters in (
-        ("snprintf", "i32", ["ptr", "i64", "ptr", "..."]), ("strcmp", "i32", ["ptr", "ptr"]),
-        ("memcmp", "i32", ["ptr", "ptr", "i64"]), ("open", "i32", ["ptr", "i32", "..."]), ("close", "i32", ["i32"]),
-        ("lseek", "i64", ["i32", "i64", "i32"]), ("mmap", "ptr", ["ptr", "i64", "i32", "i32", "i32", "i64"]),
-        ("munmap", "i32", ["ptr", "i64"]), ("madvise", "i32", ["ptr", "i64", "i32"]), ("free", "void", ["ptr"]),
-        ("calloc", "ptr", ["i64", "i64"]), ("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"]),
+        ("snprintf", "i32", "ptr, i64, ptr, ..."), ("strcmp", "i32", "ptr, ptr"), ("memcmp", "i32", "ptr, ptr, i64"),
+        ("open", "i32", "ptr, i32, ..."), ("close", "i32", "i32"), ("lseek", "i64", "i32, i64, i32"),
+        ("mmap", "ptr", "ptr, i64, i32, i32, i32, i64"), ("munmap", "i32", "ptr, i64"),
+        ("madvise", "i32", "ptr, i64, i32"), ("free", "void", "ptr"), ("calloc", "ptr", "i64, i64"),
+        ("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1"),
     ):  # fmt: skip
         module.declare(name, result, parameters)
     for name in ("grad_mode_is_enabled", "grad_mode_set_enabled", "create_tensor_from_blob_v2", "get_dtype", "get_dim",
                  "get_sizes", "copy_", "new_tensor_handle"):
         module.declare_torch(name)
-    module.declare("torch_exception_get_what_without_backtrace", "ptr", [], weak=True)
+    module.declare("torch_exception_get_what_without_backtrace", "ptr", "", weak=True)
     text = filled("kernels/shared_object/interface.ll", {
         "torch": c_interface.PREFIX,
         "INPUTS": len(inputs), "OUTPUTS": len(outputs), "WEIGHTS": len(weights), "VERSION": INTERFACE_VERSION,
@@ -150,7 +150,7 @@ def _refresh(weights: int, kept: int, on_gpu: bool) -> str:
     return "\n".join([*lines, "ret i32 0", "failed:", "ret i32 1", "}"])
 
 
-def _names(module: ModuleText, names: Sequence[str]) -> str:
+def _names(module: PackageModule, names: Sequence[str]) -> str:
     return module.pointers([module.string(name) for name in names])
 
 
@@ -165,7 +165,7 @@ def _stored(weight: Weight) -> Sequence[int]:
     return weight.strides if same else strides
 
 
-def _cpu_check(module: ModuleText, target: Target) -> str:
+def _cpu_check(module: PackageModule, target: Target) -> str:
     """A function that says whether the CPU has what the code needs."""
     lines = ["define internal i1 @fs.cpu_is_fit() {"]
     if "x86" not in target.cpu and not needed_features(target):

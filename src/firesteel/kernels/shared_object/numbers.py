@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...native.templates import filled
 from ...shapes import Call, Const, Expr, Product, Sum, Symbol
 from ...shapes.operations import MATH_FUNCTIONS
-from .code import FunctionText, ModuleText
+from .checked_code import CheckedFunction, PackageModule
 
 _INTEGERS = {"floordiv": "fs.floordiv", "mod": "fs.mod", "pow": "fs.pow"}
 _BITS = {"mul": "mul", "lshift": "shl", "rshift": "ashr", "bitand": "and", "bitor": "or", "bitxor": "xor"}
@@ -22,7 +22,7 @@ class NotPrintable(Exception):
     """An expression that has no code here."""
 
 
-def add_helpers(module: ModuleText) -> None:
+def add_helpers(module: PackageModule) -> None:
     """The functions that expressions call."""
     module.functions.append(filled("kernels/shared_object/numbers.ll", {}))
 
@@ -30,7 +30,7 @@ def add_helpers(module: ModuleText) -> None:
 class Numbers:
     """Computes expressions in a function; ``symbol`` finds the value of a symbol, of the symbol's own kind."""
 
-    def __init__(self, code: FunctionText, symbol: Callable[[Symbol], str]) -> None:
+    def __init__(self, code: CheckedFunction, symbol: Callable[[Symbol], str]) -> None:
         self.code = code
         self.symbol = symbol
         self.known: dict[Expr, str] = {}
@@ -108,7 +108,7 @@ class Numbers:
         if op in ("min", "max"):
             return self._extremum(f"s{op}", [self.integer(operand) for operand in operands])
         if op == "abs":
-            self.code.module.declare("llvm.abs.i64", "i64", ["i64", "i1"])
+            self.code.module.declare("llvm.abs.i64", "i64", "i64, i1")
             return code.value(f"call i64 @llvm.abs.i64(i64 {self.integer(operands[0])}, i1 false)")
         if op == "fneg":
             return code.value(f"fneg double {self.double(operands[0])}")
@@ -150,13 +150,13 @@ class Numbers:
         raise NotPrintable(f"the operation {op} on sizes")
 
     def _extremum(self, name: str, values: list[str]) -> str:
-        self.code.module.declare(f"llvm.{name}.i64", "i64", ["i64", "i64"])
+        self.code.module.declare(f"llvm.{name}.i64", "i64", "i64, i64")
         result = values[0]
         for value in values[1:]:
             result = self.code.value(f"call i64 @llvm.{name}.i64(i64 {result}, i64 {value})")
         return result
 
     def _function(self, name: str, arguments: list[str]) -> str:
-        self.code.module.declare(name, "double", ["double"] * len(arguments))
+        self.code.module.declare(name, "double", ", ".join(["double"] * len(arguments)))
         given = ", ".join(f"double {argument}" for argument in arguments)
         return self.code.value(f"call double @{name}({given})")

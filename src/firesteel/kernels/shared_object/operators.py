@@ -22,7 +22,7 @@ from ...shapes import Expr
 from ...torch_compat import c_interface, native_calls
 from ..host.lifetimes import references
 from ..ir import BufferRef, ExternCall
-from .code import FunctionText
+from .checked_code import CheckedFunction
 from .numbers import Numbers
 from .scalars import without_scalars
 
@@ -141,7 +141,7 @@ def enumerated(value: Any) -> int:
 class OperatorCalls:
     """Writes calls of operators into a function."""
 
-    def __init__(self, code: FunctionText, numbers: Numbers, tensors: Tensors) -> None:
+    def __init__(self, code: CheckedFunction, numbers: Numbers, tensors: Tensors) -> None:
         self.code = code
         self.numbers = numbers
         self.tensors = tensors
@@ -261,7 +261,7 @@ class OperatorCalls:
             if value is None:
                 return "0"
             inner = self._word(optional[1], value)
-            code.module.declare("_Znwm", "ptr", ["i64"])
+            code.module.declare("_Znwm", "ptr", "i64")
             place = code.value("call ptr @_Znwm(i64 8)")
             code.line(f"store i64 {inner}, ptr {place}, align 8")
             return code.value(f"ptrtoint ptr {place} to i64")

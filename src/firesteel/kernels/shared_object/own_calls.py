@@ -74,18 +74,18 @@ def _product(program: ProgramPrinter, step: ExternCall) -> None:
     pointers = [_address(program, part) for part in (left, right, bias, out)]
     sizes = [rows, columns, depth, left_step if turned[0] else left_row, right_step if turned[1] else right_row]
     numbers = [*(program.numbers.integer(size) for size in sizes), *(str(int(turn)) for turn in turned)]
-    code.module.declare(program.product, "void", ["ptr"] * 4 + ["i64"] * 7)
+    code.module.declare(program.product, "void", ", ".join(["ptr"] * 4 + ["i64"] * 7))
     arguments = ", ".join([*(f"ptr {pointer}" for pointer in pointers), *(f"i64 {number}" for number in numbers)])
-    own, usual, after = code.name(), code.name(), code.name()
-    code.line(f"br i1 {large}, label %{own}, label %{usual}")
-    code.line(f"{own}:")
+    own, usual, after = code.labels("own", "usual", "after")
+    code.branch(large, own, usual)
+    code.start(own)
     code.line(f"call void @{program.product}({arguments})")
-    code.line(f"br label %{after}")
-    code.line(f"{usual}:")
+    code.jump(after)
+    code.start(usual)
     with program.apart():
         program.operators.call(call, [], [])
-    code.line(f"br label %{after}")
-    code.line(f"{after}:")
+    code.jump(after)
+    code.start(after)
 
 
 def _layout(program: ProgramPrinter, reference: BufferRef) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:

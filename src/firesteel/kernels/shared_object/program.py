@@ -26,7 +26,7 @@ from ..huge_pages import LARGE
 from ..ir import Buffer, BufferRef, ExternCall
 from ..plan import Allocate, KernelPlan, Launch, WriteBack
 from . import gpu, own_calls
-from .code import FunctionText, ModuleText
+from .checked_code import CheckedFunction, PackageModule
 from .numbers import Numbers
 from .operators import INTO, NotCallable, OperatorCalls, constant_of
 from .subprograms import call_subprogram
@@ -51,7 +51,7 @@ class Contract:
 class ProgramPrinter:
     """Writes the function of one plan."""
 
-    def __init__(self, plan: KernelPlan, module: ModuleText, weights: Mapping[str, int],
+    def __init__(self, plan: KernelPlan, module: PackageModule, weights: Mapping[str, int],
                  kernels: Mapping[int, str | int], contract: Contract, product: str | None, bodies: Mapping[int, str],
                  on_gpu: gpu.GpuKernels | None = None) -> None:
         """``weights``: the place of a buffer among the model's; ``kernels``: the functions of kernels, or their numbers
@@ -68,7 +68,7 @@ class ProgramPrinter:
         self.bodies = bodies
         self.on_gpu = on_gpu
         self.gpu_index = "0"
-        self.code = FunctionText(module)
+        self.code = CheckedFunction(module, "")
         self.found: Lifetimes = lifetimes(plan)
         self.tensors = {self.found.group(buffer) for buffer in self.found.objects}
         self.symbols: dict[Symbol, str] = {}
@@ -108,19 +108,23 @@ class ProgramPrinter:
         return self._finish(name)
 
     def _finish(self, name: str) -> str:
-        lines = [f"define internal i32 @{name}(ptr %model, ptr %inputs, ptr %outputs) {{", "entry:"]
-        slots, memories = max(self.slots, 1), max(self.memories, 1)
-        lines += [f"%slots = alloca [{slots} x ptr], align 8", f"%memories = alloca [{memories} x ptr], align 8",
-                  f"%launch.buffers = alloca [{self.widest[0]} x ptr], align 8",
-                  f"%launch.sizes = alloca [{self.widest[1]} x i64], align 8",
-                  f"%launch.numbers = alloca [{self.widest[2]} x double], align 8", *self.code.allocas,
-                  f"call void @llvm.memset.p0.i64(ptr %slots, i8 0, i64 {8 * slots}, i1 false)",
-                  f"call void @llvm.memset.p0.i64(ptr %memories, i8 0, i64 {8 * memories}, i1 false)",
-                  *self.code.lines]
+        code, slots, memories = self.code, max(self.slots, 1), max(self.memories, 1)
+        code.signature = f"internal i32 @{name}(ptr %model, ptr %inputs, ptr %outputs)"
+        code.allocas[:0] = [
+            f"%slots = alloca [{slots} x ptr], align 8", f"%memories = alloca [{memories} x ptr], align 8",
+            f"%launch.buffers = alloca [{self.widest[0]} x ptr], align 8",
+            f"%launch.sizes = alloca [{self.widest[1]} x i64], align 8",
+            f"%launch.numbers = alloca [{self.widest[2]} x double], align 8"]
+        code.allocas += [f"call void @llvm.memset.p0.i64(ptr %{array}, i8 0, i64 {8 * count}, i1 false)"
+                         for array, count in (("slots", slots), ("memories", memories))]
         release = f"call void @fs.drop_all(ptr %slots, i64 {slots}, ptr %memories, i64 {memories})"
-        lines += [release, "ret i32 0", "failed:", release, "ret i32 1", "refused:", release, "ret i32 2", "}"]
-        self.module.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
-        return "\n".join(lines)
+        for status, label in enumerate(("", "failed", "refused")):
+            if label:
+                code.start(label)
+            code.line(release)
+            code.line(f"ret i32 {status}")
+        self.module.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
+        return str(code)
 
     # Slots
 
@@ -435,7 +439,7 @@ class ProgramPrinter:
             self.new_tensor(buffer)
         else:
             size = self.numbers.integer(maximum((_bytes(buffer) + 63) // 64 * 64, 64))
-            code.module.declare("aligned_alloc", "ptr", ["i64", "i64"])
+            code.module.declare("aligned_alloc", "ptr", "i64, i64")
             made = code.value(f"call ptr @aligned_alloc(i64 64, i64 {size})")
             code.fail_unless(code.value(f"icmp ne ptr {made}, null"), "there is not enough memory")
             number = self.free_memory.pop() if self.free_memory else self.memories
@@ -457,7 +461,7 @@ class ProgramPrinter:
             self.widest[index] = max(self.widest[index], len(values))
             for at, value in enumerate(values):
                 code.line(f"store {type_} {value}, ptr {code.element(type_, array, at)}, align 8")
-        function = code.module.declare(kernel, "void", ["ptr", "ptr", "ptr"])
+        function = code.module.declare(kernel, "void", "ptr, ptr, ptr")
         code.line(f"call void @{function}({', '.join(f'ptr {array}' for array in arrays)})")
 
     # Calls

@@ -68,10 +68,9 @@ def _place(program: ProgramPrinter, values: str, position: int) -> str:
 
 def _body(program: ProgramPrinter, body: Body, inputs: str, outputs: str) -> None:
     """Call a body; one that failed has said why."""
-    code, good = program.code, program.code.name()
+    code = program.code
     error = code.value(f"call i32 @{program.bodies[id(body)]}(ptr %model, ptr {inputs}, ptr {outputs})")
-    code.line(f"br i1 {code.value(f'icmp eq i32 {error}, 0')}, label %{good}, label %failed")
-    code.line(f"{good}:")
+    code.leave_unless(code.value(f"icmp eq i32 {error}, 0"), "failed")
 
 
 def _branch(program: ProgramPrinter, step: ExternCall, target: Cond) -> None:
@@ -84,13 +83,13 @@ def _branch(program: ProgramPrinter, step: ExternCall, target: Cond) -> None:
         condition = program.numbers.truth(as_expr(pred))
     inputs = _values(program, operands)
     outputs = code.alloca(f"[{max(len(step.outputs), 1)} x {_VALUE}]")
-    then, otherwise, after = code.name(), code.name(), code.name()
-    code.line(f"br i1 {condition}, label %{then}, label %{otherwise}")
+    then, otherwise, after = code.labels("then", "otherwise", "after")
+    code.branch(condition, then, otherwise)
     for label, body in zip((then, otherwise), target.bodies, strict=True):
-        code.line(f"{label}:")
+        code.start(label)
         _body(program, body, inputs, outputs)
-        code.line(f"br label %{after}")
-    code.line(f"{after}:")
+        code.jump(after)
+    code.start(after)
     slots = [program.slot_for(output) for output in step.outputs]
     for position, slot in enumerate(slots):
         code.line(f"store ptr {code.load('ptr', _place(program, outputs, position))}, ptr {slot}, align 8")
@@ -102,19 +101,19 @@ def _loop(program: ProgramPrinter, step: ExternCall, target: WhileLoop) -> None:
     current = _values(program, step.args)
     slots = [program.slot_for(output) for output in step.outputs]
     asked, made = code.alloca(_VALUE), code.alloca(f"[{max(target.carried, 1)} x {_VALUE}]")
-    head, turn, after = code.name(), code.name(), code.name()
-    code.line(f"br label %{head}")
-    code.line(f"{head}:")
+    head, turn, after = code.labels("head", "turn", "after")
+    code.jump(head)
+    code.start(head)
     _body(program, target.bodies[0], current, asked)
     code.module.declare_torch("item_bool")
     code.checked(f"@fs.is_true(ptr {asked}, ptr {code.scratch('i8')})", "the condition of a loop")
     goes_on = code.value(f"icmp ne i8 {code.load('i8', code.scratch('i8'))}, 0")
-    code.line(f"br i1 {goes_on}, label %{turn}, label %{after}")
-    code.line(f"{turn}:")
+    code.branch(goes_on, turn, after)
+    code.start(turn)
     _body(program, target.bodies[1], current, made)
     _carry(program, slots, made, current)
-    code.line(f"br label %{head}")
-    code.line(f"{after}:")
+    code.jump(head)
+    code.start(after)
     _copy_unturned(program, slots, current)
     program.take_results(step, slots)
 
@@ -134,14 +133,8 @@ def _copy_unturned(program: ProgramPrinter, slots: Sequence[str], current: str) 
     """Without a single turn the results are copies of what came in."""
     code = program.code
     for position, slot in enumerate(slots):
-        copy, done = code.name(), code.name()
-        empty = code.value(f"icmp eq ptr {code.load('ptr', slot)}, null")
-        code.line(f"br i1 {empty}, label %{copy}, label %{done}")
-        code.line(f"{copy}:")
-        code.call_torch("clone", [f"ptr {code.load('ptr', _place(program, current, position))}",
-                                             f"ptr {slot}"])
-        code.line(f"br label %{done}")
-        code.line(f"{done}:")
+        with code.when(code.value(f"icmp eq ptr {code.load('ptr', slot)}, null")):
+            code.call_torch("clone", [f"ptr {code.load('ptr', _place(program, current, position))}", f"ptr {slot}"])
 
 
 @dataclass(frozen=True)
@@ -192,12 +185,12 @@ def _scan(program: ProgramPrinter, step: ExternCall, target: Scan) -> None:
     made = code.alloca(f"[{max(len(step.outputs), 1)} x {_VALUE}]")
     counter = code.alloca("i64")
     code.line(f"store i64 0, ptr {counter}, align 8")
-    head, turn, after = code.name(), code.name(), code.name()
-    code.line(f"br label %{head}")
-    code.line(f"{head}:")
+    head, turn, after = code.labels("head", "turn", "after")
+    code.jump(head)
+    code.start(head)
     index = code.load("i64", counter)
-    code.line(f"br i1 {code.value(f'icmp slt i64 {index}, {sources[0].count}')}, label %{turn}, label %{after}")
-    code.line(f"{turn}:")
+    code.branch(code.value(f"icmp slt i64 {index}, {sources[0].count}"), turn, after)
+    code.start(turn)
     for position, (source, slot) in enumerate(zip(sources, slices, strict=True)):
         handle = source.row(program, index, slot)
         code.line(f"store ptr {handle}, ptr {_place(program, current, carried + position)}, align 8")
@@ -210,7 +203,7 @@ def _scan(program: ProgramPrinter, step: ExternCall, target: Scan) -> None:
         if result is not None:
             code.call_torch("copy_", [f"ptr {result.row(program, index, row)}", f"ptr {handle}", "i32 0"])
     code.line(f"store i64 {code.value(f'add i64 {index}, 1')}, ptr {counter}, align 8")
-    code.line(f"br label %{head}")
-    code.line(f"{after}:")
+    code.jump(head)
+    code.start(after)
     _copy_unturned(program, slots, current)
     program.take_results(replace(step, outputs=step.outputs[:carried]), slots)
