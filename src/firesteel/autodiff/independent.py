@@ -17,11 +17,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch.fx
-
 from ..functional.graph import Constant, FreshTensor, Output
 from ..records import dataclass
-from .joint import JointGraph
+from .joint import JointGraph, tangent_bits
 from .partition import Partition, part_again
 
 
@@ -87,13 +85,6 @@ def _with_tangents(joint: JointGraph, piece: set[int], behind: list[set[int]]) -
 
 def tangents_behind(joint: JointGraph) -> list[set[int]]:
     """For the gradient of each input the differentiable results, by number, whose tangents it is computed from."""
-    bits: dict[torch.fx.Node, int] = {
-        item.tangent: 1 << number for number, item in enumerate(joint.differentiable) if item.tangent is not None}
-    for node in joint.graph.nodes:
-        if node not in bits:
-            found = 0
-            for source in node.all_input_nodes:
-                found |= bits[source]
-            bits[node] = found
+    bits = tangent_bits(joint)
     return [{number for number in range(len(joint.differentiable)) if bits[output.node] >> number & 1}
             if isinstance(output, FreshTensor) else set() for output in joint.gradients]

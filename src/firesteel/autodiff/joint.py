@@ -57,6 +57,8 @@ from ..shapes.symnode import expr_of
 from .links import backward_order, edge_of, reached_from
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+ALL_RESULTS = -1
+"""The bits of all differentiable results, however many there are."""
 
 # What stands between a leaf and an input with a history.
 _SOURCE = "_InnerTensorBackward"
@@ -159,8 +161,9 @@ class JointGraph:
     """For each input; ``Constant(None)`` where there is none."""
     backward_nodes: set[torch.fx.Node]
     """What was recorded while autograd ran."""
-    eager_saves: set[torch.fx.Node]
-    """Inputs and fresh results whose memory eager keeps for its backward too."""
+    eager_saves: dict[torch.fx.Node, int]
+    """Inputs and fresh results whose memory eager keeps for its backward too, with the differentiable results, as bits,
+    whose gradients look at it."""
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     symbols: dict[Symbol, torch.fx.Node] = field(default_factory=dict)
     """The nodes of all symbols in the graph."""
@@ -229,7 +232,8 @@ class _Saving:
         tensor, version = saved
         if torch_compat.version_of(tensor) != version:
             raise Unsupported("a tensor that is needed for a gradient is changed in place")
-        self.tracing.saved.append(tensor)
+        node = torch_compat.current_autograd_node()
+        self.tracing.saved.append((tensor, self.tracing.results_behind.get(node, ALL_RESULTS)))
         return tensor
 
 
@@ -241,7 +245,10 @@ class _JointTracing(Tracing):
         super().__init__(module, example_inputs, recorder)
         self.expected = expected
         self.joint: JointGraph | None = None
-        self.saved: list[torch.Tensor] = []
+        self.saved: list[tuple[torch.Tensor, int]] = []
+        """What eager's backward looks at, with the differentiable results, as bits, that it does so for."""
+        self.results_behind: dict[Any, int] = {}
+        """Autograd's functions, with the differentiable results, as bits, that they lie behind."""
         self.remade: list[Remade] = []
         # the tensors to differentiate, by the number of their memory
         self.carriers: dict[int, FakeTensor] = {}
@@ -372,7 +379,7 @@ class _JointTracing(Tracing):
         before = set(graph.graph.nodes)
         self.known_carriers = [self.carrier_of(fake, item, graph.outputs) for fake, item in carried]
         leaves = [self.sources.get(index, entry.example) for index, entry in enumerate(self.inputs)]
-        self.eager_frees, self.walked = walk([fake for fake, _ in carried], leaves)
+        self.eager_frees, self.walked, self.results_behind = walk([fake for fake, _ in carried], leaves)
         differentiable = self.add_tangents(carried)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
         self.linked = self.expected is None and self.are_linked(graph.outputs)
@@ -510,7 +517,11 @@ class _JointTracing(Tracing):
                 collect_symbols([*view.shape, *view.stride, view.offset], unknown)
         if not unknown <= self.input_symbols():
             raise Unsupported("a result with gradients is a view that data decides on")
-        storages = {torch_compat.storage_address(tensor) for tensor in self.saved}
+        storages: dict[int, int] = {}
+        for tensor, behind in self.saved:
+            address = torch_compat.storage_address(tensor)
+            storages[address] = storages.get(address, 0) | behind
+        self.results_behind = {}  # they would stay alive
         extra: list[Output] = [*gradients, *(Number(node) for node in symbols.values()),
                                *(FreshTensor(result.node) for result in differentiable)]
         count = len(graph.outputs)
@@ -522,7 +533,8 @@ class _JointTracing(Tracing):
         for entry in self.inputs:
             if isinstance(entry.example, FakeTensor):
                 roots[entry.node] = entry.example
-        eager_saves = {node for node, fake in roots.items() if torch_compat.storage_address(fake) in storages}
+        eager_saves = {node: behind for node, fake in roots.items()
+                       if (behind := storages.get(torch_compat.storage_address(fake), 0))}
         nodes = [output.node for output in whole.outputs if isinstance(output, (FreshTensor, Number))]
         whole.graph.output(tuple([*nodes, *(change.node for change in whole.mutated)]))
         clean_up(whole)
@@ -538,8 +550,25 @@ class _JointTracing(Tracing):
             self.linked)
 
 
-def walk(tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> tuple[frozenset[int], list[int]]:
-    """`JointGraph.eager_frees` and `JointGraph.walked` for differentiable results and the leaves that are inputs."""
+def tangent_bits(joint: JointGraph) -> dict[torch.fx.Node, int]:
+    """For each node the differentiable results, as bits, whose tangents it is computed from."""
+    bits: dict[torch.fx.Node, int] = {
+        item.tangent: 1 << number for number, item in enumerate(joint.differentiable) if item.tangent is not None}
+    for node in joint.graph.nodes:
+        if node not in bits:
+            found = 0
+            for source in node.all_input_nodes:
+                found |= bits[source]
+            bits[node] = found
+    return bits
+
+
+def walk(tensors: Sequence[torch.Tensor],
+         inputs: Sequence[Any]) -> tuple[frozenset[int], list[int], dict[Any, int]]:
+    """`JointGraph.eager_frees` and `JointGraph.walked` for differentiable results and the leaves that are inputs.
+
+    The third are all functions of autograd with the results, as bits, that they lie behind.
+    """
     order = backward_order([tensor.grad_fn for tensor in tensors])
     bits = dict.fromkeys(order, 0)
     for number, tensor in enumerate(tensors):
@@ -563,7 +592,7 @@ def walk(tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> tuple[frozen
     reached = [walked[id(leaf)] for leaf in inputs]
     if functools.reduce(operator.or_, reached, 0) + 1 != 1 << len(tensors):
         raise Unsupported("a result needs gradients that depends on a leaf made in the graph and on no input")
-    return frozenset(found), reached if own else []
+    return frozenset(found), reached if own else [], bits
 
 
 def _shares_elements(value: FakeTensor) -> bool:

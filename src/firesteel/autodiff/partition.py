@@ -10,7 +10,8 @@ forward and backward, a vertex pair for each value with an edge of its bytes bet
 whose capacity is the price of computing it again.
 
 Inputs that eager keeps as well cost nothing. Others could be changed by the user before backward runs, which eager
-would not notice, so they are copied if they are kept.
+would not notice, so they are copied if they are kept. What eager keeps for the gradients of some results only, those of
+others are not computed from.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..shapes import Const, Symbol
 from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import choose, expr_of
 from . import recompute
-from .joint import JointGraph
+from .joint import ALL_RESULTS, JointGraph, tangent_bits
 from .min_cut import INFINITE, sink_side
 from .passed import Passed
 
@@ -96,6 +97,10 @@ def partition(joint: JointGraph, memory_budget: float = 1.0) -> Partition:
     started = time.perf_counter()
     choice = _Choice(joint, memory_budget)
     kept = choice.kept()
+    if len(choice.tangents) > 1:
+        while choice.forbid_kept_for_others(kept):
+            choice.again, choice.formulas = set(), {}
+            kept = choice.kept()
     made = build(joint, kept, choice)
     made.seconds = time.perf_counter() - started
     return made
@@ -172,6 +177,8 @@ class _Choice:
         self.budget = memory_budget
         self.nodes = [node for node in joint.graph.nodes if node.op != "output"]
         self.tangents = {item.tangent for item in joint.differentiable if item.tangent is not None}
+        self.all_tangents = sum(1 << number for number, item in enumerate(joint.differentiable)
+                                if item.tangent is not None)
         self.backward = self._backward_nodes()
         tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
         self.wanted = [output.node for output in joint.gradients
@@ -181,6 +188,9 @@ class _Choice:
         self.again: set[torch.fx.Node] = set()
         self.changed = {joint.inputs[change.index].node for change in joint.mutated}
         self.leaving = self._leaving()
+        # what must not be computed again, and what must not be used without a copy, see `forbid_kept_for_others`
+        self.only_kept: set[torch.fx.Node] = set()
+        self.only_copied: set[torch.fx.Node] = set()
 
     def _backward_nodes(self) -> set[torch.fx.Node]:
         """What needs a tangent, or was recorded in backward and must not be done elsewhere."""
@@ -199,20 +209,60 @@ class _Choice:
         return needed_for([*self.wanted,
                            *(node for node in self.backward if _has_effect(node) or raises_on_data(node))])
 
-    def _leaving(self) -> dict[torch.fx.Node, bool]:
-        """Nodes in memory that the user gets: whether eager keeps that memory too."""
-        found: dict[torch.fx.Node, bool] = {}
+    def _leaving(self) -> dict[torch.fx.Node, int]:
+        """Nodes in memory that the user gets, with the results whose gradients eager keeps that memory for too."""
+        found: dict[torch.fx.Node, int] = {}
         for output in self.joint.outputs:
             if isinstance(output, FreshTensor):
-                found[base_of(output.node)] = output.node in self.joint.eager_saves
+                found[base_of(output.node)] = self.joint.eager_saves.get(output.node, 0)
         return found
 
     def must_copy(self, node: torch.fx.Node) -> bool:
         """Whether the memory of a value can change before backward without eager noticing."""
         base = base_of(node)
+        return base in self.only_copied or base in self.changed or not self._safe_for(base)
+
+    def _safe_for(self, base: torch.fx.Node) -> int:
+        """The results, as bits, for whose gradients eager notices a change of a value's memory; all if nobody can
+        change it."""
         if base.op == "placeholder":
-            return base in self.changed or base not in self.joint.eager_saves
-        return not self.leaving.get(base, True)
+            return self.joint.eager_saves.get(base, 0)
+        return self.leaving.get(base, ALL_RESULTS)
+
+    def forbid_kept_for_others(self, kept: list[Kept]) -> bool:
+        """Forbid what computes gradients from memory that eager does not keep for these; whether there is any such."""
+        behind = tangent_bits(self.joint)
+        needed = dict.fromkeys(self.nodes, 0)
+        wanted = set(self.wanted)
+        for node in self.needed:
+            if node in wanted or node in self.backward and (_has_effect(node) or raises_on_data(node)):
+                needed[node] = behind[node] or ALL_RESULTS
+        directly = dict.fromkeys(self.nodes, 0)
+        for node in reversed(self.nodes):
+            if needed[node] and (node in self.backward or node in self.again):
+                formula = self.formulas.get(node)
+                for source in node.all_input_nodes if formula is None else formula.sources:
+                    needed[source] |= needed[node] & (behind[source] or ALL_RESULTS)
+                    if node in self.backward:
+                        directly[source] |= needed[node]
+        safe = {item.node: ALL_RESULTS if item.copied or item.narrow is not None
+                else self._safe_for(base_of(item.node)) for item in kept}
+        unsafe = {base_of(node) for node, results in safe.items()
+                  if directly[node] & ~results & self.all_tangents and base_of(node) not in self.only_copied}
+        again = set()
+        for node in self.nodes:
+            if node in self.again:
+                formula = self.formulas.get(node)
+                results = ALL_RESULTS
+                for source in node.all_input_nodes if formula is None else formula.sources:
+                    results &= safe.get(source, ALL_RESULTS)
+                safe[node] = results
+                if needed[node] & ~results & self.all_tangents and "recompute" not in node.meta:
+                    again.add(node)
+        again -= self.only_kept
+        self.only_copied |= unsafe
+        self.only_kept |= again
+        return bool(unsafe or again)
 
     def kept(self) -> list[Kept]:
         """What a minimum cut keeps."""
@@ -232,7 +282,8 @@ class _Choice:
             if formula is not None and all(item in numbers for item in formula.sources):
                 self.formulas[node] = formula
                 sources, price = formula.sources, recompute.FORMULA
-            if price is None or ("recompute" in node.meta and not self._stays_in_region(node)):
+            if price is None or node in self.only_kept \
+                    or ("recompute" in node.meta and not self._stays_in_region(node)):
                 edges.append((source, inward, INFINITE))
             else:
                 edges += [(numbers[item] + 1, inward, INFINITE) for item in sources if item in numbers]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from operator import getitem, setitem
 from typing import Any
@@ -225,7 +225,10 @@ class Tracing:
             else:
                 raise Unsupported(f"a node of kind {op}")
             if recorder.data_results:
-                self.unify(meta.get("example_value", meta.get("val")), values[node])
+                # What an operator writes to has the sizes that it had before, and may get others later.
+                written = {id(item) for source in node.all_input_nodes
+                           for item in _tensors(source.meta.get("example_value"))}
+                self.unify(meta.get("example_value", meta.get("val")), values[node], written)
             if checks is not None and len(checks) > known:
                 self.assert_checks(checks[known:])
                 known = len(checks)
@@ -331,12 +334,15 @@ class Tracing:
         for check in checks:
             self.assert_condition(check.expr, (True, f"the graph is for the case that {check.expr}"))
 
-    def unify(self, example: Any, value: Any) -> None:
-        """Numbers that data decides on get the names that they had while capturing, with all that is known of them."""
+    def unify(self, example: Any, value: Any, known: Container[int]) -> None:
+        """Numbers that data decides on get the names that they had while capturing, with all that is known of them.
+
+        ``known`` are tensors, by id, whose sizes are none of these.
+        """
         recorder = self.recorder
         env = recorder.shape_env
         assert env is not None
-        for old, new in _numbers(example, value):
+        for old, new in _numbers(example, value, known):
             was, now = old.node.raw_expr, new.node.raw_expr
             if isinstance(was, Symbol) and isinstance(now, Symbol) and was is not now:
                 self.renamed[was] = now
@@ -481,12 +487,21 @@ def _environment(examples: Sequence[Any]) -> ShapeEnv:
     return ShapeEnv()
 
 
-def _numbers(example: Any, value: Any) -> list[tuple[Any, Any]]:
-    """Pairs of numbers at the same places, where one of them is symbolic."""
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value, which may be a list or tuple of others."""
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+def _numbers(example: Any, value: Any, known: Container[int]) -> list[tuple[Any, Any]]:
+    """Pairs of numbers at the same places, where one of them is symbolic; without sizes of ``known`` tensors."""
     if isinstance(example, torch.Tensor) and isinstance(value, torch.Tensor):
-        return [pair for one, other in zip(example.shape, value.shape, strict=True) for pair in _numbers(one, other)]
+        if id(example) in known:
+            return []
+        example, value = tuple(example.shape), tuple(value.shape)
     if isinstance(example, (tuple, list)) and isinstance(value, (tuple, list)):
-        return [pair for one, other in zip(example, value, strict=True) for pair in _numbers(one, other)]
+        return [pair for one, other in zip(example, value, strict=True) for pair in _numbers(one, other, known)]
     return [(example, value)] if isinstance(example, _SYMBOLIC) and isinstance(value, _SYMBOLIC) else []
 
 

@@ -79,11 +79,11 @@ def _forget_running_statistics(joint: JointGraph) -> None:
             node.args = (*node.args[:3], None, None, *node.args[5:])
 
 
-def _renamed(nodes: set[torch.fx.Node], before: list[Output], now: list[Output]) -> set[torch.fx.Node]:
-    """Results in the set, by what they are now. A copy is not what eager keeps."""
+def _renamed(nodes: dict[torch.fx.Node, int], before: list[Output], now: list[Output]) -> dict[torch.fx.Node, int]:
+    """Those of the nodes that results have not been replaced by something else. A copy is not what eager keeps."""
     left = {old.node: new.node for old, new in zip(before, now, strict=True)
             if isinstance(old, FreshTensor) and isinstance(new, FreshTensor)}
-    return {node for node in nodes if left.get(node, node) is node}
+    return {node: behind for node, behind in nodes.items() if left.get(node, node) is node}
 
 
 def _gpu_of(joint: JointGraph) -> torch.device | None:

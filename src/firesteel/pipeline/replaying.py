@@ -29,10 +29,10 @@ import torch.fx
 
 from .. import torch_compat
 from ..autodiff.gradients import leaf_gradients
-from ..autodiff.joint import Carrier, JointGraph
+from ..autodiff.joint import ALL_RESULTS, Carrier, JointGraph, tangent_bits
 from ..errors import UserCodeError
 from ..functional.applied_functions import AppliedFunction
-from ..functional.graph import FreshTensor, needed_for
+from ..functional.graph import FreshTensor
 from ..functional.state import GlobalState
 from .failing_graphs import RandomState, random_state, restore_random_state
 
@@ -55,11 +55,16 @@ class Call:
     """What is remembered of one call, besides what is saved for backward."""
 
     held: list[Any]
-    watched: list[torch.Tensor]
+    watched: dict[int, torch.Tensor]
+    """Inputs, by index, that gradients are computed from."""
     versions: list[int]
     random: RandomState | None
     behind_results: list[tuple[torch.Tensor, int]]
     """What results depend on, but gradients do not, with its version."""
+    spare: list[torch.Tensor]
+    """For `Replay.saved_for_some`."""
+    copied: set[int]
+    """Inputs, by index, that were copied lest the program changes them."""
     inputs: list[Any] | None = None
     """All inputs, once what was saved has been freed and there are results left to differentiate."""
 
@@ -125,7 +130,19 @@ class Replay:
         self.state = state
         self.without_history = without_history
         self.carriers = joint.carriers
+        self.needed_for = _needed_for(joint)
+        """For each input the differentiable results, as bits, whose gradients are computed from its contents."""
         self.changed = {change.index for change in joint.mutated}
+        self.checked_for = [joint.eager_saves.get(entry.node, 0) & results
+                            for entry, results in zip(joint.inputs, self.needed_for, strict=True)]
+        """The same, where eager looks at these contents too: it refuses to if they have been changed since."""
+        every = (1 << len(joint.differentiable)) - 1
+        self.saved_for_some = [at for at in sorted(saved - self.changed) if every & ~self.checked_for[at]]
+        """Inputs that are saved for the gradients of some results: for others they may be changed."""
+        if self.saved_for_some and not torch_compat.SAVED_ONE_BY_ONE:
+            saved, self.saved_for_some = set(), []
+        self.holds_all = not saved
+        """Whether nothing of what the compiled function saves is needed."""
         copied = self.changed & _inputs_behind(joint) if self.changed else self.changed
         # What is overwritten may be differentiated as before: behind autograd's back, say, through detach().
         copied = copied | {at for at in self.changed if examples[at].requires_grad}
@@ -134,11 +151,10 @@ class Replay:
             else _Holding.ITSELF if not isinstance(example, torch.Tensor) or example.requires_grad and example.is_leaf
             else _Holding.HISTORY if example.requires_grad else _Holding.ALIAS
             for at, example in enumerate(examples) if at not in saved or at in self.changed}
-        needed = _values_behind([output.node for output in joint.gradients if isinstance(output, FreshTensor)])
         # Gradients of any order are made of the values that those of the first order are made of.
-        self.unwatched = {at for at, (example, entry) in enumerate(zip(examples, joint.inputs, strict=True))
+        self.unwatched = {at for at, example in enumerate(examples)
                           if not isinstance(example, torch.Tensor) or example.is_inference()
-                          or entry.node not in needed}
+                          or not self.needed_for[at]}
         aliases = {at for at, how in self.holding.items() if how in (_Holding.ALIAS, _Holding.HISTORY)
                    and not examples[at].is_inference()}
         self.changeable = aliases & _inputs_behind(joint) if aliases else aliases
@@ -164,7 +180,9 @@ class Replay:
 
     def remember(self, inputs: Sequence[Any]) -> Call:
         """What the graph will need to run again; to be called before it runs, where grad mode is on."""
-        held, watched, behind_results = [], [], []
+        held, behind_results = [], []
+        watched: dict[int, torch.Tensor] = {}
+        copied: set[int] = set()
         for at, how in self.holding.items():
             value = inputs[at]
             if how is _Holding.ITSELF:
@@ -176,10 +194,15 @@ class Replay:
                   and (produced := _produced(value, how is _Holding.HISTORY)) is not None):
                 held.append(produced)
                 continue
-            elif how is _Holding.COPY or at in self.changeable and value.numel() <= SMALL \
-                    and value.is_contiguous() and not self.looks_around:
+            elif how is _Holding.COPY:
                 held.append(value.clone())
                 continue
+            elif at in self.changeable and self._is_small(value):
+                held.append(value.clone())
+                if not self.checked_for[at]:
+                    continue
+                copied.add(at)
+                value = value.detach()
             else:
                 alias = value.detach()
                 held.append(alias if how is _Holding.ALIAS else torch_compat.alias_with_history(value))
@@ -187,14 +210,36 @@ class Replay:
                 if at in self.unwatched and at in self.changeable:
                     behind_results.append((value, torch_compat.version_of(value)))
             if at not in self.unwatched:
-                watched.append(value)
-        return Call(held, watched, list(map(torch_compat.version_of, watched)), random_state() if self.draws else None,
-                    behind_results)
+                watched[at] = value
+        spare = []
+        for at in self.saved_for_some:
+            value = inputs[at]
+            if self.needed_for[at] != self.checked_for[at] and self._is_small(value):
+                copied.add(at)
+                spare.append(value.clone())
+            else:
+                spare.append(value.detach())
+        return Call(held, watched, versions_of(watched), random_state() if self.draws else None, behind_results, spare,
+                    copied)
 
-    def inputs(self, call: Call, saved: dict[int, Any]) -> list[Any]:
-        """The inputs of the call, or how to get them; ``saved`` are those that were saved for backward."""
-        if [torch_compat.version_of(tensor) for tensor in call.watched] != call.versions:
+    def _is_small(self, value: torch.Tensor) -> bool:
+        return value.numel() <= SMALL and value.is_contiguous() and not self.looks_around
+
+    def needs_unchanged(self, call: Call, at: int, results: int) -> bool:
+        """Whether an input must not have been changed since for the gradients of some results, as bits."""
+        return bool((self.checked_for if at in call.copied else self.needed_for)[at] & results)
+
+    def check(self, call: Call, results: int) -> None:
+        """Raise if something has been changed that the gradients of some differentiable results, as bits, need."""
+        if (now := versions_of(call.watched)) != call.versions and any(
+                found != version and self.needs_unchanged(call, at, results)
+                for at, found, version in zip(call.watched, now, call.versions, strict=True)):
             raise RuntimeError(CHANGED)
+
+    def inputs(self, call: Call, saved: dict[int, Any], results: int) -> list[Any]:
+        """The inputs of the call, or how to get them, for the gradients of some differentiable results, as bits;
+        ``saved`` are those that were saved for backward."""
+        self.check(call, results)
         values = {**saved, **dict(zip(self.holding, call.held, strict=True))}
         for at, how in self.holding.items():
             if how is _Holding.LAYOUT:
@@ -244,8 +289,8 @@ class Replay:
         """
         for at in self.without_history:
             # No gradient flows back to it, and it was remembered without its history. But the graph may ask for one.
-            given[at] = given[at].detach().requires_grad_()
-            given[at] = given[at].view_as(given[at])
+            # No view: the graph may write its own contents to it.
+            given[at] = torch_compat.alias_with_history(given[at].detach().requires_grad_())
         for at in self.changed:
             given[at] = given[at].clone()
         now, random = GlobalState.current(), random_state() if self.draws else None
@@ -304,24 +349,39 @@ def _remade(inputs: Sequence[Any]) -> list[Any]:
     return [value.found() if isinstance(value, Produced) else value for value in inputs]
 
 
-def inputs_of(ctx: Any, call: Call) -> list[Any]:
-    """The inputs of the call, out of what was saved and remembered; `Produced` where they may have to be computed."""
+def versions_of(tensors: Mapping[int, torch.Tensor]) -> list[int]:
+    """Autograd's counts of changes in place."""
+    return list(map(torch_compat.version_of, tensors.values()))
+
+
+def inputs_of(ctx: Any, call: Call, results: int = ALL_RESULTS) -> list[Any]:
+    """The inputs of the call, out of what was saved and remembered; `Produced` where they may have to be computed.
+
+    ``results``: the differentiable results, as bits, whose gradients are wanted. What these do not look at may have
+    been changed since.
+    """
     unit: TrainingUnit = ctx.unit
+    replay = unit.replay
     count = len(unit.examples)
     if call.inputs is not None:
-        if [torch_compat.version_of(tensor) for tensor in call.watched] != call.versions:
-            raise RuntimeError(CHANGED)
+        replay.check(call, results)
         return call.inputs
-    if unit.parts or not unit.saved_from:
-        return unit.replay.inputs(call, {})
+    if replay.holds_all:
+        return replay.inputs(call, {}, results)
+    changeable: dict[int, Any] = {}
     try:
         saved = ctx.saved_tensors
     except RuntimeError:
         # A result of the function that was saved may have been changed since: the graph will compute it again.
-        saved = torch_compat.saved_tensors_at(ctx, [at for at, source in enumerate(unit.saved_from) if source < count])
+        changeable = {at: value if at in call.copied else value.requires_grad_(unit.examples[at].requires_grad)
+                      for at, value in zip(replay.saved_for_some, call.spare, strict=True)
+                      if not replay.needs_unchanged(call, at, results)}
+        saved = torch_compat.saved_tensors_at(ctx, [at for at, source in enumerate(unit.saved_from)
+                                                    if source < count and source not in changeable])
         if saved is None:
             raise
-    return unit.replay.inputs(call, {at: value for at, value in zip(unit.saved_from, saved, strict=True) if at < count})
+    values = {at: value for at, value in zip(unit.saved_from, saved, strict=True) if at < count}
+    return replay.inputs(call, {**values, **changeable}, results)
 
 
 def _gradients(outputs: Sequence[torch.Tensor], grad_outputs: Sequence[torch.Tensor | None] | None,
@@ -349,14 +409,23 @@ def _carried(carrier: Carrier | None, results: Sequence[Any], inputs: Sequence[A
     return found
 
 
-def _values_behind(results: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
-    """All nodes whose values results depend on, with these. New tensors like others depend on sizes only."""
-
-    def sources(node: torch.fx.Node) -> list[torch.fx.Node]:
-        like = node.args[0] if _LIKE.fullmatch(str(node.target)) else None
-        return [source for source in node.all_input_nodes if source is not like]
-
-    return needed_for(results, sources)
+def _needed_for(joint: JointGraph) -> list[int]:
+    """For each input the differentiable results, as bits, whose gradients are computed from its contents. New tensors
+    like others depend on sizes only."""
+    every = (1 << len(joint.differentiable)) - 1
+    behind = tangent_bits(joint)
+    needed = dict.fromkeys(joint.graph.nodes, 0)
+    for output in joint.gradients:
+        if isinstance(output, FreshTensor):
+            needed[output.node] = behind[output.node] or every
+    for node in reversed(joint.graph.nodes):
+        if needed[node]:
+            like = node.args[0] if _LIKE.fullmatch(str(node.target)) else None
+            for source in node.all_input_nodes:
+                if source is not like:
+                    # without its tangents it is nothing, whatever it is computed from besides
+                    needed[source] |= needed[node] & (behind[source] or every)
+    return [needed[entry.node] for entry in joint.inputs]
 
 
 def _inputs_behind(joint: JointGraph) -> set[int]:

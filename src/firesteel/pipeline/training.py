@@ -40,7 +40,7 @@ from ..logs import log
 from ..shapes import LateDecisionError, Symbol
 from .collecting import collection_paused
 from .overwriting import overwrite
-from .replaying import CHANGED, Call, Replay, inputs_of
+from .replaying import CHANGED, Call, Replay, inputs_of, versions_of
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -95,6 +95,12 @@ class TrainingUnit:
                 self.saved_from.append(len(positions) + taken)
                 taken += 1
         self.tangents_at = made.tangents_at
+        self.results_saved_apart: frozenset[int] = frozenset()
+        """Those of `saved_from` that are results. Autograd gives out its function's own results only together with all
+        else that is saved, which may have been changed where a backward does not need it."""
+        if len(joint.differentiable) > 1:
+            self.results_saved_apart = frozenset(at for at, item in zip(self.saved_from, made.kept, strict=True)
+                                                 if at >= len(positions) and item.node in made.results)
         self.unreached = [at for at, (how, example) in enumerate(zip(made.gradients, self.examples, strict=True))
                           if any(made.gradients) and not how and isinstance(example, torch.Tensor)
                           and example.requires_grad]
@@ -365,7 +371,8 @@ class CompiledFunction(torch.autograd.Function):
         ctx.part = None
         ctx.numbers = values[unit.numbers_at:]
         ctx.shapes = [results[at].shape for at in unit.tangents_at]
-        ctx.save_for_backward(*[everything[at] for at in unit.saved_from])
+        ctx.save_for_backward(*[everything[at].detach() if at in unit.results_saved_apart else everything[at]
+                                for at in unit.saved_from])
         if unit.others_at:
             ctx.mark_non_differentiable(*[results[at] for at in unit.others_at])
         return tuple(results)
@@ -402,8 +409,9 @@ class _PartFunction(torch.autograd.Function):
         ctx.shapes = [everything[first + at].shape for at in unit.tangents_at]
         own = set(part.inputs)
         # The history of an input that this part does not differentiate is not its business.
-        ctx.save_for_backward(*[everything[at].detach() if at < first and at not in own else everything[at]
-                                for at in _kept_from(unit, part)])
+        ctx.save_for_backward(*[
+            everything[at].detach() if at < first and at not in own or at in unit.results_saved_apart
+            else everything[at] for at in _kept_from(unit, part)])
         return tuple([everything[first + unit.tangents_at[number]] for number in part.results])
 
     @staticmethod
@@ -449,7 +457,7 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
             tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
         if ctx.freed and kept and call.inputs is None:
             raise RuntimeError(CHANGED)
-        inputs = inputs_of(ctx, call)
+        inputs = inputs_of(ctx, call, _bits(tangents))
         if not keeps:
             _free(ctx, tangents, inputs)
         hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(found.values())
@@ -507,12 +515,12 @@ def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) ->
         return
     if inputs is None:
         try:
-            inputs = inputs_of(ctx, call)
+            inputs = inputs_of(ctx, call, own & ~lost)
         except RuntimeError:
             inputs = None  # changed since: a backward that needs them will say so
-    watched = [value for at, value in enumerate(inputs or ())
-               if isinstance(value, torch.Tensor) and at not in unit.replay.unwatched]
-    ctx.call = replace(call, inputs=inputs, watched=watched, versions=list(map(torch_compat.version_of, watched)))
+    watched = {at: value for at, value in enumerate(inputs or ())
+               if isinstance(value, torch.Tensor) and at not in unit.replay.unwatched}
+    ctx.call = replace(call, inputs=inputs, watched=watched, versions=versions_of(watched))
 
 
 def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:

@@ -121,6 +121,13 @@ def forward_ad_active() -> bool:
     return bool(forward_ad_variables[FORWARD_AD_LEVEL] >= 0)
 
 
+#: The function that autograd is running in this thread, None while it runs none.
+current_autograd_node = torch._C._current_autograd_node
+
+SAVED_ONE_BY_ONE = hasattr(torch._C._autograd.SavedTensor, "unpack")
+"""Whether a function gives out one of the tensors that it has saved where another has been changed since."""
+
+
 def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:
     """Some of the tensors that an autograd function saved, and None for the others; None if one cannot be had."""
     saved = getattr(ctx, "_raw_saved_tensors", ())

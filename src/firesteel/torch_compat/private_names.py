@@ -58,7 +58,8 @@ _CAPTURE: dict[str, Releases] = {
         _set_grad_enabled _set_tracing_state _vmapmode_decrement_nesting _vmapmode_increment_nesting
         _functorch.is_functorch_wrapped_tensor _functorch.is_legacy_batchedtensor _functorch.peek_interpreter_stack
         _autograd._get_creation_meta _autograd._get_current_graph_task_keep_graph _autograd._set_creation_meta
-        _autograd._top_saved_tensors_default_hooks _autograd._unsafe_set_version_counter _current_graph_task_id"""),
+        _autograd._top_saved_tensors_default_hooks _autograd._unsafe_set_version_counter _current_graph_task_id
+        _current_autograd_node _autograd.SavedTensor"""),
     **_all("torch._functorch.pyfunctorch.", "temporarily_clear_interpreter_stack"),
     **_all("torch.autograd.forward_ad.", "_current_level"),
     # Tensors and storages
