@@ -37,7 +37,7 @@ import firesteel as fs
 from firesteel import functional as autodiff
 from firesteel.autodiff import joint
 from firesteel.kernels import plan_cache, targets
-from firesteel.kernels.gpu import devices, road, workers
+from firesteel.kernels.gpu import devices, engine, workers
 from firesteel.kernels.gpu.triton_compiler import Request, compile_all
 from firesteel.kernels.gpu.triton_printer import TritonKernel
 from firesteel.kernels.gpu.values import Unsupported
@@ -182,7 +182,7 @@ class PretendedGpu:
             (training._Backward, {"__call__": backward}),
             (stages, {"compile_functional": compile_half, "_executable": recorded}),
             (plan_cache, {"plan_key": lambda *args: None}),
-            (road, {"check_available": lambda: None, "compile_for_gpu": self._compile}),
+            (engine, {"check_available": lambda: None, "compile_for_gpu": self._compile}),
             (workers, {"start": lambda: None}),
             (devices, {"on_device": lambda run, device: _on_cpu(run)}),
             (printer, {"blocks_launcher": self._launcher}),
@@ -202,7 +202,7 @@ class PretendedGpu:
 
     def _compile(self, kernels: Sequence[Any], device: torch.device, even: Mapping[int, Any] | None = None,
                  blocks: Mapping[int, Any] | None = None) -> list[_Kernel]:
-        """In the place of `road.compile_for_gpu`."""
+        """In the place of `engine.compile_for_gpu`."""
         reasons: dict[str, str] = {}
         origins: set[Any] = set()
         made: list[_Kernel] = []
@@ -229,7 +229,7 @@ class PretendedGpu:
             self.printed.append(printed)
             made.append(_Kernel(printed.name, len(self.printed) - 1, printed.programs, printed.extent))
         if reasons:
-            raise road.Refused(reasons, origins)
+            raise engine.Refused(reasons, origins)
         return made
 
     def _machine_code(self, printed: TritonKernel) -> Exception | None:

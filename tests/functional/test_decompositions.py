@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from firesteel.functional import run, trace
-from firesteel.functional.decompositions.borrowed import BORROWED
+from firesteel.functional.decompositions.torch_decompositions import BORROWED
 from functional.programs import assert_equal_worlds, check
 
 X = torch.linspace(-2, 2, 48).reshape(2, 2, 3, 4)

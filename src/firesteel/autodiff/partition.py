@@ -38,7 +38,7 @@ from ..shapes.symnode import choose, expr_of
 from . import recompute
 from .joint import ALL_RESULTS, JointGraph, tangent_bits
 from .min_cut import INFINITE, sink_side
-from .passed import Passed
+from .passed_gradients import PassedGradient
 
 _ATEN = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -82,7 +82,7 @@ class Partition:
     saved_bytes: int
     """For the sizes at hand, inputs included."""
     seconds: float = 0.0
-    gradients: list[bool | Passed | SameAs] = field(default_factory=list)
+    gradients: list[bool | PassedGradient | SameAs] = field(default_factory=list)
     """For each input whether it gets a gradient from ``backward``, which tangent is passed on to it, or which input
     before it has the same gradient."""
     kept_at: list[int] | None = None
@@ -182,7 +182,7 @@ class _Choice:
         self.backward = self._backward_nodes()
         tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
         self.wanted = [output.node for output in joint.gradients
-                       if isinstance(output, FreshTensor) and Passed.of(output.node, tangents) is None]
+                       if isinstance(output, FreshTensor) and PassedGradient.of(output.node, tangents) is None]
         self.needed = self._needed()
         self.formulas: dict[torch.fx.Node, recompute.Formula] = {}
         self.again: set[torch.fx.Node] = set()
@@ -445,13 +445,13 @@ class _Backward:
         self.narrowed: dict[torch.fx.Node, torch.fx.Node] = {}
         """Inputs that are kept in a smaller dtype, by the nodes that are made of them when they are needed."""
         tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
-        self.gradients: list[bool | Passed | SameAs] = []
+        self.gradients: list[bool | PassedGradient | SameAs] = []
         made: dict[tuple[int, torch.fx.Node], int] = {}
         for at, output in enumerate(joint.gradients):
-            how: bool | Passed | SameAs = False
+            how: bool | PassedGradient | SameAs = False
             if isinstance(output, FreshTensor):
                 first = made.setdefault((output.memory, output.node), at)
-                how = SameAs(first) if first != at else Passed.of(output.node, tangents) or True
+                how = SameAs(first) if first != at else PassedGradient.of(output.node, tangents) or True
             self.gradients.append(how)
 
     def emit_all(self) -> None:
@@ -553,7 +553,7 @@ class _Backward:
         outputs: list[Output] = []
         kept = {self.new[item.node] for item in self.kept if item.node in self.new}
         for output, how in zip(self.joint.gradients, self.gradients, strict=True):
-            if not isinstance(output, FreshTensor) or isinstance(how, (Passed, SameAs)):
+            if not isinstance(output, FreshTensor) or isinstance(how, (PassedGradient, SameAs)):
                 continue
             node = self.emit(output.node)
             if base_of(node) in kept or base_of(node).op == "get_attr":

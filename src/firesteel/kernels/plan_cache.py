@@ -59,9 +59,9 @@ def _numbers(functional: FunctionalGraph) -> dict[str, str]:
 def _machine(device: torch.device | None) -> str:
     if device is None:
         return machine_text()
-    from .gpu import road
+    from .gpu import engine
 
-    return f"{device} {road.machine_text(device)}"
+    return f"{device} {engine.machine_text(device)}"
 
 
 def load_plan(key: str, functional: FunctionalGraph, device: torch.device | None = None,
@@ -79,7 +79,7 @@ def load_plan(key: str, functional: FunctionalGraph, device: torch.device | None
     if device is None:
         compiled = load_kernels(keys)
     else:
-        from .gpu.road import load_for_gpu
+        from .gpu.engine import load_for_gpu
 
         compiled = load_for_gpu(keys, programs, device) if len(programs) == len(keys) else None
     return None if compiled is None else (plan, kernels, compiled)

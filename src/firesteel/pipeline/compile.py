@@ -1,4 +1,4 @@
-"""The whole road from a captured graph to something that runs, stage by stage, each timed.
+"""The whole way from a captured graph to something that runs, stage by stage, each timed.
 
     trace      torch functions          -> functional ATen graph   (functional)
     passes     functional ATen graph    -> a better one            (passes)
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..kernels.plan import KernelPlan
     from ..kernels.targets import Target as DeviceTarget
     from ..kernels.tuning import Tuner
-    from .graph_passes import Passed, PassRun
+    from .graph_passes import PassedGraph, PassRun
 
 
 OPERATORS_OF_MODULES = 4
@@ -200,10 +200,10 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
 
 def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
                      folder: DebugFolder, takes_list: bool, target: DeviceTarget) -> Executable:
-    """The road to a GPU. What a kernel cannot do is done by several, and what these cannot do by calls of ATen."""
+    """Compiles for a GPU. What a kernel cannot do is done by several, and what these cannot do by calls of ATen."""
     from ..functional import Unsupported
     from ..kernels.gpu import workers
-    from ..kernels.gpu.road import Refused, check_available, compile_for_gpu
+    from ..kernels.gpu.engine import Refused, check_available, compile_for_gpu
     from ..kernels.gpu.triton_compiler import is_cold
     from ..kernels.gpu.versions import even_sizes, print_versions
     from ..kernels.host.results import with_results
@@ -284,7 +284,7 @@ def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: froz
     return made
 
 
-def _executable(passed: Passed, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
+def _executable(passed: PassedGraph, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
                 compiled: Sequence[Any], options: Options, clock: _Clock, takes_list: bool,
                 name: str = "a graph", checked: bool = False) -> Executable:
     from ..kernels.host.printer import host_function

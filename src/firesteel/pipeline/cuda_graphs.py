@@ -32,7 +32,7 @@ from ..kernels.ir import ExternCall
 from ..kernels.plan import KernelPlan, Launch
 from ..locks import new_rlock
 from ..logs import log
-from .recording import SMALL, Hand, Recording, Stack, has_own_memory, owner_of, record, room_for
+from .recording import SMALL, Recording, ResultOwnership, Stack, has_own_memory, owner_of, record, room_for
 
 RECORDINGS = 4
 """Recordings of one function for the same sizes, all of which can be in use at once."""
@@ -274,7 +274,8 @@ class GraphedFunction:
         for recording in self._own([recording for stack in self.stacks for recording in stack.held()]):
             in_use = recording.held()
             if self.visible is None or all(at < self.visible for at in in_use):
-                found |= {at for at in in_use if recording.hands[at] is Hand.FRESH and recording.can_copy(at)
+                found |= {at for at in in_use
+                          if recording.ownership[at] is ResultOwnership.FRESH and recording.can_copy(at)
                           and (self.visible is not None or count > 1 or _bytes(recording.results[at]) <= SMALL)}
         if found:
             log("kernels", "%s: results %s of CUDA graphs are copied from now on, because they are held", self.name,
@@ -283,7 +284,7 @@ class GraphedFunction:
         for recording in self._own([recording for stack in self.stacks for recording in stack.recordings]):
             for at in found:
                 if recording.can_copy(at):
-                    recording.hands[at] = Hand.COPY
+                    recording.ownership[at] = ResultOwnership.COPY
         return bool(found)
 
     def _own(self, recordings: Sequence[Recording]) -> list[Recording]:
@@ -334,19 +335,19 @@ class GraphedFunction:
         if any(isinstance(result, torch.Tensor) and torch_compat.storage_address(result) in memory
                for result in results):
             raise ValueError("a result shares memory with an input")
-        hands = [self._hand(at, results) for at in range(len(results))]
+        ownership = [self._ownership(at, results) for at in range(len(results))]
         log("kernels", "%s is recorded as a CUDA graph: %d inputs are copied, %d results", self.name, len(copied),
-            sum(hand is Hand.COPY for hand in hands))
-        return Recording(graph, self.device, fixed, targets, owners, results, hands, self.aliases, self.maker)
+            sum(owns is ResultOwnership.COPY for owns in ownership))
+        return Recording(graph, self.device, fixed, targets, owners, results, ownership, self.aliases, self.maker)
 
-    def _hand(self, at: int, results: Sequence[Any]) -> Hand:
+    def _ownership(self, at: int, results: Sequence[Any]) -> ResultOwnership:
         result = results[at]
         if not isinstance(result, torch.Tensor):
-            return Hand.OWN
+            return ResultOwnership.OWN
         if self.visible is not None and at >= self.visible:
-            return Hand.OWN
+            return ResultOwnership.OWN
         wanted = at in self.copied_out or (self.visible is not None and _bytes(result) <= SMALL)
-        return Hand.COPY if wanted and has_own_memory(result, results) else Hand.FRESH
+        return ResultOwnership.COPY if wanted and has_own_memory(result, results) else ResultOwnership.FRESH
 
     def _drop(self, seen: _Sizes, recordings: Sequence[Recording]) -> None:
         if not recordings:

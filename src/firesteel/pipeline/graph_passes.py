@@ -84,7 +84,7 @@ class PassRun:
 
 
 @dataclass
-class Passed:
+class PassedGraph:
     """A graph behind all passes."""
 
     functional: FunctionalGraph
@@ -93,9 +93,9 @@ class Passed:
     """Computes the inputs that the graph has gained, from those it had."""
 
 
-def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> Passed:
+def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> PassedGraph:
     """Run all passes over a graph, which is changed."""
-    passed = Passed(functional)
+    passed = PassedGraph(functional)
     for each in PASSES if settings.device.type == "cpu" else ON_GPU:
         safe_point()
         started = time.perf_counter()
@@ -114,4 +114,4 @@ def _run(name: str, started: float, functional: FunctionalGraph) -> PassRun:
     return PassRun(name, time.perf_counter() - started, len(functional.graph.nodes))
 
 
-__all__ = ["PASSES", "Kept", "Pass", "PassRun", "Passed", "Settings", "run_passes"]
+__all__ = ["PASSES", "Kept", "Pass", "PassRun", "PassedGraph", "Settings", "run_passes"]

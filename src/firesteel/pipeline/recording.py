@@ -39,7 +39,7 @@ _memory: weakref.WeakValueDictionary[int, Recording] = weakref.WeakValueDictiona
 """The recording that memory belongs to, by its address."""
 
 
-class Hand(enum.Enum):
+class ResultOwnership(enum.Enum):
     """How a result is given to the caller."""
 
     OWN = 0
@@ -54,7 +54,7 @@ class Recording:
     """A recorded graph, its inputs and its results."""
 
     def __init__(self, graph: Any, device: torch.device, fixed: dict[int, int], copied: dict[int, torch.Tensor],
-                 owners: dict[int, Recording], results: list[Any], hands: list[Hand],
+                 owners: dict[int, Recording], results: list[Any], ownership: list[ResultOwnership],
                  aliases: dict[int, tuple[int, ViewLayout | None]], maker: object = None) -> None:
         """``fixed``: the addresses of inputs that are read where they are. ``copied``: where others are copied to.
 
@@ -62,7 +62,7 @@ class Recording:
         inputs or views of them. ``maker``: the same for all recordings of a function.
         """
         self.aliases, self.maker = aliases, maker
-        self.graph, self.device, self.results, self.hands = graph, device, results, hands
+        self.graph, self.device, self.results, self.ownership = graph, device, results, ownership
         self.retired = False
         self.lent = False
         """Whether results may be held: a replay lends them."""
@@ -75,8 +75,8 @@ class Recording:
         storages = {torch_compat.storage_address(result): result.untyped_storage() for result in _tensors(results)}
         self.storages = list(storages.values())
         self.keys = list(storages)
-        self.own = [result for result, hand in zip(results, hands, strict=True)
-                    if isinstance(result, torch.Tensor) and hand is Hand.OWN]
+        self.own = [result for result, owns in zip(results, ownership, strict=True)
+                    if isinstance(result, torch.Tensor) and owns is ResultOwnership.OWN]
         for storage in self.storages:
             if storage.nbytes():
                 _memory[storage.data_ptr()] = self
@@ -149,10 +149,10 @@ class Recording:
         self.graph.replay()
         made = list(self.results)
         for at in self.first:
-            hand = self.hands[at]
-            if hand is Hand.FRESH:
+            owns = self.ownership[at]
+            if owns is ResultOwnership.FRESH:
                 made[at] = made[at].detach()
-            elif hand is Hand.COPY:
+            elif owns is ResultOwnership.COPY:
                 made[at] = made[at].clone()
         if len(self.first) < len(made):
             known = {id(self.results[at]): made[at] for at in self.first}

@@ -28,7 +28,7 @@ from .. import torch_compat
 from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import Expected, History, JointGraph, Remade, Tangent, trace_training
 from ..autodiff.partition import Partition, part_again, partition
-from ..autodiff.passed import Passed
+from ..autodiff.passed_gradients import PassedGradient
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.rules.strides import memory_order
 from ..functional.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
@@ -291,7 +291,7 @@ class _Backward:
         found = iter(self.run(given))
         gradients: list[Any] = []
         for how in self.gradients:
-            gradients.append(how(tangents) if isinstance(how, Passed)
+            gradients.append(how(tangents) if isinstance(how, PassedGradient)
                              else gradients[how.index] if isinstance(how, SameAs) else next(found) if how else None)
         if missing:
             # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.

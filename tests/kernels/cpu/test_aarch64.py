@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import firesteel as fs
-from firesteel.kernels.cpu import coding, compile_kernels, engine, gemm, target
+from firesteel.kernels.cpu import compile_kernels, engine, gemm, object_emitter, target
 from firesteel.kernels.options import Options
 from firesteel.kernels.plan import kernels_of
 from firesteel.pipeline.compile import compile_graph
@@ -88,7 +88,7 @@ def test_guards_and_host_programs_are_made_for_the_target(machine):
 
 def test_matrix_products_are_made_for_the_target(machine):
     text = gemm.module_text(machine, "product")
-    assert "x86" not in text and b"product" in coding.object_code(text, machine)
+    assert "x86" not in text and b"product" in object_emitter.object_code(text, machine)
 
 
 def fill(buffer):
@@ -104,7 +104,7 @@ def fill(buffer):
 def test_code_runs_in_an_emulator(machine, name):
     pytest.importorskip("unicorn", reason="the emulator unicorn is not installed")
     for kernel in kernels(*PROGRAMS[name]):
-        data = coding.object_code(engine.llvm_text(kernel, machine, "emulated"), machine)
+        data = object_emitter.object_code(engine.llvm_text(kernel, machine, "emulated"), machine)
         emulated = [fill(buffer) for buffer in kernel.buffers]
         here = [fill(buffer) for buffer in kernel.buffers]
         launcher(compile_kernels([kernel])[0], here)()

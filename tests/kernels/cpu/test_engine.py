@@ -9,7 +9,7 @@ import torch
 
 from firesteel import config, disk_cache
 from firesteel.kernels import ir
-from firesteel.kernels.cpu import coding, compile_kernels, engine
+from firesteel.kernels.cpu import compile_kernels, engine, object_emitter
 from kernels.cpu.running import axis, kernel, launcher
 
 F = torch.float32
@@ -70,22 +70,22 @@ def test_assembly_and_text_are_readable():
 def test_several_threads_make_the_same_code_as_one(monkeypatch):
     texts = [engine.llvm_text(scaled("x", n + 0.5)[0], name=f"kernel_{n}") for n in range(12)]
     target = engine.host()
-    one_by_one = [coding.object_code(text, target) for text in texts]
+    one_by_one = [object_emitter.object_code(text, target) for text in texts]
     for threads in (1, 2, 5):
-        monkeypatch.setattr(coding, "_processors", lambda count=threads: count)
-        assert list(coding.object_codes(iter(texts), len(texts), target)) == one_by_one
+        monkeypatch.setattr(object_emitter, "_processors", lambda count=threads: count)
+        assert list(object_emitter.object_codes(iter(texts), len(texts), target)) == one_by_one
 
 
 def test_errors_leave_no_thread_waiting(monkeypatch):
-    monkeypatch.setattr(coding, "_processors", lambda: 3)
+    monkeypatch.setattr(object_emitter, "_processors", lambda: 3)
     good = engine.llvm_text(scaled("x", 2.0)[0])
     with pytest.raises(RuntimeError):
-        list(coding.object_codes([good, "define nonsense", good], 3, engine.host()))
+        list(object_emitter.object_codes([good, "define nonsense", good], 3, engine.host()))
 
     def failing():
         yield good
         raise KeyError("no text")
 
     with pytest.raises(KeyError):
-        list(coding.object_codes(failing(), 2, engine.host()))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("firesteel_coder")]
+        list(object_emitter.object_codes(failing(), 2, engine.host()))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("firesteel_emitter")]

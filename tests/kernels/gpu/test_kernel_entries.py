@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from firesteel import config, disk_cache, shapes
-from firesteel.kernels.gpu import road, triton_compiler
+from firesteel.kernels.gpu import engine, triton_compiler
 from firesteel.kernels.gpu.triton_compiler import Binary, Request, compile_all, load
 from firesteel.kernels.gpu.triton_printer import TritonKernel
 from firesteel.kernels.plan import KernelPlan
@@ -30,7 +30,7 @@ def compiler(tmp_path, monkeypatch):
 
     monkeypatch.setattr(triton_compiler, "triton_version", lambda: "3.6")
     monkeypatch.setattr(triton_compiler, "_compile", compiled)
-    monkeypatch.setattr(triton_compiler.coding, "import_triton", lambda: None)
+    monkeypatch.setattr(triton_compiler.triton_worker, "import_triton", lambda: None)
     with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
         yield made
 
@@ -86,9 +86,9 @@ def test_plans_say_how_many_programs_there_are(compiler, monkeypatch):
     text = plan_text(plan, [], [], {}, [(S0, 5 * S0), (shapes.const(3), None)])
     assert read_plan(text, {}).programs == [(S0, 5 * S0), (shapes.const(3), None)]
     installed = []
-    monkeypatch.setattr(road, "install", lambda key, kernel, binary, device: installed.append(kernel) or key)
+    monkeypatch.setattr(engine, "install", lambda key, kernel, binary, device: installed.append(kernel) or key)
     device = torch.device("cuda")
-    assert road.load_for_gpu([request.key], [(S0, 5 * S0)], device) == [request.key]
+    assert engine.load_for_gpu([request.key], [(S0, 5 * S0)], device) == [request.key]
     assert (installed[0].programs, installed[0].extent) == (S0, 5 * S0)
-    assert road.load_for_gpu([request.key], [(S0, None)], device) is None  # a launch would not say what it has to
-    assert road.load_for_gpu([request.key, "0" * 40], [(S0, 5 * S0), (S0, None)], device) is None
+    assert engine.load_for_gpu([request.key], [(S0, None)], device) is None  # a launch would not say what it has to
+    assert engine.load_for_gpu([request.key, "0" * 40], [(S0, 5 * S0), (S0, None)], device) is None

@@ -36,7 +36,7 @@ def test_the_same_code_as_here(two, monkeypatch):
     processes = [worker.process for worker in two.all]
     assert len(processes) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(triton_compiler.coding, "machine_code", None)
+        patch.setattr(triton_compiler.triton_worker, "machine_code", None)
         there = compile_all(given)
     assert all(isinstance(binary, Binary) for binary in there)
     workers.end_all()

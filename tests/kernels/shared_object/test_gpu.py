@@ -13,7 +13,7 @@ from torch import nn
 
 import firesteel as fs
 from firesteel.export import Dim, PackageError, export
-from firesteel.kernels.cpu import coding
+from firesteel.kernels.cpu import object_emitter
 from firesteel.kernels.cpu.target import host
 from firesteel.kernels.gpu import driver, triton_compiler
 from firesteel.kernels.gpu.triton_compiler import Binary
@@ -139,7 +139,7 @@ class PretendedGpu:
             given = ", ".join(f"i64 %a{position}" for position in range(count))
             words += (f"define i32 @{one}({given}) {{\n%at = getelementptr ptr, ptr @hooks, i64 {number}\n"
                       f"%hook = load ptr, ptr %at, align 8\n%result = call i32 %hook({given})\nret i32 %result\n}}\n")
-        (self.folder / f"{name}.o").write_bytes(coding.object_code(words, host()))
+        (self.folder / f"{name}.o").write_bytes(object_emitter.object_code(words, host()))
         linking._run(linking.find_linker(), name, [], str(self.folder / name), [str(self.folder / f"{name}.o")])
         handle = ctypes.CDLL(str(self.folder / name))
         table = (ctypes.c_void_p * len(functions)).in_dll(handle, "hooks")

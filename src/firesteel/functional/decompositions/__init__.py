@@ -13,9 +13,9 @@ from typing import Any
 
 from ... import torch_compat
 from ..handed import Handed
-from .borrowed import BORROWED, guarded
+from .library_operators import LIBRARY
 from .registry import find_own, find_write
-from .stays import LIBRARY
+from .torch_decompositions import BORROWED, guarded
 
 Decomposition = Callable[..., Any]
 

@@ -18,7 +18,7 @@ from ...native.loader import LoadedObject, load_code
 from ...records import dataclass
 from .. import llvm_writer
 from ..ir import Kernel
-from . import coding
+from . import object_emitter
 from .printer import print_kernel
 from .signature import signature
 from .target import Target, host, llvm_binding
@@ -75,7 +75,7 @@ def compile_text(subject: str, text: Callable[[str], str], target: Target | None
     with _lock:
         found = _compiled.get(key) or _load(key)
         if found is None:
-            data = coding.object_code(text(_name(key)), target)
+            data = object_emitter.object_code(text(_name(key)), target)
             found = _install(key, data)
             disk_cache.put(KIND, key, data)
             log("kernels", "%s: %d bytes of machine code", subject, len(data))
@@ -132,7 +132,8 @@ def _load(key: str) -> CompiledKernel | None:
 def _make(missing: Mapping[str, Kernel], target: Target) -> None:
     """Compile kernels, several at a time."""
     texts = (llvm_text(kernel, target, _name(key)) for key, kernel in missing.items())
-    for (key, kernel), data in zip(missing.items(), coding.object_codes(texts, len(missing), target), strict=True):
+    objects = object_emitter.object_codes(texts, len(missing), target)
+    for (key, kernel), data in zip(missing.items(), objects, strict=True):
         _compiled[key] = _install(key, data)
         disk_cache.put(KIND, key, data)
         log("kernels", "kernel %s: %d bytes of machine code", kernel.name, len(data))
@@ -146,7 +147,7 @@ def llvm_text(kernel: Kernel, target: Target | None = None, name: str = "kernel"
 def assembly(kernel: Kernel, target: Target | None = None) -> str:
     """A kernel as assembly, for people."""
     target = target or host()
-    with coding.coder(target) as mine:
+    with object_emitter.emitter(target) as mine:
         return mine.assembly(llvm_text(kernel, target))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from ... import disk_cache
 from ...logs import log
 from ...shapes import const
-from . import coding, workers
+from . import triton_worker, workers
 from .triton_printer import TritonKernel
 from .values import Unsupported
 
@@ -91,7 +91,7 @@ def compile_all(requests: Sequence[Request]) -> list[Binary | Exception]:
     elif missing:
         workers.expect_kernels(len(missing))
         if workers.current() is None:
-            coding.import_triton()
+            triton_worker.import_triton()
         # The longest first, so that none of them is left to the end.
         order = sorted(missing, key=lambda key: len(missing[key].kernel.source), reverse=True)
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1, len(missing))) as pool:
@@ -162,7 +162,7 @@ def _compile(request: Request) -> Binary:
     made = others.compile(given) if others is not None else None
     if made is None:
         try:
-            made = coding.machine_code(**given)
-        except coding.NeedsMemory as error:
+            made = triton_worker.machine_code(**given)
+        except triton_worker.NeedsMemory as error:
             raise Unsupported(str(error)) from None
     return Binary(*made)

@@ -1,7 +1,7 @@
 """Processes that compile GPU kernels: half of that is Python, of which a process runs one thread at a time.
 
-They run `coding` as a program, which loads Triton and nothing else, so they are ready soon, and they start while the
-graph is still being traced. They end when this process does, or when they have had nothing to do for a while. Where
+They run `triton_worker` as a program, which loads Triton and nothing else, so they are ready soon, and they start while
+the graph is still being traced. They end when this process does, or when they have had nothing to do for a while. Where
 there are none, as on machines with few processors, kernels are compiled by threads.
 """
 
@@ -20,8 +20,8 @@ from ... import config
 from ...locks import new_lock
 from ...logs import log
 from ...systems import at_fork
-from . import coding
-from .coding import LENGTH, LENGTHS, Code, read_exactly
+from . import triton_worker
+from .triton_worker import LENGTH, LENGTHS, Code, read_exactly
 
 LEAST_PROCESSORS = 4
 LEAST_NODES = 100
@@ -42,7 +42,7 @@ class Worker:
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self.process = subprocess.Popen([sys.executable, "-P", coding.__file__], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([sys.executable, "-P", triton_worker.__file__], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
 
     def compile(self, request: dict[str, Any]) -> Code:

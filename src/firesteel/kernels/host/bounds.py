@@ -1,7 +1,7 @@
 """The host's side of checked kernels (`config.check_bounds`): tells them where buffers end and raises what they note.
 
 A checked kernel is given the storage of every buffer, a record, and the launch's number. What it notes in the record
-is raised behind the stretch that it ran in, before anything else looks at the results. Tensors that a stretch makes or
+is raised behind the segment that it ran in, before anything else looks at the results. Tensors that a segment makes or
 views are looked at too: each has to lie inside of its storage.
 """
 
@@ -97,7 +97,7 @@ def check_tensor(t: torch.Tensor) -> None:
 
 
 def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A stretch that raises what its kernels note and does not return tensors beyond their storage."""
+    """A segment that raises what its kernels note and does not return tensors beyond their storage."""
 
     def run(*arguments: Any) -> Any:
         try:

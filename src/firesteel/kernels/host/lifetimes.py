@@ -1,12 +1,12 @@
-"""Who uses which buffer when: the stretches of a plan between calls of ATen, and how each buffer is kept.
+"""Who uses which buffer when: the segments of a plan between calls of ATen, and how each buffer is kept.
 
-    Allocate buf0          stretch 0
-    Launch k0(x, buf0)     stretch 0
+    Allocate buf0          segment 0
+    Launch k0(x, buf0)     segment 0
     ExternCall mm(buf0, w) -> buf1
-    Allocate buf2          stretch 1
-    Launch k1(buf1, buf2)  stretch 1
+    Allocate buf2          segment 1
+    Launch k1(buf1, buf2)  segment 1
 
-A stretch runs as native code. A buffer that nothing outside of one stretch sees is plain memory; any other is a tensor.
+A segment runs as native code. A buffer that nothing outside of one segment sees is plain memory; any other is a tensor.
 Lifetimes are found from the uses, so a plan's `Free` steps need not be looked at.
 """
 
@@ -31,7 +31,7 @@ class Lifetimes:
     plan: KernelPlan
     reuse: bool = True
     parts: list[list[tuple[int, Step]] | tuple[int, ExternCall | WriteBack]] = field(default_factory=list)
-    """Stretches as lists of steps with their positions, and single steps between them."""
+    """Segments as lists of steps with their positions, and single steps between them."""
     root: dict[str, str] = field(default_factory=dict)
     """The buffer whose memory another one uses, itself if it has its own."""
     made: dict[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Lifetimes:
     """Buffers that are used as tensors, not by their address only."""
     layouts: set[str] = field(default_factory=set)
     """Buffers whose strides matter: kernels and views find elements by them."""
-    stretch: dict[int, int] = field(default_factory=dict)
+    segment: dict[int, int] = field(default_factory=dict)
     """The part that a step belongs to."""
     _ending: dict[int, list[str]] | None = None
 
@@ -92,15 +92,15 @@ def lifetimes(plan: KernelPlan, reuse: bool = True) -> Lifetimes:
         if isinstance(step, (Allocate, Launch)):
             if not found.parts or not isinstance(found.parts[-1], list):
                 found.parts.append([])
-            stretch = found.parts[-1]
-            assert isinstance(stretch, list)
-            stretch.append((position, step))
+            segment = found.parts[-1]
+            assert isinstance(segment, list)
+            segment.append((position, step))
         elif isinstance(step, (ExternCall, WriteBack)):
             found.parts.append((position, step))
         else:
             assert isinstance(step, Free), step
             continue
-        found.stretch[position] = len(found.parts) - 1
+        found.segment[position] = len(found.parts) - 1
     for position, step in enumerate(plan.steps):
         _note(found, position, step)
     for output in plan.outputs:
@@ -114,7 +114,7 @@ def lifetimes(plan: KernelPlan, reuse: bool = True) -> Lifetimes:
 def _use(found: Lifetimes, buffer: str, position: int) -> None:
     root = found.group(buffer)
     found.last[root] = max(found.last.get(root, -1), position)
-    if root in found.made and found.stretch.get(found.made[root]) != found.stretch.get(position):
+    if root in found.made and found.segment.get(found.made[root]) != found.segment.get(position):
         found.tensors.add(root)
 
 

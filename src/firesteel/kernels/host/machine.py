@@ -1,7 +1,7 @@
-"""The host machine: LLVM IR that walks the table of a native stretch: allocates, launches kernels, returns tensors.
+"""The host machine: LLVM IR that walks the table of a native segment: allocates, launches kernels, returns tensors.
 
 It is one fast-call builtin over CPython's C API and the functions that torch's libraries export for compiled models,
-compiled once per process and kept on disk. A stretch that fails raises RuntimeError and gives back all that it had.
+compiled once per process and kept on disk. A segment that fails raises RuntimeError and gives back all that it had.
 """
 
 from __future__ import annotations

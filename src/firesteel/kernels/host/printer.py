@@ -1,14 +1,14 @@
-"""From a plan to the function that runs it: Python source around native stretches.
+"""From a plan to the function that runs it: Python source around native segments.
 
     def run(x, weight):
         # buf0 = empty_strided((4, 8), (8, 1), dtype=torch.float32)
         # k0(x, buf0)
-        buf0 = stretch0(x)
+        buf0 = segment0(x)
         buf1 = mm(buf0, weight)
         del buf0
         return (buf1,)
 
-The comments say what a stretch does. Where native code cannot be had they are the program. A plan that is one stretch
+The comments say what a segment does. Where native code cannot be had they are the program. A plan that is one segment
 needs no Python at all: its builtin is the function.
 
 What ATen returns is checked once, on the first call: a tensor whose strides are not those that the kernels were
@@ -32,7 +32,7 @@ from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, print_python
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
 from ..plan import Allocate, KernelPlan, Launch, WriteBack
-from . import bounds, machine, stretch
+from . import bounds, machine, native_segment
 from .extern_calls import function_of, literal, returns_several
 from .launching import Launchable, blocks_launcher, portable_launcher, view
 from .lifetimes import Lifetimes, lifetimes
@@ -47,7 +47,7 @@ class HostFunction:
     run: Callable[..., tuple[Any, ...]]
     source: str
     native: bool
-    """Whether a single native stretch is all there is."""
+    """Whether a single native segment is all there is."""
 
 
 @dataclass
@@ -137,7 +137,7 @@ class _HostPrinter:
         self.quiet = False
         """Whether what is printed is a comment, for which no variables have to be there."""
         self.calls = 0
-        self.stretches = 0
+        self.segments = 0
 
     # Names
 
@@ -217,7 +217,7 @@ class _HostPrinter:
         for number, part in enumerate(parts):
             if isinstance(part, list):
                 following = parts[number + 1] if number + 1 < len(parts) else None
-                self.stretch(part, following if isinstance(following, tuple) else None)
+                self.segment(part, following if isinstance(following, tuple) else None)
             elif isinstance(part[1], ExternCall):
                 self.call(*part)
             else:
@@ -267,7 +267,7 @@ class _HostPrinter:
         return f"{self.variable(buffer)}.{'shape[%d]' if kind == 'size' else 'stride(%d)'}" % dim
 
     def with_room_for_views(self, parts: list[Part]) -> list[Part]:
-        """An empty stretch before each call whose arguments are views that can be made natively."""
+        """An empty segment before each call whose arguments are views that can be made natively."""
         result: list[Part] = []
         for part in parts:
             if isinstance(part, tuple) and self.views_of(part[1]) and not (result and isinstance(result[-1], list)):
@@ -275,7 +275,7 @@ class _HostPrinter:
             result.append(part)
         return result
 
-    # Native stretches
+    # Native segments
 
     def whole(self, parts: list[Part]) -> HostFunction | None:
         """The whole plan as one builtin, where its outputs are all new buffers."""
@@ -291,8 +291,8 @@ class _HostPrinter:
         text = "\n".join(f"    {line}" for line in self.describe(parts[0]))
         self.quiet = False
         try:
-            made = stretch.build(parts[0], [], results, self.builder, True, self.parameters)
-        except stretch.NeedsPython:
+            made = native_segment.build(parts[0], [], results, self.builder, True, self.parameters)
+        except native_segment.NeedsPython:
             return None
         returned = "".join(f"{self.variable(name)}, " for name in results).removesuffix(" ")
         source = f"# native\ndef run({', '.join(self.parameters)}):\n{text}\n    return ({returned})\n"
@@ -301,20 +301,20 @@ class _HostPrinter:
             return HostFunction(lambda inputs: function(*inputs), source, native=True)
         return HostFunction(function, source, native=True)
 
-    def native(self, made: stretch.Stretch) -> Callable[..., Any]:
-        """The builtin that runs a stretch."""
+    def native(self, made: native_segment.NativeSegment) -> Callable[..., Any]:
+        """The builtin that runs a segment."""
         assert self.machine is not None
         function = self.machine.function(made.table)
         return bounds.watched(function) if self.checked else function
 
-    def builder(self, arguments: Sequence[str]) -> stretch.StretchBuilder:
-        made = stretch.StretchBuilder(self.found, self.addresses, self.variable, self.symbols, self.python, arguments,
-                                      self.checked)
+    def builder(self, arguments: Sequence[str]) -> native_segment.SegmentBuilder:
+        made = native_segment.SegmentBuilder(self.found, self.addresses, self.variable, self.symbols, self.python,
+                                             arguments, self.checked)
         made.program.keep(self.keep)
         return made
 
-    def stretch(self, steps: list[tuple[int, Any]], following: tuple[int, Any] | None) -> None:
-        """Print a stretch, and with it the views that the following call needs."""
+    def segment(self, steps: list[tuple[int, Any]], following: tuple[int, Any] | None) -> None:
+        """Print a segment, and with it the views that the following call needs."""
         views = [] if following is None else self.views_of(following[1])
         if self.machine is None:
             self.lines.extend(self.describe(steps))
@@ -335,10 +335,10 @@ class _HostPrinter:
                 if outlives and self.found.is_new_tensor(name):
                     results.append(name)
         named = [(self.view_name(ref), ref) for ref in views]
-        made = stretch.build(steps, named, results, self.builder, False)
+        made = native_segment.build(steps, named, results, self.builder, False)
         filled = [*map(self.variable, results), *(name for name, _ in named)]
-        function = f"stretch{self.stretches}"
-        self.stretches += 1
+        function = f"segment{self.segments}"
+        self.segments += 1
         self.namespace[function] = self.native(made)
         self.names.add(function)
         self.quiet = True
@@ -351,7 +351,7 @@ class _HostPrinter:
         self.release(sorted(own))
 
     def describe(self, steps: Sequence[tuple[int, Any]]) -> list[str]:
-        """The Python that does the same as a stretch."""
+        """The Python that does the same as a segment."""
         lines = []
         for _, step in steps:
             if isinstance(step, Allocate):

@@ -1,4 +1,4 @@
-"""The table that the host machine walks: one fixed-size row per step of a native stretch of a host program.
+"""The table that the host machine walks: one fixed-size row per step of a native segment of a host program.
 
     header     number of arguments and registers; where the lists below begin and how long they are
     rows       op, destination register, source register, index, operand a, operand b

@@ -224,7 +224,7 @@ class Fusion:
         if self.machine.in_blocks and any(member.reduced and len(member.kept) > len(joined.rows)
                                           for member in joined.members):
             return "a row of one of them would be reduced in many ways"
-        if points > self.machine.small and isinstance(rows, Const):
+        if points > self.machine.small_kernel and isinstance(rows, Const):
             lost = max(_independent(first), _independent(second)) > int(rows)
             enough, short = self.machine.enough_rows, self.machine.short_row
             if self.machine.in_blocks and any(member.reduced and is_column(member.computation)

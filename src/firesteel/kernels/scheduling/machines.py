@@ -24,8 +24,8 @@ class Machine:
         return costs.ENOUGH_ROWS if self.rows is None else self.rows
 
     @property
-    def small(self) -> int:
-        """Points below which that does not matter."""
+    def small_kernel(self) -> int:
+        """Kernels of fewer points than this need not keep the machine busy."""
         return costs.SMALL if self.points is None else self.points
 
 

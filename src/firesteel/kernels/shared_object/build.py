@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ... import disk_cache
-from ..cpu import Unsupported, coding, engine, gemm
+from ..cpu import Unsupported, engine, gemm, object_emitter
 from ..cpu.product import product, product_into
 from ..cpu.signature import signature
 from ..cpu.target import Target, host, llvm_binding
@@ -68,7 +68,7 @@ def build(planned: Planned, inputs: Sequence[str], outputs: Sequence[str], weigh
         objects = [_host_object(module.text(), target), *_objects(wanted, target)]
     except Unsupported as error:
         raise NotPackageable(str(error), "give the size that it asks for as a number") from error
-    return linking.link(objects, "model.so", coding.object_code("", target))
+    return linking.link(objects, "model.so", object_emitter.object_code("", target))
 
 
 def _gpu_kernels(planned: Planned) -> GpuKernels | None:
@@ -91,7 +91,7 @@ def _objects(wanted: Mapping[str, Callable[[], str]], target: Target) -> list[by
     """The object files of functions by their keys: those that are in the cache already, and new ones."""
     found = {key: disk_cache.get(engine.KIND, key) for key in wanted}
     missing = [key for key, data in found.items() if data is None]
-    made = coding.object_codes((wanted[key]() for key in missing), len(missing), target)
+    made = object_emitter.object_codes((wanted[key]() for key in missing), len(missing), target)
     for key, data in zip(missing, made, strict=True):
         found[key] = data
         disk_cache.put(engine.KIND, key, data)
@@ -100,4 +100,4 @@ def _objects(wanted: Mapping[str, Callable[[], str]], target: Target) -> list[by
 
 def _host_object(text: str, target: Target) -> bytes:
     llvm_binding().initialize_native_asmparser()  # for the question what the CPU can do
-    return coding.object_code(text, target)
+    return object_emitter.object_code(text, target)

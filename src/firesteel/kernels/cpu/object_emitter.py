@@ -1,8 +1,8 @@
 """LLVM IR to object files, by several threads at once.
 
-Each thread has a coder of its own: a context, a target machine and passes of LLVM. The binding lets one call at a time
-into LLVM; only the making of machine code, which takes most of the time and touches nothing that coders share, is let
-in beside others.
+Each thread has an emitter of its own: a context, a target machine and passes of LLVM. The binding lets one call at a
+time into LLVM; only the making of machine code, which takes most of the time and touches nothing that emitters share,
+is let in beside others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .target import Target, llvm_binding, new_machine
 MOST_THREADS = 8
 
 
-class Coder:
+class ObjectEmitter:
     """Makes object files, one after the other."""
 
     def __init__(self, cpu: str, features: str, architecture: str) -> None:
@@ -69,18 +69,18 @@ class Coder:
 
 
 _lock = new_lock()
-_idle: dict[tuple[str, str, str], list[Coder]] = {}
+_idle: dict[tuple[str, str, str], list[ObjectEmitter]] = {}
 
 
 @contextmanager
-def coder(target: Target) -> Iterator[Coder]:
-    """A coder that nobody else uses meanwhile."""
+def emitter(target: Target) -> Iterator[ObjectEmitter]:
+    """An emitter that nobody else uses meanwhile."""
     kind = target.cpu, target.features, target.architecture
     with _lock:
         free = _idle.setdefault(kind, [])
         mine = free.pop() if free else None
     if mine is None:
-        mine = Coder(*kind)
+        mine = ObjectEmitter(*kind)
     yield mine
     # After an error it is dropped: what state LLVM left it in is not known.
     with _lock:
@@ -89,7 +89,7 @@ def coder(target: Target) -> Iterator[Coder]:
 
 def object_code(text: str, target: Target) -> bytes:
     """LLVM IR as an object file."""
-    with coder(target) as mine:
+    with emitter(target) as mine:
         return mine.object_code(text)
 
 
@@ -99,7 +99,7 @@ def object_codes(texts: Iterable[str], count: int, target: Target) -> Iterator[b
     if threads < 2:
         yield from (object_code(text, target) for text in texts)
         return
-    with ThreadPoolExecutor(threads, "firesteel_coder") as pool:
+    with ThreadPoolExecutor(threads, "firesteel_emitter") as pool:
         pending: list[Future[bytes]] = []
         try:
             pending.extend(pool.submit(object_code, text, target) for text in texts)

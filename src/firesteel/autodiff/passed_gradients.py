@@ -20,7 +20,7 @@ _PASSING = frozenset({
 
 
 @dataclass(frozen=True)
-class Passed:
+class PassedGradient:
     """A gradient that is a tangent, or a view of one: backward computes nothing for it.
 
     It is made of what autograd brings, whatever the strides of that are, as eager does.
@@ -31,7 +31,7 @@ class Passed:
     views: tuple[tuple[Callable[..., torch.Tensor], tuple[Any, ...], dict[str, Any]], ...]
 
     @staticmethod
-    def of(node: torch.fx.Node, tangents: list[torch.fx.Node]) -> Passed | None:
+    def of(node: torch.fx.Node, tangents: list[torch.fx.Node]) -> PassedGradient | None:
         """How the gradient is passed on, if it is."""
         steps = []
         gradient = node
@@ -46,11 +46,11 @@ class Passed:
         if node not in tangents:
             return None
         if not any(isinstance(part, torch.fx.Node) for _, args, _ in steps for part in _flat(args)):
-            return Passed(tangents.index(node), tuple(reversed(steps)))
+            return PassedGradient(tangents.index(node), tuple(reversed(steps)))
         # Sizes are not known when the gradient is passed on, but there and back again is nowhere.
         if all(function is torch.reshape for function, _, _ in steps) \
                 and same_layout(gradient.meta["val"], node.meta["val"]):
-            return Passed(tangents.index(node), ())
+            return PassedGradient(tangents.index(node), ())
         return None
 
     def __call__(self, tangents: Sequence[torch.Tensor]) -> torch.Tensor:

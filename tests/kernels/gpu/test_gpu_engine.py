@@ -1,4 +1,4 @@
-"""The road to a GPU on a machine without one: what becomes kernels when some are refused, and plans on disk."""
+"""Compiling for a GPU on a machine without one: what becomes kernels when some are refused, and plans on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import firesteel as fs
 from firesteel import config, disk_cache
 from firesteel.functional import Unsupported, trace
 from firesteel.kernels import lowering, plan_cache, targets
-from firesteel.kernels.gpu import road, workers
+from firesteel.kernels.gpu import engine, workers
 from firesteel.kernels.gpu.driver import GpuKernel
 from firesteel.kernels.gpu.versions import print_versions
 from firesteel.kernels.ir import ExternCall
@@ -35,16 +35,16 @@ def made(monkeypatch, tmp_path):
         refused = [kernel for kernel in kernels if compiled.refuse(kernel)]
         if refused:
             origins = {origin for kernel in refused for origin in kernel.origins}
-            raise road.Refused({kernel.name: "as asked" for kernel in refused}, origins, compiled.by_device)
+            raise engine.Refused({kernel.name: "as asked" for kernel in refused}, origins, compiled.by_device)
         printed = [print_versions(kernel) for kernel in kernels]
         return [GpuKernel(one.name, 64, one.programs, f"{number:040x}") for number, one in enumerate(printed)]
 
     compiled.refuse, compiled.by_device, compiled.attempts = lambda kernel: False, False, attempts
     monkeypatch.setattr(targets, "target_of", lambda graph: targets.Target(GPU, machines.GPU))
-    monkeypatch.setattr(road, "check_available", lambda: None)
-    monkeypatch.setattr(road, "compile_for_gpu", compiled)
-    monkeypatch.setattr(road, "machine_text", lambda device: "a GPU")
-    monkeypatch.setattr(road, "load_for_gpu", lambda keys, programs, device: [
+    monkeypatch.setattr(engine, "check_available", lambda: None)
+    monkeypatch.setattr(engine, "compile_for_gpu", compiled)
+    monkeypatch.setattr(engine, "machine_text", lambda device: "a GPU")
+    monkeypatch.setattr(engine, "load_for_gpu", lambda keys, programs, device: [
         GpuKernel("again", 64, count, key, extent) for key, (count, extent) in zip(keys, programs, strict=True)])
     monkeypatch.setattr(workers, "start", lambda: None)
     with config.patch(disk_cache=True, cache_dir=str(tmp_path)):

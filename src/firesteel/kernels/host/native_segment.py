@@ -1,4 +1,4 @@
-"""A native stretch of a host program: allocations, kernels and views between two calls of ATen, as one table."""
+"""A native segment of a host program: allocations, kernels and views between two calls of ATen, as one table."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class NeedsPython(Exception):
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A finished stretch: the Python expressions it is called with, and its table."""
+class NativeSegment:
+    """A finished segment: the Python expressions it is called with, and its table."""
 
     arguments: list[str]
     table: tuple[bytes, tuple[Any, ...]]
 
 
-class StretchBuilder:
-    """Builds the table of one stretch."""
+class SegmentBuilder:
+    """Builds the table of one segment."""
 
     def __init__(self, found: Lifetimes, addresses: Mapping[int, Launchable], variable: Callable[[str], str],
                  symbols: Mapping[Symbol, tuple[str, str, int] | str], python: Callable[[Expr], str],
@@ -61,11 +61,11 @@ class StretchBuilder:
         self.objects: dict[str, int] = {}
         self.addresses_of: dict[str, int] = {}
         self.bytes_of: dict[str, Expr] = {}
-        """The memory of buffers that the stretch makes itself."""
+        """The memory of buffers that the segment makes itself."""
         self.edges: dict[str, int] = {}
         self.memory: dict[str, int] = {}
         self.temporary: dict[str, int] = {}
-        """Tensors that nothing outside of the stretch sees, on devices where there is no plain memory."""
+        """Tensors that nothing outside of the segment sees, on devices where there is no plain memory."""
         self.constants: dict[int, int] = {}
         self.numbers: dict[Expr, int] = {}
         self.views: dict[str, int] = {}
@@ -258,8 +258,9 @@ def _is_long(step: Launch) -> bool:
 
 
 def build(steps: Sequence[tuple[int, Any]], views: Sequence[tuple[str, BufferRef]], results: Sequence[str],
-          make: Callable[[Sequence[str]], StretchBuilder], as_tuple: bool, arguments: Sequence[str] = ()) -> Stretch:
-    """Build a stretch that returns the tensors of the buffers ``results``, then the ``views``.
+          make: Callable[[Sequence[str]], SegmentBuilder], as_tuple: bool,
+          arguments: Sequence[str] = ()) -> NativeSegment:
+    """Build a segment that returns the tensors of the buffers ``results``, then the ``views``.
 
     It is built twice: registers are numbered behind the arguments, which are known only at the end of the first pass.
     """
@@ -271,8 +272,8 @@ def build(steps: Sequence[tuple[int, Any]], views: Sequence[tuple[str, BufferRef
     builder = make(arguments)
     builder.complete = True
     builder.run(steps, views)
-    return Stretch(list(arguments), builder.program.finish(_registers(builder, results), as_tuple))
+    return NativeSegment(list(arguments), builder.program.finish(_registers(builder, results), as_tuple))
 
 
-def _registers(builder: StretchBuilder, results: Sequence[str]) -> list[int]:
+def _registers(builder: SegmentBuilder, results: Sequence[str]) -> list[int]:
     return [*map(builder.tensor, results), *builder.views.values()]
