@@ -538,3 +538,27 @@ def test_enums_made_in_a_function(base):
         assert made is Local(number)
         assert green is Local.GREEN
         assert same is (member is Local.RED)
+
+
+class Bits(enum.IntFlag):
+    """Members whose text is no source code."""
+
+    ONE = 1
+    TWO = 2
+
+
+class Reduction(str, enum.Enum):
+    """Modes of losses as programs write them."""
+
+    MEAN = "mean"
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_numbers_and_texts_of_subclasses_as_arguments_of_operators(backend):
+    def f(x):
+        return (x + (Bits.ONE | Bits.TWO), x.sum(Bits.ONE),
+                torch.nn.functional.mse_loss(x, x * 2, reduction=Reduction.MEAN))
+
+    given = torch.arange(6.0).reshape(2, 3)
+    for expected, found in zip(f(given), fs.compile(f, backend=backend, fullgraph=True)(given), strict=True):
+        assert torch.equal(expected, found)

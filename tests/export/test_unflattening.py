@@ -223,3 +223,24 @@ def test_equal_calls_with_control_flow_are_one_module_after_loading(tmp_path: Pa
     inner = again.get_submodule("0.0.0")
     assert sorted(inner._modules) == ["false_graph_0", "true_graph_0"]
     torch.testing.assert_close(again(x), net(x))
+
+
+class Overlapping(nn.Module):
+    """A buffer that is a part of another one, which forward changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+        self.register_buffer("last", self.count[1:])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return x + self.last
+
+
+def test_buffers_that_share_memory_share_the_copys_memory():
+    program = fs.export.export(Overlapping(), (torch.zeros(2),))
+    for _ in range(2):
+        made = fs.export.unflatten(program)
+        assert made(torch.zeros(2)).tolist() == [1, 1]
+        assert made(torch.zeros(2)).tolist() == [2, 2]

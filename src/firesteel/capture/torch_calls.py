@@ -120,6 +120,17 @@ def is_graph_function(obj: Any) -> bool:
     return isinstance(obj, torch_compat.OPERATOR_TYPES)
 
 
+_PLAIN: dict[type, Any] = {int: int.__index__, float: float.__float__, str: str.__str__}
+
+
+def _plain(constant: Any) -> Any:
+    """A number or text of a subclass, such as a member of an IntFlag, as torch takes it: its text is no source code."""
+    for kind, plain in _PLAIN.items():
+        if isinstance(constant, kind) and not isinstance(constant, bool):
+            return constant if type(constant) is kind else plain(constant)
+    return constant
+
+
 def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     """A Value as an argument of a node, and as an argument of the fake call."""
     value = value.realize()
@@ -132,7 +143,7 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         if isinstance(value.value, numpy.uint64) and value.value >= 2**63:
             # tensors refuse it, and then NumPy computes with the tensor as an array
             raise GraphBreak("an integer of NumPy that is too large for tensors", "use a smaller number")
-        constant = value.value.item() if isinstance(value.value, numpy.generic) else value.value
+        constant = value.value.item() if isinstance(value.value, numpy.generic) else _plain(value.value)
         return constant, constant
     if isinstance(value, NumberValue):
         return number_to_graph(tx, value, keep_numbers)

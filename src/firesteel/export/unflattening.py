@@ -22,6 +22,7 @@ The tensors are copies: running or training the module changes neither the progr
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import getitem
@@ -74,17 +75,18 @@ def unflatten(program: ExportedProgram) -> torch.fx.GraphModule:
 
 
 def _copy_tensors(module: torch.nn.Module) -> None:
-    """Give a module tensors of its own; one that has several names stays one."""
+    """Give a module tensors of its own; one that has several names stays one, and what shares memory does so again."""
     copies: dict[int, torch.Tensor] = {}
+    memories: dict[Any, Any] = {}
     for part in module.modules():
         for table in (own_parameters(part), own_buffers(part)):
             for name, tensor in table.items():
                 if tensor is None:
                     continue
                 if id(tensor) not in copies:
-                    copy = tensor.detach().clone()
-                    copies[id(tensor)] = torch.nn.Parameter(copy, tensor.requires_grad) if isinstance(
-                        tensor, torch.nn.Parameter) else copy.requires_grad_(tensor.requires_grad)
+                    own = copy.deepcopy(tensor.detach(), memories)
+                    copies[id(tensor)] = torch.nn.Parameter(own, tensor.requires_grad) if isinstance(
+                        tensor, torch.nn.Parameter) else own.requires_grad_(tensor.requires_grad)
                 table[name] = copies[id(tensor)]  # type: ignore[assignment]
 
 

@@ -353,6 +353,25 @@ def rewritten(source, target, change):
             new.writestr(name, content)
 
 
+class Overlapping(nn.Module):
+    """A buffer that is a part of another one, which forward changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+        self.register_buffer("last", self.count[1:])
+
+    def forward(self, x):
+        self.count.add_(x.sum())
+        return self.last
+
+
+def test_weights_that_share_changed_memory_are_refused(tmp_path):
+    program = fs.export.export(Overlapping(), (torch.zeros(2),))
+    with pytest.raises(NotPackageable, match="count is changed and shares memory with last"):
+        fs.export.package(program, tmp_path / "model.fsp")
+
+
 def test_what_cannot_be_packed(tmp_path, monkeypatch):
     program = export(Function(lambda m, x: x * 2), (randn(2),))
     with pytest.raises(fs.errors.UserCodeError, match="package takes an ExportedProgram"):

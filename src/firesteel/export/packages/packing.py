@@ -23,6 +23,7 @@ from ...kernels.shared_object.planned import NotPackageable, Planned
 from ...kernels.shared_object.program import Contract
 from ...pipeline.package_plans import plan_graph
 from ...shapes import Expr, ShapeGuard, Symbol
+from ...torch_compat.tensors import storage_address
 from ...version import __version__
 from ..program import ExportedProgram
 from ..saving.errors import SavedProgramError
@@ -132,6 +133,7 @@ def _plan(program: ExportedProgram, store: Store, prefix: str, options: Any) -> 
         assert spec.target is not None
         tensors[spec.target] = value
         buffers[entry.name] = spec.target
+    _refuse_shared_memory(planned.functional, tensors)
     constants = {**planned.plan.constants, **(planned.kept.plan.constants if planned.kept is not None else {})}
     for number, (buffer, value) in enumerate(constants.items()):
         name = f"constant.{number}"
@@ -144,6 +146,18 @@ def _plan(program: ExportedProgram, store: Store, prefix: str, options: Any) -> 
         keys[name] = store.add(wanted, tensor)
     return _Model(program, planned, _input_names(program), _output_names(program), list(functional.guards), keys,
                   tensors, buffers)
+
+
+def _refuse_shared_memory(functional: FunctionalGraph, weights: Mapping[str, torch.Tensor]) -> None:
+    """Raise where the program writes to memory of two weights: in a package each has its own."""
+    for change in functional.mutated:
+        if change.index >= len(weights):
+            continue
+        name, written = list(weights.items())[change.index]
+        for other, tensor in weights.items():
+            if tensor is not written and storage_address(tensor) == storage_address(written) != 0:
+                raise NotPackageable(f"{name} is changed and shares memory with {other}",
+                                     "make one of them from the other in forward")
 
 
 def _flat_graph(program: ExportedProgram) -> tuple[torch.fx.GraphModule, list[Any]]:
