@@ -111,17 +111,17 @@ STATEMENTS = (
     (2, ["try:", "    failing(x, {n})", "except ValueError as error:", "    out.append(caught_frames(error))"]),
     (1, ["try:", "    raise KeyError({n})", "except KeyError as error:", "    out.append(caught_frames(error))"]),
     (1, ["try:", "    x.reshape(7, 7, {n})", "except RuntimeError as error:", "    out.append(caught_frames(error))"]),
-    (2, ["y{n} = x * {n}", "r{n} = weakref.ref(y{n})", "{maybe_break}", "del y{n}", "{maybe_break}",
+    (2, ["y{n} = x * {n}", "r{n} = weakref.ref(y{n})", "{maybe_break}", "{maybe_called}", "del y{n}", "{maybe_break}",
          "out.append(r{n}() is None)"]),
-    (2, ["t{n} = Thing({n})", "r{n} = weakref.ref(t{n})", "{maybe_break}", "t{n} = None", "{maybe_break}",
-         "out.append(r{n}() is None)"]),
+    (2, ["t{n} = Thing({n})", "r{n} = weakref.ref(t{n})", "{maybe_break}", "{maybe_called}", "t{n} = None",
+         "{maybe_break}", "out.append(r{n}() is None)"]),
     (1, ["t{n} = Thing({n})", "r{n} = weakref.ref(t{n})", "{maybe_break}", "out.append(r{n}() is t{n})"]),
     (1, ["y{n} = [x + {n}]", "r{n} = weakref.ref(y{n}[0])", "{maybe_break}", "y{n}.clear()", "{maybe_break}",
          "out.append(r{n}() is None)"]),
     (1, ["t{n} = Thing({n})", "t{n}.own = t{n}", "r{n} = weakref.ref(t{n})", "{maybe_break}", "del t{n}",
          "gc.collect()", "out.append(r{n}() is None)"]),
-    (1, ["t{n} = {held}", "r{n} = weakref.ref(t{n}{item})", "{maybe_break}", "{maybe_break}", "{let_go}",
-         "{maybe_break}", "out.append(r{n}() is None)"]),
+    (1, ["t{n} = {held}", "r{n} = weakref.ref(t{n}{item})", "{maybe_break}", "{maybe_called}", "{maybe_break}",
+         "{let_go}", "{maybe_break}", "out.append(r{n}() is None)"]),
     (1, ["t{n} = Noticed({n})", "{maybe_break}", "SEEN.append('before {n}')", "{let_go}", "{maybe_break}",
          "SEEN.append('after {n}')"]),
     (0.5, ["t{n} = entered({n})", "t{n}.__enter__()", "{maybe_break}", "SEEN.append('inside {n}')", "{let_go}",
@@ -158,6 +158,8 @@ class _Writer:
             text = line.replace("{held}", held).replace("{item}", item)
             if text == "{let_go}":  # else the function's end does
                 text = dice.choice(("", "", "", "del t{n}", "t{n} = None"))
+            if text == "{maybe_called}":
+                text = dice.choice(("", "out.append(r{n}() is not None)"))
             text = text.replace("{n}", str(self.count)).replace("{level}", str(dice.between(1, 3)))
             text = text.replace("{depth}", str(dice.between(0, 1 + helpers // 3)))
             text = text.replace("{context}", dice.choice(("", "0")))

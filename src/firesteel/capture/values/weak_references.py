@@ -40,12 +40,13 @@ class WeakReference(Value):
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args or kwargs:
             raise GraphBreak("a weak reference called with arguments")
-        if self.referent is None:
-            assert self.source is not None
+        if self.source is not None and tx.resumed:
             found = self.real()
-            if found is not None and tx.resumed and not _is_held(tx, found):
+            if found is not None and not _is_held(tx, found):
                 # only variables of the function may have held it, and it may be gone by now
                 raise GraphBreak("a weak reference to an object that no variable holds any more")
+        if self.referent is None:
+            assert self.source is not None
             # whether it is still alive, and what it is, are guarded as for any other way to reach an object
             self.referent = tx.wrap(self.real(), CalledSource(self.source))
         return self.referent
