@@ -313,8 +313,8 @@ class _JointTracing(Tracing):
         views: list[View] = []
         base: int | None = None
         while tracked.parent is not None and base is None:
-            if tracked.turned and history is History.KNOWN:
-                raise Unsupported("a result is a place in the storage of a transposed tensor: gradients lie like that")
+            if tracked.place_of_a_part and history is History.KNOWN:
+                raise Unsupported("a result is a place in the storage of a view, whose elements alone have gradients")
             if tracked.view is not None:
                 views.append(tracked.view)
             tracked = tracked.parent

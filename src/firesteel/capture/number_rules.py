@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..shapes import Call, Const, Expr, relations
+from ..shapes import Call, Const, Expr, Symbol, relations
 from ..shapes import arithmetic as arith
-from ..shapes.expr import FALSE, TRUE
+from ..shapes.expr import FALSE, TRUE, Product, Sum
 from ..shapes.operations import MATH_FUNCTIONS
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, SliceValue
@@ -96,8 +96,11 @@ def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
     """Whether a result is an integer that machine code can hold, or a comparison of such; of what is not known the
     graph is for that case.
 
-    Bounds that are infinite are those of sizes, whose products are sizes too, of memory that is there.
+    Bounds that are infinite are those of sizes, whose products are sizes too, of memory that is there. Sums and
+    products may leave the range on the way, as they come back to it; what is divided may not (p // -5 is -p // 5).
     """
+    if not all(_has_64_bits(tx, operand) for operand in _operands_of_calls(expr)):
+        return False
     if isinstance(expr, Call) and expr.op in ("eq0", "ne0", "ge0"):
         return all(_has_64_bits(tx, side) if not isinstance(side, Const) else LEAST <= side.value <= LARGEST
                    for side in relations.sides(expr.operands[0]))
@@ -114,13 +117,33 @@ def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
     return tx.holds(relations.ge(expr, LEAST)) and tx.holds(relations.le(expr, LARGEST))
 
 
+def _operands_of_calls(expr: Expr) -> Iterator[Expr]:
+    """The integers that the divisions, minima and the like in an expression are computed of."""
+    if isinstance(expr, Call) and expr.op not in ("eq0", "ne0", "ge0"):
+        for operand in expr.operands:
+            if operand.kind == "int" and not isinstance(operand, (Const, Symbol)):
+                yield operand
+    elif isinstance(expr, (Sum, Product)):
+        for part in expr.args:
+            yield from _operands_of_calls(part)
+
+
 def _is_wide(value: Value) -> bool:
     return isinstance(value, ConstantValue) and type(value.value) is int and not LEAST <= value.value <= LARGEST
 
 
 def _is_narrow(tx: Tracer, expr: Expr) -> bool:
     interval = tx.shape_env.interval(expr)
-    return all(math.isinf(end) or LEAST <= end <= LARGEST for end in (interval.lower, interval.upper))
+    ends = interval.lower, interval.upper
+    if any(math.isinf(end) for end in ends) and not all(_is_usual(tx, free) for free in expr.free_symbols):
+        return False  # a size times something that is none
+    return all(math.isinf(end) or LEAST <= end <= LARGEST for end in ends)
+
+
+def _is_usual(tx: Tracer, number: Expr) -> bool:
+    """Whether it is a size, or nothing that makes too large a number of one."""
+    interval = tx.shape_env.interval(number)
+    return math.isinf(interval.upper) or -USUAL <= interval.lower <= interval.upper <= USUAL
 
 
 def fold(tx: Tracer, function: Any, operands: list[Value]) -> Value:

@@ -42,7 +42,9 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 _WHOLE = 2**63 - 1
 _ADD = _ATEN.add.Tensor
-_TURNING = frozenset({_ATEN.t.default, _ATEN.transpose.int, _ATEN.permute.default})
+# Views of all elements in the order of the dimensions.
+_OF_ALL = frozenset({_ATEN.view.default, _ATEN.unsqueeze.default, _ATEN.squeeze.default, _ATEN.squeeze.dim,
+                     _ATEN.squeeze.dims})
 
 
 class Memory:
@@ -59,7 +61,7 @@ class Memory:
 class Tracked:
     """A tensor of the program, and the node of its value if that is up to date."""
 
-    __slots__ = ("fake", "memory", "node", "version", "parent", "view", "turned")
+    __slots__ = ("fake", "memory", "node", "version", "parent", "view", "place_of_a_part")
 
     def __init__(self, fake: FakeTensor, memory: Memory, node: torch.fx.Node | None,
                  parent: Tracked | None = None, view: views.View | None = None) -> None:
@@ -69,8 +71,9 @@ class Tracked:
         self.version = memory.version
         self.parent = parent
         self.view = view
-        # whether it is a place in the storage that was named by a view with its dimensions in another order
-        self.turned = False
+        # whether it is a place in the storage that was named by a view of other elements or with another order of
+        # dimensions: eager's gradients are those of that view's elements, and lie as they do
+        self.place_of_a_part = False
 
     @property
     def top(self) -> Tracked:
@@ -80,11 +83,11 @@ class Tracked:
             found = found.parent
         return found
 
-    def is_turned(self) -> bool:
-        """Whether its dimensions lie in another order than those of what it is a view of."""
+    def is_part(self) -> bool:
+        """Whether it has not all elements of what it is a view of, or its dimensions lie in another order."""
         found: Tracked | None = self
         while found is not None:
-            if found.turned or (found.view is not None and found.view.func in _TURNING):
+            if found.place_of_a_part or (found.view is not None and found.view.func not in _OF_ALL):
                 return True
             found = found.parent
         return False
@@ -342,15 +345,15 @@ class Recorder(FakeMode):
         return result
 
     def _add_view(self, parent: Tracked, result: FakeTensor, view: views.View | None) -> None:
-        turned = False
+        place_of_a_part = False
         if view is not None and view.func is _ATEN.as_strided.default:
-            turned = parent.is_turned()
+            place_of_a_part = parent.is_part()
             parent = parent.top
             if parent.fake.dtype is not result.dtype:
                 raise Unsupported("as_strided of memory that is seen as another dtype")
         tracked = self._tracked[id(result)] = Tracked(result, parent.memory, None, parent, view)
         tracked.version = -1
-        tracked.turned = turned
+        tracked.place_of_a_part = place_of_a_part
 
     def _lift(self, tensor: torch.Tensor) -> FakeTensor:
         """A constant that the program builds (``torch.tensor([1, 2])``): a new tensor in every call."""

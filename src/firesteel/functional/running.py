@@ -118,7 +118,18 @@ def _in_own_memory(value: torch.Tensor) -> torch.Tensor:
         extent = 1 + sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
         if value.untyped_storage().nbytes() == (extent if value.numel() else 0) * value.itemsize:
             return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+    return _copied(value, value.stride())
+
+
+def _copied(value: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
+    """The same elements in new memory, in that order; dimensions without steps have one element there."""
+    copy = torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device)
+    target = copy
+    for dim, (size, step) in enumerate(zip(value.shape, stride, strict=True)):
+        if size > 1 and not step:
+            target, value = target.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
+    target.copy_(value)
+    return copy
 
 
 def _result(functional: FunctionalGraph, output: Any, inputs: Sequence[Any], values: dict[torch.fx.Node, Any],
@@ -178,7 +189,7 @@ def _with_strides(value: torch.Tensor, stride: Sequence[Any]) -> torch.Tensor:
     """Operators may give other strides than was said."""
     if any(type(step) is not int for step in stride) or value.stride() == tuple(stride):
         return value
-    return torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device).copy_(value)
+    return _copied(value, stride)
 
 
 def view_of_base(base: torch.Tensor, view: ViewLayout, number: Callable[[Any], int]) -> torch.Tensor:

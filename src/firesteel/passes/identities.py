@@ -56,14 +56,15 @@ def _argument(node: torch.fx.Node) -> Any:
 
 
 def _neutral(number: int, floats: bool = True) -> Law:
-    """``x op number`` is x."""
+    """``x op number`` is x, except where x is complex: an infinite part makes the other one NaN there."""
     def law(node: torch.fx.Node) -> Any:
         left, right = node.args[0], node.args[1]
         if type(right) not in (int, float) or right != number or node.kwargs.get("alpha", 1) != 1:
             return None
         if node.kwargs.get("rounding_mode") is not None or str(right) == "-0.0":  # x - -0.0 turns -0.0 into 0.0
             return None
-        return left if floats or not node.meta["val"].dtype.is_floating_point else None
+        dtype = node.meta["val"].dtype
+        return None if dtype.is_complex or not floats and dtype.is_floating_point else left
 
     return law
 

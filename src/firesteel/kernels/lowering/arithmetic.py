@@ -157,13 +157,16 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
             return ctx.unsupported("an exponent that eager rounds to short floats")
         if exponent.kind == "float":
             return ctx.unsupported("an exponent that may be one of those that eager has functions for")
-        if ctx.out.dtype.is_floating_point:
-            return pointwise(ctx, scalar_op("pow"), x, exponent)
-        return ctx.unsupported("an integer to a power that is not constant")
+        if not ctx.out.dtype.is_floating_point:
+            return ctx.unsupported("an integer to a power that is not constant")
+        known = ctx.size_facts.interval(exponent)
+        if not -_EXACT_IN_FLOAT32 <= known.lower <= known.upper <= _EXACT_IN_FLOAT32 and ctx.device.type == "cpu":
+            return ctx.unsupported("an exponent that eager rounds in some elements")
+        return pointwise(ctx, scalar_op("pow"), x, exponent)
     if short:
         exponent = torch.tensor(exponent, dtype=ctx.out.dtype).item()
-    if ctx.out.dtype is torch.float32 and ctx.device.type == "cpu" and _rounds_to_whole(float(exponent)):
-        return ctx.unsupported("an exponent that eager rounds to a whole number in some elements")
+    if ctx.out.dtype is torch.float32 and ctx.device.type == "cpu" and _rounds_to_another_kind(float(exponent)):
+        return ctx.unsupported("an exponent that eager rounds in some elements")
     if exponent == 0:
         return ctx.computed(lambda indices: ir.const(1, ctx_dtype), dtype=(ctx_dtype := ctx.out.dtype))
     if exponent == 1:
@@ -178,10 +181,18 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
     return pointwise(ctx, lambda a: float_power(a, float(exponent), steps), x)
 
 
-def _rounds_to_whole(exponent: float) -> bool:
-    """Whether a number is whole in float32 only. Eager's vectors have it so and give powers of negative numbers, the
-    rest of its loops has float64 and gives NaN."""
-    return math.isfinite(exponent) and not exponent.is_integer() and float(torch.tensor(exponent)).is_integer()
+_EXACT_IN_FLOAT32 = 2**24
+"""Whole numbers up to here are numbers of float32; of those behind it only the even ones are."""
+
+
+def _rounds_to_another_kind(exponent: float) -> bool:
+    """Whether a number is whole in float32 only, or odd in float64 only. Eager's vectors have it as float32 and the
+    rest of its loops as float64, so that powers of negative numbers are NaN, or have another sign, in some elements."""
+    if not math.isfinite(exponent):
+        return False
+    if exponent.is_integer():
+        return exponent % 2 != 0 and abs(exponent) > _EXACT_IN_FLOAT32
+    return float(torch.tensor(exponent)).is_integer()
 
 
 def float_power(a: Value, exponent: float, steps: torch.dtype) -> Value:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ... import shapes
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value
@@ -203,8 +204,15 @@ def exact_moments(ctx: Lowering, x: Tensor, how: Folding, correction: Any) -> tu
     def variance(indices: Indices) -> Value:
         return div(op("max", sub(squares.at(indices), mul(off.at(indices), rest.at(indices))), 0.0), freedom)
 
-    mean = ctx.computed(lambda indices: add(near.at(indices), off.at(indices)), spec)
-    return mean, ctx.computed(variance, spec)
+    single = shapes.eq(how.count, 1)
+
+    def exact(indices: Indices) -> Value:
+        if ctx.known(single) is False:
+            return add(near.at(indices), off.at(indices))
+        # The mean of one element is that element, and infinite where that is: no deviation from it.
+        return where(ctx.condition(single), near.at(indices), add(near.at(indices), off.at(indices)))
+
+    return ctx.computed(exact, spec), ctx.computed(variance, spec)
 
 
 def _deviations(ctx: Lowering, x: Tensor, how: Folding) -> tuple[Tensor, Body, Tensor]:
