@@ -470,12 +470,16 @@ def without_idle_strides(outcome: Outcome) -> Outcome:
     """A run with nothing said about strides that step nowhere: those of dimensions of size 1, and of tensors without
     elements. Eager's depend on such sizes; where data decides a size, graphs have the strides of all other sizes."""
 
-    def steps(fact: TensorFact) -> tuple[int, ...]:
+    def steps(path: str, fact: TensorFact) -> tuple[int, ...]:
+        stride = fact.stride
+        # A slice of everything is no slice in eager, whose gradient is what was expanded; that of a slice is dense.
+        if path.startswith("backward") and any(size > 1 and not step for size, step in zip(fact.shape, stride)):
+            stride = torch.empty(fact.shape, device="meta").stride()
         return tuple(step if size > 1 and 0 not in fact.shape else 0
-                     for size, step in zip(fact.shape, fact.stride, strict=True))
+                     for size, step in zip(fact.shape, stride, strict=True))
 
     for call in outcome.calls:
-        call.facts = [(path, replace(fact, stride=steps(fact)) if isinstance(fact, TensorFact) else fact)
+        call.facts = [(path, replace(fact, stride=steps(path, fact)) if isinstance(fact, TensorFact) else fact)
                       for path, fact in call.facts]
     return outcome
 

@@ -67,8 +67,11 @@ def interpreted_half(half: FunctionalGraph, takes_list: bool) -> Callable[..., A
 
 
 def _interpreter(functional: FunctionalGraph) -> Callable[..., Any]:
+    from firesteel.functional.early_assertions import assert_early
     from firesteel.functional.running import change_state, compute
     from firesteel.pipeline.training import without_autocast
+
+    assert_early(functional)
 
     def run(*inputs: Any) -> Any:
         results = without_autocast(lambda *given: compute(functional, given), inputs)

@@ -37,12 +37,12 @@ from .opcodes import HANDLERS
 from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise, is_about_views
 from .source import ClosureSource, LocalSource
-from .steps import emit_step, pops_of
+from .steps import emit_step, of_class, pops_of
 from .tracebacks import RAISER, handle, without_internal_frames
 from .tracer import Tracer
 from .user_frames import own_file
 from .values.base import Value
-from .values.constants import NULL, NullValue
+from .values.constants import LOOKED_UP, NULL, NullValue
 from .values.iterators import IteratorValue
 
 if TYPE_CHECKING:
@@ -356,6 +356,9 @@ class Capture:
             return
         pops = pops_of(inst)
         operands, rest = (texts[len(texts) - pops:], texts[: len(texts) - pops]) if pops else ([], texts)
+        if inst.op == "CALL" and any(value is LOOKED_UP for value in self.passed[:2]):
+            operands = [f"{code.constant(of_class)}({text})" if text and at < 2 else text
+                        for at, text in enumerate(operands)]
         rest_kinds = kinds[: len(rest)]
         with_handled = self.enter_handled(code)
         begin, indent = len(code.body), code.indent

@@ -7,7 +7,9 @@ returns the expressions of the values it pushes.
 from __future__ import annotations
 
 import builtins
+import functools
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -187,6 +189,16 @@ def own_first_argument(frame: Frame) -> Value | None:
     if name in frame.locals:
         return frame.locals[name]
     return frame.cells[name].load(frame.tx) if name in frame.cells else None
+
+
+def of_class(function: Any) -> Any:
+    """A method of a builtin class as Python calls it that has just looked it up, by the name that the class has for it
+    in messages: ``TensorBase.t() takes no arguments``, where the bound method is ``Tensor.t()``."""
+    if type(function) is types.BuiltinFunctionType and not isinstance(function.__self__, (type, types.ModuleType)):
+        method = getattr(type(function.__self__), function.__name__, None)
+        if type(method) is types.MethodDescriptorType:
+            return functools.partial(method, function.__self__)
+    return function
 
 
 @passed_over

@@ -102,6 +102,14 @@ class Writer:
             return str(self.dice.between(-6, 8))
         return self.keep(self.integer()).text
 
+    def stride(self) -> str:
+        """An integer for a stride. Eager counts those in bytes, of 64 bits too, and takes what overflows for negative
+        where it sorts dimensions."""
+        if self.dice.chance(0.15):
+            return str(self.dice.between(-6, 8))
+        value = self.keep(self.integer())
+        return value.text if value.bound < 2**60 else f"min({value.text}, 2**60)"
+
     def small(self) -> str:
         """An integer for a place that sizes of new tensors come from."""
         if self.dice.chance(0.2):
@@ -204,7 +212,7 @@ class Writer:
                 count = dice.between(1, 2)
                 # eager makes tensors of negative sizes of those
                 sizes = [f"max({self.small()}, 0)" for _ in range(count)]
-                strides = [dice.choice((self.any(), "0", "1", "2")) for _ in range(count)]
+                strides = [dice.choice((self.stride(), "0", "1", "2")) for _ in range(count)]
                 offset = dice.choice(("", "", f", {self.any()}", ", 0", ", 1", f", {z}.storage_offset()"))
                 return f"{z}.as_strided(({', '.join(sizes)},), ({', '.join(strides)},){offset})", count
             case "unfold":

@@ -11,7 +11,7 @@ from ..frame import Frame
 from ..operators import contains, same_object, unary
 from ..signals import GraphBreak
 from ..values.base import Value
-from ..values.constants import NULL, ConstantValue, SliceValue
+from ..values.constants import LOOKED_UP, NULL, ConstantValue, NullValue, SliceValue
 from ..values.functions import MethodValue, SuperValue
 from ..values.objects import ClassValue
 from .registry import opcode
@@ -116,7 +116,7 @@ def load_method(frame: Frame, inst: Instruction) -> None:
         frame.push(method.function)
         frame.push(method.receiver)
     else:
-        _push_function(frame, method)
+        _push_function(frame, method, LOOKED_UP)
 
 
 @opcode("LOAD_SUPER_ATTR")
@@ -133,9 +133,9 @@ def load_super_attr(frame: Frame, inst: Instruction) -> None:
         frame.push(found)
 
 
-def _push_function(frame: Frame, function: Value) -> None:
+def _push_function(frame: Frame, function: Value, receiver: NullValue = NULL) -> None:
     """Push something to call that has no receiver, and the NULL that stands for it."""
-    frame.stack.extend((function, NULL) if CALLABLE_FIRST else (NULL, function))
+    frame.stack.extend((function, receiver) if CALLABLE_FIRST else (receiver, function))
 
 
 @opcode("STORE_ATTR")

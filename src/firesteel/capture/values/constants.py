@@ -498,3 +498,5 @@ class NullValue(Value):
 
 
 NULL = NullValue()
+LOOKED_UP = NullValue()
+"""The same beside a method that was looked up only to be called: Python then calls what the class has."""
