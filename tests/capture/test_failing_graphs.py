@@ -246,3 +246,39 @@ def test_layout_that_is_changed_back():
         with pytest.raises(IndexError):
             fs.compile(program, backend=backend)(x, torch.tensor(1.0))
         assert x.shape == (2, 3)
+
+
+LARGE = 1 << 19
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("prepare", ["nothing", "effect", "handler"])
+def test_large_tensor_that_an_operation_changes_half_way_is_changed_once(backend, prepare):
+    def plain(x, index, source, said):
+        if prepare == "effect":
+            said.append("before")
+        if prepare == "handler":
+            try:
+                return x.index_add_(0, index, source).sum()
+            except IndexError:
+                return x.sum() * 2
+        return x.index_add_(0, index, source).sum()
+
+    def outcome(function, index):
+        said, x = [], torch.ones(LARGE, dtype=torch.float64)
+        try:
+            result = function(x, torch.tensor(index), torch.ones(3, dtype=torch.float64), said)
+        except IndexError as error:
+            result = str(error)
+        return result, x.sum(), said
+
+    compiled = fs.compile(plain, backend=backend)
+    for index in ([1, 2, 3], [1, LARGE, 2], [1, 2, LARGE]):
+        assert outcome(compiled, index) == outcome(plain, index)
+
+
+def test_large_tensor_is_part_of_one_graph_where_nothing_comes_before_an_operation_that_raises_half_way():
+    def program(x, index):
+        return x.index_add_(0, index, torch.ones(3)) * 2
+
+    fs.compile(program, fullgraph=True)(torch.ones(LARGE), torch.tensor([1, 2, 3]))

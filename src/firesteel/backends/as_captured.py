@@ -2,7 +2,8 @@
 
 After an operator has raised, the program runs again as plain Python. What autograd counts is put back by the entry that
 calls the graph. What it does not count (running statistics of batch norms, writes through ``.data``, by fused and
-foreach optimizers) compiled graphs write when nothing can raise any more; here it has been written by then.
+foreach optimizers) compiled graphs write when nothing can raise any more; here it has been written by then. What an
+operator has done in part to a tensor that is too large to be kept stays, and the program does not run again.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ def as_captured(gm: GraphModule) -> Callable[..., Any]:
     forward = outline_regions(gm).forward
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     positions = [at for at, node in enumerate(placeholders) if node.meta.get("put_back")]
-    if not positions:
+    half_done_for_good = any(node.meta.get("half_done_for_good") for node in placeholders)
+    if not positions and not half_done_for_good:
         return forward
 
     def run(*inputs: Any) -> Any:
         changing = [inputs[at] for at in positions]
         too_large = sum(tensor.numel() * tensor.element_size() for tensor in changing) > MAX_KEPT_BYTES
         with torch.no_grad():
-            kept = None if too_large else keep(*changing)
+            kept = None if too_large or half_done_for_good else keep(*changing)
         try:
             return forward(*inputs)
         except Exception as error:

@@ -69,7 +69,8 @@ def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     cls: Any = owner.cls
     inputs = args[1:]
     if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
-        raise SkipFrame("autograd.Function.apply in inference mode with grad mode on: inference tensors get a history")
+        raise SkipFrame("autograd.Function.apply in inference mode with grad mode on: inference tensors get a history",
+                        this_call=True)
     if cls in tx.made_classes:
         raise GraphBreak(f"autograd.Function {cls.__name__}, a class made inside of the compiled function",
                          "make the class outside of the compiled function")

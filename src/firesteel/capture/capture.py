@@ -17,7 +17,7 @@ from ..fake import FakeMode, FakeTensor
 from ..functional.modes import leaving_on_failure
 from ..interruptions import safe_point
 from ..logs import enabled, log
-from ..pipeline.failing_graphs import FailingGraph
+from ..pipeline.failing_graphs import FailingGraph, can_keep
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
 from .argument_sizes import declared_guards
@@ -170,9 +170,14 @@ class Capture:
         """An operation follows that may raise when the graph runs, half-way through what it writes to; see
         `failing_graphs`."""
         tx = self.tx
-        tx.graph.note_half_done(changed, overwritten)
+        repeatable = tx.graph.note_half_done(changed, overwritten, can_keep)
         restorable = tx.graph.note_risk(self.fake.written)
-        if not restorable and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
+        tx.graph.handled_risk = tx.graph.handled_risk or any(frame.current.handler for frame in tx.frames)
+        if repeatable and restorable or not (tx.effects.events or tx.graph.handled_risk):
+            return
+        if not repeatable:
+            raise GraphBreak("an operation that may raise half-way changes a large tensor")
+        if tx.effects.events or any(frame.current.handler for frame in tx.frames):
             raise GraphBreak("an operation that may raise follows a change in place of a tensor with autograd history")
 
     # Execution

@@ -36,6 +36,8 @@ class GraphInput:
     uncounted: bool = False
     # in memory that an operation may have changed in part when it raises
     half_done: bool = False
+    # the same, and too large to be kept: the program must not run again after that
+    half_done_for_good: bool = False
     # sizes or strides are changed before an operation that may raise, and perhaps changed back
     changes_layout: bool = False
     # to be put back whatever its size, because the program goes on when the operation raises
@@ -91,6 +93,8 @@ class GraphBuilder:
     graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
     inputs: list[GraphInput] = field(default_factory=list)
     operations: int = 0
+    # whether an operation that may raise because of its data stands where the program may handle that
+    handled_risk: bool = False
     # graphs of operations that own graphs, by the names of their get_attr nodes
     submodules: dict[str, torch.fx.GraphModule] = field(default_factory=dict)
     # the modules whose code runs, outermost first, for those who want every operation to remember them
@@ -151,11 +155,12 @@ class GraphBuilder:
                 entry.silently_at_risk = True
         return restorable
 
-    def note_half_done(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor]) -> None:
+    def note_half_done(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor],
+                       can_keep: Callable[[GraphInput], bool]) -> bool:
         """The next operation may raise half-way: note the inputs in the memory that it writes to.
 
         Elements that it has overwritten by then get the same values again when the program runs once more, unless these
-        are computed from what was there.
+        are computed from what was there. False when an input cannot be kept, so that it would be changed twice.
         """
         memories = {fake.storage_key for fake in changed}
         for fake in overwritten:
@@ -166,6 +171,9 @@ class GraphBuilder:
             for entry in self.inputs:
                 if _storage_key(entry.example) in memories:
                     entry.half_done = True
+                    if not can_keep(entry):
+                        entry.half_done_for_good = entry.node.meta["half_done_for_good"] = True
+        return not any(entry.half_done_for_good for entry in self.inputs)
 
     def note_result(self, example: Any) -> None:
         """The program returns or keeps an input. It is no output of the graph, but may be one for autograd."""

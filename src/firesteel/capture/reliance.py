@@ -142,7 +142,7 @@ def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:
         check = torch_compat.lie_apart if foreign else torch_compat.share_no_memory
         if foreign and not torch_compat.lie_apart(*[tuple([reals[source] for source in part])
                                                     for part in (written, others)]):
-            raise SkipFrame("arguments lie in one memory, which torch does not know to be one")
+            raise SkipFrame("arguments lie in one memory, which torch does not know to be one", this_call=True)
         tx.guard(written[0], "shared memory", f"{{k[0]}}({arguments})", (check,), (*written[1:], *others))
 
 

@@ -60,11 +60,15 @@ class NotConstant(Exception):
 
 
 class SkipFrame(Exception):
-    """This frame is not worth capturing or cannot be captured at all: run it as plain Python."""
+    """This frame is not worth capturing or cannot be captured at all: run it as plain Python.
 
-    def __init__(self, reason: str) -> None:
+    With ``this_call``, that is so because of what this call is given or where it is made: others may be captured.
+    """
+
+    def __init__(self, reason: str, this_call: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.this_call = this_call
 
 
 def is_about_views(error: Exception) -> bool:

@@ -3,8 +3,8 @@
 The unit then runs again from its start as plain Python, which gives the effects that come before the failing operation,
 the handlers around it and the user's own traceback. All the graph itself may have changed until then are tensors and
 random generators; those are put back first. Tensors that are too large to be kept, or whose autograd history has
-changed, cannot be: then the exception goes to the caller as it is. (What a failing operation itself had done by then to
-tensors that are too large goes unnoticed, and is done again.)
+changed, cannot be: then the exception goes to the caller as it is. So it does where an operation that raises half-way
+changes a large tensor; that operation is no part of the graph if something is to be done before it or in a handler.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class FailingGraph:
         memories = {_memory(entry) for entry in kept}
         lost = [entry for entry in inputs if entry.mutated and entry.node not in nodes
                 and (entry.at_risk or _memory(entry) not in memories)]
-        self.cannot_tell = not backend_is_own and any(entry.uncounted and entry.node not in nodes for entry in inputs)
+        self.may_be_unrepeatable = self.uncounted or any(entry.half_done_for_good for entry in inputs)
+        self.cannot_tell = not backend_is_own and any(
+            entry.uncounted and entry.node not in nodes or entry.half_done_for_good for entry in inputs)
         self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
         version = code.constant(torch_compat.version_of) if lost else ""
         self.versions = "".join(f"{version}({code.source(entry.source)}), " for entry in lost)
@@ -61,7 +63,7 @@ class FailingGraph:
         lines = []
         if self.cannot_tell:
             return ["raise"]
-        if self.uncounted:
+        if self.may_be_unrepeatable:
             lines.append(f"if {self.code.constant(is_unrepeatable)}(_fs_error): raise")
         if self.versions:
             lines.append(f"if ({self.versions}) != _fs_versions: raise")
@@ -99,6 +101,11 @@ def _memory(entry: GraphInput) -> int:
 def restorable(entry: GraphInput) -> bool:
     """Whether a change in place can be undone, that is whether no autograd history changed with it."""
     return entry.example.is_leaf or not entry.example.requires_grad
+
+
+def can_keep(entry: GraphInput) -> bool:
+    """Whether a copy of an input can be made before the graph and written back."""
+    return restorable(entry) and bytes_of(entry) <= MAX_KEPT_BYTES
 
 
 def bytes_of(entry: GraphInput) -> int:

@@ -163,6 +163,8 @@ class Unit:
         self.continuations: dict[Start, Unit] = {}
         self.total = 0
         self.given_up: str | None = None
+        self.skipped_calls = 0
+        """How often a call had to run as plain Python. Each has been captured for nothing, so there is a limit."""
         self.disturbed = 0
         self.misfits = 0
         """How often a new entry has refused the arguments that it was made for, beside other threads."""
@@ -342,7 +344,9 @@ class Unit:
         except SkipFrame as skip:
             if self.options.fullgraph:
                 raise GraphBreakError(skip.reason, "call it without fullgraph=True", (self.user_frame,)) from skip
-            self.given_up = skip.reason
+            self.skipped_calls += 1
+            if not skip.this_call or self.skipped_calls >= self.options.recompile_limit:
+                self.given_up = skip.reason
             self.options.skipped(self, skip.reason)
             return None
         except BackendError as error:
@@ -437,6 +441,7 @@ class Unit:
         self.entries.clear()
         self.functions = ()
         self.given_up = None
+        self.skipped_calls = 0
         self.failures.clear()
         self.refused.clear()
         self.total = 0

@@ -220,7 +220,7 @@ class TensorValue(Value):
     def break_for_autograd(self, tx: Tracer, reason: str, hint: str = "") -> GraphBreak | SkipFrame:
         """The signal for a step that asks autograd about this tensor."""
         if self.has_uses_in_history and not tx.options.fullgraph:
-            return SkipFrame(f"{reason}: the tensor has been used before")
+            return SkipFrame(f"{reason}: the tensor has been used before", this_call=True)
         return GraphBreak(reason, hint)
 
     @property
