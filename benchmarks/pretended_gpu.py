@@ -36,11 +36,11 @@ from torch.overrides import TorchFunctionMode
 import firesteel as fs
 from firesteel import functional as autodiff
 from firesteel.autodiff import joint
+from firesteel.functional.graph import Unsupported
 from firesteel.kernels import plan_cache, targets
 from firesteel.kernels.gpu import devices, engine, workers
 from firesteel.kernels.gpu.triton_compiler import Request, compile_all
 from firesteel.kernels.gpu.triton_printer import TritonKernel
-from firesteel.kernels.gpu.values import Unsupported
 from firesteel.kernels.gpu.versions import print_versions
 from firesteel.kernels.host import printer
 from firesteel.kernels.ir import ExternCall

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import pytest
 import torch
 import torch.fx
+from firesteel.kernels.gpu.road import check_available
 
 from firesteel.backends.native import unsupported_reason
-from firesteel.kernels import gpu
+from firesteel.functional import Unsupported
+from firesteel.kernels.gpu.triton_compiler import triton_version
 from firesteel.kernels.scheduling.machines import CPU, GPU
 from firesteel.kernels.targets import target_of
 
@@ -46,7 +50,11 @@ def test_other_devices_stay_with_eager():
     assert unsupported_reason([torch.ones(2)]) is None
 
 
-def test_a_missing_triton_leaves_the_graph_to_eager():
-    from firesteel.functional import Unsupported
+def test_a_missing_triton_leaves_the_graph_to_eager(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
 
-    assert issubclass(gpu.Unsupported, Unsupported)  # what the backend takes for "run it as it was captured"
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    triton_version.cache_clear()
+    with pytest.raises(Unsupported, match="Triton is not installed"):  # for the backend: run it as it was captured
+        check_available()

@@ -13,7 +13,7 @@ import firesteel as fs
 from firesteel.autodiff.partition import partition
 from firesteel.fake.tensor import new_fake
 from firesteel.functional.graph import FreshTensor, FunctionalGraph
-from firesteel.kernels.gpu import print_triton
+from firesteel.kernels.gpu.triton_printer import print_triton
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Allocate, Launch
 from firesteel.kernels.scheduling import schedule

@@ -52,7 +52,6 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
     """The same for a graph that is not taken apart."""
     from firesteel.backends.as_captured import as_captured
     from firesteel.functional import SpentResults, Unsupported, is_refusal
-    from firesteel.kernels import cpu
     from firesteel.pipeline.compile import compile_graph
 
     try:
@@ -68,7 +67,7 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
 
             return compile_detached(gm, example_inputs, error,
                                     functools.partial(_compile_or_run_eagerly, options=options))
-        if isinstance(error, (Unsupported, cpu.Unsupported)) or is_refusal(error):
+        if isinstance(error, Unsupported) or is_refusal(error):
             log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
             return as_captured(gm)
         if config.raise_on_internal_error:
@@ -109,7 +108,6 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.aot_eager import interpreted_half
     from firesteel.functional import FunctionalGraph, Unsupported
-    from firesteel.kernels import cpu
     from firesteel.kernels.debug_folder import DebugFolder
     from firesteel.pipeline.compile import compile_functional, expect_kernels, frozen_inputs
     from firesteel.pipeline.joint_passes import run_joint_passes
@@ -132,7 +130,7 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
             # When backward is compiled, forward has already run, and its graph is all there is to run instead.
             if not takes_list or config.raise_on_internal_error:
                 raise
-            if isinstance(error, (Unsupported, cpu.Unsupported)):
+            if isinstance(error, Unsupported):
                 log("fallbacks", "%s runs operator by operator: %s", name, error)
             else:
                 warn_of_failure(f"the graph {name}", error)

@@ -23,7 +23,7 @@ from ..torch_compat.graph_modules import LazyGraphModule
 
 
 class Unsupported(Exception):
-    """The graph cannot be made functional; it can still be run as it was captured."""
+    """A graph that cannot be made functional, or a kernel that cannot be printed; what was captured can be run."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

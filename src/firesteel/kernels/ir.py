@@ -31,6 +31,7 @@ import torch
 from .. import shapes
 from ..records import dataclass
 from ..shapes import Expr, Symbol
+from .operations import OPERATIONS
 
 # ---------------------------------------------------------------------------------------------------------------------
 # values
@@ -39,7 +40,7 @@ from ..shapes import Expr, Symbol
 class Value:
     """One scalar computed at a point of a loop nest. Nodes are interned: equal expressions are one object.
 
-    ``op`` is one of `OPERATIONS`, or:
+    ``op`` is one of `operations.OPERATIONS`, or:
     - ``const``: ``data`` is a Python number or bool;
     - ``index``: ``data`` is a shape expression, the value an int64;
     - ``load``: ``data`` is a `Place`; ``args`` are the values behind its symbols, then the mask if it has one. Where
@@ -100,29 +101,6 @@ class Place:
 # ---------------------------------------------------------------------------------------------------------------------
 # operations
 
-# What an operation does to types: "same" as its operands, or "bool".
-OPERATIONS: dict[str, tuple[int, str]] = {
-    **{name: (2, "same") for name in (
-        "add", "sub", "mul", "div", "pow", "atan2", "fmod", "remainder", "copysign", "nextafter", "hypot",
-        "div_floor", "div_trunc",   # quotients rounded down and towards zero; integers by zero are undefined
-        "mod_trunc",                # the remainder with the sign of the dividend, `remainder` has that of the divisor
-        "min", "max",               # a NaN operand gives NaN
-        "fmin", "fmax",             # a NaN operand is ignored
-        "and", "or", "xor", "shl", "shr",  # bitwise, logical on bool; shr keeps the sign
-    )},
-    **{name: (1, "same") for name in (
-        "neg", "abs", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-        "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
-        "floor", "ceil", "trunc", "round",  # round: half to even
-        "not",                              # bitwise, logical on bool
-    )},
-    **{name: (2, "bool") for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: (1, "bool") for name in ("isnan", "isinf", "signbit")},
-    "fma": (3, "same"),     # one rounding
-    "where": (3, "same"),   # condition, then, otherwise
-    "philox": (4, "same"),  # seed, low and high half of the counter, which of the four words: 32 random bits, of int64
-}
 REDUCTIONS = frozenset({
     "sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor",
     "dot",  # the sum of products of short floats in float32, in tiles of a GPU's matrix units
@@ -200,12 +178,12 @@ def cast(value: Value, dtype: torch.dtype) -> Value:
 
 def op(name: str, *args: Value) -> Value:
     """An operation on values of one dtype (``where`` has a bool in front)."""
-    arity, result = OPERATIONS[name]
-    assert len(args) == arity, f"{name} takes {arity} operands"
+    operation = OPERATIONS[name]
+    assert len(args) == operation.arity, f"{name} takes {operation.arity} operands"
     same = args[1:] if name == "where" else args
     assert all(arg.dtype is same[0].dtype for arg in same), f"{name} of {[str(arg.dtype) for arg in args]}"
     assert name != "where" or args[0].dtype is torch.bool
-    return Value(name, torch.bool if result == "bool" else same[0].dtype, args)
+    return Value(name, torch.bool if operation.is_test else same[0].dtype, args)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

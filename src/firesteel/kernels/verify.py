@@ -16,6 +16,7 @@ from ..functional.verify import MalformedError
 from ..shapes import Expr, Symbol
 from . import ir
 from .ir import BufferRef, Computation, ExternCall, Kernel, Place, Statement, Value
+from .operations import OPERATIONS
 from .plan import Allocate, Free, KernelPlan, Launch, WriteBack
 
 if TYPE_CHECKING:
@@ -95,13 +96,14 @@ class _Scope:
                 self._check_operation(node)
 
     def _check_operation(self, node: Value) -> None:
-        _require(node.op in ir.OPERATIONS, "there is no operation {}", node.op)
-        arity, result = ir.OPERATIONS[node.op]
-        _require(len(node.args) == arity, "{} of {} operands", node.op, len(node.args))
+        operation = OPERATIONS.get(node.op)
+        if operation is None:
+            raise MalformedError(f"there is no operation {node.op}")
+        _require(len(node.args) == operation.arity, "{} of {} operands", node.op, len(node.args))
         same = node.args[1:] if node.op == "where" else node.args
         _require(all(arg.dtype is same[0].dtype for arg in same), "{}: operands of several dtypes", node)
         _require(node.op != "where" or node.args[0].dtype is torch.bool, "{}: the condition is no bool", node)
-        dtype = torch.bool if result == "bool" else same[0].dtype
+        dtype = torch.bool if operation.is_test else same[0].dtype
         _require(node.dtype is dtype, "{} is a {}, not a {}", node.op, dtype, node.dtype)
 
 

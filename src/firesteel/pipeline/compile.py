@@ -127,8 +127,7 @@ def compile_alternative(functional: FunctionalGraph) -> Callable[..., Any]:
 
 def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
              folder: DebugFolder, takes_list: bool = False) -> Executable:
-    from ..kernels.cpu import compile_kernels
-    from ..kernels.cpu.engine import assembly, llvm_text
+    from ..kernels.cpu.engine import assembly, compile_kernels, llvm_text
     from ..kernels.cpu.target import host
     from ..kernels.host.results import with_results
     from ..kernels.lowering import lower
@@ -329,7 +328,7 @@ def frozen_inputs(gm: torch.fx.GraphModule, functional: FunctionalGraph,
 def load_stages() -> None:
     """Import the stages and make the host machine, so that the first compilation does not have to."""
     from ..functional import trace
-    from ..kernels.cpu import compile_kernels
+    from ..kernels.cpu.engine import compile_kernels
     from ..kernels.host import machine, printer, results
     from ..kernels.host.freed_memory import keep_freed_memory
     from ..kernels.lowering import lower

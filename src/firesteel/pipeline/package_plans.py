@@ -129,7 +129,7 @@ def _compile(kernels: Sequence[Kernel], arch: int) \
     """The machine code of kernels, with that for indices of 64 bits where sizes decide; or the nodes of the graph whose
     kernels there are none of."""
     from .. import logs
-    from ..kernels.gpu import Unsupported
+    from ..functional.graph import Unsupported
     from ..kernels.gpu.triton_compiler import Request, compile_all
     from ..kernels.gpu.versions import print_versions
 

@@ -9,7 +9,7 @@ import torch
 
 from firesteel import shapes
 from firesteel.kernels import ir
-from firesteel.kernels.cpu import CompiledKernel, compile_kernels
+from firesteel.kernels.cpu.engine import CompiledKernel, compile_kernels
 from firesteel.shapes import Expr, Symbol
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional as F
 
 import firesteel as fs
-from firesteel.kernels.cpu import compile_kernels, engine, gemm, object_emitter, target
+from firesteel.kernels.cpu import engine, gemm, object_emitter, target
+from firesteel.kernels.cpu.engine import compile_kernels
 from firesteel.kernels.options import Options
 from firesteel.kernels.plan import kernels_of
 from firesteel.pipeline.compile import compile_graph

@@ -10,7 +10,8 @@ import torch
 import firesteel as fs
 from firesteel import config, shapes
 from firesteel.kernels import ir
-from firesteel.kernels.cpu import compile_kernels, target
+from firesteel.kernels.cpu import target
+from firesteel.kernels.cpu.engine import compile_kernels
 from firesteel.kernels.host.bounds import check_tensor, checked_launcher
 from firesteel.shapes import symbol
 from kernels.cpu.running import axis, kernel

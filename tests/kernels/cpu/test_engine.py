@@ -9,7 +9,8 @@ import torch
 
 from firesteel import config, disk_cache
 from firesteel.kernels import ir
-from firesteel.kernels.cpu import compile_kernels, engine, object_emitter
+from firesteel.kernels.cpu import engine, object_emitter
+from firesteel.kernels.cpu.engine import compile_kernels
 from kernels.cpu.running import axis, kernel, launcher
 
 F = torch.float32

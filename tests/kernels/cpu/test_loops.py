@@ -9,7 +9,8 @@ import torch
 
 from firesteel import shapes
 from firesteel.kernels import ir
-from firesteel.kernels.cpu import compile_kernels, target
+from firesteel.kernels.cpu import target
+from firesteel.kernels.cpu.engine import compile_kernels
 from firesteel.shapes import symbol
 from kernels.cpu.running import axis, kernel, launcher, run
 

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel.kernels.gpu import blocks as blocks_module
-from firesteel.kernels.gpu import print_triton
 from firesteel.kernels.gpu.blocks import Blocks, choose_blocks
+from firesteel.kernels.gpu.triton_printer import print_triton
 from firesteel.kernels.gpu.tuning import alternatives
 from kernels.gpu.test_triton_printer import run_plan
 from kernels.scheduling.programs import kernels as kernels_of

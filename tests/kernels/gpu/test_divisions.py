@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.kernels.gpu import print_triton
 from firesteel.kernels.gpu.blocks import Blocks
+from firesteel.kernels.gpu.triton_printer import print_triton
 from kernels.gpu import stand_in_triton
 from kernels.gpu.on_gpu import needs_gpu
 from kernels.gpu.test_blocks import plan_of

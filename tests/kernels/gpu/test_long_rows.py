@@ -13,8 +13,9 @@ import torch.nn.functional as F
 import firesteel as fs
 from firesteel.fake.tensor import new_fake
 from firesteel.functional import FunctionalGraph, trace
-from firesteel.kernels.gpu import print_triton, statements
+from firesteel.kernels.gpu import statements
 from firesteel.kernels.gpu.blocks import Blocks
+from firesteel.kernels.gpu.triton_printer import print_triton
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import costs, schedule

@@ -12,10 +12,11 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel.functional import run, trace
-from firesteel.kernels.gpu import Unsupported, print_triton
+from firesteel.functional.graph import Unsupported
 from firesteel.kernels.gpu.product import tile_product
 from firesteel.kernels.gpu.product_printer import is_product, print_product
 from firesteel.kernels.gpu.tiles import Tiles, choose_tiles
+from firesteel.kernels.gpu.triton_printer import print_triton
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch, kernels_of

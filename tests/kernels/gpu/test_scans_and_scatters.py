@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel.functional import trace
-from firesteel.kernels.gpu import print_triton
 from firesteel.kernels.gpu.blocks import Blocks
+from firesteel.kernels.gpu.triton_printer import print_triton
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import scan_splitting, schedule

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.kernels.gpu import print_triton
 from firesteel.kernels.gpu.blocks import Blocks
+from firesteel.kernels.gpu.triton_printer import print_triton
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling.machines import GPU
 from kernels.gpu.test_triton_printer import run_plan

@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.kernels.gpu import Unsupported, print_triton
+from firesteel.functional.graph import Unsupported
 from firesteel.kernels.gpu.blocks import Blocks
+from firesteel.kernels.gpu.triton_printer import print_triton
 from firesteel.kernels.plan import Allocate, Launch
 from firesteel.kernels.scheduling.machines import GPU
 from kernels.gpu.stand_in_triton import run

@@ -17,10 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...functional.graph import Unsupported
 from ...native.templates import filled
 from ...records import dataclass
 from ..llvm_writer import Function, Module
-from .operands import Unsupported
 
 OTHER = 1 << 32
 """The number of memory that is no buffer and no scratch memory: tiles that wait to be transposed."""

@@ -16,7 +16,7 @@ from ...locks import new_rlock
 from ...logs import log
 from ...native.loader import LoadedObject, load_code
 from ...records import dataclass
-from .. import llvm_writer
+from .. import llvm_writer, operations
 from ..ir import Kernel
 from . import object_emitter
 from .printer import print_kernel
@@ -102,11 +102,11 @@ def machine_text() -> str:
 
 @functools.cache
 def maker() -> str:
-    """What makes the code: LLVM's version and the sources of this printer."""
+    """What makes the code: LLVM's version and the sources of this printer and of the table of operations."""
     made = hashlib.sha256()
     folder = os.path.dirname(os.path.abspath(__file__))
     sources = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith((".py", ".ll"))]
-    for path in (*sources, os.path.abspath(llvm_writer.__file__)):
+    for path in (*sources, *[os.path.abspath(str(module.__file__)) for module in (llvm_writer, operations)]):
         with open(path, "rb") as file:
             made.update(file.read())
     llvm = llvm_binding()

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 
 import torch
 
+from ...functional.graph import Unsupported
 from ...shapes import Call, Const, Expr, Product, Sum, Symbol, as_expr
 from ...shapes.relations import sides
 from ..signs import may_be_negative
-from .operands import Operand, Unsupported
+from .operands import Operand
 from .scopes import Emitter
 
 COMPARISONS = {"eq0": "eq", "ne0": "ne", "ge0": "sge"}

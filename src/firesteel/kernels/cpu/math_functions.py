@@ -11,87 +11,77 @@ from collections.abc import Callable
 
 import torch
 
+from ...functional.graph import Unsupported
 from ...native.templates import filled
-from . import trigonometry
-from .operands import Operand, Unsupported
-from .polynomials import INLINE
+from . import polynomials, trigonometry
+from .operands import Operand
 from .scopes import Emitter
 from .target import has_symbol
 
-LIBM = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
-    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh",
-    "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf", "erfc": "erfc",
-    "lgamma": "lgamma", "pow": "pow", "atan2": "atan2", "hypot": "hypot", "fmod": "fmod", "nextafter": "nextafter",
-}
-SLEEF = {
-    "exp2": "u10", "expm1": "u10", "log2": "u10", "log10": "u10", "log1p": "u10", "tan": "u10", "asin": "u10",
-    "acos": "u10", "atan": "u10", "sinh": "u10", "cosh": "u10", "tanh": "u10", "asinh": "u10", "acosh": "u10",
-    "atanh": "u10", "erf": "u10", "erfc": "u15", "lgamma": "u10", "pow": "u10", "atan2": "u10", "hypot": "u05",
-    "exp": "u10", "log": "u10", "sin": "u10", "cos": "u10", "fmod": "", "nextafter": "",
-}
+Rule = Callable[[Emitter, list[Operand]], Operand]
 
 
-def emit(e: Emitter, op: str, args: list[Operand]) -> Operand:
-    """A function of floats."""
-    if args[0].dtype is torch.float32:
-        if op in INLINE:
-            return INLINE[op](e, args[0])
-        if op in ("sin", "cos"):
-            return trigonometry.emit(e, op, args[0])
-    special = SPECIAL.get(op)
-    if special is not None:
-        return special(e, args)
-    return library(e, op, args)
+def inline(written_out: Callable[[Emitter, Operand], Operand], otherwise: Rule) -> Rule:
+    """A function that is written out for float32, and comes from elsewhere for float64."""
+    return lambda e, args: (written_out(e, args[0]) if args[0].dtype is torch.float32 else otherwise(e, args))
 
 
-def library(e: Emitter, op: str, args: list[Operand]) -> Operand:
-    """A function from a vector library, or the C library."""
-    dtype, lanes = args[0].dtype, args[0].lanes
-    if op not in LIBM:
-        raise Unsupported(f"the function {op}")
-    if lanes == 1:
-        return scalar(e, op, args)
-    width = e.target.vector_bytes // dtype.itemsize
-    name = _vector_name(e, op, dtype, width)
-    if name is None:
-        return lane_by_lane(e, op, args)
-    if lanes < width:
-        padding = list(range(lanes)) + [-1] * (width - lanes)
-        whole = e.call(name, *[e.shuffle(arg, None, padding) for arg in args])
-        return e.shuffle(whole, None, list(range(lanes)))
-    pieces = [e.pieces(arg, width) for arg in args]
-    return e.join([e.call(name, *parts) for parts in zip(*pieces, strict=True)])
+def library(name: str, accuracy: str) -> Rule:
+    """A function of SLEEF, whose names end in the accuracy, or of the C library where there is no vector of it."""
+
+    def rule(e: Emitter, args: list[Operand]) -> Operand:
+        dtype, lanes = args[0].dtype, args[0].lanes
+        if lanes == 1:
+            return _scalar(e, name, args)
+        width = e.target.vector_bytes // dtype.itemsize
+        vector = _vector_name(e, name, accuracy, dtype, width)
+        if vector is None:
+            return _lane_by_lane(e, name, args)
+        if lanes < width:
+            padding = list(range(lanes)) + [-1] * (width - lanes)
+            whole = e.call(vector, *[e.shuffle(arg, None, padding) for arg in args])
+            return e.shuffle(whole, None, list(range(lanes)))
+        pieces = [e.pieces(arg, width) for arg in args]
+        return e.join([e.call(vector, *parts) for parts in zip(*pieces, strict=True)])
+
+    return rule
 
 
-def _vector_name(e: Emitter, op: str, dtype: torch.dtype, width: int) -> str | None:
-    if op in SLEEF:
-        instructions = {"x86_64": {64: "avx512f", 32: "avx2", 16: "sse4"}, "aarch64": {16: "advsimd"}}
-        ending = instructions.get(e.target.architecture, {}).get(e.target.vector_bytes)
-        name = f"Sleef_{op}{'f' if dtype is torch.float32 else 'd'}{width}_{SLEEF[op]}{ending}"
-        if ending is not None and has_symbol(name):
-            return name
-    return None
+def _vector_name(e: Emitter, name: str, accuracy: str, dtype: torch.dtype, width: int) -> str | None:
+    instructions = {"x86_64": {64: "avx512f", 32: "avx2", 16: "sse4"}, "aarch64": {16: "advsimd"}}
+    ending = instructions.get(e.target.architecture, {}).get(e.target.vector_bytes)
+    full = f"Sleef_{name}{'f' if dtype is torch.float32 else 'd'}{width}_{accuracy}{ending}"
+    return full if ending is not None and has_symbol(full) else None
 
 
-def scalar(e: Emitter, op: str, args: list[Operand]) -> Operand:
+def lane_by_lane(name: str) -> Rule:
+    """A function of the C library that has no vector form."""
+    return lambda e, args: _lane_by_lane(e, name, args)
+
+
+def _scalar(e: Emitter, name: str, args: list[Operand]) -> Operand:
     """One call of the C library."""
-    name = LIBM[op] + ("f" if args[0].dtype is torch.float32 else "")
+    full = name + ("f" if args[0].dtype is torch.float32 else "")
     # LLVM takes the remainder of a finite number by one that is not zero for a number, though the divisor may be NaN.
-    return e.call(name, *args, attributes="nounwind willreturn memory(none) nobuiltin") if op == "fmod" \
-        else e.call(name, *args)
+    return e.call(full, *args, attributes="nounwind willreturn memory(none) nobuiltin") if name == "fmod" \
+        else e.call(full, *args)
 
 
-def lane_by_lane(e: Emitter, op: str, args: list[Operand]) -> Operand:
-    """The C library for each lane."""
+def _lane_by_lane(e: Emitter, name: str, args: list[Operand]) -> Operand:
     lanes = args[0].lanes
     if lanes == 1:
-        return scalar(e, op, args)
+        return _scalar(e, name, args)
     result = Operand("poison", args[0].dtype, lanes)
     for lane in range(lanes):
-        one = scalar(e, op, [e.extract(arg, lane) for arg in args])
+        one = _scalar(e, name, [e.extract(arg, lane) for arg in args])
         result = e.insert(result, one, lane)
     return result
+
+
+exp = inline(polynomials.exp, library("exp", "u10"))
+log = inline(polynomials.log, library("log", "u10"))
+tanh = inline(polynomials.tanh, library("tanh", "u10"))
+erf = inline(polynomials.erf, library("erf", "u10"))
 
 
 def _sigmoid(e: Emitter, args: list[Operand]) -> Operand:
@@ -99,30 +89,36 @@ def _sigmoid(e: Emitter, args: list[Operand]) -> Operand:
     x = args[0]
     one = e.constant(1.0, x.dtype, x.lanes)
     negated = e.instruction(f"fneg {x.typed}", x.dtype, x.lanes)
-    return e.binary("fdiv", one, e.binary("fadd", one, emit(e, "exp", [negated])))
+    return e.binary("fdiv", one, e.binary("fadd", one, exp(e, [negated])))
 
 
-def _inverse_hyperbolic(op: str) -> Callable[[Emitter, list[Operand]], Operand]:
-    """asinh and acosh: the library squares its argument, so large ones go by log(2*|x|)."""
+sigmoid = inline(polynomials.sigmoid, _sigmoid)
+
+
+def sine_or_cosine(name: str) -> Rule:
+    """``sin`` or ``cos``: of ordinary float32 written out."""
+    called = library(name, "u10")
+    return inline(lambda e, x: trigonometry.emit(e, name, x, called), called)
+
+
+def inverse_hyperbolic(name: str) -> Rule:
+    """``asinh`` or ``acosh``: the library squares its argument, so large ones go by log(2*|x|)."""
+    called = library(name, "u10")
 
     def rule(e: Emitter, args: list[Operand]) -> Operand:
         x = args[0]
-        size = e.intrinsic("fabs", x) if op == "asinh" else x
+        size = e.intrinsic("fabs", x) if name == "asinh" else x
         limit = 2.0**40 if x.dtype is torch.float32 else 2.0**300
-        far = e.binary("fadd", emit(e, "log", [size]), e.constant(math.log(2), x.dtype, x.lanes))
+        far = e.binary("fadd", log(e, [size]), e.constant(math.log(2), x.dtype, x.lanes))
         far = e.intrinsic("copysign", far, x)
-        return e.select(e.compare("ogt", size, e.constant(limit, x.dtype, x.lanes)), far, library(e, op, [x]))
+        return e.select(e.compare("ogt", size, e.constant(limit, x.dtype, x.lanes)), far, called(e, [x]))
 
     return rule
 
 
-SPECIAL: dict[str, Callable[[Emitter, list[Operand]], Operand]] = {
-    "sigmoid": _sigmoid, "asinh": _inverse_hyperbolic("asinh"), "acosh": _inverse_hyperbolic("acosh"),
-}
-
-
-def integer_power(e: Emitter, base: Operand, exponent: Operand) -> Operand:
-    """Integers to integer powers, wrapping."""
+def integer_power(e: Emitter, args: list[Operand]) -> Operand:
+    """Integers to integer powers, wrapping; negative exponents give what torch gives: 0, or ±1 for ±1."""
+    base, exponent = args
     dtype, lanes = base.dtype, base.lanes
     if dtype is torch.bool:
         raise Unsupported("pow of bool")

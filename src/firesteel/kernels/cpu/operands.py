@@ -7,6 +7,7 @@ import struct
 
 import torch
 
+from ...functional.graph import Unsupported
 from ...records import dataclass
 
 TYPES: dict[torch.dtype, str] = {
@@ -15,10 +16,6 @@ TYPES: dict[torch.dtype, str] = {
     torch.uint64: "i64", torch.uint32: "i32", torch.uint16: "i16", torch.uint8: "i8", torch.bool: "i1",
 }
 """How values are held in registers. A bfloat16 is its bits: conversions are written out, nothing else is done to it."""
-
-
-class Unsupported(Exception):
-    """A kernel that this printer cannot print."""
 
 
 def element_type(dtype: torch.dtype) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -156,8 +156,3 @@ def erf(e: Emitter, x: Operand) -> Operand:
     q = w.polynomial(w.at_most(size, 4.0), ERF_LARGE)
     far = e.intrinsic("copysign", w.sub(w.f(1.0), w.exp(w.neg(q))), x)
     return e.select(e.compare("olt", size, w.f(1.0)), near, far)
-
-
-INLINE: dict[str, Callable[[Emitter, Operand], Operand]] = {
-    "exp": exp, "log": log, "tanh": tanh, "erf": erf, "sigmoid": sigmoid,
-}

@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 import torch
 
+from ...functional.graph import Unsupported
 from ..ir import Axis, Reduce
+from ..operations import HEAVY
 from . import operations, pairs, vectorising
 from .conversions import cast
-from .operands import Operand, Unsupported
+from .operands import Operand
 from .statements import StatementEmitter, constant_size
 
 ACCUMULATORS = 4
@@ -85,7 +87,7 @@ class Reduction:
             known = constant_size(axes[-1].size)
             while known is not None and lanes > 2 and known <= lanes // 2:
                 lanes //= 2
-            heavy = any(node.op in vectorising.HEAVY for node in statement.value.walk())
+            heavy = any(node.op in HEAVY for node in statement.value.walk())
             copies = e.target.tuning.accumulators or (1 if heavy else ACCUMULATORS)
             while known is not None and copies > 1 and known < lanes * copies:
                 copies //= 2

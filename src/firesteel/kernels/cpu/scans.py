@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import torch
 
+from ...functional.graph import Unsupported
 from ..ir import Scan
 from . import operations
 from .conversions import cast
-from .operands import Operand, Unsupported
+from .operands import Operand
 from .reductions import neutral
 from .statements import StatementEmitter, constant_size
 

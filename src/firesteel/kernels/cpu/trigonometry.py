@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ..llvm_writer import Function
 from .operands import Operand, type_of
 from .polynomials import ROUND, Writer
 from .scopes import Emitter
+
+Library = Callable[[Emitter, list[Operand]], Operand]
+"""Calls the function in a library of vectors."""
 
 TWO_OVER_PI = 0.6366197723675814
 HALF_PI = (1.5707963705062866, -4.371138828673793e-08, -1.7150994e-15)
@@ -19,35 +24,31 @@ LARGEST = 32768.0
 """Up to here the distance from a multiple of pi/2 comes out exactly enough."""
 
 
-def emit(e: Emitter, op: str, x: Operand) -> Operand:
+def emit(e: Emitter, op: str, x: Operand, library: Library) -> Operand:
     """sin or cos in all lanes."""
-    from .math_functions import library
-
     if x.lanes == 1:
-        return library(e, op, [x])
+        return library(e, [x])
     if e.place < len(e.scopes) - 1:
         # In front of a loop, where there can be no branch any more: that is not often run, so it is a call.
         name = f"firesteel.{op}.{x.lanes}"
         if name not in e.module.helpers:
-            e.module.helpers[name] = _helper(e, op, name, x.lanes)
+            e.module.helpers[name] = _helper(e, op, name, x.lanes, library)
         return e.instruction(f"call {x.type} @{name}({x.typed})", torch.float32, x.lanes)
-    return _with_branch(e, op, x)
+    return _with_branch(e, op, x, library)
 
 
-def _helper(outer: Emitter, op: str, name: str, lanes: int) -> str:
+def _helper(outer: Emitter, op: str, name: str, lanes: int, library: Library) -> str:
     """A function that computes it."""
     vector = type_of(torch.float32, lanes)
     function = Function(f"internal {vector} @{name}({vector} %x)", outer.target.attributes)
     e = Emitter(outer.module, function, outer.target)
-    result = _with_branch(e, op, Operand("%x", torch.float32, lanes))
+    result = _with_branch(e, op, Operand("%x", torch.float32, lanes), library)
     e.block.terminator = f"ret {result.typed}"
     return str(function)
 
 
-def _with_branch(e: Emitter, op: str, x: Operand) -> Operand:
+def _with_branch(e: Emitter, op: str, x: Operand, library: Library) -> Operand:
     """Inline code, then a branch to the library if any argument is beyond `LARGEST`."""
-    from .math_functions import library
-
     huge = e.compare("ogt", e.intrinsic("fabs", x), e.constant(LARGEST, torch.float32, x.lanes))
     reduce = e.module.declare(f"llvm.vector.reduce.or.v{x.lanes}i1", "i1", huge.type)
     any_huge = e.raw(f"call i1 @{reduce}({huge.typed})")
@@ -58,7 +59,7 @@ def _with_branch(e: Emitter, op: str, x: Operand) -> Operand:
                          '!prof !{!"branch_weights", i32 1, i32 100000}')
     scope = e.scopes[-1]
     scope.block = far
-    called = library(e, op, [x])
+    called = library(e, [x])
     scope.block.terminator = f"br label %{after.name}"
     comes_from, scope.block = scope.block, after
     return e.instruction(f"phi {x.type} [ {ordinary.text}, %{before.name} ], [ {called.text}, %{comes_from.name} ]",

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import torch
 
+from ...functional.graph import Unsupported
 from ...shapes import Const, Expr, Symbol
 from ..ir import Place, Value
 from . import operations, pairs
 from .conversions import bitcast, cast
 from .indices import IndexEmitter, split
-from .operands import Operand, Unsupported, literal, mangled, memory_type, vector_type
+from .operands import Operand, literal, mangled, memory_type, vector_type
 
 VOLATILE = "volatile"
 """Among the names that a value depends on: memory that the kernel writes."""

@@ -8,6 +8,7 @@ import torch
 
 from ...shapes import Const, Expr, Symbol, as_expr
 from ..ir import Assign, Axis, Loop, Place, Reduce, Scan, Statement, Store, Value
+from ..operations import HEAVY
 from .indices import split
 
 LIGHT = 12
@@ -15,13 +16,6 @@ LIGHT = 12
 
 TINY = 8
 """Loops of no more iterations than this are not worth vectors of their own."""
-
-HEAVY = frozenset({
-    "pow", "atan2", "fmod", "remainder", "hypot", "div_floor", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
-    "erfinv", "lgamma", "digamma", "sigmoid", "nextafter",
-})
-"""Operations that cost more than the memory they work on."""
 
 
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ... import disk_cache
+from ...functional.graph import Unsupported
 from ...locks import new_rlock
 from ...logs import log
 from ...native.templates import filled
@@ -25,7 +26,6 @@ from ...torch_compat import c_interface
 from ..cpu.engine import compile_text
 from .triton_compiler import PLAIN_SHARED, Binary, Request, compile_all
 from .triton_printer import TritonKernel
-from .values import Unsupported
 from .versions import COUNT, LIMIT, UNALIGNED, UNEVEN, WIDE
 
 NO_CONTEXT = 201

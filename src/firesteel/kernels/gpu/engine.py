@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from ... import logs
+from ...functional.graph import Unsupported
 from ...shapes import Expr, Symbol
 from ..ir import Kernel
 from .blocks import Blocks
 from .driver import GpuKernel, architecture, install, installed
 from .triton_compiler import Binary, Request, compile_all, load, triton_version
 from .triton_printer import TritonKernel
-from .values import Unsupported
 from .versions import print_versions
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ... import shapes
+from ...functional.graph import Unsupported
 from ...shapes import Const, Expr, Symbol
 from ...shapes.expr import ONE
 from ..ir import Axis, Kernel, Place, Value
@@ -21,7 +22,7 @@ from ..scheduling.indices import linear, product
 from .alignment import find_shift
 from .blocks import Blocks
 from .statements import bound_of, inner_spaces, loaded, longest, rows_of, stored
-from .values import TritonIndexPrinter, Unsupported
+from .values import TritonIndexPrinter
 
 CACHE = 1 << 25
 """Kernels that work on less than this leave all of it in the cache, and who runs next may want it there."""

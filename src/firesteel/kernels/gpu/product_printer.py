@@ -23,6 +23,7 @@ from typing import Literal
 import torch
 
 from ... import shapes
+from ...functional.graph import Unsupported
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol
 from ...shapes.expr import ONE
@@ -35,7 +36,7 @@ from .product import tile_product
 from .statements import bound_of, rows_of
 from .tiles import Tiles, choose_tiles, read_tiles
 from .triton_printer import TritonKernel, _Printer
-from .values import Unsupported, types_of
+from .values import types_of
 
 MOST_UNROLLED = 4
 """Iterations that the assembler may unroll."""

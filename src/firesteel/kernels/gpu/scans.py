@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import torch
 
+from ...functional.graph import Unsupported
 from ...records import dataclass
 from ..ir import Scan
-from .values import Unsupported, identity
+from .values import identity
 
 _KINDS = {
     "cumsum": ("sum", "total"), "cumprod": ("prod", "product"), "cummax": ("max", "maximum"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ...functional.graph import Unsupported
 from ..ir import Store
-from .values import Unsupported
 
 _WIDE = (torch.float32, torch.float64, torch.int32, torch.int64)
 

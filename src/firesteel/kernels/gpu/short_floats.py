@@ -22,14 +22,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..ir import Statement, Value
+from ..operations import OPERATIONS
 from .statements import values_of
 
 _SHORT = (torch.bfloat16, torch.float16)
-_PASS = frozenset(("mul", "div", "neg", "abs", "min", "max", "fmin", "fmax", "sqrt", "rsqrt", "reciprocal"))
-"""Operations whose result has about the relative errors of the operands."""
-_POSITIVE = frozenset(("exp", "exp2", "sigmoid", "abs", "sqrt", "rsqrt"))
-CHEAPER = frozenset(("exp", "div", "reciprocal", "sigmoid", "tanh", "sqrt"))
-"""Operations that have a cheaper form."""
 HELPERS: dict[str, tuple[str, str]] = {
     # 1 - 2 / (exp(2a) + 1), and near 0, where that cancels, the first terms of the series. Both are right to 20 bits.
     "short_tanh": ("a", "e = tl.inline_asm_elementwise('ex2.approx.ftz.f32 $0, $1;', '=f,f', "
@@ -81,7 +77,7 @@ def _allows(user: Value, node: Value, loose: set[Value]) -> bool:
         return False
     if user.op == "where":
         return node is not user.args[0]
-    return user.op in _PASS or (user.op == "add" and all(map(_is_positive, user.args)))
+    return OPERATIONS[user.op].keeps_relative_error or (user.op == "add" and all(map(_is_positive, user.args)))
 
 
 def _is_positive(value: Value) -> bool:
@@ -90,23 +86,7 @@ def _is_positive(value: Value) -> bool:
     if value.op in ("add", "mul", "div"):
         same = value.op == "mul" and value.args[0] is value.args[1]
         return same or all(map(_is_positive, value.args))
-    return value.op in _POSITIVE
-
-
-def cheaper(op: str, args: Sequence[str], helper: Callable[[str], str]) -> str:
-    """One of the operations `CHEAPER` on float32."""
-    match op:
-        case "exp":
-            return f"tl.exp({args[0]})"
-        case "div":
-            return f"({args[0]} / {args[1]})"
-        case "reciprocal":
-            return f"(1.0 / {args[0]})"
-        case "sigmoid":
-            return f"(1.0 / (tl.exp(-{args[0]}) + 1.0))"
-        case "sqrt":
-            return f"libdevice.sqrt({args[0]})"
-    return f"{helper('short_tanh')}({args[0]})"
+    return value.op in OPERATIONS and OPERATIONS[value.op].is_positive
 
 
 def shortcut(node: Value, loose: bool) -> Value | None:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import disk_cache
+from ...functional.graph import Unsupported
 from ...logs import log
 from ...shapes import const
 from . import triton_worker, workers
 from .triton_printer import TritonKernel
-from .values import Unsupported
 
 KIND = "gpu_kernel"
 THREADS = 16

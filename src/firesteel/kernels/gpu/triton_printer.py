@@ -28,6 +28,7 @@ from collections.abc import Sequence
 import torch
 
 from ... import shapes
+from ...functional.graph import Unsupported
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol
 from .. import ir
@@ -37,12 +38,13 @@ from .divisions import exponential_beside_one
 from .lanes import LanePrinter
 from .lanes import size_of as _size
 from .loops import Together, find_together
+from .operation_rules import DTYPES
 from .pairs import Pair, end_lines, find_pair, start_lines, step_lines
 from .scans import carried, scanning
 from .scatters import atomic
 from .short_floats import at_once, loose_values, shortcut
 from .statements import axes_of, flat_nest, is_wide, loaded, nest_of, renamed, rows_of, stored
-from .values import DTYPES, HELPERS, TritonIndexPrinter, Unsupported, constant, identity, operation, types_of
+from .values import HELPERS, TritonIndexPrinter, constant, identity, operation, types_of
 
 _COMBINE = {
     "sum": "{a} + {b}", "prod": "{a} * {b}", "max": "maximum({a}, {b})", "min": "minimum({a}, {b})",

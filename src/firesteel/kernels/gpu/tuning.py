@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from ... import logs
+from ...functional.graph import Unsupported
 from ...shapes import Expr, Symbol
 from ..host.launching import blocks_launcher
 from ..ir import Kernel
@@ -24,7 +25,6 @@ from .product_printer import is_product
 from .statements import flat_nest
 from .triton_compiler import Request, compile_all
 from .triton_printer import TritonKernel
-from .values import Unsupported
 from .versions import print_versions
 
 MOST_WARPS = 32

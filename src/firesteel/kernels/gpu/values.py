@@ -7,24 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from ...functional import graph
+from ...functional.graph import Unsupported
 from ...shapes import Expr, Symbol
 from ...shapes.printing import ATOM, IndexPrinter, Text
 from ..ir import Kernel, Value
+from ..operations import OPERATIONS
 from ..signs import may_be_negative
 from . import divisions, short_floats
-from .short_floats import CHEAPER, cheaper
-
-
-class Unsupported(graph.Unsupported):
-    """Something that this printer has no Triton for."""
-
-
-DTYPES = {
-    torch.float64: "tl.float64", torch.float32: "tl.float32", torch.float16: "tl.float16",
-    torch.bfloat16: "tl.bfloat16", torch.int64: "tl.int64", torch.int32: "tl.int32", torch.int16: "tl.int16",
-    torch.int8: "tl.int8", torch.uint8: "tl.uint8", torch.bool: "tl.int1",
-}  # fmt: skip
+from .operation_rules import DTYPES
 
 _AB = "a, b"
 _FOUND = "a, i, b, j"
@@ -60,23 +50,6 @@ HELPERS: dict[str, tuple[str, str]] = {
     **divisions.HELPERS,
 }
 """Functions that kernels define when they use them: parameters and body."""
-
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-}  # fmt: skip
-_FLOAT_CALLS = {
-    "abs": "tl.abs", "fma": "tl.fma", "floor": "tl.floor", "ceil": "tl.ceil",
-    "min": "minimum", "max": "maximum", "remainder": "float_modulo", "erf": "tl.erf", "exp": "libdevice.exp",
-    "fmin": "tl.minimum", "fmax": "tl.maximum", "mod_trunc": "libdevice.fmod", "round": "libdevice.rint",
-    **{name: f"libdevice.{name}" for name in (
-        "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-        "tanh", "asinh", "acosh", "atanh", "erfc", "erfinv", "lgamma", "trunc", "pow", "atan2", "fmod", "copysign",
-        "nextafter", "hypot",
-    )},
-}  # fmt: skip
-_INTEGER_CALLS = {"min": "tl.minimum", "max": "tl.maximum", "abs": "tl.abs", "div_floor": "floor_divide",
-                  "remainder": "floor_modulo", "philox": "philox"}  # fmt: skip
 
 
 class TritonIndexPrinter(IndexPrinter):
@@ -138,90 +111,47 @@ _NARROW = (torch.float16, torch.bfloat16)
 
 def operation(node: Value, args: Sequence[str], helper: Callable[[str], str], loose: bool = False) -> str:
     """An operation on operands that are names, calls or in parentheses; a loose one need not be rounded as eager's."""
-    if node.op in _INFIX and node.args[0].op != node.args[1].op:
+    if node.op == "cast":
+        return _cast(node, args[0])
+    if node.op == "bitcast":
+        return f"{args[0]}.to({DTYPES[node.dtype]}, bitcast=True)"
+    known = OPERATIONS[node.op]
+    if known.is_infix and node.args[0].op != node.args[1].op:
         # A plain number takes the dtype of the other operand.
         args = [_literal(arg) if arg.op == "const" and arg.dtype is not torch.bool else text
                 for arg, text in zip(node.args, args, strict=True)]
-    kind = node.args[0].dtype if node.op != "where" else node.dtype
-    if kind in _NARROW and node.op not in _INFIX and node.op not in ("where", "cast", "bitcast", "neg", "isnan"):
+    kind = node.args[-1].dtype
+    if kind in _NARROW and not known.takes_short_floats:
         wides = [f"{text}.to(tl.float32)" for text in args]
-        wide = (cheaper(node.op, wides, helper) if node.op in CHEAPER
+        wide = (known.triton_loosely(wides, torch.float32, helper) if known.triton_loosely is not None
                 else _operation(node, wides, helper, torch.float32))
         return f"{wide}.to({DTYPES[node.dtype]})" if node.dtype is not torch.bool else wide
-    if loose and kind is torch.float32 and node.op in CHEAPER and not _is_power_of_two(node.args[-1]):
-        return cheaper(node.op, args, helper)
+    if loose and kind is torch.float32 and known.triton_loosely is not None and not _is_power_of_two(node.args[-1]):
+        return known.triton_loosely(args, kind, helper)
     return _operation(node, args, helper, kind)
 
 
+def _cast(node: Value, operand: str) -> str:
+    if node.dtype is torch.bool:
+        return f"({operand} != 0)"
+    if node.args[0].dtype.is_floating_point and node.dtype is torch.uint8:
+        return f"{operand}.to(tl.int32).to(tl.uint8)"  # negative numbers wrap, as eager's do
+    return f"{operand}.to({DTYPES[node.dtype]})"
+
+
 def _operation(node: Value, args: Sequence[str], helper: Callable[[str], str], dtype: torch.dtype) -> str:
-    floats = dtype.is_floating_point and node.op != "where"
-    match node.op:
-        case "where":
-            return f"tl.where({', '.join(args)})"
-        case "cast" if node.dtype is torch.bool:
-            return f"({args[0]} != 0)"
-        case "cast":
-            if dtype.is_floating_point and node.dtype is torch.uint8:
-                return f"{args[0]}.to(tl.int32).to(tl.uint8)"  # negative numbers wrap, as eager's do
-            return f"{args[0]}.to({DTYPES[node.dtype]})"
-        case "bitcast":
-            return f"{args[0]}.to({DTYPES[node.dtype]}, bitcast=True)"
-        case "neg":
-            return f"(-{args[0]})"
-        case "not":
-            return f"({args[0]} == 0)" if node.dtype is torch.bool else f"(~{args[0]})"
-        case "isnan":
-            return f"({args[0]} != {args[0]})"
-        case "isinf":
-            return f"(tl.abs({args[0]}) == float('inf'))"
-        case "signbit" if floats:
-            return f"(libdevice.signbit({args[0]}) != 0)"
-        case "signbit":
-            return f"({args[0]} < 0)"
-        case "sign":
-            kind = DTYPES[dtype]
-            return f"(({args[0]} > 0).to({kind}) - ({args[0]} < 0).to({kind}))"
-        case "rsqrt" if floats:
-            return f"libdevice.rsqrt({args[0]})"  # what eager's kernels call too
-        case "reciprocal" if floats:
-            return _divided("1.0", args[0], dtype)
-        case "sigmoid" if dtype is torch.float32:
-            return f"{helper('over_one_plus')}(1.0, libdevice.exp(-{args[0]}))"
-        case "sigmoid" if floats:
-            return _divided("1.0", f"(libdevice.exp(-{args[0]}) + 1.0)", dtype)
-        case "div" if floats and _is_power_of_two(node.args[1]):
-            return f"({args[0]} * {1.0 / node.args[1].data!r})"
-        case "div" if floats:
-            return _divided(args[0], args[1], dtype)
-        case "sqrt":
-            return _root(args[0], dtype)
-        case "div_trunc" | "mod_trunc" if not floats:
-            return f"({args[0]} {'//' if node.op == 'div_trunc' else '%'} {args[1]})"
-    if node.op in _INFIX:
-        if dtype is torch.bool and node.op in ("add", "sub", "mul", "shl", "shr"):
-            raise Unsupported(f"{node.op} of bools")
-        return f"({args[0]} {_INFIX[node.op]} {args[1]})"
-    name = (_FLOAT_CALLS if floats else _INTEGER_CALLS).get(node.op)
-    if name is None or dtype is torch.bool:
-        if dtype is torch.bool and node.op in ("min", "max"):
-            return f"({args[0]} {'&' if node.op == 'min' else '|'} {args[1]})"
+    rule = OPERATIONS[node.op].triton.rule(dtype)
+    if rule is None:
         raise Unsupported(f"{node.op} of {dtype}")
-    return f"{helper(name) if name in HELPERS else name}({', '.join(args)})"
+    if node.op == "div" and _is_power_of_two(node.args[1]):
+        return f"({args[0]} * {1.0 / node.args[1].data!r})"
+    return rule(args, dtype, helper)
 
 
 def _is_power_of_two(value: Value) -> bool:
     """Whether a number's reciprocal is exact."""
     return (value.op == "const" and math.isfinite(value.data) and abs(math.frexp(value.data)[0]) == 0.5
             and 2.0**-100 < abs(value.data) < 2.0**100)
-
-
-def _divided(a: str, b: str, dtype: torch.dtype) -> str:
-    """A quotient. In float32 Triton's plain division and square root are not rounded correctly, as eager's are."""
-    return f"tl.div_rn({a}, {b})" if dtype is torch.float32 else f"({a} / {b})"
-
-
-def _root(a: str, dtype: torch.dtype) -> str:
-    return f"tl.sqrt_rn({a})" if dtype is torch.float32 else f"libdevice.sqrt({a})"
 
 
 def identity(kind: str, dtype: torch.dtype) -> str:

@@ -17,6 +17,7 @@ import torch.fx
 from ...records import dataclass
 from ...shapes import Symbol
 from ..ir import Place, Value
+from ..operations import OPERATIONS
 from .registry import find_lowering
 
 MAX_READS = 16
@@ -24,17 +25,6 @@ MAX_OPERATIONS = 200
 CHEAP_OPERATIONS = 8
 # Up to this many operators in a row nothing is measured.
 SMALL_CHAIN = 6
-
-_COST = {
-    **dict.fromkeys((
-        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-        "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow",
-        "atan2", "fmod", "remainder", "hypot", "nextafter",
-    ), 10),
-    "philox": 40,
-    **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "div_floor", "div_trunc", "mod_trunc"), 4),
-    **dict.fromkeys(("const", "index", "load", "local", "number", "cast", "bitcast"), 0),
-}  # fmt: skip
 
 # Operators that give the same elements under other indices; their users are users of what they look at.
 VIEWS = frozenset(
@@ -61,7 +51,8 @@ def cost_of(value: Value, axes: frozenset[Symbol]) -> Cost:
     """The cost of a value at every point of ``axes``."""
     reads = full = operations = 0
     for node in value.walk():
-        operations += _COST.get(node.op, 1)
+        if node.op in OPERATIONS:
+            operations += OPERATIONS[node.op].cost.arithmetic
         if node.op == "load":
             place: Place = node.data
             reads += 1

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ...shapes import Symbol
 from ..ir import Value
+from ..operations import OPERATIONS
 
 ENOUGH_ROWS = 32
 """With fewer independent iterations than this a large kernel cannot keep a machine's threads busy."""
@@ -43,26 +44,17 @@ MAX_OPERATIONS = 600
 MAX_BUFFERS = 24
 """A kernel with more operations or parameters than this runs out of registers."""
 
-_EXPENSIVE = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow", "atan2",
-    "fmod", "remainder", "hypot", "nextafter", "div_floor", "div_trunc", "mod_trunc",
-))  # fmt: skip
-_MEDIUM = frozenset(("div", "sqrt", "rsqrt", "reciprocal"))
-_FREE = frozenset(("const", "index", "local", "number"))
-
-
-def node_cost(op: str) -> float:
-    """The cost of one operation."""
-    if op in _FREE:
-        return 0.0
-    return 10.0 if op in _EXPENSIVE else 2.0 if op in _MEDIUM else 1.0 if op == "load" else 0.25
+NODE_COSTS = {
+    **{name: operation.cost.scheduled for name, operation in OPERATIONS.items()},
+    **dict.fromkeys(("const", "index", "local", "number"), 0.0), "cast": 0.25, "bitcast": 0.25, "load": 1.0,
+}
+"""The cost of one node of a value."""
 
 
 def value_cost(value: Value, axes: frozenset[Symbol] | None = None) -> float:
     """The cost of a value at one point; with ``axes``, only of what changes along them."""
     if axes is None:
-        return sum([node_cost(node.op) for node in value.walk()])
+        return sum([NODE_COSTS[node.op] for node in value.walk()])
     total = 0.0
     varying: set[int] = set()
     for node in value.walk():
@@ -72,7 +64,7 @@ def value_cost(value: Value, axes: frozenset[Symbol] | None = None) -> float:
             or any(id(arg) in varying for arg in node.args)
         ):
             varying.add(id(node))
-            total += node_cost(node.op)
+            total += NODE_COSTS[node.op]
     return total
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ... import disk_cache
-from ..cpu import Unsupported, engine, gemm, object_emitter
+from ...functional.graph import Unsupported
+from ..cpu import engine, gemm, object_emitter
 from ..cpu.product import product, product_into
 from ..cpu.signature import signature
 from ..cpu.target import Target, host, llvm_binding

@@ -20,12 +20,13 @@ from ...records import dataclass
 from ...shapes import Interval, Symbol
 from ...shapes.ranges import RangeAnalysis, point
 from ...shapes.symnode import SymNode, expr_of
-from ..cpu import CompiledKernel, compile_kernels
 from ..cpu import printer as cpu_printer
+from ..cpu.engine import CompiledKernel, compile_kernels
 from ..cpu.signature import signature
 from ..cpu.target import UNTUNED, Target, host
 from ..cpu.vectorising import nodes
 from ..ir import Axis, Kernel, Loop, Place, Reduce, Scan, Statement, Store, Value
+from ..operations import OPERATIONS
 from ..plan import KernelPlan, Launch
 from .measuring import Tuner, Way
 
@@ -40,7 +41,6 @@ ALONE = 1 << 60
 """A grain that nothing reaches: one thread."""
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_DIVISIONS = frozenset({"div", "div_floor", "div_trunc", "mod_trunc", "remainder", "fmod"})
 
 
 def hints_of(functional: FunctionalGraph) -> dict[Symbol, int]:
@@ -201,7 +201,7 @@ def made_up(kernel: Kernel, launch: Launch, hints: Mapping[Symbol, int],
 
 def _may_divide_by_zero(node: Value) -> bool:
     """Whether a division of integers is by something that need not be 1 when everything in memory is."""
-    if node.op not in _DIVISIONS or node.dtype.is_floating_point:
+    if node.op not in OPERATIONS or not OPERATIONS[node.op].divides or node.dtype.is_floating_point:
         return False
     divisor = node.args[1]
     while divisor.op == "cast":
