@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..registry import Registry
 from ..torch_compat import storage_address
 from .dims import Dim, depends_on_data, is_one, known_equal, numel_of, require_equal, shape_of
 from .rules.operands import wrap_dim
@@ -25,7 +26,7 @@ Check = Callable[..., bool]
 _LONG = (torch.int64,)
 _INDEX = (torch.int64, torch.int32)
 _MASKS = (torch.bool, torch.uint8)
-_checks: dict[str, Check] = {}
+_checks: Registry[str, Check] = Registry("check")
 
 
 def find_check(name: str) -> Check | None:
@@ -41,15 +42,8 @@ def require(name: str, check: Check, args: Sequence[Any], kwargs: dict[str, Any]
 
 def _check(*names: str) -> Callable[[Check], Check]:
     """Register what operators demand, in all of their forms: ``put.default`` means ``put_.default`` too."""
-
-    def register(check: Check) -> Check:
-        for name in names:
-            base, _, overload = name.partition(".")
-            for form in (base, f"{base}_"):
-                _checks[f"aten.{form}.{overload}"] = check
-        return check
-
-    return register
+    parts = [name.partition(".") for name in names]
+    return _checks.register(*[f"aten.{base}{ending}.{overload}" for base, _, overload in parts for ending in ("", "_")])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

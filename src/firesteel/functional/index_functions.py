@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..registry import Registry
 from ..shapes import Expr, ShapeEnv, as_expr, ge, le, lt, symbol
 from ..shapes.symnode import expr_of
 
@@ -131,7 +132,7 @@ def sizes_of(node: torch.fx.Node) -> list[Expr]:
 # operators
 
 Rule = Callable[..., Function | None]
-_RULES: dict[str, Rule] = {}
+_RULES: Registry[str, Rule] = Registry("rule for positions")
 
 
 def _rule(node: torch.fx.Node) -> Rule | None:
@@ -139,12 +140,7 @@ def _rule(node: torch.fx.Node) -> Rule | None:
 
 
 def _operators(*names: str) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            _RULES[f"aten.{name}"] = rule
-        return rule
-
-    return register
+    return _RULES.register(*[f"aten.{name}" for name in names])
 
 
 @_operators("arange.default", "arange.start", "arange.start_step")

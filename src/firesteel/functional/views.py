@@ -21,6 +21,7 @@ from ..fake.mode import LAZY_VIEWS
 from ..fake.rules.strides import is_dense
 from ..fake.rules.views import viewed_strides
 from ..records import dataclass
+from ..registry import Registry
 from .graph import Unsupported
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def same_layout(value: FakeTensor, other: FakeTensor) -> bool:
 # writes
 
 Through = Callable[["Recorder", View, FakeTensor, FakeTensor], FakeTensor]
-_THROUGH: dict[str, Through] = {}
+_THROUGH: Registry[str, Through] = Registry("way to write through it")
 
 
 def write_through(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
@@ -141,12 +142,7 @@ def write_through(recorder: Recorder, view: View, parent: FakeTensor, value: Fak
 
 
 def _through(*names: str) -> Callable[[Through], Through]:
-    def register(function: Through) -> Through:
-        for name in names:
-            _THROUGH[f"aten.{name}"] = function
-        return function
-
-    return register
+    return _THROUGH.register(*[f"aten.{name}" for name in names])
 
 
 @_through("detach.default")

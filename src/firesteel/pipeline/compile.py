@@ -332,12 +332,12 @@ def load_stages() -> None:
     from ..kernels.host import machine, printer, results
     from ..kernels.host.freed_memory import keep_freed_memory
     from ..kernels.lowering import lower
-    from ..kernels.lowering.registry import load_common
+    from ..kernels.lowering.registry import LOWERINGS
     from ..kernels.scheduling import schedule
     from ..native.objects import NativeUnavailable
 
     keep_freed_memory()
-    load_common()
+    LOWERINGS.load_first()
     del trace, compile_kernels, printer, results, lower, schedule
     try:
         machine.machine()

@@ -7,52 +7,15 @@ asked, which also raises the errors that eager raises. Tensor arguments are alwa
 
 from __future__ import annotations
 
-import functools
-
 from .registry import RULES, Rule
 
-
-@functools.cache
-def _load() -> None:
-    """Import the rule files, which register themselves. One of them may have been imported for itself before."""
-    from . import (  # noqa: F401
-        attention,
-        backward,
-        convolution,
-        creation,
-        data_dependent,
-        gpu_attention,
-        images,
-        in_place,
-        indexing,
-        linalg,
-        losses,
-        matmul,
-        nn,
-        optimizers,
-        pointwise,
-        recurrent,
-        reduction,
-        views,
-    )
-
-
-def find_rule(name: str) -> Rule | None:
-    """The rule of an operator, or None."""
-    found = RULES.get(name)
-    if found is None:
-        from . import pointwise  # noqa: F401  (the commonest operators)
-
-        found = RULES.get(name)
-        if found is None:
-            _load()
-            found = RULES.get(name)
-    return found
+find_rule = RULES.find
+"""The rule of an operator, or None."""
 
 
 def rule_names() -> list[str]:
     """The names of all operators that have a rule."""
-    _load()
+    RULES.load()
     return sorted(RULES)
 
 

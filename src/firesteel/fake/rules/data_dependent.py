@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ... import torch_compat
+from ...registry import Registry
 from ...shapes import Kind, Symbol, le
 from ...shapes.symnode import make_symbolic
 from ..dims import at_least_one, depends_on_data, dim_of, numel_of, require_equal, shape_of
@@ -23,19 +24,10 @@ if TYPE_CHECKING:
     from ..mode import FakeMode
 
 DataRule = Callable[..., Any]
-_rules: dict[str, DataRule] = {}
+_rules: Registry[str, DataRule] = Registry("rule for what depends on data")
+data_rule = _rules.register
+"""Registers how results of the operators named are made; the function gets the mode in front of its arguments."""
 _MASKS = (torch.bool, torch.uint8)
-
-
-def data_rule(*names: str) -> Callable[[DataRule], DataRule]:
-    """Register how results of the operators named are made; the function gets the mode in front of its arguments."""
-
-    def register(fn: DataRule) -> DataRule:
-        for name in names:
-            _rules[name] = fn
-        return fn
-
-    return register
 
 
 def data_result(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -14,10 +14,8 @@ from typing import Any
 from ... import torch_compat
 from ..handed import Handed
 from .library_operators import LIBRARY
-from .registry import find_own, find_write
+from .registry import DECOMPOSITIONS, WRITES, Decomposition
 from .torch_decompositions import BORROWED, guarded
-
-Decomposition = Callable[..., Any]
 
 
 def is_core(name: str) -> bool:
@@ -38,7 +36,7 @@ def find(func: Any, name: str, stays: Callable[[str], bool]) -> Decomposition | 
     """How to take an operator apart; None when it stays."""
     if stays(name):
         return None
-    own = find_own(name)
+    own = DECOMPOSITIONS.find(name)
     if own is not None:
         return own
     if name not in BORROWED:
@@ -47,6 +45,6 @@ def find(func: Any, name: str, stays: Callable[[str], bool]) -> Decomposition | 
     return None if borrowed is None else guarded(name, borrowed)
 
 
-writes = find_write
+writes = WRITES.find
 
 __all__ = ["Decomposition", "find", "is_core", "is_lowered", "writes"]

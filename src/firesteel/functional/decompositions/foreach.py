@@ -53,17 +53,6 @@ decomposition("aten._foreach_mm.default")(_pairs(torch.mm))
 decomposition("aten._foreach_zero.default")(_each(torch.zeros_like))
 
 
-def _with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
-    def apply(tensors: Tensors, others: Tensors, alpha: Any = 1) -> list[Any]:
-        return [function(tensor, other, alpha=alpha) for tensor, other in zip(tensors, others, strict=True)]
-
-    return apply
-
-
-decomposition("aten._foreach_add.List")(_with_alpha(torch.add))
-decomposition("aten._foreach_sub.List")(_with_alpha(torch.sub))
-
-
 @decomposition("aten._foreach_pow.ScalarAndTensor")
 def power(base: Any, exponents: Tensors) -> list[Any]:
     """One number to the power of every tensor."""
