@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 
 Edge = tuple[int, int, int]
 INFINITE = 1 << 60
-LARGE = 1000
-"""Edges from which on the search is left to a library."""
 
 
 def sink_side(count: int, edges: Sequence[Edge], source: int, sink: int) -> list[bool]:
@@ -92,8 +90,6 @@ def _cut(edges: list[Edge], source: int, sink: int) -> Iterable[int]:
 
 def _search(edges: list[Edge], source: int, sink: int) -> set[int]:
     """The vertices from which the sink can still be reached when as much flows as can."""
-    if len(edges) > LARGE:
-        return _search_large(edges, source, sink)
     left: dict[int, dict[int, int]] = {source: {}, sink: {}}
     for a, b, capacity in edges:
         left.setdefault(a, {})[b] = capacity
@@ -139,17 +135,3 @@ def _fill(left: dict[int, dict[int, int]], distances: dict[int, int], source: in
         else:
             distances[a] = -2  # nothing more gets through here
             way.pop()
-
-
-def _search_large(edges: list[Edge], source: int, sink: int) -> set[int]:
-    import networkx  # it comes with torch; importing it takes longer than searching a small graph
-    from networkx.algorithms.flow import boykov_kolmogorov
-
-    graph = networkx.DiGraph()
-    for a, b, capacity in edges:
-        if capacity >= INFINITE:
-            graph.add_edge(a, b)
-        else:
-            graph.add_edge(a, b, capacity=capacity)
-    _, (_, found) = networkx.minimum_cut(graph, source, sink, flow_func=boykov_kolmogorov)
-    return set(found) - {sink}

@@ -71,12 +71,13 @@ def layer_norm_backward(
     grad: Tensor,
     x: Tensor,
     normalized_shape: Sequence[Any],
-    mean: Tensor,
+    mean: Tensor | None,
     rstd: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
     output_mask: Sequence[bool],
 ) -> Any:
+    """With no mean the rows were only scaled, and there is no bias."""
     first = x.ndim - len(normalized_shape)
     inner = Folding(x.shape, tuple(range(first, x.ndim)), True)
     outer = Folding(x.shape, tuple(range(first)), False)
@@ -84,13 +85,11 @@ def layer_norm_backward(
         return ctx.unsupported(EMPTY)
     wide = opmath(x.dtype)
     grad, x = ctx.share(grad), ctx.share(x)
-    out, weight_spec, bias_spec = _asked(ctx, output_mask)
-
-    def row(statistic: Tensor, indices: Indices) -> Value:
-        return cast(statistic.at(inner.result(indices)), wide)
+    out, weight_spec, *bias_spec = _asked(ctx, output_mask)
 
     def centred(indices: Indices) -> Value:
-        return sub(cast(x.at(indices), wide), row(mean, indices))
+        element = cast(x.at(indices), wide)
+        return element if mean is None else sub(element, cast(mean.at(inner.result(indices)), wide))
 
     def plain(indices: Indices) -> Value:
         return cast(grad.at(indices), wide)
@@ -103,51 +102,16 @@ def layer_norm_backward(
         return cast(rstd.at(place), wide)
 
     return (
-        _gradient_of_rows(ctx, weighted, centred, scale, x, inner, out),
-        _sum_into(ctx, outer, lambda i: mul(plain(i), mul(centred(i), row(rstd, i))), weight_spec),
-        _sum_into(ctx, outer, plain, bias_spec),
+        _gradient_of_rows(ctx, weighted, centred, scale, x, inner, out, level=mean is not None),
+        _sum_into(ctx, outer, lambda i: mul(plain(i), mul(centred(i), scale(inner.result(i)))), weight_spec),
+        *[_sum_into(ctx, outer, plain, spec) for spec in bias_spec],
     )
 
 
 @lowering("aten._fused_rms_norm_backward.default")
-def rms_norm_backward(
-    ctx: Lowering,
-    grad: Tensor,
-    x: Tensor,
-    normalized_shape: Sequence[Any],
-    rstd: Tensor,
-    weight: Tensor | None,
-    output_mask: Sequence[bool],
-) -> Any:
-    first = x.ndim - len(normalized_shape)
-    inner = Folding(x.shape, tuple(range(first, x.ndim)), True)
-    outer = Folding(x.shape, tuple(range(first)), False)
-    if is_empty(ctx, inner) or is_empty(ctx, outer):
-        return ctx.unsupported(EMPTY)
-    wide = opmath(x.dtype)
-    grad, x = ctx.share(grad), ctx.share(x)
-    out, weight_spec = _asked(ctx, output_mask)
-
-    def element(indices: Indices) -> Value:
-        return cast(x.at(indices), wide)
-
-    def plain(indices: Indices) -> Value:
-        return cast(grad.at(indices), wide)
-
-    def weighted(indices: Indices) -> Value:
-        value = plain(indices)
-        return value if weight is None else mul(value, cast(weight.at(indices[first:]), wide))
-
-    def scale(place: Indices) -> Value:
-        return cast(rstd.at(place), wide)
-
-    def normalised(indices: Indices) -> Value:
-        return mul(element(indices), scale(inner.result(indices)))
-
-    return (
-        _gradient_of_rows(ctx, weighted, element, scale, x, inner, out, level=False),
-        _sum_into(ctx, outer, lambda i: mul(plain(i), normalised(i)), weight_spec),
-    )
+def rms_norm_backward(ctx: Lowering, grad: Tensor, x: Tensor, normalized_shape: Sequence[Any], rstd: Tensor,
+                      weight: Tensor | None, output_mask: Sequence[bool]) -> Any:
+    return layer_norm_backward(ctx, grad, x, normalized_shape, None, rstd, weight, None, output_mask)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

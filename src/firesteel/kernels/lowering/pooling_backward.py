@@ -84,33 +84,51 @@ def _sum_of_windows(ctx: Lowering, covering: Sequence[int],
     return ctx.computed(body)
 
 
+def _covering(windows: Windows) -> list[int] | None:
+    """How many windows may reach an element, for each dimension; None where that is not known or they are too many."""
+    if not all(step.is_constant for step in windows.stride):
+        return None
+    covering = [-(-k // int(s)) for k, s in zip(windows.kernel, windows.stride, strict=True)]  # type: ignore[call-overload]
+    return covering if math.prod(covering) <= WRITTEN_OUT else None
+
+
+def _window_before(ctx: Lowering, windows: Windows, grad: Tensor, element: Indices, back: tuple[int, ...],
+                   reaching: bool) -> tuple[Value, Indices]:
+    """The window that starts ``back`` windows before the last one that reaches an element, and whether it is there;
+    with ``reaching``, also whether it reaches the element."""
+    mask, window = ctx.condition(ZERO >= 0), []
+    count = len(back)
+    for k, i in enumerate(element[-count:]):
+        step = windows.stride[k]
+        number = ctx.simplify((i + windows.padding[k]) // step) - back[k]
+        conditions = [number >= 0, number < grad.shape[k - count]]
+        if reaching:
+            conditions.append(number * step - windows.padding[k] + windows.kernel[k] > i)
+        for condition in conditions:
+            if ctx.known(condition) is not True:
+                mask = both(mask, ctx.condition(condition))
+        window.append(number)
+    return mask, tuple(window)
+
+
 def gathered_gradient(
     ctx: Lowering, grad: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, indices: Tensor,
     count: int,
 ) -> Tensor | None:
     """The sum of what the windows around an element give that have found it; None where windows are not simple."""
-    out = ctx.out
-    wide = opmath(out.dtype)
+    wide = opmath(ctx.out.dtype)
     result = Spec(grad.shape, grad.shape, grad.dtype, grad.device)
     windows = Windows.of(ctx, x, result, kernel_size, stride, padding, dilation, count)
-    if windows is None or not all(number.is_constant for number in (*windows.stride, *windows.dilation)):
-        return None
-    steps = [int(step) for step in windows.stride]  # type: ignore[call-overload]
-    covering = [-(-k // s) for k, s in zip(windows.kernel, steps, strict=True)]
-    if math.prod(covering) > WRITTEN_OUT or any(int(gap) != 1 for gap in windows.dilation):  # type: ignore[call-overload]
+    covering = None if windows is None else _covering(windows)
+    if windows is None or covering is None or any(gap is not ONE for gap in windows.dilation):
         return None
     grad, indices = ctx.share(grad), ctx.share(indices)
 
     def share(at: Indices, back: tuple[int, ...]) -> Value:
-        mask, window = ctx.condition(ZERO >= 0), []
         flat: Expr = ZERO
         for k, i in enumerate(at[-count:]):
             flat = flat * x.shape[k - count] + i
-            number = ctx.simplify((i + windows.padding[k]) // steps[k]) - back[k]
-            for condition in (number >= 0, number < grad.shape[k - count]):
-                if ctx.known(condition) is not True:
-                    mask = both(mask, ctx.condition(condition))
-            window.append(number)
+        mask, window = _window_before(ctx, windows, grad, at, back, reaching=False)
         place = (*at[:-count], *window)
 
         def value() -> Value:
@@ -123,42 +141,20 @@ def gathered_gradient(
     return _sum_of_windows(ctx, covering, share)
 
 
-@lowering("aten.max_pool2d_with_indices_backward.default")
-def max_pool2d_backward(
-    ctx: Lowering,
-    grad: Tensor,
-    x: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    if ctx.device.type != "cpu":
-        gathered = gathered_gradient(ctx, grad, x, kernel_size, stride, padding, dilation, indices, 2)
-        if gathered is not None:
-            return gathered
-    return scattered_gradient(ctx, grad, indices, 2)
+def _max_pool_backward(count: int) -> Any:
+    def lower(ctx: Lowering, grad: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+              ceil_mode: bool, indices: Tensor) -> Tensor:
+        if ctx.device.type != "cpu":
+            gathered = gathered_gradient(ctx, grad, x, kernel_size, stride, padding, dilation, indices, count)
+            if gathered is not None:
+                return gathered
+        return scattered_gradient(ctx, grad, indices, count)
+
+    return lower
 
 
-@lowering("aten.max_pool3d_with_indices_backward.default")
-def max_pool3d_backward(
-    ctx: Lowering,
-    grad: Tensor,
-    x: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    if ctx.device.type != "cpu":
-        gathered = gathered_gradient(ctx, grad, x, kernel_size, stride, padding, dilation, indices, 3)
-        if gathered is not None:
-            return gathered
-    return scattered_gradient(ctx, grad, indices, 3)
+lowering("aten.max_pool2d_with_indices_backward.default")(_max_pool_backward(2))
+lowering("aten.max_pool3d_with_indices_backward.default")(_max_pool_backward(3))
 
 
 @lowering("aten.adaptive_max_pool2d_backward.default")
@@ -183,32 +179,19 @@ def fractional_max_pool2d_backward(
 
 
 def _avg_pool_backward(count: int) -> Any:
-    def lower(
-        ctx: Lowering,
-        grad: Tensor,
-        x: Tensor,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor_override: Any,
-    ) -> Tensor:
-        out = ctx.out
-        wide = opmath(out.dtype)
+    def lower(ctx: Lowering, grad: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+              count_include_pad: bool, divisor_override: Any) -> Tensor:
+        wide = opmath(ctx.out.dtype)
         grad = ctx.share(grad)
         result = Spec(grad.shape, grad.shape, grad.dtype, grad.device)
         windows = Windows.of(ctx, x, result, kernel_size, stride, padding, 1, count)
         if windows is None or isinstance(divisor_override, Expr):
             return ctx.unsupported("a window whose size is not constant")
-        if not all(step.is_constant for step in windows.stride):
-            return ctx.unsupported("a step that is not constant")
-        steps = [int(step) for step in windows.stride]  # type: ignore[call-overload]
-        covering = [-(-k // s) for k, s in zip(windows.kernel, steps, strict=True)]
-        if math.prod(covering) > WRITTEN_OUT:
-            return ctx.unsupported("windows that overlap much")
+        covering = _covering(windows)
+        if covering is None:
+            return ctx.unsupported("windows whose steps are not constant, or that overlap much")
 
-        def divisor(window: tuple[Expr, ...]) -> Value:
+        def divisor(window: Indices) -> Value:
             if divisor_override is not None:
                 return ctx.scalar(divisor_override, wide)
             number: Expr = ONE
@@ -223,21 +206,9 @@ def _avg_pool_backward(count: int) -> Any:
             return ctx.scalar(number, wide)
 
         def share(indices: Indices, back: tuple[int, ...]) -> Value:
-            """What the window gives that starts ``back`` windows before the last one that reaches an element."""
-            mask, window = ctx.condition(ZERO >= 0), []
-            for k, i in enumerate(indices[-count:]):
-                at = ctx.simplify((i + windows.padding[k]) // steps[k]) - back[k]
-                covered = at * steps[k] - windows.padding[k] + windows.kernel[k] > i
-                for condition in (at >= 0, at < grad.shape[k - count], covered):
-                    if ctx.known(condition) is not True:
-                        mask = both(mask, ctx.condition(condition))
-                window.append(at)
+            mask, window = _window_before(ctx, windows, grad, indices, back, reaching=True)
             place = (*indices[:-count], *window)
-
-            def value() -> Value:
-                return div(cast(grad.at(place), wide), divisor(tuple(window)))
-
-            return ctx.masked(mask, value, ir.const(0.0, wide))
+            return ctx.masked(mask, lambda: div(cast(grad.at(place), wide), divisor(window)), ir.const(0.0, wide))
 
         return _sum_of_windows(ctx, covering, share)
 
