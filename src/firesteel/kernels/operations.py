@@ -125,10 +125,10 @@ _ROWS = (
     Operation("div_floor", 2, FUNCTION, Forms(cpu.div_floor, integer_division("div_floor")),
               Forms(integers=call("floor_divide")), divides=True),
     Operation("div_trunc", 2, FUNCTION, Forms(cpu.div_trunc, integer_division("div_trunc")),
-              Forms(integers=Infix("//", bools=False)), divides=True),
+              Forms(integers=pattern("({0} // {1})")), divides=True),
     # The remainder with the sign of the dividend, and that with the sign of the divisor.
     Operation("mod_trunc", 2, FUNCTION, Forms(cpu.fmod, integer_division("mod_trunc")),
-              Forms(call("libdevice.fmod"), Infix("%", bools=False)), divides=True),
+              Forms(call("libdevice.fmod"), pattern("({0} % {1})")), divides=True),
     Operation("fmod", 2, FUNCTION, Forms(cpu.fmod, integer_division("mod_trunc")), Forms(call("libdevice.fmod")),
               divides=True),
     Operation("remainder", 2, FUNCTION, Forms(cpu.remainder, integer_division("remainder")),
