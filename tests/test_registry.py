@@ -21,7 +21,7 @@ def test_nothing_is_registered_twice(table):
     table.load()
     known = next(iter(table))
     before = dict(table)
-    with pytest.raises(ValueError, match=f"has a {table.what} already"):
+    with pytest.raises(ValueError, match=f"a second {table.what} for"):
         table.register(known)(lambda: None)
     assert dict(table) == before
 

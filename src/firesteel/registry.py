@@ -23,7 +23,7 @@ class Registry(dict[Key, Function]):
     'hello'
     >>> greetings.register("en")(hello)
     Traceback (most recent call last):
-    ValueError: 'en' has a greeting already: hello
+    ValueError: a second greeting for 'en': hello is registered already
 
     With a ``package`` its files register themselves when they are imported, which `find` does when it meets a name that
     is not known: those named in ``first`` before the others. So what is added needs no list of files.
@@ -43,7 +43,7 @@ class Registry(dict[Key, Function]):
             for key in keys:
                 if key in self:
                     name = getattr(self[key], "__name__", self[key])
-                    raise ValueError(f"{key!r} has a {self.what} already: {name}")
+                    raise ValueError(f"a second {self.what} for {key!r}: {name} is registered already")
                 self[key] = function  # type: ignore[assignment]
             return function
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import pytest
 import torch
 import torch.fx
-from firesteel.kernels.gpu.road import check_available
+from firesteel.kernels.gpu.engine import check_available
 
 from firesteel.backends.native import unsupported_reason
 from firesteel.functional import Unsupported
