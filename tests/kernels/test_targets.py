@@ -7,10 +7,10 @@ import importlib.metadata
 import pytest
 import torch
 import torch.fx
-from firesteel.kernels.gpu.engine import check_available
 
 from firesteel.backends.native import unsupported_reason
 from firesteel.functional import Unsupported
+from firesteel.kernels.gpu.engine import check_available
 from firesteel.kernels.gpu.triton_compiler import triton_version
 from firesteel.kernels.scheduling.machines import CPU, GPU
 from firesteel.kernels.targets import target_of
