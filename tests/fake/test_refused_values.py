@@ -33,8 +33,10 @@ def test_operators_that_raise_are_known(text: str) -> None:
     last = Last()
     with warnings.catch_warnings(), last:
         warnings.simplefilter("ignore")
-        with pytest.raises((RuntimeError, IndexError)):
+        with pytest.raises((RuntimeError, IndexError)) as raised:
             eval(text.replace("{trunc|floor}", "trunc"), names)
+    if "is now removed" in str(raised.value):  # a function of this torch that refuses whatever it gets
+        pytest.skip(f"{text.partition('(')[0]} was removed from this torch")
     func, args, kwargs = last.call
     refuses = refused_values(func._schema.name.partition("::")[2])
     assert (refuses is not None and refuses(args, kwargs)) or text.partition("(")[0][2:] in FUNCTIONS, func
