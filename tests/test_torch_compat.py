@@ -32,9 +32,9 @@ def test_neutralising_is_fast_and_complete():
     out = run_fresh("""
 import sys, time, torch
 from firesteel import torch_compat as c
-start = time.perf_counter()
+start = time.process_time()
 count = c.neutralise_dynamo_imports()
-took = time.perf_counter() - start
+took = time.process_time() - start
 assert count > 100, count
 assert c.neutralise_dynamo_imports() == 0
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -54,7 +54,7 @@ assert torch.allclose(p.detach(), torch.full((2,), 0.9))
 assert not c.dynamo_is_loaded() and "sympy" not in sys.modules
 print(took)
 """)
-    assert float(out) < 0.2  # 15 to 25 ms on an idle machine
+    assert float(out) < 0.2  # seconds of the CPU, so that a busy machine does not matter; 15 ms
 
 
 def test_torchs_own_compiler_still_works():
