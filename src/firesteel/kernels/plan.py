@@ -27,6 +27,10 @@ class Launch:
     sizes: tuple[Expr, ...]
     numbers: tuple[Expr, ...] = ()
 
+    def in_plan(self, expr: Expr) -> Expr:
+        """An expression of the kernel's own sizes, in those of the plan."""
+        return expr.substitute(dict(zip(self.kernel.sizes, self.sizes, strict=True)))
+
 
 @dataclass(frozen=True)
 class Free:

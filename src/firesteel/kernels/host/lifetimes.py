@@ -22,6 +22,8 @@ from ..plan import Allocate, Free, KernelPlan, Launch, Step, WriteBack
 
 END = 1 << 60
 """The position of the return, behind all steps."""
+Part = list[tuple[int, Step]] | tuple[int, Step]
+"""A segment, as its steps with their positions, or a single step between two of them."""
 
 
 @dataclass
@@ -30,8 +32,7 @@ class Lifetimes:
 
     plan: KernelPlan
     reuse: bool = True
-    parts: list[list[tuple[int, Step]] | tuple[int, ExternCall | WriteBack]] = field(default_factory=list)
-    """Segments as lists of steps with their positions, and single steps between them."""
+    parts: list[Part] = field(default_factory=list)
     root: dict[str, str] = field(default_factory=dict)
     """The buffer whose memory another one uses, itself if it has its own."""
     made: dict[str, int] = field(default_factory=dict)

@@ -9,15 +9,16 @@ from typing import Any
 
 from ...native.program import Op as Arithmetic
 from ...records import dataclass
-from ...shapes import Expr, Symbol, const, maximum
+from ...shapes import Expr, Symbol, maximum
 from ...shapes.checker_rows import Expressions, Unsupported
 from ...torch_compat import native_calls
-from ..huge_pages import LARGE
+from ..huge_pages import may_be_large
 from ..ir import Buffer, BufferRef
-from ..plan import Allocate, Launch
+from ..plan import Launch, Step
 from . import bounds
 from .launching import Launchable, device_number
 from .lifetimes import Lifetimes
+from .plan_emitter import PlanEmitter, bytes_of
 from .program import HostProgram, Op
 
 RELEASING_SIZE = 1 << 16
@@ -36,20 +37,20 @@ class NativeSegment:
     table: tuple[bytes, tuple[Any, ...]]
 
 
-class SegmentBuilder:
-    """Builds the table of one segment."""
+class SegmentBuilder(PlanEmitter[int]):
+    """Builds the table of one segment. Tensors, addresses and numbers are registers."""
 
-    def __init__(self, found: Lifetimes, addresses: Mapping[int, Launchable], variable: Callable[[str], str],
+    def __init__(self, lifetimes: Lifetimes, kernels: Mapping[int, Launchable], variable: Callable[[str], str],
                  symbols: Mapping[Symbol, tuple[str, str, int] | str], python: Callable[[Expr], str],
                  arguments: Sequence[str] = (), checked: bool = False) -> None:
-        """``addresses``: of kernels, by the identity of their description, or kernels that run in blocks.
+        """``kernels``: addresses of kernels, or kernels that run in blocks, by the identity of their description.
         ``variable``: Python's name of a buffer. ``checked``: kernels are told where buffers end.
 
         ``symbols``: for each a size or stride of a buffer, or the Python variable of a number. ``python`` prints an
         expression that rows cannot compute.
         """
-        self.found = found
-        self.addresses = addresses
+        super().__init__(lifetimes, lifetimes.tensors)
+        self.kernels = kernels
         self.variable = variable
         self.symbols = symbols
         self.python = python
@@ -58,8 +59,6 @@ class SegmentBuilder:
         self.complete = bool(arguments)
         self.program = HostProgram(len(self.arguments))
         self.expressions = Expressions(self.program, self.symbol)
-        self.objects: dict[str, int] = {}
-        self.addresses_of: dict[str, int] = {}
         self.bytes_of: dict[str, Expr] = {}
         """The memory of buffers that the segment makes itself."""
         self.edges: dict[str, int] = {}
@@ -120,44 +119,31 @@ class SegmentBuilder:
 
     # Buffers
 
-    def tensor(self, buffer: str) -> int:
-        """The register of a buffer's tensor."""
-        if self.found.is_same_tensor(buffer):
-            buffer = self.found.group(buffer)
-        register = self.objects.get(buffer)
-        if register is None:
-            constant = self.found.plan.constants.get(buffer)
-            if constant is not None:
-                register = self.program.fill(Arithmetic.CONSTANT, a=self.program.keep(constant))
-            else:
-                register = self.argument(self.variable(buffer))
-            self.objects[buffer] = register
-        return register
+    def find_tensor(self, buffer: str) -> int:
+        constant = self.lifetimes.plan.constants.get(buffer)
+        if constant is not None:
+            return self.program.fill(Arithmetic.CONSTANT, a=self.program.keep(constant))
+        return self.argument(self.variable(buffer))
 
-    def address(self, buffer: str) -> int:
-        """The register of the address of a buffer's first element."""
-        root = self.found.group(buffer)
-        register = self.addresses_of.get(root)
-        if register is None:
-            register = self.addresses_of[root] = self.program.fill(Op.POINTER, self.tensor(root))
-        return register
+    def find_address(self, root: str) -> int:
+        return self.program.fill(Op.POINTER, self.tensor(root))
 
     def start(self, buffer: str) -> int:
         """The register of the address at which the storage of a buffer begins."""
-        root = self.found.group(buffer)
+        root = self.lifetimes.group(buffer)
         return self.address(root) if root in self.bytes_of else self.edge(root, bounds.start_of)
 
     def end(self, buffer: str) -> int:
         """The register of the address behind the storage of a buffer."""
-        root = self.found.group(buffer)
+        root = self.lifetimes.group(buffer)
         size = self.bytes_of.get(root)
         if size is None:
             return self.edge(root, bounds.end_of)
         return self.program.fill(Arithmetic.ADD_SCALED, self.number(size), a=1, index=self.address(root))
 
     def edge(self, root: str, of: Callable[[Any], int]) -> int:
-        """The same for tensors from outside, by a function that a host program knows under its own name."""
-        constant = self.found.plan.constants.get(root)
+        """Where the storage of a tensor from outside begins or ends: a host program knows the function by its name."""
+        constant = self.lifetimes.plan.constants.get(root)
         if constant is not None:
             return self.constant(of(constant))
         text = f"{of.__name__}({self.variable(root)})"
@@ -167,37 +153,40 @@ class SegmentBuilder:
 
     # Steps
 
-    def allocate(self, buffer: Buffer) -> None:
+    def layout(self, buffer: Buffer | BufferRef) -> tuple[list[int | Expr], list[int | Expr]]:
+        """Sizes and strides, as ints where they are known."""
+        assert buffer.shape is not None and buffer.strides is not None
+        return [self.extent(size) for size in buffer.shape], [self.extent(stride) for stride in buffer.strides]
+
+    def new_view(self, buffer: Buffer, root: str) -> None:
+        self.handles[buffer.name] = self.program.view(self.tensor(root), *self.layout(buffer), 0, self.number)
+
+    def new_tensor(self, buffer: Buffer) -> None:
+        name, size = buffer.name, bytes_of(buffer)
+        dtype, device = native_calls.dtype_number(buffer.dtype), device_number(buffer.device)
+        self.handles[name], self.addresses[name] = self.program.empty(*self.layout(buffer), dtype, self.number, device)
+        self.bytes_of[name] = bounds.bytes_of(buffer, size)
+        if name not in self.tensors:
+            self.temporary[name] = self.handles[name]
+        if buffer.device.type == "cpu":
+            self.advise(self.addresses[name], size)
+
+    def new_memory(self, buffer: Buffer) -> None:
         name, program = buffer.name, self.program
-        root = self.found.group(name)
-        sizes = [self.extent(size) for size in buffer.shape]
-        strides = [self.extent(stride) for stride in buffer.strides]
-        if root != name:
-            if self.found.is_new_tensor(name):
-                self.objects[name] = program.view(self.tensor(root), sizes, strides, 0, self.number)
-        elif name in self.found.tensors or buffer.device.type != "cpu":
-            dtype, device = native_calls.dtype_number(buffer.dtype), device_number(buffer.device)
-            self.objects[name], self.addresses_of[name] = program.empty(sizes, strides, dtype, self.number, device)
-            self.bytes_of[name] = bounds.bytes_of(buffer, _bytes(buffer))
-            if name not in self.found.tensors:
-                self.temporary[name] = self.objects[name]
-            if buffer.device.type == "cpu":
-                self.advise(self.addresses_of[name], _bytes(buffer))
-        else:
-            self.bytes_of[name] = size = maximum(_bytes(buffer), 1)
-            register = program.register()
-            program.row(Op.MEMORY, register, self.number(size))
-            program.memory.append(register)
-            self.addresses_of[name] = self.memory[name] = register
-            self.advise(register, size)
+        self.bytes_of[name] = size = maximum(bytes_of(buffer), 1)
+        register = program.register()
+        program.row(Op.MEMORY, register, self.number(size))
+        program.memory.append(register)
+        self.addresses[name] = self.memory[name] = register
+        self.advise(register, size)
 
     def advise(self, address: int, size: Expr) -> None:
         """Huge pages for memory that is large, or may be."""
-        if sys.platform == "linux" and not (size.is_constant and int(size) < LARGE):  # type: ignore[call-overload]
+        if sys.platform == "linux" and may_be_large(size):
             self.program.advise(address, self.number(size))
 
     def launch(self, step: Launch) -> None:
-        kernel = self.addresses[id(step.kernel)]
+        kernel = self.kernels[id(step.kernel)]
         numbers = [self.float(number) for number in step.numbers]
         buffers = [self.address(name) for name in step.buffers]
         sizes = [self.number(size) for size in step.sizes]
@@ -208,40 +197,27 @@ class SegmentBuilder:
                 buffers += [self.constant(bounds.record_address()), self.constant(number)]
             self.program.launch(kernel, buffers, sizes, numbers, _is_long(step))
         else:
-            at: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
-            programs = self.number(kernel.programs.substitute(at))
-            told = [] if kernel.extent is None else [self.number(kernel.extent.substitute(at))]
+            programs = self.number(step.in_plan(kernel.programs))
+            told = [] if kernel.extent is None else [self.number(step.in_plan(kernel.extent))]
             self.program.launch_blocks(kernel.address, programs, buffers, sizes, [*numbers, *told])
 
-    def view(self, variable: str, reference: BufferRef) -> None:
-        assert reference.shape is not None and reference.strides is not None
-        sizes = [self.extent(size) for size in reference.shape]
-        strides = [self.extent(stride) for stride in reference.strides]
-        offset = self.extent(reference.offset) if reference.offset is not None else 0
-        base = self.tensor(reference.buffer)
-        self.views[variable] = self.program.view(base, sizes, strides, offset, self.number)
+    def release(self, roots: Sequence[str]) -> None:
+        for root in roots:
+            if root in self.memory:
+                self.program.row(Op.FREE, source=self.memory.pop(root))
+            elif root in self.temporary:
+                self.program.row(Op.DROP, source=self.temporary.pop(root))
 
-    def run(self, steps: Sequence[tuple[int, Any]], views: Sequence[tuple[str, BufferRef]]) -> None:
-        for position, step in steps:
-            if isinstance(step, Allocate):
-                self.allocate(step.buffer)
-            else:
-                self.launch(step)
-            for root in self.found.ending(position):
-                if root in self.memory:
-                    self.program.row(Op.FREE, source=self.memory.pop(root))
-                elif root in self.temporary:
-                    self.program.row(Op.DROP, source=self.temporary.pop(root))
+    def view(self, variable: str, reference: BufferRef) -> None:
+        """A strided view that the caller knows under the name of a variable."""
+        layout, base = self.layout(reference), self.tensor(reference.buffer)
+        offset = self.extent(reference.offset) if reference.offset is not None else 0
+        self.views[variable] = self.program.view(base, *layout, offset, self.number)
+
+    def run(self, steps: Sequence[tuple[int, Step]], views: Sequence[tuple[str, BufferRef]]) -> None:
+        self.walk(steps)
         for variable, reference in views:
             self.view(variable, reference)
-
-
-def _bytes(buffer: Buffer) -> Expr:
-    """The memory from a buffer's first element to its last."""
-    elements: Expr = const(1)
-    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
-        elements = elements + (size - 1) * stride
-    return elements * buffer.dtype.itemsize
 
 
 def _is_long(step: Launch) -> bool:
@@ -257,7 +233,7 @@ def _is_long(step: Launch) -> bool:
     return False
 
 
-def build(steps: Sequence[tuple[int, Any]], views: Sequence[tuple[str, BufferRef]], results: Sequence[str],
+def build(steps: Sequence[tuple[int, Step]], views: Sequence[tuple[str, BufferRef]], results: Sequence[str],
           make: Callable[[Sequence[str]], SegmentBuilder], as_tuple: bool,
           arguments: Sequence[str] = ()) -> NativeSegment:
     """Build a segment that returns the tensors of the buffers ``results``, then the ``views``.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -31,13 +31,12 @@ from ...native.objects import NativeUnavailable
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, print_python
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
-from ..plan import Allocate, KernelPlan, Launch, WriteBack
+from ..plan import Allocate, KernelPlan, Launch, Step, WriteBack
 from . import bounds, machine, native_segment
 from .extern_calls import function_of, literal, returns_several
 from .launching import Launchable, blocks_launcher, portable_launcher, view
-from .lifetimes import Lifetimes, lifetimes
-
-Part = list[tuple[int, Any]] | tuple[int, Any]
+from .lifetimes import Part, lifetimes
+from .plan_emitter import PlanEmitter
 
 
 @dataclass
@@ -108,24 +107,24 @@ class _Check:
     copy: str
 
 
-class _HostPrinter:
-    """Prints one plan."""
+class _HostPrinter(PlanEmitter[str]):
+    """Prints one plan. Tensors are Python variables."""
 
-    def __init__(self, plan: KernelPlan, addresses: Mapping[int, Launchable], made: machine.HostMachine | None,
+    def __init__(self, plan: KernelPlan, kernels: Mapping[int, Launchable], made: machine.HostMachine | None,
                  keep: Any, takes_list: bool, checked: bool) -> None:
+        found = lifetimes(plan, reuse=made is not None)
+        super().__init__(found, found.tensors)
         self.plan = plan
         self.checked = checked
         self.takes_list = takes_list
         self.keep = keep
-        self.addresses = addresses
+        self.kernels = kernels
         self.machine = made
         self.layouts = _Layouts()
-        self.found: Lifetimes = lifetimes(plan, reuse=made is not None)
         self.namespace: dict[str, Any] = {"torch": torch, "math": math, "empty_strided": torch.empty_strided,
                                           "kept": keep, "start_of": bounds.start_of, "end_of": bounds.end_of}
         self.lines: list[str | _Check] = []
         self.names: set[str] = {*keyword.kwlist, *vars(builtins), *self.namespace, "run"}
-        self.variables: dict[str, str] = {}
         self.parameters: list[str] = []
         self.symbols = SymbolPlaces()
         self.python_symbols: dict[Symbol, str] = {}
@@ -159,15 +158,12 @@ class _HostPrinter:
             self.namespace[name] = value
         return name
 
-    def variable(self, buffer: str) -> str:
-        name = self.variables.get(buffer)
-        if name is None and self.found.is_same_tensor(buffer):
-            name = self.variables[buffer] = self.variable(self.found.group(buffer))
-        if name is None:
-            name = self.variables[buffer] = self.fresh(buffer)
-            constant = self.plan.constants.get(buffer)
-            if constant is not None:
-                self.namespace[name] = constant
+    def find_tensor(self, buffer: str) -> str:
+        """A variable for the tensor of a buffer, whoever makes it."""
+        name = self.fresh(buffer)
+        constant = self.plan.constants.get(buffer)
+        if constant is not None:
+            self.namespace[name] = constant
         return name
 
     # Numbers
@@ -196,7 +192,7 @@ class _HostPrinter:
     def print(self) -> HostFunction:
         for entry in self.plan.inputs:
             if isinstance(entry, Buffer):
-                self.parameters.append(self.variable(entry.name))
+                self.parameters.append(self.tensor(entry.name))
             else:
                 name = self.fresh(str(entry))
                 self.parameters.append(name)
@@ -205,23 +201,18 @@ class _HostPrinter:
         for symbol, (buffer, kind, dim) in self.plan.symbols.items():
             if symbol not in self.symbols:
                 self.symbols[symbol] = (buffer, kind, dim) if buffer in inputs else self.fresh(str(symbol))
-        parts: list[Part] = list(self.found.parts)
-        whole = self.whole(parts)
+        whole = self.whole(self.lifetimes.parts)
         if whole is not None:
             return whole
-        parts = self.with_room_for_views(parts)
         if self.takes_list and all(isinstance(where, str) for where in self.symbols.values()):
             for name in inputs:
                 self.members[name] = [name]
-                self.alive.add(self.variable(name))
-        for number, part in enumerate(parts):
+                self.alive.add(self.tensor(name))
+        for part, views in self.with_views():
             if isinstance(part, list):
-                following = parts[number + 1] if number + 1 < len(parts) else None
-                self.segment(part, following if isinstance(following, tuple) else None)
-            elif isinstance(part[1], ExternCall):
-                self.call(*part)
+                self.segment(part, views)
             else:
-                self.write_back(*part)
+                self.walk([part])
         outputs = "".join(f"{self.output(output)}, " for output in self.plan.outputs)
         self.lines.append(f"return ({outputs.removesuffix(' ')})")
         if not self.calls:
@@ -264,26 +255,33 @@ class _HostPrinter:
         where = self.symbols[symbol]
         assert not isinstance(where, str)
         buffer, kind, dim = where
-        return f"{self.variable(buffer)}.{'shape[%d]' if kind == 'size' else 'stride(%d)'}" % dim
+        return f"{self.tensor(buffer)}.{'shape[%d]' if kind == 'size' else 'stride(%d)'}" % dim
 
-    def with_room_for_views(self, parts: list[Part]) -> list[Part]:
-        """An empty segment before each call whose arguments are views that can be made natively."""
-        result: list[Part] = []
-        for part in parts:
-            if isinstance(part, tuple) and self.views_of(part[1]) and not (result and isinstance(result[-1], list)):
-                result.append([])
-            result.append(part)
-        return result
+    def with_views(self) -> Iterator[tuple[Part, list[BufferRef]]]:
+        """The parts of the plan, segments with the views that they make natively for the call that follows.
+
+        Where a call needs views and no segment is in front of it, there is one without steps.
+        """
+        segment: Part | None = None
+        for part in self.lifetimes.parts:
+            views = [] if isinstance(part, list) else self.views_of(part[1])
+            if segment is not None or views:
+                yield segment if segment is not None else [], views
+            segment = part if isinstance(part, list) else None
+            if segment is None:
+                yield part, []
+        if segment is not None:
+            yield segment, []
 
     # Native segments
 
-    def whole(self, parts: list[Part]) -> HostFunction | None:
+    def whole(self, parts: Sequence[Part]) -> HostFunction | None:
         """The whole plan as one builtin, where its outputs are all new buffers."""
         if self.machine is None or len(parts) != 1 or not isinstance(parts[0], list):
             return None
         results = []
         for output in self.plan.outputs:
-            if not isinstance(output, BufferRef) or output.buffer not in self.found.objects or \
+            if not isinstance(output, BufferRef) or output.buffer not in self.lifetimes.objects or \
                     output.shape is not None or output.buffer in self.plan.constants:
                 return None
             results.append(output.buffer)
@@ -294,7 +292,7 @@ class _HostPrinter:
             made = native_segment.build(parts[0], [], results, self.builder, True, self.parameters)
         except native_segment.NeedsPython:
             return None
-        returned = "".join(f"{self.variable(name)}, " for name in results).removesuffix(" ")
+        returned = "".join(f"{self.tensor(name)}, " for name in results).removesuffix(" ")
         source = f"# native\ndef run({', '.join(self.parameters)}):\n{text}\n    return ({returned})\n"
         function = self.native(made)
         if self.takes_list:
@@ -308,35 +306,27 @@ class _HostPrinter:
         return bounds.watched(function) if self.checked else function
 
     def builder(self, arguments: Sequence[str]) -> native_segment.SegmentBuilder:
-        made = native_segment.SegmentBuilder(self.found, self.addresses, self.variable, self.symbols, self.python,
+        made = native_segment.SegmentBuilder(self.lifetimes, self.kernels, self.tensor, self.symbols, self.python,
                                              arguments, self.checked)
         made.program.keep(self.keep)
         return made
 
-    def segment(self, steps: list[tuple[int, Any]], following: tuple[int, Any] | None) -> None:
-        """Print a segment, and with it the views that the following call needs."""
-        views = [] if following is None else self.views_of(following[1])
+    def segment(self, steps: Sequence[tuple[int, Step]], views: Sequence[BufferRef]) -> None:
+        """Print a segment, and with it views that the following call needs."""
+        own = {position for position, _ in steps}
+        allocated = [step.buffer.name for _, step in steps if isinstance(step, Allocate)]
+        ending = [root for position, _ in steps for root in self.lifetimes.ending(position)]
+        named = [(self.view_name(ref), ref) for ref in views]
         if self.machine is None:
             self.lines.extend(self.describe(steps))
-            for _, step in steps:
-                if isinstance(step, Allocate):
-                    self.alive.add(self.variable(step.buffer.name))
-            self.lines.extend(f"{self.view_name(ref)} = {self.view_source(ref)}" for ref in views)
-            self.alive.update(self.view_name(ref) for ref in views)
-            self.release([position for position, _ in steps])
+            self.lines.extend(f"{name} = {self.view_source(ref)}" for name, ref in named)
+            self.alive.update([*map(self.tensor, allocated), *(name for name, _ in named)])
+            self.release(ending)
             return
-        own = {position for position, _ in steps}
-        results = []
-        for _, step in steps:
-            if isinstance(step, Allocate):
-                name = step.buffer.name
-                root = self.found.group(name)
-                outlives = self.found.last[root] not in own
-                if outlives and self.found.is_new_tensor(name):
-                    results.append(name)
-        named = [(self.view_name(ref), ref) for ref in views]
+        results = [name for name in allocated if self.lifetimes.last[self.lifetimes.group(name)] not in own
+                   and self.lifetimes.is_new_tensor(name)]
         made = native_segment.build(steps, named, results, self.builder, False)
-        filled = [*map(self.variable, results), *(name for name, _ in named)]
+        filled = [*map(self.tensor, results), *(name for name, _ in named)]
         function = f"segment{self.segments}"
         self.segments += 1
         self.namespace[function] = self.native(made)
@@ -348,33 +338,35 @@ class _HostPrinter:
         call = f"{function}({', '.join(made.arguments)})"
         self.lines.append(f"{', '.join(filled)} = {call}" if filled else call)
         self.alive.update(filled)
-        self.release(sorted(own))
+        self.release(ending)
 
-    def describe(self, steps: Sequence[tuple[int, Any]]) -> list[str]:
+    def describe(self, steps: Sequence[tuple[int, Step]]) -> list[str]:
         """The Python that does the same as a segment."""
-        lines = []
+        before, self.lines = self.lines, []
         for _, step in steps:
-            if isinstance(step, Allocate):
-                buffer = step.buffer
-                if self.found.is_same_tensor(buffer.name):
-                    continue
-                layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
-                root = self.found.group(buffer.name)
-                how = "empty_strided(" if root == buffer.name else f"reuse({self.variable(root)}, "
-                where = f", device={str(buffer.device)!r}" if buffer.device.type != "cpu" else ""
-                lines.append(f"{self.variable(buffer.name)} = {how}{layout}, dtype={buffer.dtype}{where})")
-            else:
-                assert isinstance(step, Launch)
-                arguments = [self.variable(name) for name in step.buffers]
-                kernel = self.addresses[id(step.kernel)]
-                if not isinstance(kernel, int):
-                    at: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
-                    arguments.insert(0, self.python(kernel.programs.substitute(at)))
-                arguments.extend(self.python(expr) for expr in (*step.sizes, *step.numbers))
-                if not isinstance(kernel, int) and kernel.extent is not None:
-                    arguments.append(self.python(kernel.extent.substitute(at)))
-                lines.append(f"{self.kernel(step.kernel)}({', '.join(arguments)})")
-        return lines
+            self.emit(step)
+        described, self.lines = [str(line) for line in self.lines], before
+        return described
+
+    def allocate(self, buffer: Buffer) -> None:
+        """Every buffer is a tensor here."""
+        if self.lifetimes.is_same_tensor(buffer.name):
+            return
+        layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
+        root = self.lifetimes.group(buffer.name)
+        how = "empty_strided(" if root == buffer.name else f"reuse({self.tensor(root)}, "
+        where = f", device={str(buffer.device)!r}" if buffer.device.type != "cpu" else ""
+        self.lines.append(f"{self.tensor(buffer.name)} = {how}{layout}, dtype={buffer.dtype}{where})")
+
+    def launch(self, step: Launch) -> None:
+        arguments = [self.tensor(name) for name in step.buffers]
+        kernel = self.kernels[id(step.kernel)]
+        if not isinstance(kernel, int):
+            arguments.insert(0, self.python(step.in_plan(kernel.programs)))
+        arguments.extend(self.python(expr) for expr in (*step.sizes, *step.numbers))
+        if not isinstance(kernel, int) and kernel.extent is not None:
+            arguments.append(self.python(step.in_plan(kernel.extent)))
+        self.lines.append(f"{self.kernel(step.kernel)}({', '.join(arguments)})")
 
     def kernel(self, kernel: Kernel) -> str:
         if self.machine is not None:
@@ -382,7 +374,7 @@ class _HostPrinter:
         known = self.bound.get(id(kernel))
         if known is None:
             known = self.bound[id(kernel)] = self.fresh(kernel.name)
-            found = self.addresses[id(kernel)]
+            found = self.kernels[id(kernel)]
             counts = len(kernel.buffers), len(kernel.sizes), len(kernel.numbers)
             if not isinstance(found, int):
                 launcher = blocks_launcher(found.address, *counts, found.extent is not None)
@@ -391,15 +383,13 @@ class _HostPrinter:
             self.namespace[known] = launcher
         return known
 
-    def release(self, positions: Sequence[int]) -> None:
-        """Let go of what no later step uses."""
+    def release(self, roots: Sequence[str]) -> None:
         if not self.grouped:
             self.grouped = True
-            for name, root in self.found.root.items():
+            for name, root in self.lifetimes.root.items():
                 self.members.setdefault(root, []).append(name)
-        gone = [name for position in positions for root in self.found.ending(position)
-                for name in self.members.get(root, ())]
-        names = dict.fromkeys(self.variables[name] for name in gone if name in self.variables)
+        gone = [name for root in roots for name in self.members.get(root, ())]
+        names = dict.fromkeys(self.handles[name] for name in gone if name in self.handles)
         dead = [name for name in names if name in self.alive]
         if dead:
             self.lines.append(f"del {', '.join(dead)}")
@@ -441,7 +431,7 @@ class _HostPrinter:
         offset = self.python(reference.offset) if reference.offset is not None else "0"
         dtype = f", {reference.dtype}" if reference.dtype is not None else ""
         assert reference.shape is not None and reference.strides is not None
-        return (f"view({self.variable(reference.buffer)}, {self.numbers(reference.shape)}, "
+        return (f"view({self.tensor(reference.buffer)}, {self.numbers(reference.shape)}, "
                 f"{self.numbers(reference.strides)}, {offset}{dtype})")
 
     # Calls of ATen
@@ -450,7 +440,7 @@ class _HostPrinter:
         if isinstance(value, BufferRef):
             if value in views:
                 return self.view_name(value)
-            return self.view_source(value) if self.is_view(value) else self.variable(value.buffer)
+            return self.view_source(value) if self.is_view(value) else self.tensor(value.buffer)
         if isinstance(value, Expr):
             return self.python(value)
         if isinstance(value, (list, tuple)):
@@ -462,7 +452,7 @@ class _HostPrinter:
         text = literal(value)
         return text if text is not None else self.bind("constant", value)
 
-    def call(self, position: int, step: ExternCall) -> None:
+    def call(self, step: ExternCall) -> None:
         views = self.views_of(step)
         name, function = function_of(step.target)
         known = self.bind(name, function)
@@ -473,13 +463,13 @@ class _HostPrinter:
         if step.out or not made:
             self.lines.append(call)
         elif len(step.outputs) == 1 and not returns_several(step.target):
-            self.lines.append(f"{self.variable(made[0])} = {call}")
+            self.lines.append(f"{self.tensor(made[0])} = {call}")
         else:
-            targets = [self.variable(name) if name is not None else "_" for name in step.outputs]
+            targets = [self.tensor(name) if name is not None else "_" for name in step.outputs]
             self.lines.append(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {call}")
             if None in step.outputs:
                 self.lines.append("del _")
-        self.alive.update(self.variable(name) for name in made)
+        self.alive.update(self.tensor(name) for name in made)
         self.alive.update(self.view_name(ref) for ref in views)
         self.bind_symbols(made)
         if not step.out:
@@ -489,7 +479,6 @@ class _HostPrinter:
         if dead:
             self.lines.append(f"del {', '.join(dead)}")
             self.alive.difference_update(dead)
-        self.release([position])
 
     def check_layout(self, name: str) -> None:
         """Make sure that a result of ATen has the strides that kernels were compiled for."""
@@ -497,9 +486,9 @@ class _HostPrinter:
         number = self.calls
         self.calls += 1
         empty = buffer is not None and any(isinstance(size, Const) and size.value == 0 for size in buffer.shape)
-        if buffer is None or (name not in self.found.layouts and not empty):
+        if buffer is None or (name not in self.lifetimes.layouts and not empty):
             return
-        variable = self.variable(name)
+        variable = self.tensor(name)
         layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
         self.namespace["check_layout"], self.namespace["restride"] = self.layouts.check, restride
         copy = f"{variable} = restride({variable}, {layout})"
@@ -519,13 +508,12 @@ class _HostPrinter:
         """Numbers that a call brought forth."""
         for symbol, (buffer, kind, dim) in self.plan.symbols.items():
             if buffer in made and isinstance(name := self.symbols[symbol], str):
-                value = self.variable(buffer)
+                value = self.tensor(buffer)
                 how = {"size": f"{value}.shape[{dim}]", "stride": f"{value}.stride({dim})"}.get(kind, value)
                 self.lines.append(f"{name} = {how}")
 
-    def write_back(self, position: int, step: WriteBack) -> None:
-        self.lines.append(f"{self.variable(step.target)}.copy_({self.argument(step.source, ())})")
-        self.release([position])
+    def write_back(self, step: WriteBack) -> None:
+        self.lines.append(f"{self.tensor(step.target)}.copy_({self.argument(step.source, ())})")
 
     # Results
 

@@ -9,11 +9,11 @@ context, then a module and a function for each kernel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...native.templates import filled
-from ...shapes import Expr, ge
+from ...shapes import ge
 from ...torch_compat import c_interface
 from ..gpu.triton_compiler import PLAIN_SHARED, Binary, Request
 from ..gpu.versions import LIMIT
@@ -71,13 +71,12 @@ def launch(program: ProgramPrinter, step: Launch, kernels: GpuKernels, number: i
     words = code.alloca(f"[{max(len(typed), 1)} x i64]")
     for position, (type_, value) in enumerate(typed):
         code.line(f"store {type_} {value}, ptr {code.element('i64', words, position)}, align 8")
-    sizes: dict[Expr, Expr | int | float] = dict(zip(step.kernel.sizes, step.sizes, strict=True))
-    chosen = _how(program, kernels, number, sizes)
+    chosen = _how(program, step, kernels, number)
     if number in kernels.wide:
         extent = kernels.made[number][0].kernel.extent
         assert extent is not None
-        is_wide = program.numbers.truth(ge(extent.substitute(sizes), LIMIT))
-        others = _how(program, kernels, kernels.wide[number], sizes)
+        is_wide = program.numbers.truth(ge(step.in_plan(extent), LIMIT))
+        others = _how(program, step, kernels, kernels.wide[number])
         chosen = [(type_, code.value(f"select i1 {is_wide}, {type_} {other}, {type_} {usual}"))
                   for (type_, usual), (_, other) in zip(chosen, others, strict=True)]
     (_, which), (_, programs), (_, threads), (_, shared) = chosen
@@ -86,11 +85,10 @@ def launch(program: ProgramPrinter, step: Launch, kernels: GpuKernels, number: i
     code.leave_unless(code.value(f"icmp eq i32 {error}, 0"), "failed")
 
 
-def _how(program: ProgramPrinter, kernels: GpuKernels, number: int,
-         sizes: Mapping[Expr, Expr | int | float]) -> list[tuple[str, str]]:
+def _how(program: ProgramPrinter, step: Launch, kernels: GpuKernels, number: int) -> list[tuple[str, str]]:
     """A version of a kernel: its number, how many programs it has, its threads, its shared memory."""
     request, binary = kernels.made[number]
-    programs = program.numbers.integer(request.kernel.programs.substitute(sizes))
+    programs = program.numbers.integer(step.in_plan(request.kernel.programs))
     return [("i64", str(number)), ("i64", programs), ("i32", str(32 * request.kernel.warps)),
             ("i32", str(binary.shared))]
 

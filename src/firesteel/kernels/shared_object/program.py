@@ -21,10 +21,11 @@ from ...functional.subprograms import Subprogram
 from ...shapes import Expr, Symbol, const, maximum
 from ...shapes.polynomials import parts
 from ...torch_compat import native_calls
-from ..host.lifetimes import Lifetimes, lifetimes
-from ..huge_pages import LARGE
+from ..host.lifetimes import lifetimes
+from ..host.plan_emitter import PlanEmitter, bytes_of
+from ..huge_pages import may_be_large
 from ..ir import Buffer, BufferRef, ExternCall
-from ..plan import Allocate, KernelPlan, Launch, WriteBack
+from ..plan import KernelPlan, Launch, Step, WriteBack
 from . import gpu, own_calls
 from .checked_code import CheckedFunction, PackageModule
 from .numbers import Numbers
@@ -48,7 +49,7 @@ class Contract:
     """What must hold, with a text for people."""
 
 
-class ProgramPrinter:
+class ProgramPrinter(PlanEmitter[str]):
     """Writes the function of one plan."""
 
     def __init__(self, plan: KernelPlan, module: PackageModule, weights: Mapping[str, int],
@@ -59,6 +60,8 @@ class ProgramPrinter:
         by identity."""
         if plan.constants.keys() - weights.keys():
             raise NotCallable("a constant inside of a branch or loop")
+        found = lifetimes(plan)
+        super().__init__(found, {found.group(buffer) for buffer in found.objects})
         self.plan = plan
         self.module = module
         self.weights = weights
@@ -69,15 +72,11 @@ class ProgramPrinter:
         self.on_gpu = on_gpu
         self.gpu_index = "0"
         self.code = CheckedFunction(module, "")
-        self.found: Lifetimes = lifetimes(plan)
-        self.tensors = {self.found.group(buffer) for buffer in self.found.objects}
         self.symbols: dict[Symbol, str] = {}
         self.numbers = Numbers(self.code, self._symbol)
         self.operators = OperatorCalls(self.code, self.numbers, self)
         self.given: dict[str, str] = {}
         """Inputs as the caller gave them."""
-        self.handles: dict[str, str] = {}
-        self.addresses: dict[str, str] = {}
         self.owned: dict[str, list[int]] = {}
         self.memory: dict[str, int] = {}
         self.temporary: list[int] = []
@@ -92,18 +91,7 @@ class ProgramPrinter:
             at = self.code.value(f"getelementptr i64, ptr %model, i64 {gpu.DEVICE_AT}")
             self.gpu_index = self.code.value(f"trunc i64 {self.code.load('i64', at)} to i32")
         self._inputs()
-        for position, step in enumerate(self.plan.steps):
-            if isinstance(step, Allocate):
-                self._allocate(step.buffer)
-            elif isinstance(step, Launch):
-                self._launch(step)
-            elif isinstance(step, ExternCall):
-                self._call(step)
-            elif isinstance(step, WriteBack):
-                self._write_back(step)
-            self._drop_temporary()
-            for root in self.found.ending(position):
-                self._release(root)
+        self.walk(enumerate(self.plan.steps))
         self._results()
         return self._finish(name)
 
@@ -145,7 +133,7 @@ class ProgramPrinter:
     def _own(self, buffer: str) -> str:
         """A slot for a tensor that lives as long as the memory of a buffer."""
         number = self._take()
-        self.owned.setdefault(self.found.group(buffer), []).append(number)
+        self.owned.setdefault(self.lifetimes.group(buffer), []).append(number)
         return self._slot(number)
 
     def _drop_temporary(self) -> None:
@@ -154,14 +142,19 @@ class ProgramPrinter:
         self.free_slots += self.temporary
         self.temporary = []
 
-    def _release(self, root: str) -> None:
-        for number in self.owned.pop(root, ()):
-            self.code.line(f"call void @fs.drop(ptr {self._slot(number)})")
-            self.free_slots.append(number)
-        if root in self.memory:
-            number = self.memory.pop(root)
-            self.code.line(f"call void @fs.drop_memory(ptr {self.code.element('ptr', '%memories', number)})")
-            self.free_memory.append(number)
+    def emit(self, step: Step) -> None:
+        super().emit(step)
+        self._drop_temporary()
+
+    def release(self, roots: Sequence[str]) -> None:
+        for root in roots:
+            for number in self.owned.pop(root, ()):
+                self.code.line(f"call void @fs.drop(ptr {self._slot(number)})")
+                self.free_slots.append(number)
+            if root in self.memory:
+                number = self.memory.pop(root)
+                self.code.line(f"call void @fs.drop_memory(ptr {self.code.element('ptr', '%memories', number)})")
+                self.free_memory.append(number)
 
     # Inputs
 
@@ -295,7 +288,7 @@ class ProgramPrinter:
     def _lay_out_input(self, buffer: Buffer) -> None:
         """Copy an input whose strides are not those that the program was compiled for."""
         name = buffer.name
-        if name not in self.found.layouts:
+        if name not in self.lifetimes.layouts:
             return
         viewed = any(isinstance(output, BufferRef) and output.buffer == name and output.shape is not None
                      for output in self.plan.outputs)
@@ -353,26 +346,17 @@ class ProgramPrinter:
     def _extents(self, exprs: Sequence[Expr]) -> str:
         return self.code.array("i64", [self.numbers.integer(expr) for expr in exprs])
 
-    def tensor(self, buffer: str) -> str:
-        """The handle of a buffer's tensor."""
-        if self.found.is_same_tensor(buffer):
-            buffer = self.found.group(buffer)
-        if buffer not in self.handles:
-            at = self.code.value(f"getelementptr ptr, ptr %model, i64 {HANDLES_AT + self.weights[buffer]}")
-            self.handles[buffer] = self.code.load("ptr", at)
-        return self.handles[buffer]
+    def find_tensor(self, buffer: str) -> str:
+        at = self.code.value(f"getelementptr ptr, ptr %model, i64 {HANDLES_AT + self.weights[buffer]}")
+        return self.code.load("ptr", at)
 
-    def address(self, buffer: str) -> str:
-        """The address of a buffer's first element."""
-        root = self.found.group(buffer)
-        if root not in self.addresses:
-            code, handle = self.code, self.tensor(root)
-            if self.on_gpu is not None and root in self.given:
-                kept = self.plan.buffers[root]
-                handle = self.laid_out(handle, kept.shape, kept.strides, kept, self._own(root), aligned=True)
-            code.call_torch("get_data_ptr", [f"ptr {handle}", f"ptr {code.scratch('ptr')}"])
-            self.addresses[root] = code.load("ptr", code.scratch("ptr"))
-        return self.addresses[root]
+    def find_address(self, root: str) -> str:
+        code, handle = self.code, self.tensor(root)
+        if self.on_gpu is not None and root in self.given:
+            kept = self.plan.buffers[root]
+            handle = self.laid_out(handle, kept.shape, kept.strides, kept, self._own(root), aligned=True)
+        code.call_torch("get_data_ptr", [f"ptr {handle}", f"ptr {code.scratch('ptr')}"])
+        return code.load("ptr", code.scratch("ptr"))
 
     def argument(self, reference: BufferRef) -> str:
         buffer = self.plan.buffers.get(reference.buffer)
@@ -421,34 +405,32 @@ class ProgramPrinter:
         self._advise(buffer)
 
     def _advise(self, buffer: Buffer) -> None:
-        """Huge pages for memory that is large, or may be: a fault for every 4 KiB takes longer than filling it."""
-        size = _bytes(buffer)
-        if self.on_gpu is not None or (size.is_constant and int(size) < LARGE):  # type: ignore[call-overload]
-            return
-        self.code.line(f"call void @fs.advise(ptr {self.address(buffer.name)}, i64 {self.numbers.integer(size)})")
+        """Huge pages for memory that is large, or may be."""
+        size = bytes_of(buffer)
+        if self.on_gpu is None and may_be_large(size):
+            self.code.line(f"call void @fs.advise(ptr {self.address(buffer.name)}, i64 {self.numbers.integer(size)})")
 
-    def _allocate(self, buffer: Buffer) -> None:
+    def has_plain_memory(self, buffer: Buffer) -> bool:
+        return self.on_gpu is None
+
+    def new_view(self, buffer: Buffer, root: str) -> None:
+        slot = self._own(buffer.name)
+        self.view(BufferRef(root, buffer.shape, buffer.strides, const(0)), slot)
+        self.handles[buffer.name] = self.code.load("ptr", slot)
+
+    def new_memory(self, buffer: Buffer) -> None:
         name, code = buffer.name, self.code
-        root = self.found.group(name)
-        if root != name:
-            if name in self.found.objects and not self.found.is_same_tensor(name):
-                slot = self._own(name)
-                self.view(BufferRef(root, buffer.shape, buffer.strides, const(0)), slot)
-                self.handles[name] = code.load("ptr", slot)
-        elif name in self.tensors or self.on_gpu is not None:
-            self.new_tensor(buffer)
-        else:
-            size = self.numbers.integer(maximum((_bytes(buffer) + 63) // 64 * 64, 64))
-            code.module.declare("aligned_alloc", "ptr", "i64, i64")
-            made = code.value(f"call ptr @aligned_alloc(i64 64, i64 {size})")
-            code.fail_unless(code.value(f"icmp ne ptr {made}, null"), "there is not enough memory")
-            number = self.free_memory.pop() if self.free_memory else self.memories
-            self.memories = max(self.memories, number + 1)
-            code.line(f"store ptr {made}, ptr {code.element('ptr', '%memories', number)}, align 8")
-            self.memory[name], self.addresses[name] = number, made
-            self._advise(buffer)
+        size = self.numbers.integer(maximum((bytes_of(buffer) + 63) // 64 * 64, 64))
+        code.module.declare("aligned_alloc", "ptr", "i64, i64")
+        made = code.value(f"call ptr @aligned_alloc(i64 64, i64 {size})")
+        code.fail_unless(code.value(f"icmp ne ptr {made}, null"), "there is not enough memory")
+        number = self.free_memory.pop() if self.free_memory else self.memories
+        self.memories = max(self.memories, number + 1)
+        code.line(f"store ptr {made}, ptr {code.element('ptr', '%memories', number)}, align 8")
+        self.memory[name], self.addresses[name] = number, made
+        self._advise(buffer)
 
-    def _launch(self, step: Launch) -> None:
+    def launch(self, step: Launch) -> None:
         code, kernel = self.code, self.kernels[id(step.kernel)]
         if isinstance(kernel, int):
             assert self.on_gpu is not None
@@ -466,7 +448,7 @@ class ProgramPrinter:
 
     # Calls
 
-    def _call(self, step: ExternCall) -> None:
+    def call(self, step: ExternCall) -> None:
         if isinstance(step.target, Subprogram):
             call_subprogram(self, step)
             return
@@ -514,7 +496,7 @@ class ProgramPrinter:
                 self.handles[output] = self.code.load("ptr", slot)
         self._bind_results(step, words)
         for output in step.outputs:
-            if output is not None and output in self.found.layouts:
+            if output is not None and output in self.lifetimes.layouts:
                 self._lay_out(self.plan.buffers[output])
 
     def _bind_results(self, step: ExternCall, words: Sequence[str]) -> None:
@@ -527,7 +509,7 @@ class ProgramPrinter:
                 else:
                     self._bind(symbol)
 
-    def _write_back(self, step: WriteBack) -> None:
+    def write_back(self, step: WriteBack) -> None:
         target = self.given.get(step.target) or self.tensor(step.target)
         self.code.call_torch("copy_", [f"ptr {target}", f"ptr {self.argument(step.source)}", "i32 0"],
                              f"writing to {step.target}")
@@ -557,7 +539,7 @@ class ProgramPrinter:
                 code.line(f"store {type_} {value}, ptr {place}, align 8")
 
     def _result(self, output: BufferRef, slot: str) -> None:
-        code, root = self.code, self.found.group(output.buffer)
+        code, root = self.code, self.lifetimes.group(output.buffer)
         if root in self.weights:
             # The memory of weights goes when the model does, so it is not given away.
             if output.shape is None:
@@ -581,11 +563,3 @@ class ProgramPrinter:
         if kind == "float":
             return NUMBER, self.numbers.double(expr), "double"
         return TRUTH if kind == "bool" else INTEGER, self.numbers.integer(expr), "i64"
-
-
-def _bytes(buffer: Buffer) -> Expr:
-    """The memory from a buffer's first element to its last."""
-    elements: Expr = const(1)
-    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
-        elements = elements + (size - 1) * stride
-    return elements * buffer.dtype.itemsize
