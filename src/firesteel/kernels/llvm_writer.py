@@ -197,6 +197,10 @@ class Module:
             return "null"
         return self.constant(f"[{len(names)} x ptr]", f"[{', '.join(f'ptr {name}' for name in names)}]")
 
+    def strings(self, texts: Sequence[str]) -> str:
+        """The name of an array of addresses of texts."""
+        return self.pointers([self.string(text) for text in texts])
+
     def text(self, name: str = "") -> str:
         """The whole module. With a ``name``, `PREFIX` in the names of functions and constants becomes that."""
         constants = [f"{name} = private unnamed_addr constant {key}" for key, name in self._constants.items()]

@@ -30,7 +30,7 @@ def builtin_maker(name: str, address: int, code: Any) -> Callable[[Any], Callabl
     new.argtypes, new.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
 
     def make(bound: Any) -> Callable[..., Any]:
-        made: Callable[..., Any] = new(ctypes.addressof(definition), bound, None)
-        return made
+        builtin: Callable[..., Any] = new(ctypes.addressof(definition), bound, None)
+        return builtin
 
     return make

@@ -83,9 +83,9 @@ def checker() -> Checker:
     if _checker is None:
         try:
             with torch_compat.without_modes():
-                made = Checker(tensor_layout())
-                self_test(made)
-            _checker = made
+                new = Checker(tensor_layout())
+                self_test(new)
+            _checker = new
         except NativeUnavailable as error:
             _checker = error
     if isinstance(_checker, NativeUnavailable):

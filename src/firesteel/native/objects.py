@@ -82,11 +82,11 @@ def check_layout() -> None:
 
 def mro_offset() -> int:
     """Where a class keeps its order of bases."""
-    found = [offset for offset in range(16, sys.getsizeof(type), 8)
+    offsets = [offset for offset in range(16, sys.getsizeof(type), 8)
              if all(word(id(cls) + offset) == id(cls.__mro__) for cls in (int, bool, NativeUnavailable, Instance))]
-    if len(found) != 1:
+    if len(offsets) != 1:
         raise NativeUnavailable("classes of this Python are not laid out as expected")
-    return found[0]
+    return offsets[0]
 
 
 class Instance:

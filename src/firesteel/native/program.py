@@ -58,7 +58,7 @@ class Op(enum.IntEnum):
     # Numbers. What does not fit in 64 bits, or divides by zero, is refused; "other" is the register numbered index.
     INTEGER = 25  # destination = the value of source, an exact int
     SIZE = 26  # destination = the size of source, a tensor that a row before has checked, in dimension index
-    STRIDE = 27  # the same for its stride
+    STRIDE = 27  # destination = the stride of source, a tensor that a row before has checked, in dimension index
     SCALE = 28  # destination = source * a + b
     ADD_SCALED = 29  # destination = other + source * a
     MULTIPLY = 30  # destination = source * other

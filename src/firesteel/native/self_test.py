@@ -31,15 +31,15 @@ Sample = tuple[Callable[[Program], Any], list[Any], list[Any]]
 """What adds rows to a program, values for which they hold, and values for which they do not."""
 
 
-def self_test(made: Checker) -> None:
+def self_test(checker: Checker) -> None:
     """Run every operation on objects that hold and objects that do not."""
-    for number, (op, holds, fails) in enumerate((*_of_objects(), *_of_numbers(), *_of_memory(made.tensors))):
+    for number, (op, holds, fails) in enumerate((*_of_objects(), *_of_numbers(), *_of_memory(checker.tensors))):
         program = Program(1)
         op(program)
-        run = made.function(program, [program.registers - 1], [0])
+        run = checker.function(program, [program.registers - 1], [0])
         for value in holds:
-            found = run(value)
-            if found is None or found[1] is not value or len(found) != 2 or len(found[0]) != 1:
+            answer = run(value)
+            if answer is None or answer[1] is not value or len(answer) != 2 or len(answer[0]) != 1:
                 raise NativeUnavailable(f"the self-test failed: sample {number} refused {value!r:.40}")
         for value in fails:
             if run(value) is not None or run() is not None:
@@ -132,7 +132,7 @@ def _of_numbers() -> list[Sample]:
                                              index=program.load(Op.CONSTANT, a=8)), b=8)
 
     refused = [1 << 63, LEAST - 1, True, 1.0, "1", None]
-    found: list[Sample] = [
+    samples: list[Sample] = [
         (lambda p: p.load(Op.INTEGER, 0), [0, -5, 300, largest, LEAST], refused),
         (lambda p: p.check(Op.EQUAL, p.load(Op.INTEGER, 0), b=-300), [-300], [300, 0, *refused]),
         (lambda p: p.check(Op.DIFFERENT, p.load(Op.INTEGER, 0), b=5), [4, LEAST, largest], [5, *refused]),
@@ -146,16 +146,16 @@ def _of_numbers() -> list[Sample]:
     ]
     for op, function in ((Op.FLOORDIV, operator.floordiv), (Op.MOD, operator.mod), (Op.MIN, min), (Op.MAX, max)):
         for x in (-15, -14, -1, 0, 6, 7, 20, LEAST, largest):
-            found.append((of(op, function(x, 7)), [x], []))
+            samples.append((of(op, function(x, 7)), [x], []))
             if x or op in (Op.MIN, Op.MAX):
-                found.append((inverse(op, function(7, x)), [x], []))
+                samples.append((inverse(op, function(7, x)), [x], []))
             else:
-                found.append((inverse(op, 0), [], [0]))
+                samples.append((inverse(op, 0), [], [0]))
     for op, function in ((Op.IS_EQUAL, operator.eq), (Op.IS_AT_LEAST, operator.ge)):
-        found.extend((of(op, int(function(x, 7)), b=7), [x], []) for x in (6, 7, 8))
+        samples.extend((of(op, int(function(x, 7)), b=7), [x], []) for x in (6, 7, 8))
     least_by_minus_one: Sample = (lambda p: p.load(
         Op.FLOORDIV, p.load(Op.INTEGER, 0), index=p.load(Op.CONSTANT, a=-1)), [5], [LEAST])
-    return [*found, least_by_minus_one]
+    return [*samples, least_by_minus_one]
 
 
 def _of_memory(tensors: TensorLayout | None) -> list[Sample]:
@@ -165,10 +165,10 @@ def _of_memory(tensors: TensorLayout | None) -> list[Sample]:
     def different(p: Program) -> None:
         all_different(p, [0, *(p.load(Op.CONSTANT, a=p.keep(obj)) for obj in objects)])
 
-    found: list[Sample] = [
+    samples: list[Sample] = [
         (different, [1, "x", different, 2], [objects[0], objects[20], objects[-1]])]
     if tensors is None or tensors.storage is None:
-        return found
+        return samples
     known = [torch.ones(3) for _ in range(20)]
 
     def constants(p: Program) -> list[int]:
@@ -192,7 +192,7 @@ def _of_memory(tensors: TensorLayout | None) -> list[Sample]:
     apart = [torch.ones(3), torch.ones(2, 2).t(), torch.nn.Parameter(torch.ones(1))]
     foreign = [torch.from_numpy(numpy.ones(3)), torch.frombuffer(bytearray(8), dtype=torch.int32)]
     if tensors.resizable is not None:
-        found += [(check, apart, foreign) for check in (written_allocated, read_allocated)]
-    return [*found, (written, [*apart, *foreign], [known[0], known[-1][1:], known[5].view(3, 1)]),
+        samples += [(check, apart, foreign) for check in (written_allocated, read_allocated)]
+    return [*samples, (written, [*apart, *foreign], [known[0], known[-1][1:], known[5].view(3, 1)]),
             (read, [*apart, known[15]], [known[0], known[9][1:]]),
             (same, [known[0], known[0][1:].detach()], [known[1], torch.ones(3)])]

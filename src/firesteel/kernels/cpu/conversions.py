@@ -114,7 +114,7 @@ def _round(e: Emitter, value: Operand) -> Operand:
 
 
 def _round_by_dot_product(e: Emitter, value: Operand) -> Operand:
-    """The same in three or four instructions rather than five or seven.
+    """Rounds to bfloat16 in three or four instructions rather than five or seven.
 
     ``vfixupimm`` puts the NaN in place of others. ``vpdpwssd`` adds the products of both 16-bit halves to the bits:
     with 0x7FFF in the lower half and the bit that says odd in the upper one, times 1 each, that is all there is to add.

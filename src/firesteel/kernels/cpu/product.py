@@ -57,7 +57,7 @@ def product(left: Any, right: Any, bias: Any = None) -> Any:
 
 
 def product_into(left: Any, right: Any, bias: Any = None, *, out: Any) -> None:
-    """The same, into a contiguous matrix."""
+    """``left @ right`` (plus ``bias``) of matrices in single precision, into a contiguous matrix."""
     if _is_taken(left, right, bias):
         compute(machine_code(), left, right, bias, out)
     elif bias is None:

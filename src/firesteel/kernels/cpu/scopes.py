@@ -35,7 +35,7 @@ class Scope:
         self.found: dict[Any, Operand] = {}
         """What has been computed here, by `Value`, expression or other key."""
         self.volatile: dict[Any, Operand] = {}
-        """The same for what a store may change."""
+        """What has been computed here and a store may change, by key."""
 
 
 class Emitter:

@@ -43,7 +43,7 @@ class LanePrinter:
         self.row_axes: frozenset[Symbol] = frozenset()
         self.row_mask: str | None = None
         self.lane_mask: str | None = None
-        """That of the lanes alone, inside of a block of them."""
+        """The mask of the lanes alone, inside of a block of them."""
         self.lanes: str | None = None
         """The shape of a block of lanes, inside of one."""
         self.whole = False

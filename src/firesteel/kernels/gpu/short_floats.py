@@ -107,7 +107,7 @@ def _is_one(value: Value) -> bool:
 
 
 def at_once(inner: Value, argument: str, helper: Callable[[str], str]) -> str:
-    """Such a value; the argument is that of the inner function."""
+    """The printed value of one plus or over the function ``inner``, given the printed argument of that function."""
     if inner.op == "tanh":
         return f"(2.0 / (tl.exp({argument} * -2.0) + 1.0))"
     if inner.op == "sqrt":

@@ -113,14 +113,14 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
     """The plan with kernels that write to inputs themselves, wherever that cannot be told from a copy at the end."""
     chances: list[tuple[WriteBack, _Chance]] = []
     for step in plan.steps:
-        found = _chance(plan, step) if isinstance(step, WriteBack) else None
-        if found is not None:
+        chance = _chance(plan, step) if isinstance(step, WriteBack) else None
+        if chance is not None:
             assert isinstance(step, WriteBack)
-            chances.append((step, found))
-    together = [(write, found) for write, found in chances if found.at_once]
+            chances.append((step, chance))
+    together = [(write, chance) for write, chance in chances if chance.at_once]
     if len(together) < MANY:
-        chances = [(write, found) for write, found in chances if not _is_small(plan.buffers[write.target])]
-        together = [(write, found) for write, found in chances if found.at_once]
+        chances = [(write, chance) for write, chance in chances if not _is_small(plan.buffers[write.target])]
+        together = [(write, chance) for write, chance in chances if chance.at_once]
     if not chances:
         return plan
     replaced: dict[int, Step | None] = {}
@@ -129,14 +129,14 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
     if len(together) > 1:
         begin, finish = _all_at_once(together)
         early, late = [begin], [finish]
-        for write, found in together:
-            replaced[id(found.allocation)] = replaced[id(write)] = None
+        for write, chance in together:
+            replaced[id(chance.allocation)] = replaced[id(write)] = None
         chances = [pair for pair in chances if not pair[1].at_once]
-    for write, found in chances:
+    for write, chance in chances:
         target = BufferRef(write.target)
-        begin = ExternCall(written_memory, (target, *map(BufferRef, found.others)), {}, (write.source.buffer,))
-        replaced[id(found.allocation)] = None if found.at_once else begin
-        if found.at_once:
+        begin = ExternCall(written_memory, (target, *map(BufferRef, chance.others)), {}, (write.source.buffer,))
+        replaced[id(chance.allocation)] = None if chance.at_once else begin
+        if chance.at_once:
             early.append(begin)
         replaced[id(write)] = ExternCall(finish_write, (target, BufferRef(write.source.buffer)), {}, ())
     steps = [replaced.get(id(step), step) for step in plan.steps]
@@ -146,7 +146,7 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
 def _all_at_once(chances: list[tuple[WriteBack, _Chance]]) -> tuple[ExternCall, ExternCall]:
     """The calls before and after a program that writes to several inputs in place."""
     targets = [write.target for write, _ in chances]
-    others = dict.fromkeys(name for _, found in chances for name in found.others if name not in targets)
+    others = dict.fromkeys(name for _, chance in chances for name in chance.others if name not in targets)
     sources = tuple([write.source.buffer for write, _ in chances])
     begin = ExternCall(written_memories, (len(targets), *map(BufferRef, (*targets, *others))), {}, sources)
     return begin, ExternCall(finish_writes, (len(targets), *map(BufferRef, (*targets, *sources))), {}, ())
@@ -236,17 +236,17 @@ def _written(step: Step) -> list[str]:
 
 
 def _read(call: ExternCall) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     open_values: list[Any] = [call.args, call.kwargs]
     while open_values:
         value = open_values.pop()
         if isinstance(value, BufferRef):
-            found.append(value.buffer)
+            names.append(value.buffer)
         elif isinstance(value, (tuple, list)):
             open_values.extend(value)
         elif isinstance(value, dict):
             open_values.extend(value.values())
-    return found
+    return names
 
 
 def _reads_before_writing(step: Launch, source: str, target: str) -> bool:

@@ -35,7 +35,7 @@ class Lifetimes:
     parts: list[Part] = field(default_factory=list)
     root: dict[str, str] = field(default_factory=dict)
     """The buffer whose memory another one uses, itself if it has its own."""
-    made: dict[str, int] = field(default_factory=dict)
+    allocated: dict[str, int] = field(default_factory=dict)
     """Where a buffer's memory is allocated: the position of a step."""
     last: dict[str, int] = field(default_factory=dict)
     """The position of the last use, of a root: of all that use its memory."""
@@ -88,78 +88,79 @@ def references(value: Any) -> Iterator[BufferRef]:
 
 def lifetimes(plan: KernelPlan, reuse: bool = True) -> Lifetimes:
     """Look at all uses of all buffers. Without ``reuse`` every buffer has memory of its own."""
-    found = Lifetimes(plan, reuse)
+    result = Lifetimes(plan, reuse)
     for position, step in enumerate(plan.steps):
         if isinstance(step, (Allocate, Launch)):
-            if not found.parts or not isinstance(found.parts[-1], list):
-                found.parts.append([])
-            segment = found.parts[-1]
+            if not result.parts or not isinstance(result.parts[-1], list):
+                result.parts.append([])
+            segment = result.parts[-1]
             assert isinstance(segment, list)
             segment.append((position, step))
         elif isinstance(step, (ExternCall, WriteBack)):
-            found.parts.append((position, step))
+            result.parts.append((position, step))
         else:
             assert isinstance(step, Free), step
             continue
-        found.segment[position] = len(found.parts) - 1
+        result.segment[position] = len(result.parts) - 1
     for position, step in enumerate(plan.steps):
-        _note(found, position, step)
+        _note(result, position, step)
     for output in plan.outputs:
         if isinstance(output, BufferRef):
-            _as_tensor(found, output.buffer, END, output)
-    for buffer in found.objects:
-        found.tensors.add(found.group(buffer))
-    return found
+            _as_tensor(result, output.buffer, END, output)
+    for buffer in result.objects:
+        result.tensors.add(result.group(buffer))
+    return result
 
 
-def _use(found: Lifetimes, buffer: str, position: int) -> None:
-    root = found.group(buffer)
-    found.last[root] = max(found.last.get(root, -1), position)
-    if root in found.made and found.segment.get(found.made[root]) != found.segment.get(position):
-        found.tensors.add(root)
+def _use(lifetimes: Lifetimes, buffer: str, position: int) -> None:
+    root = lifetimes.group(buffer)
+    lifetimes.last[root] = max(lifetimes.last.get(root, -1), position)
+    made_in, used_in = lifetimes.segment.get(lifetimes.allocated.get(root, -1)), lifetimes.segment.get(position)
+    if root in lifetimes.allocated and made_in != used_in:
+        lifetimes.tensors.add(root)
 
 
-def _as_tensor(found: Lifetimes, buffer: str, position: int, reference: BufferRef | None = None) -> None:
-    found.objects.add(buffer)
-    _use(found, buffer, position)
+def _as_tensor(lifetimes: Lifetimes, buffer: str, position: int, reference: BufferRef | None = None) -> None:
+    lifetimes.objects.add(buffer)
+    _use(lifetimes, buffer, position)
     if reference is not None and reference.shape is not None:
-        found.layouts.add(buffer)
+        lifetimes.layouts.add(buffer)
 
 
-def _note(found: Lifetimes, position: int, step: Step) -> None:
+def _note(lifetimes: Lifetimes, position: int, step: Step) -> None:
     if isinstance(step, Allocate):
         name = step.buffer.name
         old = step.reuse
-        if old is not None and not (found.reuse and _fits(found, name, old)):
+        if old is not None and not (lifetimes.reuse and _fits(lifetimes, name, old)):
             old = None
-        found.root[name] = found.group(old) if old is not None else name
+        lifetimes.root[name] = lifetimes.group(old) if old is not None else name
         if old is None:
-            found.made[name] = position
+            lifetimes.allocated[name] = position
         else:
-            found.layouts.add(found.group(old))
-        _use(found, name, position)
+            lifetimes.layouts.add(lifetimes.group(old))
+        _use(lifetimes, name, position)
     elif isinstance(step, Launch):
         for buffer in step.buffers:
-            _use(found, buffer, position)
-            found.layouts.add(buffer)
+            _use(lifetimes, buffer, position)
+            lifetimes.layouts.add(buffer)
     elif isinstance(step, ExternCall):
         for reference in references((step.args, step.kwargs)):
-            _as_tensor(found, reference.buffer, position, reference)
+            _as_tensor(lifetimes, reference.buffer, position, reference)
         for output in step.outputs:
             if output is not None:
-                found.made.setdefault(found.group(output), position)
-                found.root.setdefault(output, output)
-                _as_tensor(found, output, position)
+                lifetimes.allocated.setdefault(lifetimes.group(output), position)
+                lifetimes.root.setdefault(output, output)
+                _as_tensor(lifetimes, output, position)
     elif isinstance(step, WriteBack):
-        _as_tensor(found, step.source.buffer, position)
+        _as_tensor(lifetimes, step.source.buffer, position)
 
 
-def _fits(found: Lifetimes, name: str, old: str) -> bool:
+def _fits(lifetimes: Lifetimes, name: str, old: str) -> bool:
     """Whether memory can be used again: always by its address; as a tensor only under the same dtype."""
-    new, base = found.plan.buffers.get(name), found.plan.buffers.get(found.group(old))
+    new, base = lifetimes.plan.buffers.get(name), lifetimes.plan.buffers.get(lifetimes.group(old))
     if new is None or base is None or base.kind in ("input", "constant"):
         return False
-    return new.dtype is base.dtype or not _seen(found.plan, name)
+    return new.dtype is base.dtype or not _seen(lifetimes.plan, name)
 
 
 def _seen(plan: KernelPlan, name: str) -> bool:

@@ -118,7 +118,7 @@ size_read:
   store i64 %size_value, ptr %slot, align 8
   br label %next
 
-op_STRIDE:  ; the same for its stride
+op_STRIDE:  ; destination = the stride of the tensor source in dimension index
   %stride_tensor = getelementptr i8, ptr %v, i64 <IMPLEMENTATION>
   %stride_status = call i32 @firesteel_torch_get_strides(ptr %stride_tensor, ptr %out)
   %stride_ok = icmp eq i32 %stride_status, 0

@@ -78,9 +78,9 @@ def machine() -> HostMachine:
             if _machine is None:
                 try:
                     with torch_compat.without_modes():
-                        made = HostMachine()
-                        self_test(made)
-                    _machine = made
+                        new = HostMachine()
+                        self_test(new)
+                    _machine = new
                 except NativeUnavailable as error:
                     _machine = error
     if isinstance(_machine, NativeUnavailable):
@@ -141,14 +141,14 @@ def source(implementation: int) -> str:
 # Trying it out
 
 
-def self_test(made: HostMachine) -> None:
+def self_test(host: HostMachine) -> None:
     """Make, view and read a tensor, and see that it goes away again."""
     import weakref
 
     program = HostProgram(1)
     tensor, _ = program.empty([2, 3], [3, 1], native_calls.dtype_number(torch.float32), None)
     view = program.view(0, [3], [2], 1, None)
-    run = made.function(program.finish([tensor, view], True))
+    run = host.function(program.finish([tensor, view], True))
     base = torch.arange(6.0)
     fresh, seen = run(base)
     fits = type(fresh) is torch.Tensor and fresh.shape == (2, 3) and fresh.stride() == (3, 1) \

@@ -100,19 +100,19 @@ class SegmentBuilder(PlanEmitter[int]):
             return self.expressions.number(expr)
         except Unsupported:
             pass
-        found = self.numbers.get(expr)
-        if found is None:
-            found = self.numbers[expr] = self.program.fill(Op.INTEGER, self.argument(self.python(expr)))
-        return found
+        register = self.numbers.get(expr)
+        if register is None:
+            register = self.numbers[expr] = self.program.fill(Op.INTEGER, self.argument(self.python(expr)))
+        return register
 
     def float(self, expr: Expr) -> int:
         """The register of the bits of a float."""
         if expr.is_constant:
             return self.constant(struct.unpack("=q", struct.pack("=d", float(expr)))[0])  # type: ignore[arg-type]
-        found = self.numbers.get(expr)
-        if found is None:
-            found = self.numbers[expr] = self.program.fill(Op.FLOAT, self.argument(self.python(expr)))
-        return found
+        register = self.numbers.get(expr)
+        if register is None:
+            register = self.numbers[expr] = self.program.fill(Op.FLOAT, self.argument(self.python(expr)))
+        return register
 
     def extent(self, expr: Expr) -> int | Expr:
         return int(expr) if expr.is_constant else expr  # type: ignore[call-overload]

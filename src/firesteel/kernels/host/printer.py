@@ -89,13 +89,13 @@ def host_function(
     function takes one list, which it empties, and lets go of inputs as soon as it has done with them. ``checked``:
     the kernels check their accesses, and are told what they need for it.
     """
-    made: machine.HostMachine | None = None
+    host_machine: machine.HostMachine | None = None
     if native:
         try:
-            made = machine.machine()
+            host_machine = machine.machine()
         except NativeUnavailable:
-            made = None
-    return _HostPrinter(plan, addresses, made, keep, takes_list, checked).print()
+            host_machine = None
+    return _HostPrinter(plan, addresses, host_machine, keep, takes_list, checked).print()
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,16 @@ class _Check:
 class _HostPrinter(PlanEmitter[str]):
     """Prints one plan. Tensors are Python variables."""
 
-    def __init__(self, plan: KernelPlan, kernels: Mapping[int, Launchable], made: machine.HostMachine | None,
+    def __init__(self, plan: KernelPlan, kernels: Mapping[int, Launchable], host_machine: machine.HostMachine | None,
                  keep: Any, takes_list: bool, checked: bool) -> None:
-        found = lifetimes(plan, reuse=made is not None)
-        super().__init__(found, found.tensors)
+        known = lifetimes(plan, reuse=host_machine is not None)
+        super().__init__(known, known.tensors)
         self.plan = plan
         self.checked = checked
         self.takes_list = takes_list
         self.keep = keep
         self.kernels = kernels
-        self.machine = made
+        self.machine = host_machine
         self.layouts = _Layouts()
         self.namespace: dict[str, Any] = {"torch": torch, "math": math, "empty_strided": torch.empty_strided,
                                           "kept": keep, "start_of": bounds.start_of, "end_of": bounds.end_of}
@@ -289,27 +289,27 @@ class _HostPrinter(PlanEmitter[str]):
         text = "\n".join(f"    {line}" for line in self.describe(parts[0]))
         self.quiet = False
         try:
-            made = native_segment.build(parts[0], [], results, self.builder, True, self.parameters)
+            segment = native_segment.build(parts[0], [], results, self.builder, True, self.parameters)
         except native_segment.NeedsPython:
             return None
         returned = "".join(f"{self.tensor(name)}, " for name in results).removesuffix(" ")
         source = f"# native\ndef run({', '.join(self.parameters)}):\n{text}\n    return ({returned})\n"
-        function = self.native(made)
+        function = self.native(segment)
         if self.takes_list:
             return HostFunction(lambda inputs: function(*inputs), source, native=True)
         return HostFunction(function, source, native=True)
 
-    def native(self, made: native_segment.NativeSegment) -> Callable[..., Any]:
+    def native(self, segment: native_segment.NativeSegment) -> Callable[..., Any]:
         """The builtin that runs a segment."""
         assert self.machine is not None
-        function = self.machine.function(made.table)
+        function = self.machine.function(segment.table)
         return bounds.watched(function) if self.checked else function
 
     def builder(self, arguments: Sequence[str]) -> native_segment.SegmentBuilder:
-        made = native_segment.SegmentBuilder(self.lifetimes, self.kernels, self.tensor, self.symbols, self.python,
-                                             arguments, self.checked)
-        made.program.keep(self.keep)
-        return made
+        builder = native_segment.SegmentBuilder(self.lifetimes, self.kernels, self.tensor, self.symbols, self.python,
+                                                arguments, self.checked)
+        builder.program.keep(self.keep)
+        return builder
 
     def segment(self, steps: Sequence[tuple[int, Step]], views: Sequence[BufferRef]) -> None:
         """Print a segment, and with it views that the following call needs."""
@@ -325,17 +325,17 @@ class _HostPrinter(PlanEmitter[str]):
             return
         results = [name for name in allocated if self.lifetimes.last[self.lifetimes.group(name)] not in own
                    and self.lifetimes.is_new_tensor(name)]
-        made = native_segment.build(steps, named, results, self.builder, False)
+        native = native_segment.build(steps, named, results, self.builder, False)
         filled = [*map(self.tensor, results), *(name for name, _ in named)]
         function = f"segment{self.segments}"
         self.segments += 1
-        self.namespace[function] = self.native(made)
+        self.namespace[function] = self.native(native)
         self.names.add(function)
         self.quiet = True
         self.lines.extend(f"# {line}" for line in self.describe(steps))
         self.lines.extend(f"# {name} = {self.view_source(ref)}" for name, ref in named)
         self.quiet = False
-        call = f"{function}({', '.join(made.arguments)})"
+        call = f"{function}({', '.join(native.arguments)})"
         self.lines.append(f"{', '.join(filled)} = {call}" if filled else call)
         self.alive.update(filled)
         self.release(ending)
@@ -374,12 +374,14 @@ class _HostPrinter(PlanEmitter[str]):
         known = self.bound.get(id(kernel))
         if known is None:
             known = self.bound[id(kernel)] = self.fresh(kernel.name)
-            found = self.kernels[id(kernel)]
+            compiled = self.kernels[id(kernel)]
             counts = len(kernel.buffers), len(kernel.sizes), len(kernel.numbers)
-            if not isinstance(found, int):
-                launcher = blocks_launcher(found.address, *counts, found.extent is not None)
+            if not isinstance(compiled, int):
+                launcher = blocks_launcher(compiled.address, *counts, compiled.extent is not None)
+            elif self.checked:
+                launcher = bounds.checked_launcher(compiled, kernel)
             else:
-                launcher = bounds.checked_launcher(found, kernel) if self.checked else portable_launcher(found, *counts)
+                launcher = portable_launcher(compiled, *counts)
             self.namespace[known] = launcher
         return known
 
@@ -406,19 +408,19 @@ class _HostPrinter(PlanEmitter[str]):
         """The views among the arguments of a call that native code can make."""
         if not isinstance(step, ExternCall):
             return []
-        found: dict[BufferRef, None] = {}
+        views: dict[BufferRef, None] = {}
 
         def collect(value: Any) -> None:
             if isinstance(value, BufferRef):
                 dtype = self.plan.buffers[value.buffer].dtype if value.buffer in self.plan.buffers else None
                 if self.is_view(value) and value.dtype in (None, dtype):
-                    found[value] = None
+                    views[value] = None
             elif isinstance(value, (list, tuple)):
                 for item in value:
                     collect(item)
 
         collect((step.args, tuple(step.kwargs.values())))
-        return list(found)
+        return list(views)
 
     def view_name(self, reference: BufferRef) -> str:
         name = self.view_names.get(reference)
@@ -459,21 +461,21 @@ class _HostPrinter(PlanEmitter[str]):
         arguments = [self.argument(value, views) for value in step.args]
         arguments.extend(f"{key}={self.argument(value, views)}" for key, value in step.kwargs.items())
         call = f"{known}({', '.join(arguments)})"
-        made = [name for name in step.outputs if name is not None]
-        if step.out or not made:
+        outputs = [name for name in step.outputs if name is not None]
+        if step.out or not outputs:
             self.lines.append(call)
         elif len(step.outputs) == 1 and not returns_several(step.target):
-            self.lines.append(f"{self.tensor(made[0])} = {call}")
+            self.lines.append(f"{self.tensor(outputs[0])} = {call}")
         else:
             targets = [self.tensor(name) if name is not None else "_" for name in step.outputs]
             self.lines.append(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {call}")
             if None in step.outputs:
                 self.lines.append("del _")
-        self.alive.update(self.tensor(name) for name in made)
+        self.alive.update(self.tensor(name) for name in outputs)
         self.alive.update(self.view_name(ref) for ref in views)
-        self.bind_symbols(made)
+        self.bind_symbols(outputs)
         if not step.out:
-            for name in made:
+            for name in outputs:
                 self.check_layout(name)
         dead = [self.view_name(ref) for ref in views]
         if dead:
@@ -504,10 +506,10 @@ class _HostPrinter(PlanEmitter[str]):
         self.lines.append(_Check(number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype}"
                                          f"{', True' if stated else ''})", copy))
 
-    def bind_symbols(self, made: Sequence[str]) -> None:
+    def bind_symbols(self, outputs: Sequence[str]) -> None:
         """Numbers that a call brought forth."""
         for symbol, (buffer, kind, dim) in self.plan.symbols.items():
-            if buffer in made and isinstance(name := self.symbols[symbol], str):
+            if buffer in outputs and isinstance(name := self.symbols[symbol], str):
                 value = self.tensor(buffer)
                 how = {"size": f"{value}.shape[{dim}]", "stride": f"{value}.stride({dim})"}.get(kind, value)
                 self.lines.append(f"{name} = {how}")

@@ -33,7 +33,7 @@ class Op(enum.IntEnum):
     FLOAT = 65  # destination = the bits of the number source as a double
     POINTER = 66  # destination = the address of the tensor source's first element
     SIZE = 67  # destination = the size of the tensor source in dimension index
-    STRIDE = 68  # the same for its stride
+    STRIDE = 68  # destination = the stride of the tensor source in dimension index
     EMPTY = 69  # destination = a new tensor, source = the register for its address; a, b as in `Program.extents`
     VIEW = 70  # destination = a strided view of the tensor source; a, b as in `Program.extents`, plus an offset
     MEMORY = 71  # destination = memory of as many bytes as register source says
@@ -79,10 +79,10 @@ class HostProgram(Program):
         """
         if all(isinstance(number, int) for number in numbers):
             return self.list_of([int(number) for number in numbers]), False
-        found = [number if isinstance(number, int) else register_of(number) for number in numbers]
+        known = [number if isinstance(number, int) else register_of(number) for number in numbers]
         first = self.registers
-        self.registers += len(found)
-        for at, (number, register) in enumerate(zip(numbers, found, strict=True), first):
+        self.registers += len(known)
+        for at, (number, register) in enumerate(zip(numbers, known, strict=True), first):
             if isinstance(number, int):
                 self.row(Arithmetic.CONSTANT, at, a=number)
             else:
@@ -93,18 +93,18 @@ class HostProgram(Program):
               device: tuple[int, int] = (0, 0)) -> tuple[int, int]:
         """A new tensor: the registers of the object and of its address. ``device``: the type's number and the index."""
         at, dynamic = self.extents([*sizes, *strides], register_of)
-        made, address = self.register(), self.register()
-        self.row(Op.EMPTY, made, address, len(sizes) | dynamic << 16, at, dtype | device[0] << 8 | device[1] << 16)
-        self.objects.append(made)
-        return made, address
+        tensor, address = self.register(), self.register()
+        self.row(Op.EMPTY, tensor, address, len(sizes) | dynamic << 16, at, dtype | device[0] << 8 | device[1] << 16)
+        self.objects.append(tensor)
+        return tensor, address
 
     def view(self, base: int, sizes: Sequence[Any], strides: Sequence[Any], offset: Any, register_of: Any) -> int:
         """A strided view of a tensor; the offset counts from where that tensor begins in its storage."""
         at, dynamic = self.extents([*sizes, *strides, offset], register_of)
-        made = self.register()
-        self.row(Op.VIEW, made, base, len(sizes) | dynamic << 16, at)
-        self.objects.append(made)
-        return made
+        tensor = self.register()
+        self.row(Op.VIEW, tensor, base, len(sizes) | dynamic << 16, at)
+        self.objects.append(tensor)
+        return tensor
 
     def advise(self, address: int, size: int) -> None:
         """Ask for huge pages for memory that is large: a page fault for every 4 KiB takes longer than filling it.

@@ -61,8 +61,8 @@ def with_results(plan: KernelPlan, functional: FunctionalGraph, in_place: bool =
             source = BufferRef(name)
         if source.buffer != target or source.shape is not None:
             writes.append(WriteBack(target, source))
-    made = replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers)
-    return write_in_place(made) if in_place else made
+    with_writes = replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers)
+    return write_in_place(with_writes) if in_place else with_writes
 
 
 def _returned_nodes(graph: torch.fx.Graph) -> list[torch.fx.Node]:

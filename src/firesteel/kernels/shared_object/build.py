@@ -90,13 +90,13 @@ def _function(key: str) -> str:
 
 def _objects(wanted: Mapping[str, Callable[[], str]], target: Target) -> list[bytes]:
     """The object files of functions by their keys: those that are in the cache already, and new ones."""
-    found = {key: disk_cache.get(engine.KIND, key) for key in wanted}
-    missing = [key for key, data in found.items() if data is None]
-    made = object_emitter.object_codes((wanted[key]() for key in missing), len(missing), target)
-    for key, data in zip(missing, made, strict=True):
-        found[key] = data
+    objects = {key: disk_cache.get(engine.KIND, key) for key in wanted}
+    missing = [key for key, data in objects.items() if data is None]
+    emitted = object_emitter.object_codes((wanted[key]() for key in missing), len(missing), target)
+    for key, data in zip(missing, emitted, strict=True):
+        objects[key] = data
         disk_cache.put(engine.KIND, key, data)
-    return [data for data in found.values() if data is not None]
+    return [data for data in objects.values() if data is not None]
 
 
 def _host_object(text: str, target: Target) -> bytes:

@@ -59,10 +59,10 @@ class CheckedFunction(Function):
             return "null"
         if type_ == "i64" and not any(value.startswith("%") for value in values):
             return self.module.integers([int(value) for value in values])
-        made = self.alloca(f"[{len(values)} x {type_}]")
+        place = self.alloca(f"[{len(values)} x {type_}]")
         for index, value in enumerate(values):
-            self.line(f"store {type_} {value}, ptr {self.element(type_, made, index)}, align 8")
-        return made
+            self.line(f"store {type_} {value}, ptr {self.element(type_, place, index)}, align 8")
+        return place
 
     # Ways out
 

@@ -9,7 +9,6 @@ context, then a module and a function for each kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...native.templates import filled
@@ -44,7 +43,7 @@ class GpuKernels:
         self.index = index
         """The number of the GPU on which the program was exported; it may run on others."""
         self.numbers: dict[str, int] = {}
-        self.made: list[tuple[Request, Binary]] = []
+        self.binaries: list[tuple[Request, Binary]] = []
         self.wide: dict[int, int] = {}
         """The number of the version with indices of 64 bits, by that of the one with 32."""
 
@@ -56,9 +55,9 @@ class GpuKernels:
         return number
 
     def _add(self, request: Request, binary: Binary) -> int:
-        number = self.numbers.setdefault(request.key, len(self.made))
-        if number == len(self.made):
-            self.made.append((request, binary))
+        number = self.numbers.setdefault(request.key, len(self.binaries))
+        if number == len(self.binaries):
+            self.binaries.append((request, binary))
         return number
 
 
@@ -73,7 +72,7 @@ def launch(program: ProgramPrinter, step: Launch, kernels: GpuKernels, number: i
         code.line(f"store {type_} {value}, ptr {code.element('i64', words, position)}, align 8")
     chosen = _how(program, step, kernels, number)
     if number in kernels.wide:
-        extent = kernels.made[number][0].kernel.extent
+        extent = kernels.binaries[number][0].kernel.extent
         assert extent is not None
         is_wide = program.numbers.truth(ge(step.in_plan(extent), LIMIT))
         others = _how(program, step, kernels, kernels.wide[number])
@@ -87,7 +86,7 @@ def launch(program: ProgramPrinter, step: Launch, kernels: GpuKernels, number: i
 
 def _how(program: ProgramPrinter, step: Launch, kernels: GpuKernels, number: int) -> list[tuple[str, str]]:
     """A version of a kernel: its number, how many programs it has, its threads, its shared memory."""
-    request, binary = kernels.made[number]
+    request, binary = kernels.binaries[number]
     programs = program.numbers.integer(step.in_plan(request.kernel.programs))
     return [("i64", str(number)), ("i64", programs), ("i32", str(32 * request.kernel.warps)),
             ("i32", str(binary.shared))]
@@ -107,27 +106,21 @@ def add_gpu(module: PackageModule, kernels: GpuKernels) -> None:
     major, minor = divmod(kernels.arch, 10)
     module.functions.append(filled("kernels/shared_object/gpu.ll", {
         "torch": c_interface.PREFIX, "DRIVER": module.string(DRIVER_LIBRARY), "DRIVER_COUNT": len(_DRIVER),
-        "DRIVER_NAMES": _names(module, _DRIVER), "DRIVER_PLACES": _places(module, _DRIVER),
+        "DRIVER_NAMES": module.strings(_DRIVER),
+        "DRIVER_PLACES": module.pointers([f"@fs.gpu.{name}" for name in _DRIVER]),
         "TORCH": module.string(TORCH_LIBRARY), "TORCH_COUNT": len(torch_functions),
-        "TORCH_NAMES": _names(module, torch_functions), "TORCH_PLACES": _places(module, torch_functions),
+        "TORCH_NAMES": module.strings(torch_functions),
+        "TORCH_PLACES": module.pointers([f"@fs.gpu.{name}" for name in torch_functions]),
         "BESIDE": module.string(f"%.*s/{TORCH_LIBRARY}"), "MAJOR": major, "MINOR": minor,
         # Code for one generation runs on its later members, up to the generation whose code is for one member only.
         "FITS": "sge" if kernels.arch < 90 else "eq",
-        "KERNELS": len(kernels.made), "RECORD": 8 * (1 + 2 * len(kernels.made)), "DEVICE_AT": DEVICE_AT,
+        "KERNELS": len(kernels.binaries), "RECORD": 8 * (1 + 2 * len(kernels.binaries)), "DEVICE_AT": DEVICE_AT,
         "KERNELS_AT": KERNELS_AT, "LIMIT": PLAIN_SHARED, "LAUNCH_WORDS": filled("kernels/gpu/launch_words.ll", {}),
-        "IMAGES": module.pointers([module.binary(binary.code) for _, binary in kernels.made]),
-        "FUNCTIONS": _names(module, [binary.name for _, binary in kernels.made]),
-        "SHARED": module.integers([binary.shared for _, binary in kernels.made]),
+        "IMAGES": module.pointers([module.binary(binary.code) for _, binary in kernels.binaries]),
+        "FUNCTIONS": module.strings([binary.name for _, binary in kernels.binaries]),
+        "SHARED": module.integers([binary.shared for _, binary in kernels.binaries]),
         **{f"MESSAGE_{key}": module.string(message) for key, message in _MESSAGES.items()},
     }))
-
-
-def _names(module: PackageModule, names: Sequence[str]) -> str:
-    return module.pointers([module.string(name) for name in names])
-
-
-def _places(module: PackageModule, names: Sequence[str]) -> str:
-    return module.pointers([f"@fs.gpu.{name}" for name in names])
 
 
 _MESSAGES = {

@@ -48,7 +48,7 @@ class Weight:
     dtype: torch.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """Those that the program was compiled for."""
+    """The strides that the program was compiled for."""
     offset: int
     on_gpu: bool = False
 
@@ -90,8 +90,8 @@ def add_interface(module: PackageModule, inputs: Sequence[str], outputs: Sequenc
     text = filled("kernels/shared_object/interface.ll", {
         "torch": c_interface.PREFIX,
         "INPUTS": len(inputs), "OUTPUTS": len(outputs), "WEIGHTS": len(weights), "VERSION": INTERFACE_VERSION,
-        "INPUT_NAMES": _names(module, inputs), "OUTPUT_NAMES": _names(module, outputs),
-        "WEIGHT_NAMES": _names(module, [weight.name for weight in weights]),
+        "INPUT_NAMES": module.strings(inputs), "OUTPUT_NAMES": module.strings(outputs),
+        "WEIGHT_NAMES": module.strings([weight.name for weight in weights]),
         "DESCRIPTION": module.string(description), "LENGTH": file.length, "HEAD_BYTES": len(file.head),
         "HEAD": module.string(file.head), "DATA": len(file.head),
         "RECORD": 8 * (HANDLES_AT + len(weights) + kept), "HANDLES_AT": HANDLES_AT, "HANDLES": len(weights) + kept,
@@ -148,10 +148,6 @@ def _refresh(weights: int, kept: int, on_gpu: bool) -> str:
                   f"%new{number} = load ptr, ptr %at{number}, align 8",
                   f"store ptr %new{number}, ptr %slot{number}, align 8"]
     return "\n".join([*lines, "ret i32 0", "failed:", "ret i32 1", "}"])
-
-
-def _names(module: PackageModule, names: Sequence[str]) -> str:
-    return module.pointers([module.string(name) for name in names])
 
 
 def _stored(weight: Weight) -> Sequence[int]:

@@ -25,9 +25,9 @@ class LinkError(FiresteelError):
 def find_linker() -> str:
     """The first linker on the path; the environment variable CC goes before. Raises `LinkError`."""
     for name in (os.environ.get("CC", ""), *LINKERS):
-        found = shutil.which(name) if name else None
-        if found is not None:
-            return found
+        program = shutil.which(name) if name else None
+        if program is not None:
+            return program
     raise LinkError(f"none of {', '.join(LINKERS)} is on the path",
                     "install a linker, for instance the package binutils or gcc, or name one in the variable CC; "
                     "programs that run a package do not need it")
@@ -41,33 +41,33 @@ def link(objects: Sequence[bytes], name: str, empty: bytes) -> bytes:
         names = [os.path.join(folder, f"{number}.o") for number in range(len(objects))]
         for path, data in zip(names, objects, strict=True):
             _write(path, data)
-        exports, made = os.path.join(folder, "exports"), os.path.join(folder, name)
+        exports, output = os.path.join(folder, "exports"), os.path.join(folder, name)
         _write(exports, _EXPORTS.encode())
         stubs = []
         # Whatever else code calls, libtorch needs too. Names of vector functions begin with _ZGV.
         for library in (TORCH, *([VECTOR_MATH] if any(b"_ZGV" in data for data in objects) else [])):
             stubs.append(_stub(linker, folder, library, empty))
-        _run(linker, name, ["--no-as-needed", "--gc-sections", f"--version-script={exports}", "-s"], made,
+        _run(linker, name, ["--no-as-needed", "--gc-sections", f"--version-script={exports}", "-s"], output,
              [*names, *stubs])
-        with open(made, "rb") as file:
+        with open(output, "rb") as file:
             return file.read()
 
 
 def _stub(linker: str, folder: str, library: str, empty: bytes) -> str:
     """An empty library: enough to note that the real one is needed, and read much faster than that."""
-    made = os.path.join(folder, library)
-    _write(f"{made}.o", empty)
-    _run(linker, library, [], made, [f"{made}.o"])
-    return made
+    output = os.path.join(folder, library)
+    _write(f"{output}.o", empty)
+    _run(linker, library, [], output, [f"{output}.o"])
+    return output
 
 
-def _run(linker: str, name: str, options: Sequence[str], made: str, files: Sequence[str]) -> None:
+def _run(linker: str, name: str, options: Sequence[str], output: str, files: Sequence[str]) -> None:
     tool = os.path.basename(linker)
     options = ["-shared", "-soname", name, "--build-id=none", "-z", "noexecstack", "-z", "relro", *options]
     if tool in ("ld", "ld.lld", "ld.bfd", "ld.gold", "lld"):
-        command = [linker, *(["-flavor", "gnu"] if tool == "lld" else []), *options, "-o", made, *files]
+        command = [linker, *(["-flavor", "gnu"] if tool == "lld" else []), *options, "-o", output, *files]
     else:
-        command = [linker, "-shared", "-nostdlib", f"-Wl,{','.join(options)}", "-o", made, *files]
+        command = [linker, "-shared", "-nostdlib", f"-Wl,{','.join(options)}", "-o", output, *files]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise LinkError(f"{linker} failed: {(done.stderr or done.stdout).strip()[:2000]}",

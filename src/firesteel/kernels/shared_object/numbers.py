@@ -64,10 +64,9 @@ class Numbers:
 
     def value(self, expr: Expr) -> str:
         """The value of an expression that is no constant, of its own kind."""
-        found = self.known.get(expr)
-        if found is None:
-            found = self.known[expr] = self._compute(expr)
-        return found
+        if expr not in self.known:
+            self.known[expr] = self._compute(expr)
+        return self.known[expr]
 
     def _compute(self, expr: Expr) -> str:
         code = self.code

@@ -246,12 +246,12 @@ class OperatorCalls:
                 raise NotCallable(f"{name} returns {kind}")
         return numbers
 
-    def _list_results(self, made: str, results: Sequence[str | None]) -> None:
+    def _list_results(self, items: str, results: Sequence[str | None]) -> None:
         code = self.code
         for position, slot in enumerate(results):
             code.call_torch("torch_list_get_item", [
-                f"ptr {made}", f"i64 {position}", f"ptr {slot if slot is not None else self.tensors.slot()}"])
-        code.call_torch("torch_delete_list", [f"ptr {made}"])
+                f"ptr {items}", f"i64 {position}", f"ptr {slot if slot is not None else self.tensors.slot()}"])
+        code.call_torch("torch_delete_list", [f"ptr {items}"])
 
     def _word(self, kind: str, value: Any) -> str:
         """An argument as the dispatcher wants it. What is made here belongs to the call."""

@@ -35,11 +35,11 @@ class Planned:
     kept: Planned | None = None
     """What computes the last inputs of the plan from others, once: the results in order."""
     bodies: dict[int, Planned] = field(default_factory=dict)
-    """Those of branches and loops, by the identity of their description."""
+    """The plans of branches and loops, by the identity of their description."""
     binaries: list[tuple[Request, Binary]] = field(default_factory=list)
     """The machine code of the kernels for a GPU, in their order."""
     wide: list[tuple[Request, Binary] | None] = field(default_factory=list)
-    """The same with indices of 64 bits, for kernels whose sizes decide whether these are needed."""
+    """Machine code with indices of 64 bits, for kernels whose sizes decide whether these are needed."""
     tuned: list[CpuTarget] = field(default_factory=list)
     """What the code of each kernel for the CPU is made for, where that was measured."""
 

@@ -60,8 +60,8 @@ class ProgramPrinter(PlanEmitter[str]):
         by identity."""
         if plan.constants.keys() - weights.keys():
             raise NotCallable("a constant inside of a branch or loop")
-        found = lifetimes(plan)
-        super().__init__(found, {found.group(buffer) for buffer in found.objects})
+        known = lifetimes(plan)
+        super().__init__(known, {known.group(buffer) for buffer in known.objects})
         self.plan = plan
         self.module = module
         self.weights = weights
@@ -422,12 +422,12 @@ class ProgramPrinter(PlanEmitter[str]):
         name, code = buffer.name, self.code
         size = self.numbers.integer(maximum((bytes_of(buffer) + 63) // 64 * 64, 64))
         code.module.declare("aligned_alloc", "ptr", "i64, i64")
-        made = code.value(f"call ptr @aligned_alloc(i64 64, i64 {size})")
-        code.fail_unless(code.value(f"icmp ne ptr {made}, null"), "there is not enough memory")
+        address = code.value(f"call ptr @aligned_alloc(i64 64, i64 {size})")
+        code.fail_unless(code.value(f"icmp ne ptr {address}, null"), "there is not enough memory")
         number = self.free_memory.pop() if self.free_memory else self.memories
         self.memories = max(self.memories, number + 1)
-        code.line(f"store ptr {made}, ptr {code.element('ptr', '%memories', number)}, align 8")
-        self.memory[name], self.addresses[name] = number, made
+        code.line(f"store ptr {address}, ptr {code.element('ptr', '%memories', number)}, align 8")
+        self.memory[name], self.addresses[name] = number, address
         self._advise(buffer)
 
     def launch(self, step: Launch) -> None:
@@ -470,17 +470,17 @@ class ProgramPrinter(PlanEmitter[str]):
     def call_operator(self, step: ExternCall) -> None:
         """Call an operator of libtorch; its results become buffers."""
         name = torch_compat.operator_name(step.target)
-        made = [output for output in step.outputs if output is not None]
+        wanted = [output for output in step.outputs if output is not None]
         into = INTO.get(name)
-        if into is not None and made:
-            self.new_tensor(self.plan.buffers[made[0]])
-            kwargs = {**step.kwargs, "out": BufferRef(made[0])}
+        if into is not None and wanted:
+            self.new_tensor(self.plan.buffers[wanted[0]])
+            kwargs = {**step.kwargs, "out": BufferRef(wanted[0])}
             self.operators.call(ExternCall(into, step.args, kwargs, step.outputs, True), [], [])
             return
         results: list[str | None] = []
         if not step.out:
             results = [self._own(output) if output in self.plan.buffers else None for output in step.outputs]
-        dtypes = [self.plan.buffers[output].dtype for output in made if output in self.plan.buffers]
+        dtypes = [self.plan.buffers[output].dtype for output in wanted if output in self.plan.buffers]
         words = self.operators.call(step, results, dtypes)
         if not step.out:
             self.take_results(step, results, words)
@@ -518,16 +518,16 @@ class ProgramPrinter(PlanEmitter[str]):
 
     def _results(self) -> None:
         code = self.code
-        made: list[tuple[int, str, str]] = []
+        results: list[tuple[int, str, str]] = []
         for output in self.plan.outputs:
             if isinstance(output, BufferRef):
                 number = self._take()
                 slot = self._slot(number)
                 self._result(output, slot)
-                made.append((TENSOR, slot, "ptr"))
+                results.append((TENSOR, slot, "ptr"))
             else:
-                made.append(self._number_result(output))
-        for position, (kind, value, type_) in enumerate(made):
+                results.append(self._number_result(output))
+        for position, (kind, value, type_) in enumerate(results):
             at = code.value(f"getelementptr {VALUE}, ptr %outputs, i64 {position}")
             place = code.value(f"getelementptr {VALUE}, ptr {at}, i32 0, i32 2")
             code.line(f"store i32 {kind}, ptr {at}, align 8")

@@ -40,7 +40,7 @@ def call_subprogram(program: ProgramPrinter, step: ExternCall) -> None:
 def _values(program: ProgramPrinter, operands: Sequence[Any]) -> str:
     """An array of operands, lent."""
     code = program.code
-    made = code.alloca(f"[{max(len(operands), 1)} x {_VALUE}]")
+    values = code.alloca(f"[{max(len(operands), 1)} x {_VALUE}]")
     for position, operand in enumerate(operands):
         if isinstance(operand, BufferRef):
             kind, typed = _TENSOR, f"ptr {program.argument(operand)}"
@@ -51,8 +51,8 @@ def _values(program: ProgramPrinter, operands: Sequence[Any]) -> str:
                      else f"i64 {program.numbers.integer(expr)}")
         else:
             raise NotCallable(f"an operand of type {type(operand).__name__}")
-        _store(program, made, position, kind, typed)
-    return made
+        _store(program, values, position, kind, typed)
+    return values
 
 
 def _store(program: ProgramPrinter, values: str, position: int, kind: int, typed: str) -> None:
@@ -100,7 +100,7 @@ def _loop(program: ProgramPrinter, step: ExternCall, target: WhileLoop) -> None:
     code = program.code
     current = _values(program, step.args)
     slots = [program.slot_for(output) for output in step.outputs]
-    asked, made = code.alloca(_VALUE), code.alloca(f"[{max(target.carried, 1)} x {_VALUE}]")
+    asked, given = code.alloca(_VALUE), code.alloca(f"[{max(target.carried, 1)} x {_VALUE}]")
     head, turn, after = code.labels("head", "turn", "after")
     code.jump(head)
     code.start(head)
@@ -110,21 +110,21 @@ def _loop(program: ProgramPrinter, step: ExternCall, target: WhileLoop) -> None:
     goes_on = code.value(f"icmp ne i8 {code.load('i8', code.scratch('i8'))}, 0")
     code.branch(goes_on, turn, after)
     code.start(turn)
-    _body(program, target.bodies[1], current, made)
-    _carry(program, slots, made, current)
+    _body(program, target.bodies[1], current, given)
+    _carry(program, slots, given, current)
     code.jump(head)
     code.start(after)
     _copy_unturned(program, slots, current)
     program.take_results(step, slots)
 
 
-def _carry(program: ProgramPrinter, slots: Sequence[str], made: str, current: str) -> None:
+def _carry(program: ProgramPrinter, slots: Sequence[str], given: str, current: str) -> None:
     """What a turn gave is what the next one takes."""
     code = program.code
     for position, slot in enumerate(slots):
         # The old value goes when the new one is there; in the first turn there is none of our own.
         code.line(f"call void @fs.drop(ptr {slot})")
-        handle = code.load("ptr", _place(program, made, position))
+        handle = code.load("ptr", _place(program, given, position))
         code.line(f"store ptr {handle}, ptr {slot}, align 8")
         code.line(f"store ptr {handle}, ptr {_place(program, current, position)}, align 8")
 
@@ -182,7 +182,7 @@ def _scan(program: ProgramPrinter, step: ExternCall, target: Scan) -> None:
             program.new_tensor(program.plan.buffers[output])
         results.append(_Rows.of(program, BufferRef(output)) if output is not None else None)
     row, turn_result = program.slot(), program.slot()
-    made = code.alloca(f"[{max(len(step.outputs), 1)} x {_VALUE}]")
+    given = code.alloca(f"[{max(len(step.outputs), 1)} x {_VALUE}]")
     counter = code.alloca("i64")
     code.line(f"store i64 0, ptr {counter}, align 8")
     head, turn, after = code.labels("head", "turn", "after")
@@ -194,11 +194,11 @@ def _scan(program: ProgramPrinter, step: ExternCall, target: Scan) -> None:
     for position, (source, slot) in enumerate(zip(sources, slices, strict=True)):
         handle = source.row(program, index, slot)
         code.line(f"store ptr {handle}, ptr {_place(program, current, carried + position)}, align 8")
-    _body(program, target.bodies[0], current, made)
-    _carry(program, slots, made, current)
+    _body(program, target.bodies[0], current, given)
+    _carry(program, slots, given, current)
     for position, result in enumerate(results, carried):
         code.line(f"call void @fs.drop(ptr {turn_result})")
-        handle = code.load("ptr", _place(program, made, position))
+        handle = code.load("ptr", _place(program, given, position))
         code.line(f"store ptr {handle}, ptr {turn_result}, align 8")
         if result is not None:
             code.call_torch("copy_", [f"ptr {result.row(program, index, row)}", f"ptr {handle}", "i32 0"])
