@@ -41,7 +41,7 @@ def checked_kernel():
     module = Module("PREFIX.")
     bounds.add_checks(module, {})
     emitter = Emitter(module, Function("void @PREFIX()"), host())
-    integer_power(emitter, emitter.integer(2), emitter.integer(3))
+    integer_power(emitter, [emitter.integer(2), emitter.integer(3)])
     emitter.block.terminator = "ret void"
     module.functions.append(emitter.function)
     return module.text("kernel")
