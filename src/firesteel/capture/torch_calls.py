@@ -323,9 +323,17 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     node.meta["example_value"] = result
     value = wrap_result(tx, node, result)
     if tx.fake.data_symbols:
+        node.meta["example_sizes"] = _sizes(result)
         place_symbols(tx, node, value)
     assert_assumptions(tx, ready=True)
     return value
+
+
+def _sizes(result: Any) -> Any:
+    """The sizes that tensors have now: operators such as `unsqueeze_` change them later."""
+    if isinstance(result, (tuple, list)):
+        return [_sizes(item) for item in result]
+    return tuple(result.shape) if isinstance(result, torch.Tensor) else result
 
 
 def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -35,7 +35,7 @@ from .eager_support import is_refused
 from .graph import Unsupported
 from .operators import REFUSED, Kind, Operator, Writes, operator_of, view_operator
 from .overlap import meet, refuse_overlap
-from .size_nodes import SizeNodes
+from .size_nodes import SizeNodes, raw_sizes
 
 _ATEN = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -371,8 +371,7 @@ class Recorder(FakeMode):
             raise Unsupported(f"{operator.name} of an input")
         copy = view_of(fake, *layout_of(fake), offset_of(fake))
         for node in self.graph.nodes:  # not only the present value's: after a write another node made the tensor
-            if node.meta.get("val") is fake:
-                node.meta["val"] = copy
+            _replace_value(node, fake, copy)
         dispatch(self, operator.func, args, kwargs)
         before.fake = copy
         self._tracked[id(copy)] = before
@@ -552,3 +551,21 @@ def _with_fresh(writes: Writes, results: list[Any]) -> list[tuple[int | str | No
 def _is_default(name: str, value: Any) -> bool:
     """Arguments that say nothing: leaving them out makes equal calls look equal."""
     return value is None or (name == "pin_memory" and value is False) or (name == "layout" and value is torch.strided)
+
+
+def _replace_value(node: torch.fx.Node, fake: FakeTensor, copy: FakeTensor) -> None:
+    """Let ``copy`` be what a node, or one of its results, computes.
+
+    The names that sizes have had are noted, since what the program states of them is still to be checked.
+    """
+    value = node.meta.get("val")
+    several = isinstance(value, (tuple, list))
+    items: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
+    if not any(item is fake for item in items):
+        return
+    node.meta["size_names"] = size_names = node.meta.get("size_names", {})
+    for position, item in enumerate(items):
+        if item is fake:
+            size_names.setdefault(position, raw_sizes(fake))
+            items[position] = copy
+    node.meta["val"] = tuple(items) if several else copy

@@ -59,9 +59,9 @@ class SizeNodes(ExpressionNodes):
                 places = self._in_strides_of_one if known_equal(size, 1) else self._in_strides
                 places.setdefault(expr, (node, dim))
         # Under the names that sizes have had before they were stated to be something else: that is to be checked.
-        for dim, size in enumerate(fake.shape):
-            if isinstance(size, torch.SymInt) and isinstance(size.node.raw_expr, Symbol):
-                self._places.setdefault(size.node.raw_expr, (_ATEN.sym_size.int, node, (dim,)))
+        for dim, expr in enumerate(raw_sizes(fake)):
+            if isinstance(expr, Symbol):
+                self._places.setdefault(expr, (_ATEN.sym_size.int, node, (dim,)))
         expr = getattr(offset_of(fake), "expr", None)
         if isinstance(expr, Symbol):
             self._places.setdefault(expr, (_ATEN.sym_storage_offset.default, node, ()))
@@ -109,3 +109,7 @@ def collect_symbols(value: Any, found: set[Symbol]) -> None:
     elif isinstance(value, (tuple, list)):
         for item in value:
             collect_symbols(item, found)
+
+def raw_sizes(fake: torch.Tensor) -> list[Expr | None]:
+    """The expressions that sizes were made with, before the program stated them to be something else."""
+    return [getattr(getattr(size, "node", None), "raw_expr", None) for size in fake.shape]

@@ -42,6 +42,7 @@ from .handed import Handed
 from .overlap import refuse_overlap
 from .recorder import Memory, Recorder
 from .recurrent import recurrent_call
+from .size_nodes import raw_sizes
 from .state import EnteredModes, GlobalState, is_profiling, is_state_change
 from .views import same_layout, same_numbers
 
@@ -169,8 +170,7 @@ class Tracing:
             if isinstance(example, FakeTensor) and torch_compat.has_symbolic_layout(example):
                 # The names that sizes had before the program stated them to be something else: that is to be checked.
                 self.recorder.sizes.read_from(example, made)
-                made.meta["size_names"] = [getattr(getattr(size, "node", None), "raw_expr", None)
-                                           for size in example.shape]
+                made.meta["size_names"] = {0: raw_sizes(example)}
             self.values[node] = example if fake is None else fake
             self.inputs.append(Input(made.name, made, self.values[node]))
 
@@ -226,9 +226,9 @@ class Tracing:
                 raise Unsupported(f"a node of kind {op}")
             if recorder.data_results:
                 # What an operator writes to has the sizes that it had before, and may get others later.
-                written = {id(item) for source in node.all_input_nodes
-                           for item in _tensors(source.meta.get("example_value"))}
-                self.unify(meta.get("example_value", meta.get("val")), values[node], written)
+                written = {id(item) for source in node.all_input_nodes for item in _tensors(values[source])}
+                example = meta.get("example_sizes", meta.get("example_value", meta.get("val")))
+                self.unify(example, values[node], written)
             if checks is not None and len(checks) > known:
                 self.assert_checks(checks[known:])
                 known = len(checks)
@@ -304,6 +304,8 @@ class Tracing:
         recorder = self.recorder
         condition = condition.substitute(self.renamed)
         if not all(recorder.sizes.knows(symbol) for symbol in condition.free_symbols):
+            if not isinstance(args[0], _SYMBOLIC):  # taken for granted by now, and nothing would check it
+                raise Unsupported(f"a condition on a size that the graph does not tell: {condition}")
             self.call(torch_compat.assert_number, args, {})
             return
         node = recorder.sizes.expression(condition)
@@ -496,10 +498,12 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 def _numbers(example: Any, value: Any, known: Container[int]) -> list[tuple[Any, Any]]:
     """Pairs of numbers at the same places, where one of them is symbolic; without sizes of ``known`` tensors."""
-    if isinstance(example, torch.Tensor) and isinstance(value, torch.Tensor):
-        if id(example) in known:
+    if isinstance(value, torch.Tensor):
+        if id(value) in known:
             return []
-        example, value = tuple(example.shape), tuple(value.shape)
+        value = tuple(value.shape)
+        if isinstance(example, torch.Tensor):
+            example = tuple(example.shape)
     if isinstance(example, (tuple, list)) and isinstance(value, (tuple, list)):
         return [pair for one, other in zip(example, value, strict=True) for pair in _numbers(one, other, known)]
     return [(example, value)] if isinstance(example, _SYMBOLIC) and isinstance(value, _SYMBOLIC) else []

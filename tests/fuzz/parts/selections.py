@@ -28,7 +28,8 @@ ON_VECTORS = ("{v} + y", "y * {v}", "{v} + x", "{v}[{i}:] + y", "{v}[:{k}] - y",
               "{v}[:, None] * y", "{v}[:, None] + {v}", "F.pad({v}, (1, {i})) * 2", "{v}.clamp(max=2).relu()",
               "torch.where({v} > 1, {v}, {v} * 2)", "{v}.new_zeros({v}.shape) + 1", "torch.zeros({v}.shape[0] * 2 - 1)",
               "{v}[{v} > 1]", "F.layer_norm({v}, ({k},))", "{v}.add_(1)", "torch.outer({v}, y.to({v}))",
-              "torch.diff({v})", "{v}.narrow(0, {i}, 1) * 3", "{v}.prod() + y",
+              "torch.diff({v})", "{v}.unsqueeze_(0)", "{v}.unsqueeze_(-1) + w", "{v}.narrow(0, {i}, 1) * 3",
+              "{v}.prod() + y",
               "torch.zeros(4).index_fill(0, z[m], 2.0)",
               "torch.zeros(4).scatter_add(0, z[m], x[m])", "torch.zeros(4).index_add(0, z[m], {v})",
               "torch.zeros(4).index_copy(0, z[:{k}], {v})", "x.masked_scatter(m, {v})", "x.index_put((m,), {v})")
@@ -37,7 +38,9 @@ ON_MATRICES = ("{v} + w", "{v} * y", "{v}.sum(0)", "{v}.sum(1)", "{v}.t() @ {v}"
                "{v}.transpose(0, 1) * 2", "{v}.permute(1, 0) + y", "F.linear({v}.float(), w)", "{v}[{i}:, 1:] * 2",
                "{v}.flatten()[:{k}]", "{v}.cumsum(1)", "{v}.unsqueeze(0) * w", "{v}.expand(2, -1, -1) + 1",
                "F.layer_norm({v}.float(), (4,))", "torch.cat([{v}, w.to({v})])", "{v}.max(0)[1]", "{v}.sum()",
-               "torch.bmm({v}.float()[None], w[None])", "{v}.numel()", "{v}.std(0)", "{v}.argmin(1)")
+               "torch.bmm({v}.float()[None], w[None])", "{v}.numel()", "{v}.std(0)", "{v}.argmin(1)",
+               "{v}.t_() * 2", "{v}.transpose_(0, 1) + y", "{v}.squeeze_()", "{v}.unsqueeze_(1) * w",
+               "{v}.t_().t_() + w")
 
 HEAD = """import torch
 import torch.nn.functional as F

@@ -13,6 +13,7 @@ import torch.fx
 
 from ... import torch_compat
 from ...functional.graph import Unsupported
+from ...functional.size_nodes import raw_sizes
 from ...functional.subprograms import Subprogram
 from ...shapes import Const, Expr, Symbol, maximum
 from ...shapes.expr import ONE
@@ -60,7 +61,7 @@ def call_aten(
             stored = ctx.new_buffer(kept)
             find_symbols(stored.buffer, spec.shape)
             # Under their own names too: where the program states what a size is, that is still to be checked.
-            find_symbols(stored.buffer, [getattr(getattr(size, "node", None), "raw_expr", None) for size in fake.shape])
+            find_symbols(stored.buffer, node.meta.get("size_names", {}).get(position) or raw_sizes(fake))
             names.append(stored.buffer)
             values.append(stored)
             if aliased:

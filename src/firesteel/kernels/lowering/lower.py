@@ -10,6 +10,7 @@ import torch
 import torch.fx
 
 from ... import logs, shapes, torch_compat
+from ...functional.graph import Unsupported
 from ...functional.operators import REFUSED
 from ...shapes import Expr, Facts, Symbol
 from ...shapes.symnode import SymNode, expr_of
@@ -93,7 +94,7 @@ class _Lowerer:
             ctx.graph.inputs.append(ctx.graph.buffers[node.name])
             self._find_input_symbols(stored, node.name)
             # A size that the program states to be a number from its data is still to be compared with that.
-            names = [expr if expr in self.stated else None for expr in node.meta.get("size_names", ())]
+            names = [expr if expr in self.stated else None for expr in node.meta.get("size_names", {}).get(0, ())]
             self._find_symbols(node.name, names)
             return stored
         if isinstance(value, _NUMBERS):
@@ -154,6 +155,8 @@ class _Lowerer:
         if condition is not None and all(
                 symbol in ctx.graph.symbols or symbol in ctx.graph.inputs for symbol in condition.free_symbols):
             args[0] = condition  # the value of its node may be known to be true
+        elif condition is not None and not isinstance(args[0], Expr):
+            raise Unsupported(f"a condition on a size that kernels are not told: {condition}")
         results = result if isinstance(result, tuple | list) else (result,)
         ctx.outs = tuple([ctx.described(r) if isinstance(r, torch.Tensor) else None for r in results])
         function = find_lowering(name)
