@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import firesteel as fs
 from firesteel.functional import Unsupported, trace
 from functional.programs import assert_same
 
@@ -399,4 +400,25 @@ def test_autograd_counts_changes_in_lists_as_in_eager(change, counted):
     change(eager)
     assert (eager._version > 0) is counted
     graph = trace(torch.fx.symbolic_trace(lambda a: (change(a), a + 1)[1]), [x()])
-    assert [mutation.counted for mutation in graph.mutated] == [counted]
+    assert [bool(mutation.writes) for mutation in graph.mutated] == [counted]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_autograd_counts_as_many_changes_as_in_eager(backend):
+    def changed(x, y, z):
+        x.add_(1)
+        x.mul_(y)
+        x[0:1].zero_()
+        y.data.add_(1)
+        torch._foreach_add_([z, x], 1)
+        z += x
+        return x * 2
+
+    def counts(function):
+        arguments = [torch.ones(3) for _ in range(3)]
+        function(*arguments)
+        return [argument._version for argument in arguments]
+
+    assert counts(changed) == [4, 0, 2]
+    compiled = fs.compile(changed, backend=backend)
+    assert counts(compiled) == counts(compiled) == [4, 0, 2]

@@ -162,7 +162,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
     import torch
 
     from firesteel import torch_compat
-    from firesteel.functional.running import views_to_correct, without_notice
+    from firesteel.functional.running import views_to_correct, with_counts
 
     run, functional = executable.run, executable.functional
     tensors = [entry.example for entry in functional.inputs if isinstance(entry.example, torch.Tensor)]
@@ -175,7 +175,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
     usual = torch_compat.usual_creation(torch.is_grad_enabled() and not without_grad)
     if views := views_to_correct(functional, usual):
         run = _with_views(run, functional, views)
-    run = without_notice(run, functional.mutated)
+    run = with_counts(run, functional.mutated)
     if not functional.returns_tuple:
         run = _only(run)
     if not (without_grad or without_autocast or changes):

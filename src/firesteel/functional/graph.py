@@ -128,12 +128,12 @@ Output = FreshTensor | InputAlias | SameAs | Number | Constant
 class Mutation:
     """An input that the program changes in place, and the value that it has in the end.
 
-    Not ``counted``: it is changed through ``data``, and autograd is not to notice.
+    ``writes`` is how many changes autograd counts: none where it is changed through ``data``.
     """
 
     index: int
     node: torch.fx.Node
-    counted: bool = True
+    writes: int = 1
 
 
 @dataclass(frozen=True)

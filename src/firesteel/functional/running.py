@@ -40,7 +40,9 @@ def compute(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
     with torch.no_grad():
         _compute(functional, inputs, values)
         for change in functional.mutated:
-            (inputs[change.index] if change.counted else inputs[change.index].data).copy_(values[change.node])
+            target = inputs[change.index]
+            (target if change.writes else target.data).copy_(values[change.node])
+            torch.autograd.graph.increment_version([target] * (change.writes - 1))
         results: list[Any] = []
         made = dict(views_to_correct(functional, torch_compat.usual_creation(False)))
         for position, output in enumerate(functional.outputs):
@@ -49,12 +51,24 @@ def compute(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
     return tuple(results) if functional.returns_tuple else results[0]
 
 
-def without_notice(run: Callable[..., Any], mutated: Sequence[Mutation]) -> Callable[..., Any]:
-    """A function that changes inputs, where autograd is not to notice that for some of them."""
-    hidden = [change.index for change in mutated if not change.counted]
-    if not hidden:
+def with_counts(run: Callable[..., Any], mutated: Sequence[Mutation]) -> Callable[..., Any]:
+    """A function that changes inputs, made one after which autograd has counted as many changes as in eager."""
+    hidden = [change.index for change in mutated if not change.writes]
+    repeated = [change.index for change in mutated for _ in range(change.writes - 1)]
+    if hidden:
+        run = _unnoticed(run, hidden)
+    if not repeated:
         return run
 
+    def counted(*inputs: Any) -> Any:
+        results = run(*inputs)
+        torch.autograd.graph.increment_version([inputs[index] for index in repeated])
+        return results
+
+    return counted
+
+
+def _unnoticed(run: Callable[..., Any], hidden: Sequence[int]) -> Callable[..., Any]:
     def unnoticed(*inputs: Any) -> Any:
         tensors = [inputs[index] for index in hidden]
         versions = [torch_compat.version_of(tensor) for tensor in tensors]

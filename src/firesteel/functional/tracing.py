@@ -459,8 +459,9 @@ class Tracing:
                 self.check_mutation(index, fake)
                 refuse_overlap("what is written back", fake, ())  # by a copy of all of it, which torch refuses
                 assert tracked.node is not None
-                counted = len(tracked.memory.inputs) > 1 or fake.is_inference() or torch_compat.version_of(fake) > 0
-                mutated.append(Mutation(index, tracked.node, counted))
+                # Inputs in one memory may have one count or several: they are taken to be changed once.
+                uncertain = len(tracked.memory.inputs) > 1 or fake.is_inference()
+                mutated.append(Mutation(index, tracked.node, 1 if uncertain else torch_compat.version_of(fake)))
         return mutated
 
 

@@ -32,7 +32,7 @@ from ..autodiff.passed_gradients import PassedGradient
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.rules.strides import memory_order
 from ..functional.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
-from ..functional.running import known_number, symbols, view_of_base, without_notice
+from ..functional.running import known_number, symbols, view_of_base, with_counts
 from ..functional.state import GlobalState
 from ..interruptions import uninterrupted
 from ..locks import new_lock
@@ -128,7 +128,7 @@ class TrainingUnit:
         """Where forward and backward are recorded as CUDA graphs, if they are."""
         if hasattr(self.forward, "as_forward"):
             self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
-        self.forward = without_notice(self.forward, made.forward.mutated)
+        self.forward = with_counts(self.forward, made.forward.mutated)
 
     @functools.cached_property
     def elsewhere(self) -> set[int]:
