@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from operator import getitem, setitem
 from typing import Any
@@ -118,7 +118,7 @@ class Tracing:
 
     def run(self, state: GlobalState) -> FunctionalGraph:
         recorder = self.recorder
-        env = recorder.shape_env = _environment(self.examples)
+        env = recorder.shape_env = _environment([*self.examples, *_data_results(self.module)])
         known = set(env.guards)
         self.add_inputs()
         torch_compat.push_dispatch_mode(recorder)
@@ -488,6 +488,13 @@ def _environment(examples: Sequence[Any]) -> ShapeEnv:
                     raise Unsupported("symbols of another system")
                 return number.node.shape_env.env
     return ShapeEnv()
+
+
+def _data_results(module: torch.fx.GraphModule) -> Iterator[Any]:
+    """Numbers of a graph, and tensors whose sizes may be such: where only data decides them, no input has symbols."""
+    for node in module.graph.nodes:
+        value = node.meta.get("example_value", node.meta.get("val"))
+        yield from (value if isinstance(value, (tuple, list)) else (value,))
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
