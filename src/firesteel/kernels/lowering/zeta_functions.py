@@ -61,7 +61,9 @@ def zeta(x: Value, q: Value) -> Value:
     even = compare("eq", op("floor", half), half)
     signed = where(even, mirrored, op("neg", mirrored))
     value = positive_zeta(x, fraction)
-    value = where(below, add(value, signed), value)
+    # an infinite term, where other terms of an infinite x are no numbers
+    endless = op("and", even, op("isinf", value))
+    value = where(op("and", below, compare("eq", endless, False)), add(value, signed), value)
     value = where(op("and", below, compare("ne", x, op("floor", x))), math.nan, value)
     at_pole = op("and", compare("le", q, 0), whole_q)
     value = where(at_pole, math.inf, where(op("isnan", x), math.nan, value))  # in this order, as eager asks
