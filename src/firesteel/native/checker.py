@@ -16,7 +16,6 @@ from typing import Any
 from .. import torch_compat
 from . import memory
 from .builtins import builtin_maker
-from .loader import load_code
 from .objects import (
     CELL,
     DICT_KEYS,
@@ -47,22 +46,7 @@ class Checker:
     def __init__(self, tensors: TensorLayout | None) -> None:
         check_layout()
         self.tensors = tensors
-        try:
-            import llvmlite.binding as llvm
-        except ImportError as error:
-            raise NativeUnavailable(f"llvmlite cannot be imported: {error}") from None
-        try:
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-            module = llvm.parse_assembly(source(tensors))
-            module.verify()
-            target = llvm.Target.from_default_triple().create_target_machine(
-                opt=2, jit=True, reloc="pic", codemodel="small")
-            code = load_code(target.emit_object(module), llvm)
-            start = code.address("firesteel_guards")
-        except RuntimeError as error:
-            raise NativeUnavailable(f"LLVM: {error}") from None
-        self._new = builtin_maker("firesteel_guards", start, code)
+        self._new = builtin_maker("firesteel_guards", source(tensors), optimised=True)
 
     def function(self, program: Program, inputs: list[int], others: list[int]) -> Callable[..., tuple[Any, ...] | None]:
         """The builtin that checks `program` on its arguments: what to hand back if all holds, else None."""

@@ -101,6 +101,7 @@ class TensorFacts:
     is_leaf: bool | None
 
     def packed(self) -> bytes:
+        """The description as bytes, as the checker reads it."""
         leaf = 0 if self.is_leaf is None else id(self.is_leaf)
         head = TENSOR.pack(id(self.kind), self.dispatch_keys, len(self.shape), self.dtype, self.device_type,
                            self.device_index, self.requires_grad, leaf)
@@ -128,6 +129,7 @@ class Program:
         return id(obj)
 
     def check(self, op: Op, source: int, a: int = 0, b: int = 0, other: int = 0, index: int = 0) -> None:
+        """Add a row that checks something."""
         self.rows.append((op, other, source, index, a, b))
 
     def load(self, op: Op, source: int = 0, a: int = 0, b: int = 0, index: int = 0) -> int:
@@ -138,6 +140,7 @@ class Program:
         return register
 
     def tensor(self, source: int, facts: TensorFacts) -> None:
+        """Add the check of a tensor against its description."""
         offset = self.tensors.get(facts)
         if offset is None:
             offset = self.tensors[facts] = self._tensor_bytes

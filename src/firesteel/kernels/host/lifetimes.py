@@ -50,6 +50,7 @@ class Lifetimes:
     _ending: dict[int, list[str]] | None = None
 
     def group(self, buffer: str) -> str:
+        """The buffer in whose memory a buffer lies, itself if it has its own."""
         return self.root.get(buffer, buffer)
 
     def is_same_tensor(self, buffer: str) -> bool:

@@ -80,12 +80,14 @@ class SegmentBuilder(PlanEmitter[int]):
         return self.arguments.index(text)
 
     def constant(self, value: int) -> int:
+        """The register of a constant of 64 bits."""
         register = self.constants.get(value)
         if register is None:
             register = self.constants[value] = self.program.fill(Arithmetic.CONSTANT, a=value)
         return register
 
     def symbol(self, symbol: Symbol) -> int:
+        """The register of the value of a symbol."""
         where = self.symbols[symbol]
         if isinstance(where, str):
             return self.program.fill(Op.INTEGER, self.argument(where))
@@ -115,6 +117,7 @@ class SegmentBuilder(PlanEmitter[int]):
         return register
 
     def extent(self, expr: Expr) -> int | Expr:
+        """A size or stride, as an int where it is known."""
         return int(expr) if expr.is_constant else expr  # type: ignore[call-overload]
 
     # Buffers
@@ -215,6 +218,7 @@ class SegmentBuilder(PlanEmitter[int]):
         self.views[variable] = self.program.view(base, *layout, offset, self.number)
 
     def run(self, steps: Sequence[tuple[int, Step]], views: Sequence[tuple[str, BufferRef]]) -> None:
+        """Write steps, then views under the names of variables."""
         self.walk(steps)
         for variable, reference in views:
             self.view(variable, reference)

@@ -96,6 +96,7 @@ class PlanEmitter(Generic[Value]):
         raise NotImplementedError
 
     def new_tensor(self, buffer: Buffer) -> None:
+        """A tensor with memory of its own."""
         raise NotImplementedError
 
     def new_memory(self, buffer: Buffer) -> None:
@@ -107,12 +108,15 @@ class PlanEmitter(Generic[Value]):
         raise NotImplementedError
 
     def launch(self, step: Launch) -> None:
+        """Run a kernel."""
         raise NotImplementedError
 
     def call(self, step: ExternCall) -> None:
+        """Call an operator of ATen or another function."""
         raise NotImplementedError
 
     def write_back(self, step: WriteBack) -> None:
+        """Copy a result into an input."""
         raise NotImplementedError
 
     def release(self, roots: Sequence[str]) -> None:

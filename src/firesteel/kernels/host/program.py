@@ -55,6 +55,7 @@ class HostProgram(Program):
     widest_launch: int = 1
 
     def row(self, op: int, destination: int = 0, source: int = 0, index: int = 0, a: int = 0, b: int = 0) -> None:
+        """Add a row."""
         self.rows.append((op, destination, source, index, a, b))
 
     def fill(self, op: int, source: int = 0, a: int = 0, b: int = 0, index: int = 0) -> int:
@@ -64,6 +65,7 @@ class HostProgram(Program):
         return register
 
     def register(self) -> int:
+        """A new register."""
         self.registers += 1
         return self.registers - 1
 

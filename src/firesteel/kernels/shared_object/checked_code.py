@@ -38,6 +38,7 @@ class CheckedFunction(Function):
         self._scratch: dict[str, str] = {}
 
     def alloca(self, type_: str, count: str = "", align: int = 8) -> str:
+        """Memory for the time of the call."""
         return super().alloca(type_, count, align)
 
     def scratch(self, type_: str) -> str:
@@ -47,6 +48,7 @@ class CheckedFunction(Function):
         return self._scratch[type_]
 
     def load(self, type_: str, at: str) -> str:
+        """A value from memory."""
         return self.value(f"load {type_}, ptr {at}, align {4 if type_ == 'i32' else 1 if type_ == 'i8' else 8}")
 
     def element(self, type_: str, array: str, index: int) -> str:

@@ -126,6 +126,7 @@ class ProgramPrinter(PlanEmitter[str]):
         return self.code.element("ptr", "%slots", number)
 
     def slot(self) -> str:
+        """The address of a slot for a tensor that lives until the end of the step."""
         number = self._take()
         self.temporary.append(number)
         return self._slot(number)
@@ -341,6 +342,7 @@ class ProgramPrinter(PlanEmitter[str]):
         return number, self.gpu_index
 
     def is_on_gpu(self, reference: BufferRef) -> bool:
+        """Whether a buffer is in the memory of a GPU."""
         return self.plan.buffers[reference.buffer].device.type != "cpu"
 
     def _extents(self, exprs: Sequence[Expr]) -> str:
@@ -359,6 +361,7 @@ class ProgramPrinter(PlanEmitter[str]):
         return code.load("ptr", code.scratch("ptr"))
 
     def argument(self, reference: BufferRef) -> str:
+        """The handle of a buffer, or of a view of it that lives until the end of the step."""
         buffer = self.plan.buffers.get(reference.buffer)
         if buffer is None or reference.is_whole(buffer):
             return self.tensor(reference.buffer)
@@ -367,6 +370,7 @@ class ProgramPrinter(PlanEmitter[str]):
         return self.code.load("ptr", slot)
 
     def dtype_of(self, reference: BufferRef) -> torch.dtype | None:
+        """The dtype of a buffer or view with dimensions; None for one without."""
         buffer = self.plan.buffers[reference.buffer]
         shape = buffer.shape if reference.shape is None else reference.shape
         return (reference.dtype or buffer.dtype) if shape else None
