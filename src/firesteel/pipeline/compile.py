@@ -199,17 +199,12 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
 
 def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
                      folder: DebugFolder, takes_list: bool, target: DeviceTarget) -> Executable:
-    """Compiles for a GPU. What a kernel cannot do is done by several, and what these cannot do by calls of ATen."""
-    from ..functional import Unsupported
+    """The road to a GPU."""
     from ..kernels.gpu import workers
-    from ..kernels.gpu.engine import Refused, check_available, compile_for_gpu
+    from ..kernels.gpu.engine import check_available
     from ..kernels.gpu.triton_compiler import is_cold
-    from ..kernels.gpu.versions import even_sizes, print_versions
-    from ..kernels.host.results import with_results
-    from ..kernels.lowering import lower
+    from ..kernels.gpu.versions import print_versions
     from ..kernels.plan_cache import load_plan, plan_key, store_plan
-    from ..kernels.scheduling import schedule
-    from ..kernels.tuning.kernels import hints_of
     from ..passes.settings import Settings
     from .graph_passes import run_passes
 
@@ -236,11 +231,40 @@ def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: froz
             return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, folder.name)
     if is_cold():
         workers.expect(len(functional.graph.nodes))
+    lowered, plan, kernels, compiled, refused_now = _kernels_for_gpu(functional, target, gpu_tuner, clock)
+    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, folder.name)
+    if key is not None and not refused_now:
+        store_plan(key, plan, kernels, compiled, functional)
+    if logs.enabled("kernels"):
+        logs.log("kernels", "%s", made)
+    if folder:
+        folder.write("lowered.txt", lowered)
+        folder.write("plan.txt", plan)
+        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
+        folder.write("kernels.py", "\n\n".join(print_versions(kernel).source for kernel in kernels))
+        folder.write("host.py", made.host.source)
+        folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
+    return made
+
+
+def _kernels_for_gpu(functional: FunctionalGraph, target: DeviceTarget, tuner: Tuner | None,
+                     clock: _Clock) -> tuple[LoweredGraph, KernelPlan, list[Kernel], Sequence[Any], bool]:
+    """A graph as a plan and loaded kernels. What a kernel cannot do is done by several, and what these cannot do by
+    calls of ATen. At the end, whether it was the device that refused some, which next time may have room for them."""
+    from ..functional import Unsupported
+    from ..kernels.gpu.engine import Refused, compile_for_gpu
+    from ..kernels.gpu.versions import even_sizes
+    from ..kernels.host.results import with_results
+    from ..kernels.lowering import lower
+    from ..kernels.scheduling import schedule
+    from ..kernels.tuning.kernels import hints_of
+
     # Operators of kernels that could not be made: fused with nothing, then not even computed in others, then called.
     unfused: set[Any] = set()
     apart: set[Any] = set()
     without: set[Any] = set()
     hints = hints_of(functional)
+    refused_now = False
     while True:
         with clock.stage("lower"):
             lowered = lower(functional.module, device=target.device, without=without, apart=apart)
@@ -253,34 +277,20 @@ def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: froz
         try:
             with clock.stage("generate"):
                 compiled = compile_for_gpu(kernels, target.device, even)
-            if gpu_tuner is not None:
+            if tuner is not None:
                 from ..kernels.gpu.tuning import tuned_blocks
 
                 with clock.stage("tune"):
-                    blocks = tuned_blocks(plan, kernels, hints, even, gpu_tuner, target.device)
+                    blocks = tuned_blocks(plan, kernels, hints, even, tuner, target.device)
                     compiled = compile_for_gpu(kernels, target.device, even, blocks)
-            break
+            return lowered, plan, kernels, compiled, refused_now
         except Refused as refused:
             if refused.origins <= without:
                 raise Unsupported(str(refused)) from None
             without |= refused.origins & apart
             apart |= refused.origins & unfused
             unfused |= refused.origins
-            if refused.by_device:
-                key = None  # next time it may have room for them
-    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, folder.name)
-    if key is not None:
-        store_plan(key, plan, kernels, compiled, functional)
-    if logs.enabled("kernels"):
-        logs.log("kernels", "%s", made)
-    if folder:
-        folder.write("lowered.txt", lowered)
-        folder.write("plan.txt", plan)
-        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
-        folder.write("kernels.py", "\n\n".join(print_versions(kernel).source for kernel in kernels))
-        folder.write("host.py", made.host.source)
-        folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
-    return made
+            refused_now |= refused.by_device
 
 
 def _executable(passed: PassedGraph, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
