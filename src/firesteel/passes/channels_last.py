@@ -28,10 +28,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..fake import FakeError
 from ..functional.graph import FunctionalGraph
-from ..shapes import ContradictionError, UndecidableError
-from .rewriting import ATEN, Rewriter, fake_result, is_call, number_hint, same_layout, size_hint
+from .layout_plan import IN_ANOTHER_ORDER, LAST, LayoutPlan, copy_cost
+from .rewriting import ATEN, Rewriter, is_call, number_hint, same_layout, size_hint
 from .settings import STRICT, Settings
 
 # What a convolution gains, as the share of the elements that it reads and writes that could be copied in that time.
@@ -41,14 +40,10 @@ GAIN_NARROW_POINTWISE = 1.0
 GAIN_OTHER = 0.5
 NARROW = 128
 FEW_RESULTS = 8
-# A copy of what a kernel computes for nobody else is only a store in another order.
-IN_ANOTHER_ORDER = 0.5
 # From this ratio of weights to images on the reordering of weights decides.
 MOST_WEIGHTS = 2.0
 # So many products are added up with at most 1.6 times the error.
 MOST_PRODUCTS = 288
-_NEED_STRIDES = (ATEN.as_strided.default, ATEN.view.dtype, ATEN.sym_stride.int)
-_FAILURES = (FakeError, RuntimeError, UndecidableError, ContradictionError, ValueError)
 
 
 def channels_last(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
@@ -115,46 +110,37 @@ def _gain(node: torch.fx.Node) -> float:
     return GAIN_NARROW_POINTWISE
 
 
-class _Plan:
-    """The layouts that nodes would have, found before anything is changed."""
+class _Plan(LayoutPlan):
+    """Layouts, and what each region wins by them."""
 
     def __init__(self, functional: FunctionalGraph, wanted: set[torch.fx.Node]) -> None:
-        self.functional = functional
+        super().__init__(functional)
         self.wanted = wanted
-        self.results: dict[torch.fx.Node, Any] = {}
-        """New fake results of nodes whose layout changes."""
-        self.to_last: dict[torch.fx.Node, torch.fx.Node] = {}
-        """Convolutions whose input is copied, and that input."""
-        self.back: dict[torch.fx.Node, list[torch.fx.Node]] = {}
-        """Nodes that need the old layout of some inputs."""
         self.mixed: dict[torch.fx.Node, list[torch.fx.Node]] = {}
         """Nodes with the old layout that read some inputs in the new one."""
         self._parents: dict[torch.fx.Node, torch.fx.Node] = {}
         self._balance: dict[torch.fx.Node, float] = {}
         """What is won less what is copied, noted at some node of a region."""
 
-    def value(self, node: torch.fx.Node) -> Any:
-        return self.results.get(node, node.meta["val"])
-
     def make(self) -> bool:
-        """False when an old layout that is needed cannot be had by a plain copy."""
-        for node in self.functional.graph.nodes:
-            if node in self.wanted:
-                self.convolution(node)
-                continue
-            changed = [source for source in node.all_input_nodes if source in self.results]
-            if not changed or self.follows(node, changed):
-                continue
-            for source in changed:
-                if _dense_order(source.meta["val"]) is None:
-                    return False
-                self.pay(source, source, IN_ANOTHER_ORDER if is_call(node, ATEN.cat.default) else 1.0)
-            self.back[node] = changed
+        if not super().make():
+            return False
         # What is copied back for one user is read as that copy by all who do not need the new layout.
         copied = {source for sources in self.back.values() for source in sources}
         for node, sources in self.mixed.items():
             self.back[node] = [source for source in sources if source in copied]
         return True
+
+    def is_wanted(self, node: torch.fx.Node) -> bool:
+        return node in self.wanted
+
+    def can_be_copied_back(self, value: Any) -> bool:
+        return _dense_order(value) is not None
+
+    def count_copies(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> None:
+        for source in changed:
+            in_order = is_call(node, ATEN.cat.default)
+            self.win(source, -(IN_ANOTHER_ORDER * size_hint(source.meta["val"]) if in_order else copy_cost(source)))
 
     def paying(self) -> set[torch.fx.Node]:
         """The convolutions of those regions in which something is won."""
@@ -174,50 +160,38 @@ class _Plan:
         if first is not second:
             self._parents[first] = second
 
-    def pay(self, region: torch.fx.Node, copied: torch.fx.Node, share: float = 1.0) -> None:
-        """Count a copy of a node's result against a region."""
-        if share == 1.0 and len(copied.users) == 1 and copied.op == "call_function" and not _is_library_call(copied):
-            share = IN_ANOTHER_ORDER
-        self._balance[region] = self._balance.get(region, 0.0) - share * size_hint(copied.meta["val"])
+    def win(self, region: torch.fx.Node, amount: float) -> None:
+        self._balance[region] = self._balance.get(region, 0.0) + amount
 
-    def convolution(self, node: torch.fx.Node) -> None:
+    def library_call(self, node: torch.fx.Node) -> None:
         source = node.args[0]
         assert isinstance(source, torch.fx.Node)
         given, old = self.value(source), node.meta["val"]
-        if not given.is_contiguous(memory_format=torch.channels_last):
-            self.to_last[node] = source
-            self.pay(node, source)
-        elif source in self.results:
+        if not given.is_contiguous(memory_format=LAST):
+            self.to_last[node] = [source]
+            self.win(node, -copy_cost(source))
+        elif source in self.values:
             self.join(node, source)
-        self.results[node] = torch.empty_like(old, memory_format=torch.channels_last)
-        gain = _gain(node) * (size_hint(given) + size_hint(old))
-        self._balance[node] = self._balance.get(node, 0.0) + gain
+        self.values[node] = torch.empty_like(old, memory_format=LAST)
+        self.win(node, _gain(node) * (size_hint(given) + size_hint(old)))
 
     def follows(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> bool:
-        """Whether a node can take its inputs in their new layout."""
-        if node.op != "call_function" or hasattr(node.target, "bodies") or \
-                is_call(node, *_NEED_STRIDES, ATEN.convolution.default):
-            return False
         if is_call(node, ATEN.cat.default) and all(self.needs_old(user) for user in node.users):
             return False  # its parts are copied in any case, so that they can change their order on the way
+        return super().follows(node, changed)
+
+    def follow(self, node: torch.fx.Node, changed: list[torch.fx.Node], new: Any) -> None:
         old = node.meta["val"]
-        if not isinstance(old, (torch.Tensor, tuple, list)):
-            return True  # sizes stay as they are
-        try:
-            new = fake_result(node.target, node.args, node.kwargs, self.value)
-        except _FAILURES:
-            return False
         if isinstance(old, torch.Tensor) and same_layout(old, new):
             # A reduction reads one layout as well as the other.
             self.mixed[node] = [source for source in changed if isinstance(source.meta["val"], torch.Tensor)
                                 and size_hint(source.meta["val"]) <= size_hint(old)]  # fmt: skip
             for source in self.mixed[node]:
-                self.pay(source, source, IN_ANOTHER_ORDER)
-            return True
-        self.results[node] = new
+                self.win(source, -IN_ANOTHER_ORDER * size_hint(source.meta["val"]))
+            return
+        self.values[node] = new
         for source in changed:
             self.join(node, source)
-        return True
 
     def needs_old(self, user: torch.fx.Node) -> bool:
         return user.op == "output" or (is_call(user, ATEN.convolution.default) and user not in self.wanted)
@@ -229,12 +203,12 @@ class _Plan:
             weight = node.args[1]
             assert isinstance(weight, torch.fx.Node)
             with rewriter.before(node):
-                copy = rewriter.call(ATEN.clone.default, weight, memory_format=torch.channels_last)
+                copy = rewriter.call(ATEN.clone.default, weight, memory_format=LAST)
             node.replace_input_with(weight, copy)
-        for node, source in self.to_last.items():
+        for node, [source] in self.to_last.items():
             with rewriter.before(node):
-                copy = rewriter.call(ATEN.clone.default, source, memory_format=torch.channels_last,
-                                     val=torch.empty_like(source.meta["val"], memory_format=torch.channels_last))
+                copy = rewriter.call(ATEN.clone.default, source, memory_format=LAST,
+                                     val=torch.empty_like(source.meta["val"], memory_format=LAST))
             node.replace_input_with(source, copy)
         for node, sources in self.back.items():
             for source in sources:
@@ -243,13 +217,9 @@ class _Plan:
                 node.replace_input_with(source, copy)
                 if node.op == "output":
                     rewriter.results[source] = copy
-        for node, value in self.results.items():
+        for node, value in self.values.items():
             node.meta["val"] = value
         return rewriter.finish()
-
-
-def _is_library_call(node: torch.fx.Node) -> bool:
-    return is_call(node, ATEN.convolution.default)
 
 
 def _with_old_layout(rewriter: Rewriter, source: torch.fx.Node) -> torch.fx.Node:

@@ -27,33 +27,26 @@ many channels, if the library may, and in graphs that have enough to multiply.
 
 from __future__ import annotations
 
-from operator import getitem
 from typing import Any
 
 import torch
 import torch.fx
 
 from .. import torch_compat
-from ..fake import FakeError
 from ..functional.graph import FunctionalGraph
 from ..functional.operators import Kind, operator_of
-from ..shapes import ContradictionError, UndecidableError
-from .rewriting import ATEN, Rewriter, fake_result, is_call, number_hint, same_layout, same_sizes, size_hint
+from .layout_plan import LAST, LayoutPlan, copy_cost
+from .rewriting import ATEN, Rewriter, is_call, number_hint, same_layout, same_sizes, size_hint
 from .settings import STRICT, Settings
 
-LAST = torch.channels_last
 LEAST_WORK = 1 << 28
 """Multiplications in single precision from which on the library rounds their factors."""
 MANY_CHANNELS = 32
 SMALL = 1 << 24
 """Images of so many bytes are kept for backward rather than computed again."""
-IN_ANOTHER_ORDER = 0.5
-"""What a copy costs of something that a kernel computes for nobody else: it is only stored in another order."""
 _CONVOLUTION, _BACKWARD = ATEN.convolution.default, ATEN.convolution_backward.default
-_NEED_STRIDES = (ATEN.as_strided.default, ATEN.view.dtype, ATEN.sym_stride.int, ATEN.as_strided_scatter.default)
 _LIKE_ANY = (ATEN.native_batch_norm_backward.default,)
 """Operators beside the elementwise ones whose kernels write any layout that they are told."""
-_FAILURES = (FakeError, RuntimeError, UndecidableError, ContradictionError, ValueError)
 
 
 def image_layouts(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
@@ -96,18 +89,14 @@ def is_last(value: Any) -> bool:
     return bool(value.is_contiguous(memory_format=LAST))
 
 
-class _Plan:
-    """The layouts that nodes would have, found before anything is changed."""
+class _Plan(LayoutPlan):
+    """Layouts, and how much is copied and converted."""
+
+    library = (_CONVOLUTION, _BACKWARD)
 
     def __init__(self, functional: FunctionalGraph) -> None:
-        self.functional = functional
+        super().__init__(functional)
         self.backward: frozenset[torch.fx.Node] = getattr(functional, "backward_nodes", frozenset())
-        self.values: dict[torch.fx.Node, Any] = {}
-        """New fake results of nodes whose layout changes."""
-        self.to_last: dict[torch.fx.Node, list[torch.fx.Node]] = {}
-        """Convolutions and which of their arguments are copied."""
-        self.back: dict[torch.fx.Node, list[torch.fx.Node]] = {}
-        """Nodes that need the old layout of some arguments."""
         self.converted = 0.0
         """How many elements the library would convert in forward."""
         self.copied = 0.0
@@ -116,34 +105,22 @@ class _Plan:
         """How many multiplications there are, counted as enough where nothing is rounded."""
         self._counted: set[torch.fx.Node] = set()
 
-    def value(self, node: torch.fx.Node) -> Any:
-        return self.values.get(node, node.meta["val"])
+    def is_wanted(self, node: torch.fx.Node) -> bool:
+        return _is_wanted(node)
 
-    def make(self) -> bool:
-        """False when an old layout that is needed cannot be had by a plain copy."""
-        for node in self.functional.graph.nodes:
-            if _is_wanted(node):
-                self.library_call(node)
-                continue
-            changed = [source for source in node.all_input_nodes if source in self.values]
-            if not changed or self.follows(node, changed):
-                continue
-            if any(not isinstance(source.meta["val"], torch.Tensor) or not source.meta["val"].is_contiguous()
-                   for source in changed):
-                return False
-            self.back[node] = changed
-            for source in changed:
-                if source not in self.backward and (node.op == "output" or node not in self.backward):
-                    self.count(source)
-        return True
+    def can_be_copied_back(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_contiguous()
+
+    def count_copies(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> None:
+        for source in changed:
+            if source not in self.backward and (node.op == "output" or node not in self.backward):
+                self.count(source)
 
     def count(self, source: torch.fx.Node) -> None:
         """Note a copy, once. Only forward decides, so that it is the same for every backward."""
-        if source in self._counted:
-            return
-        self._counted.add(source)
-        alone = len(source.users) == 1 and source.op == "call_function" and not is_call(source, _CONVOLUTION)
-        self.copied += size_hint(source.meta["val"]) * (IN_ANOTHER_ORDER if alone else 1.0)
+        if source not in self._counted:
+            self._counted.add(source)
+            self.copied += copy_cost(source)
 
     def library_call(self, node: torch.fx.Node) -> None:
         args: Any = node.args
@@ -169,29 +146,11 @@ class _Plan:
             self.converted += size_hint(x) + size_hint(old)
         self.values[node] = torch.empty_like(old, memory_format=LAST)
 
-    def follows(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> bool:
-        """Whether a node can take its arguments in their new layout."""
-        if node.op != "call_function" or hasattr(node.target, "bodies") or is_call(
-                node, *_NEED_STRIDES, _CONVOLUTION, _BACKWARD):
-            return False
-        if isinstance(node.target, torch_compat.OpOverload) and operator_of(node.target).random:
-            return False  # numbers are drawn in the order of the memory
-        old = node.meta["val"]
-        if not isinstance(old, (torch.Tensor, tuple, list)):
-            return True  # sizes stay as they are
-        if node.target is getitem:
-            source, at = node.args
-            new = self.values[source][at]  # type: ignore[index]
-        else:
-            try:
-                new = fake_result(node.target, node.args, node.kwargs, self.value)
-            except _FAILURES:
-                return False
-            if isinstance(node.target, torch_compat.OpOverload) and _writes_any_layout(node.target):
-                new = self.preferred(node, new)
-        if not _same_layouts(old, new):
+    def follow(self, node: torch.fx.Node, changed: list[torch.fx.Node], new: Any) -> None:
+        if isinstance(node.target, torch_compat.OpOverload) and _writes_any_layout(node.target):
+            new = self.preferred(node, new)
+        if not _same_layouts(node.meta["val"], new):
             self.values[node] = new
-        return True
 
     def preferred(self, node: torch.fx.Node, new: Any) -> Any:
         """Channels last for the first result, where something of its size has that."""
