@@ -82,6 +82,17 @@ def test_operators_that_look_at_strides(f):
     check_compiled(f, *args)
 
 
+def test_random_numbers_are_drawn_in_the_order_of_the_old_layout():
+    def noisy(x0, x1):
+        hidden = F.conv2d(x0, x1, None, 1, 1, 1, 8)
+        return F.conv2d(hidden + torch.rand_like(hidden), x1, None, 1, 1, 1, 8)
+
+    after = channels_last(functional(noisy, (torch.randn(2, 8, 16, 16), torch.randn(8, 1, 3, 3))))
+    [drawn] = [node for node in after.graph.nodes if "rand_like" in str(node.target)]
+    assert "channels_last" in str(after) and drawn.meta["val"].is_contiguous()
+    assert drawn.args[0].meta["val"].is_contiguous()
+
+
 def unchanged(f, *args):
     return str(functional(f, args)) == str(channels_last(functional(f, args)))
 

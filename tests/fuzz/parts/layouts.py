@@ -1,5 +1,6 @@
 """Programs that reach memory in every way there is: small and odd sizes, views of views, steps, overlaps, gathers and
-scatters, reductions and scans along any dimension, of any dtype; for runs with checked or guarded memory above all."""
+scatters, reductions and scans along any dimension, images, random numbers, of any dtype; for runs with checked or
+guarded memory above all."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ DTYPES = ("float32",) * 6 + ("float64", "int64", "int32", "int8", "uint8", "bool
 MOST_ELEMENTS = 6000
 # Numbers that are rounded: how, is nobody's promise. What tells the smallest differences between them apart would show
 # it, or make it large.
-ROUNDED = re.compile(r"layer_norm|softmax|logsumexp|var\(|mean\(|sin\(|sigmoid")
+ROUNDED = re.compile(r"layer_norm|softmax|logsumexp|var\(|mean\(|sin\(|sigmoid|conv2d")
 TELLING = re.compile(r" > 0|!= 0|argmax|\[1\]|any\(|int16|layer_norm|var\(")
 
 HEADER = """
@@ -260,5 +261,18 @@ def _in_place(w: _Writer, v: str) -> str | None:
 
 
 Kind = Callable[[_Writer, str], str | None]
+def _image(w: _Writer, v: str) -> str | None:
+    """Convolutions, which have layouts that they like, and what lies between them."""
+    if w.values[v].dim() != 4:
+        return f"{v}.float().reshape(1, {v}.shape[0], {v}.shape[1], -1)" if w.values[v].dim() > 1 else None
+    more = f"torch.ones({v}.shape[1], 1, 3, 3) / 8, padding=1, groups={v}.shape[1]"
+    return w.dice.choice((f"F.conv2d({v}, {more})", f"F.conv2d(F.conv2d({v}, {more}).relu(), {more})",
+                          f"F.conv2d(torch.rand_like(F.conv2d({v}, {more})), {more})", f"F.max_pool2d({v}, 2)"))
+
+
+def _random(w: _Writer, v: str) -> str:
+    return w.dice.choice((f"{v} + torch.rand_like({v})", f"F.dropout({v}, 0.5)", f"torch.randn_like({v})"))
+
+
 KINDS: list[tuple[float, Kind]] = [(3, _unary), (3, _binary), (4, _view), (3, _reduction), (3, _moved), (2, _indexed),
-                                   (1, _in_place)]
+                                   (1, _in_place), (2, _image), (0.5, _random)]
