@@ -175,7 +175,7 @@ class PretendedGpu:
 
         trace_training = joint.trace_training
         changes: list[tuple[Any, Mapping[str, Any]]] = [
-            (targets, {"target_of": lambda graph: targets.Target(GPU, machines.GPU)}),
+            (targets, {"target_of": lambda graph: targets.DeviceTarget(GPU, machines.GPU)}),
             (autodiff, {"trace": _moved(autodiff.trace)}),
             (joint, {"trace_training": _moved(trace_training)}),
             (training, {"trace_training": _moved(trace_training)}),

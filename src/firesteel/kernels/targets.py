@@ -17,7 +17,7 @@ from .scheduling.machines import CPU, GPU, Machine
 
 
 @dataclass(frozen=True)
-class Target:
+class DeviceTarget:
     """A device, and how kernels are laid out for it."""
 
     device: torch.device
@@ -28,17 +28,17 @@ class Target:
         return self.device.type == "cpu"
 
 
-_CPU = Target(torch.device("cpu"), CPU)
+_CPU = DeviceTarget(torch.device("cpu"), CPU)
 
 
-def target_of(graph: torch.fx.Graph) -> Target:
+def target_of(graph: torch.fx.Graph) -> DeviceTarget:
     """The target of a functional graph."""
     if torch.version.cuda is None:
         return _CPU  # a torch that knows no GPUs
     for node in graph.nodes:
         for value in _values(node.meta.get("val")):
             if value.device.type == "cuda":
-                return Target(torch.device("cuda", value.device.index or 0), GPU)
+                return DeviceTarget(torch.device("cuda", value.device.index or 0), GPU)
     return _CPU
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..kernels.ir import Kernel
     from ..kernels.lowering import LoweredGraph
     from ..kernels.plan import KernelPlan
-    from ..kernels.targets import Target as DeviceTarget
+    from ..kernels.targets import DeviceTarget
     from ..kernels.tuning import Tuner
     from .graph_passes import PassedGraph, PassRun
 

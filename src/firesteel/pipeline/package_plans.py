@@ -19,7 +19,7 @@ from ..kernels.options import Options
 from ..kernels.plan import KernelPlan, kernels_of
 from ..kernels.shared_object import own_calls
 from ..kernels.shared_object.planned import NotPackageable, Planned
-from ..kernels.targets import Target, target_of
+from ..kernels.targets import DeviceTarget, target_of
 from .compile import compile_alternative
 
 if TYPE_CHECKING:
@@ -45,14 +45,15 @@ def plan_graph(functional: FunctionalGraph, options: Options, weights: int) -> P
     return planned
 
 
-def _settings(options: Options, frozen: frozenset[torch.fx.Node], tuner: Tuner | None, target: Target) -> Settings:
+def _settings(options: Options, frozen: frozenset[torch.fx.Node], tuner: Tuner | None,
+              target: DeviceTarget) -> Settings:
     from ..passes.settings import Settings
 
     # As where launches are recorded, there is no Python beside them that reads the state of random generators.
     return Settings(options.relaxed_libraries, frozen, tuner, target.device, recorded=True)
 
 
-def _tuner(target: Target) -> Tuner:
+def _tuner(target: DeviceTarget) -> Tuner:
     if target.machine.in_blocks:
         from ..kernels.gpu.measuring import GpuTuner
 
@@ -62,7 +63,7 @@ def _tuner(target: Target) -> Tuner:
     return Tuner(compile=compile_alternative)
 
 
-def _plan(functional: FunctionalGraph, options: Options, target: Target, tuner: Tuner | None) -> Planned:
+def _plan(functional: FunctionalGraph, options: Options, target: DeviceTarget, tuner: Tuner | None) -> Planned:
     """A plan with results and changes of inputs as steps of their own."""
     from .graph_passes import run_passes
 
@@ -76,7 +77,7 @@ def _plan(functional: FunctionalGraph, options: Options, target: Target, tuner: 
     return planned
 
 
-def _plan_for_cpu(functional: FunctionalGraph, target: Target, tuner: Tuner | None) -> Planned:
+def _plan_for_cpu(functional: FunctionalGraph, target: DeviceTarget, tuner: Tuner | None) -> Planned:
     from ..kernels.host.results import with_results
     from ..kernels.lowering import lower
     from ..kernels.scheduling import schedule
@@ -90,7 +91,7 @@ def _plan_for_cpu(functional: FunctionalGraph, target: Target, tuner: Tuner | No
     return planned
 
 
-def _plan_for_gpu(functional: FunctionalGraph, target: Target) -> Planned:
+def _plan_for_gpu(functional: FunctionalGraph, target: DeviceTarget) -> Planned:
     """The same, until all kernels can be made and all calls are those of operators."""
     from ..kernels.gpu.driver import architecture
     from ..kernels.host.results import with_results

@@ -18,8 +18,8 @@ BINARY = {"floordiv": Op.FLOORDIV, "mod": Op.MOD, "mul": Op.MULTIPLY, "min": Op.
 CHECKS = {"eq0": Op.EQUAL, "ne0": Op.DIFFERENT, "ge0": Op.AT_LEAST}
 
 
-class Unsupported(Exception):
-    """Stays Python."""
+class OnlyInPython(Exception):
+    """Something that the checker has no rows for."""
 
 
 class Expressions:
@@ -57,7 +57,7 @@ class Expressions:
 
     def _number(self, expr: Expr) -> int:
         if expr.kind == "float":
-            raise Unsupported
+            raise OnlyInPython
         match expr:
             case Symbol():
                 return self.read(expr)
@@ -67,12 +67,12 @@ class Expressions:
                 return self.terms(expr, expr.const)
             case Product():
                 if any(exponent > LARGEST_POWER for _, exponent in expr.factors):
-                    raise Unsupported
+                    raise OnlyInPython
                 return self.chain(Op.MULTIPLY, [self.number(base) for base, exponent in expr.factors
                                                 for _ in range(exponent)])
             case Call():
                 return self.call(expr)
-        raise Unsupported
+        raise OnlyInPython
 
     def terms(self, expr: Sum, constant: int) -> int:
         """The terms of a polynomial plus a constant."""
@@ -113,7 +113,7 @@ class Expressions:
         if op == "ifelse":
             test, then, otherwise = (self.number(operand) for operand in operands)
             return load(Op.CHOOSE, test, b=otherwise, index=then)
-        raise Unsupported
+        raise OnlyInPython
 
     def negated(self, truth: int) -> int:
         return self.program.load(Op.IS_EQUAL, truth)
@@ -122,5 +122,5 @@ class Expressions:
 def wide(value: int) -> int:
     """A constant that a row can hold."""
     if value not in WIDE:
-        raise Unsupported
+        raise OnlyInPython
     return value

@@ -23,7 +23,7 @@ from firesteel.native.objects import NativeUnavailable
 from firesteel.native.program import Op, Program
 from firesteel.runtime.explain_miss import first_failure
 from firesteel.shapes import Call, Const, Product, ShapeGuard, Sum, Symbol
-from firesteel.shapes.checker_rows import Unsupported
+from firesteel.shapes.checker_rows import OnlyInPython
 
 A, B, C = (shapes.symbol(name) for name in ("a", "b", "c"))
 SYMBOLS = (A, B, C)
@@ -156,7 +156,7 @@ def test_other_conditions_stay_python_and_leave_nothing_behind(condition):
     low = Lowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
     low.guard(ShapeGuard(shapes.eq(A * B, C)))
     before = list(low.program.rows), low.program.registers, dict(low.expressions.known)
-    with pytest.raises(Unsupported):
+    with pytest.raises(OnlyInPython):
         low.guard(ShapeGuard(shapes.and_(shapes.ge(A + B, C), condition)))
     assert (low.program.rows, low.program.registers, low.expressions.known) == before
     native = native_checker.checker().function(low.program, [], [])
@@ -246,12 +246,12 @@ def test_free_sizes_and_strides(free, free_strides):
 def test_sizes_of_unchecked_tensors_are_not_read():
     x = torch.ones(3)
     low = Lowering(native_checker.checker(), ["x"], (x,), {A: SizeSource(LocalSource("x"), 0)})
-    with pytest.raises(Unsupported):
+    with pytest.raises(OnlyInPython):
         low.guard(ShapeGuard(shapes.ge(A, 2)))
     assert low.program.rows == []
     low.guard(STATE)
     low.guard(tensor_guard(x, (0,)))
-    with pytest.raises(Unsupported):
+    with pytest.raises(OnlyInPython):
         low.source(SizeSource(LocalSource("x"), 1))
     low.guard(ShapeGuard(shapes.ge(A, 2)))
 

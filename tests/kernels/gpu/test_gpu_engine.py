@@ -40,7 +40,7 @@ def made(monkeypatch, tmp_path):
         return [GpuKernel(one.name, 64, one.programs, f"{number:040x}") for number, one in enumerate(printed)]
 
     compiled.refuse, compiled.by_device, compiled.attempts = lambda kernel: False, False, attempts
-    monkeypatch.setattr(targets, "target_of", lambda graph: targets.Target(GPU, machines.GPU))
+    monkeypatch.setattr(targets, "target_of", lambda graph: targets.DeviceTarget(GPU, machines.GPU))
     monkeypatch.setattr(engine, "check_available", lambda: None)
     monkeypatch.setattr(engine, "compile_for_gpu", compiled)
     monkeypatch.setattr(engine, "machine_text", lambda device: "a GPU")

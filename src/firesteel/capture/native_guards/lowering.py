@@ -29,7 +29,7 @@ from ...native.objects import builtin_parts, c_function, mro_offset
 from ...native.program import Op, Program, TensorFacts
 from ...native.tensors import read
 from ...shapes import ShapeGuard, Symbol
-from ...shapes.checker_rows import Expressions, Unsupported
+from ...shapes.checker_rows import Expressions, OnlyInPython
 from ...torch_compat.thread_state import native_questions
 from ..guards import Guard, held
 from ..source import (
@@ -85,7 +85,7 @@ class Lowering:
         if kind is ConstantSource:
             holder = source.holder  # type: ignore[attr-defined]
             if holder._weak:
-                raise Unsupported
+                raise OnlyInPython
             self.fixed[source] = None
             obj = holder.obj
             if type(obj) is types.MappingProxyType:
@@ -109,12 +109,12 @@ class Lowering:
             return self._attribute(*self.load(source.parent), source.attribute)  # type: ignore[attr-defined]
         if kind is SizeSource or kind is StrideSource:
             return self._extent(*self.load(source.parent), source)  # type: ignore[attr-defined]
-        raise Unsupported
+        raise OnlyInPython
 
     def _extent(self, register: int, tensor: Any, source: Any) -> tuple[int, int]:
         """A size or stride: a number, not an object."""
         if register not in self.tensors or not 0 <= source.dim < tensor.dim():
-            raise Unsupported
+            raise OnlyInPython
         if type(source) is SizeSource:
             return self.program.load(Op.SIZE, register, index=source.dim), tensor.size(source.dim)
         return self.program.load(Op.STRIDE, register, index=source.dim), tensor.stride(source.dim)
@@ -123,22 +123,22 @@ class Lowering:
         """The register of the number that a symbol stands for."""
         source = self.symbol_sources.get(symbol)
         if source is None:
-            raise Unsupported
+            raise OnlyInPython
         register, value = self.load(source)
         if type(source) is SizeSource or type(source) is StrideSource:
             return register
         if type(value) is not int:
-            raise Unsupported
+            raise OnlyInPython
         return self.program.load(Op.INTEGER, register)
 
     def _instance_dict(self, parent: Source) -> tuple[int, Any]:
         register, obj = self.load(parent)
         kind = type(obj)
         if not plain_dict(kind):
-            raise Unsupported
+            raise OnlyInPython
         table = obj.__dict__
         if type(table) is not dict:
-            raise Unsupported
+            raise OnlyInPython
         if parent not in self.fixed:
             # more than the Python text asks for, so that `__dict__` is sure to mean the same
             self.check_type(register, kind)
@@ -147,14 +147,14 @@ class Lowering:
 
     def _item(self, register: int, table: Any, key: str) -> tuple[int, Any]:
         if type(table) is not dict or key not in table:
-            raise Unsupported
+            raise OnlyInPython
         key = sys.intern(key)  # names of attributes are interned, and equal addresses compare fastest
         return self.program.load(Op.ITEM, register, self.program.keep(key), hash(key)), table[key]
 
     def _element(self, register: int, items: Any, index: int) -> tuple[int, Any]:
         getter = ELEMENTS.get(type(items))
         if getter is None or not 0 <= index < len(items):
-            raise Unsupported
+            raise OnlyInPython
         load = self.program.load(Op.ELEMENT, register, self.program.keep(type(items)), c_function(getter), index)
         return load, items[index]
 
@@ -164,43 +164,43 @@ class Lowering:
         if type(obj) is type and type(member := inspect.getattr_static(obj, attribute, None)) is types.FunctionType:
             # A class of an ordinary metaclass gives its functions as they are, and only strings are looked up.
             if not all(type(key) is str for base in obj.__mro__ for key in vars(base)):
-                raise Unsupported
+                raise OnlyInPython
             name = self.program.keep(sys.intern(attribute))
             return self.program.load(Op.CLASS_FUNCTION, register, name), member
         part = FUNCTION_PARTS.get(attribute)
         if type(obj) is types.FunctionType and part is not None and getattr(obj, attribute) is not None:
             return self.program.load(Op.FUNCTION_PART, register, b=c_function(part)), getattr(obj, attribute)
-        raise Unsupported
+        raise OnlyInPython
 
     def tensors_in(self, sources: list[Source]) -> list[int]:
         """The registers of tensors that have been checked, whose storage can be read."""
         registers = [self.load(source)[0] for source in sources]
         if self.checker.tensors is None or self.checker.tensors.storage is None or \
                 not all(register in self.tensors for register in registers):
-            raise Unsupported
+            raise OnlyInPython
         return registers
 
     # Checks
 
     def guard(self, guard: Guard | ShapeGuard) -> None:
-        """Lower a whole guard, or raise Unsupported and leave the program as it was."""
+        """Lower a whole guard, or raise OnlyInPython and leave the program as it was."""
         mark = self._mark()
         try:
             if isinstance(guard, ShapeGuard):
                 self.expressions.check(guard.expr)
                 return
             self._guard(guard)
-        except Unsupported:
+        except OnlyInPython:
             self._undo(mark)
             raise
         self.outside_modes |= guard.kind == "global state"
 
     def source(self, source: Source) -> int:
-        """The register of a source; Unsupported leaves the program as it was."""
+        """The register of a source; OnlyInPython leaves the program as it was."""
         mark = self._mark()
         try:
             return self.load(source)[0]
-        except Unsupported:
+        except OnlyInPython:
             self._undo(mark)
             raise
 
@@ -232,7 +232,7 @@ class Lowering:
         for atom in atoms:
             if not any(lower(self, match, sources, constants, typed)
                        for pattern, lower in RULES if (match := pattern.fullmatch(atom)) is not None):
-                raise Unsupported
+                raise OnlyInPython
 
     def check_type(self, register: int, kind: Any) -> None:
         if type(kind) is WeakConstant:
@@ -250,7 +250,7 @@ class Lowering:
 
     def _tensor(self, guard: Guard, atoms: tuple[str, ...]) -> None:
         if self.checker.tensors is None or not self.outside_modes:
-            raise Unsupported  # inside of a mode torch's getters run Python
+            raise OnlyInPython  # inside of a mode torch's getters run Python
         assert guard.source is not None
         values: dict[str, Any] = {}
         extents: dict[str, dict[int, int]] = {"size": {}, "stride": {}}
@@ -261,10 +261,10 @@ class Lowering:
                     break
             else:
                 if (match := TENSOR_EXTENT.fullmatch(atom)) is None:
-                    raise Unsupported
+                    raise OnlyInPython
                 extents[match[1]][int(match[2])] = int(match[3])
         if not {"type", "dtype", "requires_grad", "device", "keys"} <= values.keys():
-            raise Unsupported
+            raise OnlyInPython
 
         def constant(name: str, group: int = 1) -> Any:
             return held(guard.constants[int(values[name][group])])
@@ -272,14 +272,14 @@ class Lowering:
         kind = constant("type")
         register, tensor = self.load(guard.source)
         if kind not in (torch.Tensor, torch.nn.Parameter) or constant("keys", 1) is not torch_compat.dispatch_keys:
-            raise Unsupported
+            raise OnlyInPython
         # The guard holds for the tensor at hand, whose dtype and device the numbers are read from.
         place = self.checker.tensors.implementation
         dtype, device_type, index = (read(place, tensor, name) for name in ("dtype", "device_type", "device_index"))
         if None in (dtype, device_type, index):
-            raise Unsupported
+            raise OnlyInPython
         if tensor.dtype is not constant("dtype") or tensor.device != constant("device"):
-            raise Unsupported
+            raise OnlyInPython
         shape: tuple[int | None, ...]
         strides: tuple[int | None, ...]
         if "shape" in values:
@@ -287,13 +287,13 @@ class Lowering:
         elif "dim" in values:
             shape = tuple(extents["size"].get(dim) for dim in range(int(values["dim"][1])))
         else:
-            raise Unsupported
+            raise OnlyInPython
         if "strides" in values:
             strides = ast.literal_eval(values["strides"][1])
         else:
             strides = tuple(extents["stride"].get(dim) for dim in range(len(shape)))
         if len(shape) != len(strides) or any(not 0 <= dim < len(shape) for dims in extents.values() for dim in dims):
-            raise Unsupported
+            raise OnlyInPython
         leaf = values["is_leaf"][1] == "True" if "is_leaf" in values else None
         self.program.tensor(register, TensorFacts(
             kind, constant("keys", 2).raw_repr(), shape, strides, dtype, device_type, index,
@@ -358,13 +358,13 @@ def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        raise Unsupported from None  # not one constant but an expression of several
+        raise OnlyInPython from None  # not one constant but an expression of several
 
 
 def _source(sources: Sources, index: int) -> Source:
     source = sources[index]
     if source is None:
-        raise Unsupported
+        raise OnlyInPython
     return source
 
 

@@ -196,7 +196,7 @@ class Split:
 def split(lowering: Any, prologue: Prologue) -> Split:
     """Lower what can be lowered. Every other line stays, in its place among those that stay."""
     from ...shapes import ShapeGuard
-    from ...shapes.checker_rows import Unsupported
+    from ...shapes.checker_rows import OnlyInPython
     from ..guards import Guard
     from ..source import SizeSource, StrideSource
 
@@ -213,8 +213,8 @@ def split(lowering: Any, prologue: Prologue) -> Split:
             elif origin is not None:
                 registers[line.partition(" = ")[0]] = lowering.source(origin)
             else:
-                raise Unsupported
-        except Unsupported:
+                raise OnlyInPython
+        except OnlyInPython:
             kept[position] = line
     kept_lines = [kept[position] for position in sorted(kept)]
     inputs = prologue.graph_inputs

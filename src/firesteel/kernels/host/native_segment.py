@@ -10,7 +10,7 @@ from typing import Any
 from ...native.program import Op as Arithmetic
 from ...records import dataclass
 from ...shapes import Expr, Symbol, maximum
-from ...shapes.checker_rows import Expressions, Unsupported
+from ...shapes.checker_rows import Expressions, OnlyInPython
 from ...torch_compat import native_calls
 from ..huge_pages import may_be_large
 from ..ir import Buffer, BufferRef
@@ -100,7 +100,7 @@ class SegmentBuilder(PlanEmitter[int]):
             return self.constant(int(expr))  # type: ignore[call-overload]
         try:
             return self.expressions.number(expr)
-        except Unsupported:
+        except OnlyInPython:
             pass
         register = self.numbers.get(expr)
         if register is None:

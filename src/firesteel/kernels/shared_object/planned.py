@@ -10,10 +10,10 @@ from ...errors import FiresteelError
 from ...functional.graph import FunctionalGraph
 from ..ir import Kernel
 from ..plan import KernelPlan
-from ..targets import Target
+from ..targets import DeviceTarget
 
 if TYPE_CHECKING:
-    from ..cpu.target import Target as CpuTarget
+    from ..cpu.target import Target
     from ..gpu.triton_compiler import Binary, Request
 
 
@@ -31,7 +31,7 @@ class Planned:
     functional: FunctionalGraph
     plan: KernelPlan
     kernels: list[Kernel]
-    target: Target
+    target: DeviceTarget
     kept: Planned | None = None
     """What computes the last inputs of the plan from others, once: the results in order."""
     bodies: dict[int, Planned] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Planned:
     """The machine code of the kernels for a GPU, in their order."""
     wide: list[tuple[Request, Binary] | None] = field(default_factory=list)
     """Machine code with indices of 64 bits, for kernels whose sizes decide whether these are needed."""
-    tuned: list[CpuTarget] = field(default_factory=list)
+    tuned: list[Target] = field(default_factory=list)
     """What the code of each kernel for the CPU is made for, where that was measured."""
 
     def all(self) -> Iterator[Planned]:
