@@ -190,6 +190,8 @@ class GraphBuilder:
         It has been done to the examples. Where their memory has been changed in place by then, the node says how often.
         """
         self.operations += 1
+        if "from" in kwargs and len(args) == 1:  # of uniform_ and random_: no name that code can be written with
+            args, kwargs = (*args, kwargs["from"]), {name: value for name, value in kwargs.items() if name != "from"}
         op = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(op, target, args, kwargs)
         for used in node.all_input_nodes:

@@ -382,6 +382,62 @@ def _huber_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, delta: An
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# ranges and rates of distributions: these operators take plain numbers
+
+
+@_check("uniform.default")
+def _uniform(x: FakeTensor, start: float = 0.0, end: float = 1.0, **more: Any) -> bool:
+    if not x.dtype.is_floating_point:
+        return False
+    largest = torch.finfo(x.dtype).max
+    return -largest <= start <= end <= largest and end - start <= largest
+
+
+@_check("random.from")
+def _random(x: FakeTensor, start: int, end: int | None, **more: Any) -> bool:
+    return end is not None and start < end and _holds(x.dtype, start) and _holds(x.dtype, end - 1)
+
+
+@_check("random.to")
+def _random_to(x: FakeTensor, end: int, **more: Any) -> bool:
+    return end > 0 and _holds(x.dtype, end - 1)
+
+
+def _holds(dtype: torch.dtype, number: int) -> bool:
+    """Whether a number and all below are values of a dtype. Eager warns of others if it does not refuse them."""
+    if dtype is torch.bool:
+        return number in (0, 1)
+    if dtype.is_floating_point:
+        return abs(number) <= 2 / torch.finfo(dtype).eps
+    return not dtype.is_complex and torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max
+
+
+@_check("exponential.default")
+def _exponential(x: FakeTensor, rate: float = 1.0, **more: Any) -> bool:
+    return rate > 0 and x.dtype.is_floating_point
+
+
+@_check("geometric.default")
+def _geometric(x: FakeTensor, p: float, **more: Any) -> bool:
+    return 0 < p < 1
+
+
+@_check("cauchy.default", "log_normal.default")
+def _wide(x: FakeTensor, middle: float = 0.0, width: float = 1.0, **more: Any) -> bool:
+    return width > 0 and x.dtype.is_floating_point
+
+
+@_check("normal.default", "normal.Tensor_float")
+def _normal(x: FakeTensor, mean: float = 0.0, std: float = 1.0, **more: Any) -> bool:
+    return std >= 0
+
+
+@_check("normal.float_float")
+def _normal_of_size(mean: float, std: float, size: Any, **more: Any) -> bool:
+    return std >= 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # functions that take other ways for fake tensors than for real ones
 
 

@@ -22,7 +22,7 @@ from ..shapes import ContradictionError, Expr, ShapeEnv, ShapeGuard, Symbol, Und
 from ..shapes.symnode import SymNode, choose, expr_of, make_symbolic
 from .attention_masks import FUNCTIONS as ATTENTION
 from .attention_masks import KnownMasks
-from .checked_functions import one_hot
+from .checked_functions import QUANTILES, one_hot
 from .cleanup import clean_up, separate_results
 from .graph import (
     Constant,
@@ -284,6 +284,8 @@ class Tracing:
         for less."""
         if name == "one_hot":
             return one_hot
+        if name in QUANTILES:
+            return QUANTILES[name]
         if name == "new_tensor":
             return lambda x, data, **options: x.new_tensor(_plain(data), **options)
         return self.masks.attention if name in ATTENTION else find_function(name, args)

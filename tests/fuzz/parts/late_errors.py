@@ -45,7 +45,10 @@ FAILS = (
     "torch.lu_unpack(torch.eye(2), (1 + N).expand(2).int())[0]",
     # ranges
     "torch.histc(torch.ones(2) / (1 - bad))", "torch.quantile(torch.ones(3), 0.5 + bad)",
-    "torch.histogram(bad.expand(2) / (1 - bad), 3).hist",
+    "torch.histogram(bad.expand(2) / (1 - bad), 3).hist", "torch.quantile(torch.ones(3), 0.2 - bad * 0.4)",
+    "torch.nanquantile(torch.ones(3), (0.2 - bad * 0.4).expand(2))",
+    "torch.cov(torch.eye(3), aweights=torch.ones(3) - 2 * bad)",
+    "torch.cov(torch.eye(3), fweights=(1 + 2 * N).expand(3))",
     # integers
     "torch.ones(2, dtype=torch.long) // (1 + N)", "torch.ones(2, dtype=torch.long) % (1 + N)",
     "torch.fmod(torch.ones(2, dtype=torch.long), 1 + N)",
@@ -59,6 +62,17 @@ FAILS = (
     # random numbers
     "torch.bernoulli(torch.ones(2) + bad)", "torch.multinomial(torch.ones(3) - 2 * bad, 1)",
     "torch.poisson(1 - 3 * bad.expand(2))", "torch.normal(torch.zeros(2), 1 - 2 * bad.expand(2))",
+    "torch.ones(3).uniform_(3 * bad.item(), to=2)", "torch.ones(3).random_(int(3 * bad.item()), 2)",
+    "torch.ones(3).exponential_(1 - bad.item())", "torch.ones(3).geometric_(0.5 + bad.item())",
+    "torch.ones(3).normal_(0, 1 - 2 * bad.item())", "torch.ones(3).cauchy_(0, 1 - bad.item())",
+    "torch.ones(3).log_normal_(0, 1 - bad.item())", "torch.normal(0.0, 1 - 2 * bad.item(), (2,))",
+    "torch.randint(int(3 * bad.item()), 2, (3,))", "torch.ones(3).uniform_(**{'from': 3 * bad.item(), 'to': 2})",
+    # half-way: the first element is changed by then
+    "big.index_add_(0, torch.stack([I * 0, I * 20000]), torch.ones(2))",
+    "big.scatter_add_(0, torch.stack([I * 0, I * 20000]), torch.ones(2))",
+    "big.index_put_((torch.stack([I * 0, I * 20000]),), torch.ones(2), accumulate=True)",
+    "big.put_(torch.stack([I * 0, I * 20000]), big[:2] + 1, accumulate={False|True})",
+    "big.index_reduce_(0, torch.stack([I * 0, I * 20000]), big[:2] + 1, 'prod')",
 )  # fmt: skip
 #: How the first two arguments lie in memory.
 MEMORY = ("base[:4], base[2:]", "base[:3], base[3:]", "base[::2], base[1::2]", "base, base.detach()",
@@ -83,6 +97,7 @@ def _statement(dice: Dice, number: int) -> str:
 def _failing(dice: Dice) -> list[str]:
     """The lines of the operator, with what is done about its error."""
     text = dice.choice(FAILS).replace("{trunc|floor}", dice.choice(("trunc", "floor")))
+    text = text.replace("{False|True}", dice.choice(("False", "True")))
     use = dice.weighted(((5, text), (3, f"r = r + ({text}).sum()"), (1, f"names.append({text})"), (1, f"y = {text}")))
     way = dice.weighted(((4, "plain"), (4, "except"), (1, "finally"), (1, "loop"), (1, "raise")))
     if way == "plain":
@@ -109,14 +124,16 @@ def generate(seed: int) -> Program:
         lines += [_statement(dice, at) for at in range(10, 10 + dice.below(3))]
     memory = dice.choice(MEMORY)
     leaf = ".requires_grad_()" if dice.chance(0.2) else ""
+    elements = dice.weighted(((3, 4), (1, 1 << 19)))  # as many as are kept for a call that raises, or more
     outcomes = dice.choice(((0, 1, 0), (1, 0), (0, 1, 1), (0, 0, 1), (1, 1)))
     result = dice.choice(("r", "r, a", "b", "None", "r, c * 1"))
     source = "\n".join([
         "import torch", "import torch.nn.functional as F", "", "",
-        "def fn(a, b, c, w, bad, names):", "    I, N = (bad * 50).long(), -bad.long()", "    r = w * 2",
+        "def fn(a, b, c, w, big, bad, names):", "    I, N = (bad * 50).long(), -bad.long()", "    r = w * 2",
         *(f"    {line}" for line in lines), f"    return {result}", "", "",
         "def call(bad):", "    base = torch.arange(6.0)", f"    a, b = {memory}",
-        f"    return (a, b, torch.ones(2, 2), torch.ones(2){leaf}, torch.tensor(bad), []), {{}}", "", "",
+        f"    big = torch.ones({elements})",
+        f"    return (a, b, torch.ones(2, 2), torch.ones(2){leaf}, big, torch.tensor(bad), []), {{}}", "", "",
         "def make():", f"    return fn, [call(float(bad)) for bad in {outcomes}], lambda index: None, lambda: {{}}", "",
     ])  # fmt: skip
     return Program(seed, source)
