@@ -224,4 +224,4 @@ _ROWS = (
 OPERATIONS: dict[str, Operation] = {row.name: row for row in _ROWS}
 assert len(OPERATIONS) == len(_ROWS), "an operation has two rows"
 HEAVY = frozenset(row.name for row in _ROWS if row.cost in (FUNCTION, RANDOM))
-"""Operations that cost more than the memory that they work on."""
+"""Operations that cost a CPU more than the memory that they work on."""

@@ -8,7 +8,7 @@ from ...records import dataclass
 from ...shapes import Const, Expr
 from ...shapes.expr import ONE
 from ..ir import Axis, Kernel, Loop, Reduce
-from ..operations import HEAVY
+from ..operations import FUNCTION, OPERATIONS
 from ..scheduling.indices import linear
 from .statements import bound_of, flat_nest, inner_spaces, loaded, rows_of, stored, values_of
 
@@ -18,6 +18,8 @@ LONGEST = 16384
 """The longest row that is held in registers as a whole."""
 LIKELY = 1 << 20
 """What a size that is not known counts as."""
+_FUNCTIONS = frozenset(name for name, row in OPERATIONS.items() if row.cost is FUNCTION and not row.divides)
+"""Arithmetic that accesses can hide behind. Most divisors of integers are constants, which costs a GPU little."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def _flat(kernel: Kernel, axes: Sequence[Axis], tiled: bool) -> Blocks:
     each = min(8, (32 if len(list(stored(kernel.body))) == 1 else 16) // max(smallest, 1))
     even = len(axes) == 1 or (isinstance(axes[-1].size, Const) and int(axes[-1].size) % 8 == 0)
     heavy = smallest == 2 and even and any(
-        node.op in HEAVY for value in values_of(kernel.body) for node in value.walk())
+        node.op in _FUNCTIONS for value in values_of(kernel.body) for node in value.walk())
     block = 2048 if heavy or smallest == 1 else 1024
     while block > 128 and points // block < PROGRAMS // 2:
         block //= 2
