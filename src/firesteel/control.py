@@ -10,7 +10,7 @@ import torch
 
 from . import torch_compat
 from .capture import markers
-from .capture.call_handlers import PYTHON_HANDLERS
+from .capture.call_handlers import handles
 from .capture.signals import GraphBreak
 from .capture.torch_calls import is_graph_function
 from .errors import UserCodeError
@@ -95,12 +95,12 @@ def restore_torch() -> list[str]:
     return patches.restore()
 
 
+@handles(graph_break)
 def _break_here(tx: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     message = tx.constant_of(args[0] if args else kwargs["msg"]) if args or kwargs else ""
     raise GraphBreak("graph_break() was called" + (f": {message}" if message else ""), "remove the call")
 
 
-PYTHON_HANDLERS[graph_break] = _break_here
 
 
 def reset() -> None:

@@ -29,9 +29,12 @@ class Registry(dict[Key, Function]):
     is not known: those named in ``first`` before the others. So what is added needs no list of files.
     """
 
-    def __init__(self, what: str, package: str = "", first: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, package: str = "", first: Sequence[str] = (),
+                 others: Sequence[Registry[Any, Any]] = ()) -> None:
         super().__init__()
         self.what = what
+        #: tables that must not have the same keys
+        self.others = others
         self._package = package
         self._first = first
         self._complete = not package
@@ -41,9 +44,11 @@ class Registry(dict[Key, Function]):
 
         def add(function: Registered) -> Registered:
             for key in keys:
-                if key in self:
-                    name = getattr(self[key], "__name__", self[key])
-                    raise ValueError(f"a second {self.what} for {key!r}: {name} is registered already")
+                for table in (self, *self.others):
+                    if key in table:
+                        name = getattr(table[key], "__name__", table[key])
+                        raise ValueError(f"a second {table.what} for {key!r}: {name} is registered already"
+                                         if table is self else f"a {self.what} for {key!r}: it has a {table.what}, {name}")
                 self[key] = function  # type: ignore[assignment]
             return function
 

@@ -11,7 +11,7 @@ from tests.torch_differential import differences, observe
 
 import firesteel as fs
 from capture.checking_programs import checks_its_data
-from firesteel.capture.equivalents.reductions import _sum_compensating_floats
+from firesteel.capture.equivalents.reductions import sum_compensating_floats
 from firesteel.errors import GraphBreakError
 
 NAN = float("nan")
@@ -128,7 +128,7 @@ NUMBERS: dict[str, Callable[[torch.Tensor], Any]] = {
     "bool": lambda x: ((x > 0).any().item(), (x > 0).all().item()),
     "list": lambda x: x.tolist(),
     "nested list": lambda x: [sum(row) for row in torch.stack([x, x + 1]).tolist()],
-    "compensated sum": lambda x: [_sum_compensating_floats(iter(row), 0) for row in torch.stack([x, -x]).tolist()],
+    "compensated sum": lambda x: [sum_compensating_floats(iter(row), 0) for row in torch.stack([x, -x]).tolist()],
     "list of truths": lambda x: (x > 0).tolist(),
     "text": lambda x: f"{x[0].item():.2f} {x[1].item()}",
     "print": lambda x: print("first", x[0].item()),

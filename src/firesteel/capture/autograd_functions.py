@@ -61,6 +61,7 @@ class ForwardContext:
         return getattr(self, "to_save", ())
 
 
+@handles(apply_of_functions())
 def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``MyFunction.apply(*args)``."""
     owner = args[0].realize()
@@ -206,4 +207,3 @@ def _static(tx: Tracer, cls: type, name: str) -> Value:
     return tx.wrap(raw.__func__, AttrSource(source, "__func__"))
 
 
-handles(apply_of_functions())(apply)

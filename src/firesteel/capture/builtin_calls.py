@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy
 
 from . import operators
-from .call_handlers import HANDLERS, handles
+from .call_handlers import handles
 from .call_signatures import refused
 from .objects import call_special, class_member, find_on_class, has_special, special_method, special_result
 from .signals import GraphBreak, SkipFrame, UserRaise
@@ -24,7 +24,7 @@ from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue, MethodValue
 from .values.iterators import CallableIterator
 from .values.objects import ClassValue, ObjectValue
-from .values.sequences import ListValue
+from .values.sequences import ListValue, sorted_items
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def call_next(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @handles(sorted)
 def call_sorted(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ListValue(tx.sort(tx.to_list(args[0], hint=True), kwargs))
+    return ListValue(sorted_items(tx, tx.to_list(args[0], hint=True), kwargs))
 
 
 @handles(any)
@@ -370,25 +370,21 @@ def call_signature(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
 
 def _operator_handlers() -> None:
     for symbol, (function, _, _) in operators.BINARY.items():
+        @handles(function)
         def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
             return tx.binary(symbol, args[0], args[1])
-
-        HANDLERS[function] = apply
     for symbol, (function, _) in operators.IN_PLACE.items():
+        @handles(function)
         def augment(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
             return tx.binary(symbol, args[0], args[1], in_place=True)
-
-        HANDLERS[function] = augment
     for symbol, (function, _, _) in operators.COMPARE.items():
+        @handles(function)
         def comparison(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
             return tx.compare(symbol, args[0], args[1])
-
-        HANDLERS[function] = comparison
     for symbol, (function, _) in operators.UNARY.items():
+        @handles(*(operator.invert, operator.inv) if function is operator.invert else (function,))
         def single(tx: Tracer, args: list[Value], kwargs: dict[str, Value], symbol: str = symbol) -> Value:
             return operators.unary(tx, symbol, args[0])
-
-        HANDLERS[function] = single
 
 
 _operator_handlers()
@@ -416,5 +412,11 @@ def call_contains(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     return operators.contains(tx, args[0], args[1])
 
 
-HANDLERS[operator.is_] = lambda tx, args, kwargs: ConstantValue(tx.same(args[0], args[1]))
-HANDLERS[operator.is_not] = lambda tx, args, kwargs: ConstantValue(not tx.same(args[0], args[1]))
+@handles(operator.is_)
+def call_is(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(tx.same(args[0], args[1]))
+
+
+@handles(operator.is_not)
+def call_is_not(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(not tx.same(args[0], args[1]))

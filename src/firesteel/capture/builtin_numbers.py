@@ -12,9 +12,9 @@ import torch
 
 from .. import shapes
 from . import number_rules, object_operators
-from .call_handlers import HANDLERS, PYTHON_HANDLERS, Handler, handles
+from .call_handlers import HANDLERS, Handler, handles
 from .call_signatures import refused
-from .equivalents.reductions import fits_64_bits, sum_
+from .equivalents.reductions import fits_64_bits, sum_compensating_floats
 from .objects import call_special
 from .signals import GraphBreak
 from .values.base import Value
@@ -27,19 +27,22 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+SUM_COMPENSATES_FLOATS = sys.version_info >= (3, 12)
+
+
 @handles(sum)
 def call_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     if start.python_type() in (str, bytes, bytearray):
         raise refused("sum")
-    items = tx.to_list(args[0])
-    if sys.version_info >= (3, 12) and any(item.realize().python_type() is float for item in (start, *items)):
-        # floats are added with a compensation
-        if all(item.is_constant() for item in (start, *items)):
+    if SUM_COMPENSATES_FLOATS:
+        iterable = args[0].realize()
+        items = iterable.elements(tx) if isinstance(iterable, SequenceValue) else None
+        if items is not None and all(item.is_constant() for item in (start, *items)):
             return tx.fold(sum, [[item.as_constant() for item in items], start.as_constant()], {})
-        return tx.call(tx.python_object(sum_), [tx.make_tuple(items), start], {})
+        return tx.call(tx.python_object(sum_compensating_floats), [tx.iterate(iterable), start], {})
     total = start
-    for item in items:
+    for item in tx.iterate_lazily(args[0]):
         total = tx.binary("+", total, item)
     return total
 
@@ -59,19 +62,19 @@ def _extreme(function: Any, symbol: str) -> Handler:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if len(args) > 1 and "default" in kwargs:
             raise refused(function.__name__)
-        items = tx.to_list(args[0]) if len(args) == 1 else args
+        items = tx.iterate_lazily(args[0]) if len(args) == 1 else iter(args)
         key = kwargs.get("key")
         if key is not None and key.is_constant() and key.as_constant() is None:
             key = None
-        if not items:
+        best = next(items, None)
+        if best is None:
             if "default" in kwargs:
                 return kwargs["default"]
             name = function.__name__
             raise tx.raised(ValueError(f"{name}() arg is an empty sequence" if sys.version_info < (3, 12)
                                        else f"{name}() iterable argument is empty"))
-        best = items[0]
         best_key = best if key is None else tx.call(key, [best], {})
-        for item in items[1:]:
+        for item in items:
             if key is None and _of_one_type(item, best):
                 best = best_key = number_rules.apply(tx, function, [best, item])
                 continue
@@ -90,11 +93,11 @@ def _of_one_type(one: Value, two: Value) -> bool:
         and one.python_type() is not bool
 
 
-HANDLERS[max] = _extreme(max, ">")
-HANDLERS[min] = _extreme(min, "<")
+handles(max)(_extreme(max, ">"))
+handles(min)(_extreme(min, "<"))
 
 
-@handles(abs)
+@handles(abs, operator.abs)
 def call_abs(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
     if isinstance(value, TensorValue):
@@ -127,7 +130,7 @@ def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
         return object_operators.binary(tx, "divmod", left, right, ("__divmod__", "__rdivmod__"))
     if any(isinstance(arg.realize(), TensorValue) for arg in args):
         raise refused("divmod")
-    if not all(number_rules.is_number(arg.realize()) for arg in args):
+    if all(arg.is_constant() for arg in args) or not all(number_rules.is_number(arg.realize()) for arg in args):
         return tx.fold(divmod, [tx.constant_of(arg) for arg in args], {})
     return tx.make_tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
 
@@ -187,7 +190,7 @@ def call_index(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     return tx.fold(operator.index, [tx.constant_of(value)], {})
 
 
-@handles(math.sqrt)
+@handles(math.sqrt, torch.sym_sqrt)
 def call_sqrt(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
     if isinstance(value, TensorValue):
@@ -205,9 +208,8 @@ def _sym_conversion(cls: type) -> Handler:
     return call
 
 
-PYTHON_HANDLERS[torch.sym_int] = _sym_conversion(int)
-PYTHON_HANDLERS[torch.sym_float] = _sym_conversion(float)
-PYTHON_HANDLERS[torch.sym_sqrt] = call_sqrt
+handles(torch.sym_int)(_sym_conversion(int))
+handles(torch.sym_float)(_sym_conversion(float))
 
 
 def _sym_extreme(function: Any) -> Handler:
@@ -221,8 +223,8 @@ def _sym_extreme(function: Any) -> Handler:
     return call
 
 
-PYTHON_HANDLERS[torch.sym_max] = _sym_extreme(max)
-PYTHON_HANDLERS[torch.sym_min] = _sym_extreme(min)
+handles(torch.sym_max)(_sym_extreme(max))
+handles(torch.sym_min)(_sym_extreme(min))
 
 
 @handles(torch.sym_not)

@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import config
-from .call_handlers import PYTHON_HANDLERS, Handler, handles
+from .call_handlers import Handler, handles
 from .call_signatures import refused
 from .equivalents import REGISTRY
 from .objects import special_method, special_result
@@ -175,4 +175,4 @@ def _logging_handler(name: str) -> Handler:
 
 
 for _name in ("debug", "info", "warning", "error", "critical", "log"):
-    PYTHON_HANDLERS[getattr(logging.Logger, _name)] = _logging_handler(_name)
+    handles(getattr(logging.Logger, _name))(_logging_handler(_name))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import number_rules
 from .builtin_numbers import truth
 from .builtin_text import text_of, text_with_numbers
-from .call_handlers import Handler
+from .call_handlers import handles
 from .call_signatures import refused
 from .objects import call_special, has_special, special_method
 from .signals import GraphBreak
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+@handles(type)
 def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if kwargs and len(args) != 3:
         raise refused("type")
@@ -50,6 +51,7 @@ def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     raise GraphBreak("making a class with type()")
 
 
+@handles(super)
 def call_super(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 2:
         cls = args[0].realize()
@@ -75,14 +77,17 @@ def call_super(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     return SuperValue(known.cls, receiver)
 
 
+@handles(int)
 def call_int(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return _number(tx, int, "__int__", args, kwargs)
 
 
+@handles(float)
 def call_float(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return _number(tx, float, "__float__", args, kwargs)
 
 
+@handles(complex)
 def call_complex(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return _number(tx, complex, "__complex__", args, kwargs)
 
@@ -101,20 +106,24 @@ def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[
     return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
 
 
+@handles(bool)
 def call_bool(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return truth(tx, args[0]) if args else ConstantValue(False)
 
 
+@handles(str)
 def call_str(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 1 and not kwargs:
         return text_with_numbers(tx, args[0], True) or ConstantValue(text_of(tx, args[0], str))
     return tx.fold(str, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
 
 
+@handles(list)
 def call_list(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ListValue(tx.to_list(args[0], hint=True) if args else [])
 
 
+@handles(tuple)
 def call_tuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if args:
         value = args[0].realize()
@@ -124,15 +133,19 @@ def call_tuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     return TupleValue([])
 
 
-def _call_dict(cls: type) -> Handler:
-    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        made = DictValue({}, cls=cls)
-        made.call_method(tx, "update", args, kwargs)
-        return made
+def _register_dict(cls: type) -> None:
+    @handles(cls)
+    def call_dict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        mapping = DictValue({}, cls=cls)
+        mapping.call_method(tx, "update", args, kwargs)
+        return mapping
 
-    return call
+
+_register_dict(dict)
+_register_dict(collections.OrderedDict)
 
 
+@handles(collections.defaultdict)
 def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     factory = args[0].realize() if args else None
     if factory is not None and not (factory.is_constant() and factory.as_constant() is None) and \
@@ -145,8 +158,9 @@ def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
     return made
 
 
-def _call_set(cls: type) -> Handler:
-    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _register_set(cls: type) -> None:
+    @handles(cls)
+    def call_set(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if args:
             given = args[0].realize()
             if isinstance(given, SetValue) and given.cls is cls is frozenset:
@@ -154,9 +168,12 @@ def _call_set(cls: type) -> Handler:
             return SetValue.of(tx, given, cls)
         return SetValue({}, cls)
 
-    return call
+
+_register_set(set)
+_register_set(frozenset)
 
 
+@handles(collections.deque)
 def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     bound = args[1] if len(args) > 1 else kwargs.get("maxlen")
     maxlen = tx.constant_of(bound) if bound is not None else None
@@ -168,18 +185,21 @@ def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     return made
 
 
+@handles(range)
 def call_range(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) in (1, 2, 3) and all(isinstance(arg.realize(), (ConstantValue, NumberValue)) for arg in args):
         return make_range(tx, args)
     return tx.fold(range, [tx.constant_of(a) for a in args], {})
 
 
+@handles(slice)
 def call_slice(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     none = ConstantValue(None)
     parts = [none, args[0], none] if len(args) == 1 else [*args, *[none] * (3 - len(args))]
     return SliceValue(*parts)
 
 
+@handles(enumerate)
 def call_enumerate(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     iterable = args[0] if args else kwargs["iterable"]
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
@@ -188,18 +208,22 @@ def call_enumerate(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
     return EnumerateIterator(tx.iterate(iterable), start)
 
 
+@handles(zip)
 def call_zip(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ZipIterator([tx.iterate(arg) for arg in args], "strict" in kwargs and tx.truth(kwargs["strict"]))
 
 
+@handles(map)
 def call_map(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return MapIterator(args[0], [tx.iterate(arg) for arg in args[1:]])
 
 
+@handles(filter)
 def call_filter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return FilterIterator(args[0], tx.iterate(args[1]))
 
 
+@handles(reversed)
 def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
     if isinstance(value, (SequenceValue, DictValue, DictViewValue, RangeValue)):
@@ -219,6 +243,7 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     raise GraphBreak(f"reversed() of {value.describe()}")
 
 
+@handles(functools.partial)
 def call_partial(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     function = args[0].realize()
     if not has_special(function, "__call__"):
@@ -228,6 +253,7 @@ def call_partial(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
     return PartialValue(function, args[1:], kwargs)
 
 
+@handles(itertools.count)
 def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[0] if args else kwargs.get("start", ConstantValue(0))
     step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
@@ -238,12 +264,5 @@ def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     return CountIterator(start, step)
 
 
-CLASS_HANDLERS: dict[type, Handler] = {
-    type: call_type, super: call_super, int: call_int, float: call_float, complex: call_complex, bool: call_bool,
-    str: call_str, list: call_list, tuple: call_tuple, dict: _call_dict(dict),
-    collections.OrderedDict: _call_dict(collections.OrderedDict), collections.defaultdict: call_defaultdict,
-    set: _call_set(set), frozenset: _call_set(frozenset), collections.deque: call_deque, range: call_range,
-    slice: call_slice, enumerate: call_enumerate, zip: call_zip, map: call_map, filter: call_filter,
-    reversed: call_reversed, functools.partial: call_partial, itertools.count: call_count,
-    weakref.ref: make_weak_reference, types.MappingProxyType: make_mapping_proxy,
-}
+handles(weakref.ref)(make_weak_reference)
+handles(types.MappingProxyType)(make_mapping_proxy)

@@ -10,7 +10,7 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any
 
-from .call_handlers import HANDLERS
+from .call_handlers import handles
 from .equivalents import REGISTRY
 from .frame import handled_exception
 from .signals import UserRaise
@@ -45,9 +45,10 @@ class ThreadNumber(Value):
         return f"{code.constant(_thread.get_ident)}()"
 
 
-HANDLERS[_thread.get_ident] = lambda tx, args, kwargs: ThreadNumber()
+handles(_thread.get_ident)(lambda tx, args, kwargs: ThreadNumber())
 
 
+@handles(sys.exc_info)
 def call_exc_info(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``sys.exc_info()``."""
     handled = handled_exception(tx)
@@ -56,13 +57,12 @@ def call_exc_info(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     return tx.make_tuple([tx.python_object(handled.python_type()), handled, traceback_of(handled)])
 
 
+@handles(sys.exception)
 def call_exception(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``sys.exception()``."""
     return handled_exception(tx) or ConstantValue(None)
 
 
-HANDLERS[sys.exc_info] = call_exc_info
-HANDLERS[sys.exception] = call_exception
 
 
 def call_callable_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value | None:

@@ -6,12 +6,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .. import config, torch_compat
-from . import builtin_numbers, number_rules  # noqa: F401 - registers how they are called
+from . import number_rules
 from .break_reasons import not_known
 from .builtin_calls import attribute_name, is_foldable
 from .builtin_text import is_logger, replay_logging
 from .cached_functions import call_cached
-from .call_handlers import HANDLERS, PYTHON_HANDLERS
+from .call_handlers import HANDLERS
 from .call_signatures import call_native_method, checked, handled
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
 from .equivalents import REGISTRY
@@ -91,7 +91,7 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
 
     real = function.real
     if real is not None:
-        handler = PYTHON_HANDLERS.get(real)
+        handler = HANDLERS.get(real)
         if handler is not None:
             return handler(tx, args, kwargs)
         original = torch_compat.behind_torchs_compiler(real)

@@ -632,7 +632,7 @@ def _slot_kind(value: Value) -> str:
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
-    from . import class_bodies, torch_state  # noqa: F401  (register handlers on first use)
+    from . import all_handlers  # noqa: F401 - they register themselves, on first use
 
     if unit.start.index == 0 and not unit.options.fullgraph and reads_variables_of_frames(unit.code, unit.globals):
         raise SkipFrame("the variables of a frame are looked at")  # they exist where the program runs as it is

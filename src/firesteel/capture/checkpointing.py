@@ -13,7 +13,7 @@ import torch.utils.checkpoint
 
 from .. import torch_compat
 from ..records import dataclass
-from .call_handlers import PYTHON_HANDLERS
+from .call_handlers import handles
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue
@@ -37,6 +37,7 @@ class Checkpoint:
     early_stop: bool = True
 
 
+@handles(torch.utils.checkpoint.checkpoint)
 def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``checkpoint(function, *args, use_reentrant=..., **kwargs)``."""
     if not args:
@@ -114,4 +115,3 @@ def _check_results(result: Value) -> None:
                              "pass use_reentrant=False")
 
 
-PYTHON_HANDLERS[torch.utils.checkpoint.checkpoint] = call_checkpoint

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .builtin_types import CLASS_HANDLERS
-from .call_handlers import HANDLERS
+from .call_handlers import handles
 from .frame import Frame
 from .opcodes import opcode
 from .signals import GraphBreak
@@ -37,6 +36,7 @@ class StandIn:
     """A class member whose Value is known to the capture only."""
 
 
+@handles(__build_class__)
 def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``__build_class__(body, name, *bases)``."""
     body, name = args[0].realize(), tx.constant_of(args[1])
@@ -67,7 +67,6 @@ def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
     return value
 
 
-HANDLERS[__build_class__] = call_build_class
 
 
 def _may_be_base(cls: type) -> bool:
@@ -110,7 +109,7 @@ def _wrapper(cls: Any) -> Any:
 
 
 for _cls in (staticmethod, classmethod, property):
-    CLASS_HANDLERS[_cls] = _wrapper(_cls)
+    handles(_cls)(_wrapper(_cls))
 
 
 # Names in a class body

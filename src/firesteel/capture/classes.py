@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import types
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from .builtin_types import CLASS_HANDLERS
+from .call_handlers import HANDLERS, handles
 from .call_signatures import checked, handled
 from .equivalents import REGISTRY
 from .objects import class_member, find_on_class
@@ -35,7 +36,7 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
     """``cls(*args, **kwargs)``."""
 
     cls = value.cls
-    handler = CLASS_HANDLERS.get(cls)
+    handler = HANDLERS.get(cls)
     if handler is not None:
         return handled(tx, handler, cls, args, kwargs)
     if cls in FOLDED or issubclass(cls, (enum.Enum, numpy.generic, numpy.dtype)):
@@ -139,8 +140,6 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
 
 def empty_storage(base: type) -> Value | None:
     """The natively modelled contents of a subclass of a builtin container."""
-    import collections
-
     if base is list:
         return ListValue([])
     if base in (dict, collections.OrderedDict, collections.defaultdict):
@@ -158,24 +157,11 @@ def _solid_base(cls: type) -> type:
     return object
 
 
+@handles(*{cls.__new__ for cls in (object, tuple, int, float, str, bytes, list, dict, set, collections.OrderedDict,
+                                   collections.defaultdict, BaseException, Exception)})
 def call_new(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``object.__new__(cls)``, ``tuple.__new__(cls, items)`` and the like, called explicitly."""
     cls = args[0].realize()
     if not isinstance(cls, ClassValue):
         raise GraphBreak("__new__ of something that is not a class")
     return new_object(tx, cls.cls, args[1:], kwargs)
-
-
-def _register_new() -> None:
-    import collections
-
-    from .call_handlers import HANDLERS
-
-    for cls in (object, tuple, int, float, str, bytes, list, dict, set, collections.OrderedDict,
-                collections.defaultdict, BaseException, Exception):
-        HANDLERS[cls.__new__] = call_new
-
-
-_register_new()
-
-__all__ = ["call_class", "call_new", "instantiate"]

@@ -31,8 +31,7 @@ def iterate_with_hint(tx: Tracer, obj: Value) -> Iterator[Value]:
         obj = obj.sequence.realize()  # what remains is found out from how long it is now
     if isinstance(obj, ObjectValue):
         _ask_for_length(tx, obj)
-    while (item := tx.next_item(iterator)) is not None:
-        yield item
+    yield from tx.iterate_lazily(iterator)
 
 
 def _ask_for_length(tx: Tracer, obj: ObjectValue) -> None:

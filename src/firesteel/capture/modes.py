@@ -12,7 +12,7 @@ import torch
 
 from .. import torch_compat
 from ..functional.modes import enter_inference_mode, enter_mode, leave_mode
-from .builtin_types import CLASS_HANDLERS
+from .call_handlers import handles
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NativeMethod
@@ -84,10 +84,10 @@ class InferenceModeValue(Value):
         return code.graph_output(self)  # type: ignore[arg-type]
 
 
+@handles(torch_compat.inference_mode_guard)
 def _make(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) != 1 or kwargs:
         raise GraphBreak("making an inference mode object by hand", "use torch.inference_mode()")
     return InferenceModeValue(bool(tx.constant_of(args[0])))
 
 
-CLASS_HANDLERS[torch_compat.inference_mode_guard] = _make

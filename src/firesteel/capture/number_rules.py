@@ -59,6 +59,7 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
     operands = [operand.realize() for operand in operands]
     if rule is None or not any(isinstance(operand, NumberValue) for operand in operands):
         return fold(tx, function, operands)
+    given = operands
     if not (function in LOGIC and all(_kind(operand) is bool for operand in operands)):
         operands = [as_int(tx, operand) if _kind(operand) is bool else operand for operand in operands]
     elif function is operator.xor:
@@ -68,18 +69,18 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
         expr = rule(tx, *[expr_of(tx, operand) for operand in operands])
         hint = None if expr is None or None in hints else function(*hints)
     except Raises:
-        return tx.fold(function, [_example(tx, operand) for operand in operands], {})
+        return tx.fold(function, [_example(tx, operand) for operand in given], {})
     except (ArithmeticError, ValueError):
         expr = None
     if expr is None or not _has_64_bits(tx, expr):
-        return fold(tx, function, operands)
+        return fold(tx, function, given)
     if isinstance(expr, Const):
         return ConstantValue(expr.value)
     for operand in operands:
         if isinstance(operand, NumberValue) and operand.expr is expr:
             return operand
     if any(_is_wide(operand) for operand in operands):  # the result has 64 bits, but is computed of more
-        return fold(tx, function, operands)
+        return fold(tx, function, given)
     return tx.number(expr, hint, RECORDED.get(function, function), operands)
 
 

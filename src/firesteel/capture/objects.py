@@ -454,7 +454,7 @@ def generic_iter(tx: Tracer, obj: Value) -> Value:
     if method is not None:
         return special_result(tx, "__iter__", tx.call(method, [], {}))
     if isinstance(obj, (ObjectValue, ClassValue)) and special_method(tx, obj, "__getitem__") is not None:
-        from .equivalents.builtin_iterators import sequence_iterator
+        from .equivalents.sequence_iterators import sequence_iterator
 
         return tx.call(tx.python_object(sequence_iterator), [obj], {})
     raise tx.raised(TypeError(f"{name_in_messages(obj.python_type())!r} object is not iterable"))

@@ -14,7 +14,7 @@ import torch
 from torch.optim import asgd, radam
 
 from .. import torch_compat
-from .call_handlers import HANDLERS, PYTHON_HANDLERS, Handler
+from .call_handlers import Handler, handles
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
 from .values.functions import FunctionValue
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+@handles(torch_compat.optimizer_number())
 def number_in_tensor(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The number in a tensor, as a tensor of double precision."""
     value = args[0].realize()
@@ -95,9 +96,8 @@ def _with_learning_rate(function: Any) -> Handler:
 
 
 for _function in torch_compat.fused_optimizer_steps():
-    HANDLERS[_function] = _with_learning_rate(_function)
+    handles(_function)(_with_learning_rate(_function))
 for _function in torch_compat.products_of_lists():
-    HANDLERS[_function] = _with_list_of_factors(_function)
-PYTHON_HANDLERS[torch_compat.optimizer_number()] = number_in_tensor
-PYTHON_HANDLERS[radam.radam] = _branch_free(radam.radam, 4)
-PYTHON_HANDLERS[asgd.asgd] = _branch_free(asgd.asgd, 5)
+    handles(_function)(_with_list_of_factors(_function))
+handles(radam.radam)(_branch_free(radam.radam, 4))
+handles(asgd.asgd)(_branch_free(asgd.asgd, 5))

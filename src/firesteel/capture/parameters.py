@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .builtin_types import CLASS_HANDLERS
+from .call_handlers import handles
 from .signals import GraphBreak
 from .torch_calls import call_torch
 from .values.base import Value
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+@handles(torch.nn.Parameter)
 def make_parameter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """An operation of the graph whose result is of another class."""
     made = call_torch(tx, torch.nn.Parameter, args, kwargs)
@@ -26,4 +27,3 @@ def make_parameter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
     return made
 
 
-CLASS_HANDLERS[torch.nn.Parameter] = make_parameter

@@ -8,7 +8,7 @@ import torch
 from torch.autograd.profiler import record_function
 
 from ..torch_compat import begin_profiler_region, end_profiler_region
-from .call_handlers import PYTHON_HANDLERS
+from .call_handlers import handles
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue
@@ -35,6 +35,7 @@ class RegionValue(Value):
         return code.graph_output(self)  # type: ignore[arg-type]
 
 
+@handles(record_function.__enter__)
 def enter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``record_function.__enter__``."""
     manager = args[0].realize()
@@ -45,6 +46,7 @@ def enter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return manager
 
 
+@handles(record_function.__exit__)
 def leave(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``record_function.__exit__``."""
     region = tx.get_attr(args[0], "record").realize()
@@ -56,5 +58,3 @@ def leave(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ConstantValue(None)
 
 
-PYTHON_HANDLERS[record_function.__enter__] = enter
-PYTHON_HANDLERS[record_function.__exit__] = leave

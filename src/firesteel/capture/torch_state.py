@@ -10,14 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..compiling_flag import is_compiling
-from . import autograd_functions as autograd_functions  # these register their handlers
-from . import checkpointing as checkpointing
-from . import modes as modes
-from . import optimizers as optimizers
-from . import parameters as parameters
-from . import profiler_regions as profiler_regions
-from . import tensor_groups as tensor_groups
-from .call_handlers import HANDLERS, PYTHON_HANDLERS, handles
+from .call_handlers import handles
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, OpaqueValue
@@ -57,10 +50,7 @@ def _getter(function: Any) -> Any:
 
 def _register(functions: Any, make: Callable[[Any], Any]) -> None:
     for function in functions:
-        if isinstance(function, type(lambda: 0)):
-            PYTHON_HANDLERS[function] = make(function)
-        else:
-            HANDLERS[function] = make(function)
+        handles(function)(make(function))
 
 
 _register(torch_compat.state_setters(), _setter)
@@ -121,5 +111,5 @@ def _breaking(reason: str) -> Any:
 
 
 _register(torch_compat.rng_state_functions(), lambda f: _breaking(f"{f.__name__}() changes or reads the random state"))
-PYTHON_HANDLERS[is_compiling] = lambda tx, args, kwargs: ConstantValue(True)
+handles(is_compiling)(lambda tx, args, kwargs: ConstantValue(True))
 _register(torch_compat.graph_break_functions(), lambda f: _breaking("graph_break() was called"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import threading
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -39,7 +40,7 @@ from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObj
 from .values.functions import CellValue, FunctionValue
 from .values.mappings import DictValue, SetValue
 from .values.objects import ClassValue, ExceptionValue
-from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.sequences import MOST_ITEMS, ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -490,9 +491,18 @@ class Tracer:
         return iterator.realize().next_item(self)
 
     def iterate_lazily(self, obj: Value) -> Iterator[Value]:
+        """The items of an iterable, one by one: what happens to each of them may change what comes behind it."""
+        obj = obj.realize()
+        if isinstance(obj, SequenceValue) and obj.builtin is not collections.deque:  # which notices its changes
+            yield from obj.elements(self)
+            return
         iterator = self.iterate(obj)
-        while (item := self.next_item(iterator)) is not None:
+        for _ in range(MOST_ITEMS):
+            item = self.next_item(iterator)
+            if item is None:
+                return
             yield item
+        raise GraphBreak("an iterator without end, or with more than a million items")
 
     def to_list(self, obj: Value, hint: bool = False) -> list[Value]:
         """The items of an iterable; with `hint`, its length is asked for too, as ``list(obj)`` does."""
@@ -501,33 +511,7 @@ class Tracer:
             return list(obj.elements(self))
         if isinstance(obj, SetValue):
             return obj.ordered(self)
-        limit = 1_000_000
-        items: list[Value] = []
-        for item in iterate_with_hint(self, obj) if hint else self.iterate_lazily(obj):
-            items.append(item)
-            if len(items) > limit:
-                raise GraphBreak("an iterator without end, or with more than a million items")
-        return items
-
-    def sort(self, items: list[Value], kwargs: dict[str, Value]) -> list[Value]:
-        """Stable sort as ``list.sort``."""
-        key = kwargs.get("key")
-        reverse = self.truth(kwargs["reverse"]) if "reverse" in kwargs else False
-        if key is not None and not (key.is_constant() and key.as_constant() is None):
-            keys = [self.call(key, [item], {}) for item in items]
-        else:
-            keys = items
-        try:
-            plain = [value.realize().as_constant() for value in keys]
-        except NotConstant:
-            from .equivalents.sorting import sorted_
-
-            if any(isinstance(value.realize(), TensorValue) for value in keys):
-                raise GraphBreak("sorting by the values of tensors", "use torch.sort") from None
-            made = self.call(self.python_object(sorted_), [ListValue(items)], kwargs)
-            return self.to_list(made)
-        order = self.user_errors(lambda: sorted(range(len(items)), key=plain.__getitem__, reverse=reverse))
-        return [items[i] for i in order]
+        return list(iterate_with_hint(self, obj) if hint else self.iterate_lazily(obj))
 
     def local(self, name: str, real: Any) -> LazyValue:
         return LazyValue(self, real, LocalSource(name))

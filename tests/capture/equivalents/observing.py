@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import firesteel as fs
 from firesteel.capture.equivalents import REGISTRY
 
 
@@ -101,6 +102,8 @@ def plain(value: Any) -> Any:
         return ("Tracked", value.number)
     if type(value) in (list, tuple):
         return (type(value).__name__, [plain(element) for element in value])
+    if hasattr(type(value), "__next__"):
+        return (type(value).__name__, [plain(element) for element in value])
     if isinstance(value, dict):
         return (type(value).__name__, [(plain(key), plain(element)) for key, element in value.items()])
     return (type(value).__name__, repr(value))
@@ -115,23 +118,31 @@ class ReiterableIterator(SourceIterator):
 Build = Callable[[list[Any]], tuple[Any, ...]]
 
 
-def observe(function: Callable[..., Any], build: Build, steps: int = 14, **keywords: Any) -> list[Any]:
+def observe(function: Callable[..., Any], build: Build, steps: int = 14, run: Callable[..., None] | None = None,
+            **keywords: Any) -> list[Any]:
     """The log of calling `function` on what `build` makes, and of stepping its result if that is an iterator."""
     log: list[Any] = []
     arguments = build(log)
     if arguments and isinstance(arguments[-1], dict) and arguments[-1].pop("keywords", False):
         keywords = {**keywords, **arguments[-1]}
         arguments = arguments[:-1]
+    (run or step)(log, function, arguments, keywords, steps)
+    return log
+
+
+def step(log: list[Any], function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any],
+         steps: int) -> None:
+    """Call `function`, and step its result if that is an iterator."""
     try:
         result = function(*arguments, **keywords)
     except Exception as error:
         log.append(("raised", type(error), str(error)))
-        return log
+        return
     if not hasattr(type(result), "__next__"):
         log.append(
             ("returned", plain(result), plain(arguments) if arguments and isinstance(arguments[0], list) else None)
         )
-        return log
+        return
     log.append("returned an iterator")
     for _ in range(steps):
         try:
@@ -139,11 +150,14 @@ def observe(function: Callable[..., Any], build: Build, steps: int = 14, **keywo
         except Exception as error:
             # An exhausted iterator is asked again: some originals try again, some stay exhausted.
             log.append(("raised", type(error), str(error)))
-    return log
 
 
 def assert_equivalent(original: Callable[..., Any], build: Build, **keywords: Any) -> None:
-    """The equivalent of `original` must be observed to do what `original` does."""
+    """What capture does in place of `original` must be observed to do what `original` does."""
     expected = observe(original, build, **keywords)
-    actual = observe(REGISTRY[original], build, **keywords)
+    if original in REGISTRY:
+        actual = observe(REGISTRY[original], build, **keywords)
+    else:
+        fs.reset()
+        actual = observe(original, build, run=fs.compile(step, backend="eager"), **keywords)
     assert actual == expected

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.capture.equivalents.observing import ReiterableSource, Source, Tracked, assert_equivalent, observe
 
+import firesteel as fs
 from firesteel.capture.equivalents import REGISTRY
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=30, deadline=None)
 errors = st.sampled_from([ValueError("source failed"), StopIteration("early"), TypeError("source type")])
 numbers = st.integers(0, 5)
 elements = st.lists(st.one_of(numbers, numbers, numbers, numbers, errors), max_size=7)
@@ -147,7 +148,8 @@ def test_batched(items: list[Any], size: int) -> None:
 def test_count(arguments: tuple[Any, ...]) -> None:
     assert_equivalent(itertools.count, lambda log: arguments)
     if "a" not in arguments:
-        assert repr(REGISTRY[itertools.count](*arguments)) == repr(itertools.count(*arguments))
+        compiled = fs.compile(lambda *given: itertools.count(*given), backend="eager")
+        assert repr(compiled(*arguments)) == repr(itertools.count(*arguments))
 
 
 def test_count_adds_when_asked() -> None:
@@ -334,7 +336,7 @@ def test_iter_and_next_arguments() -> None:
 
 @pytest.mark.parametrize(
     "original",
-    [f for f in REGISTRY if getattr(f, "__module__", None) in ("itertools", "builtins") and isinstance(f, type)],
+    [f for f in REGISTRY if getattr(f, "__module__", None) == "itertools" and isinstance(f, type)],
     ids=lambda f: f.__qualname__,
 )
 @pytest.mark.parametrize("arguments", [(5,), (None, 5), ([1], 5), (5, [1])])
@@ -348,7 +350,7 @@ def test_arguments_that_are_not_iterable(original: Any, arguments: tuple[Any, ..
 
 
 def test_iterators_are_not_generators() -> None:
-    for original in (map, zip, itertools.chain, itertools.groupby, itertools.product):
+    for original in (itertools.chain, itertools.groupby, itertools.product):
         result = REGISTRY[original]([], []) if original is not itertools.groupby else REGISTRY[original]([])
         assert iter(result) is result
         assert not hasattr(result, "send")
@@ -356,5 +358,7 @@ def test_iterators_are_not_generators() -> None:
 
 def test_next_of_ended_iterators_inside_map() -> None:
     """The idiom that generator-based versions turn into RuntimeError."""
-    iterators = [iter([1]), iter([])]
-    assert list(REGISTRY[map](next, iterators)) == [1]
+    def firsts() -> list[int]:
+        return list(map(next, [iter([1]), iter([])]))
+
+    assert fs.compile(firsts, backend="eager")() == firsts() == [1]

@@ -14,7 +14,6 @@ names of arguments, and overflow errors of arguments beyond `sys.maxsize`.
 
 from firesteel.capture.equivalents import (
     bisecting,
-    builtin_iterators,
     collections_methods,
     combinatorics,
     copying,
@@ -22,7 +21,6 @@ from firesteel.capture.equivalents import (
     heaps,
     iteration,
     iteration_grouping,
-    number_protocol,
     object_reduction,
     operator_getters,
     operators,
@@ -35,7 +33,6 @@ __all__ = [
     "MISSING",
     "REGISTRY",
     "bisecting",
-    "builtin_iterators",
     "collections_methods",
     "combinatorics",
     "copying",
@@ -44,7 +41,6 @@ __all__ = [
     "heaps",
     "iteration",
     "iteration_grouping",
-    "number_protocol",
     "object_reduction",
     "operator_getters",
     "operators",

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from firesteel.capture.equivalents.builtin_iterators import FilterIterator
 from firesteel.capture.equivalents.registry import MISSING, equivalent_of
 
 
@@ -105,43 +104,6 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> CompressIterator:
     return CompressIterator(iter(data), iter(selectors))
 
 
-class CountIterator:
-    """What `itertools.count` returns."""
-
-    def __init__(self, value: Any, step: Any) -> None:
-        self.value = value
-        self.step = step
-
-    def __iter__(self) -> CountIterator:
-        return self
-
-    def __next__(self) -> Any:
-        value = self.value
-        self.value = value + self.step
-        return value
-
-    def __repr__(self) -> str:
-        if isinstance(self.step, int) and self.step == 1:
-            return f"count({self.value!r})"
-        return f"count({self.value!r}, {self.step!r})"
-
-
-def _is_number(value: Any) -> bool:
-    cls = type(value)
-    return (
-        hasattr(cls, "__index__") or hasattr(cls, "__int__") or hasattr(cls, "__float__") or isinstance(value, complex)
-    )
-
-
-@equivalent_of(itertools.count)
-def count(start: Any = 0, step: Any = 1) -> CountIterator:
-    if not _is_number(start) or not _is_number(step):
-        raise TypeError("a number is required")
-    if isinstance(start, int) and isinstance(step, int) and step == 1:
-        start = int(start)  # counting by one, the original keeps a C integer: True counts as 1
-    return CountIterator(start, step)
-
-
 class CycleIterator:
     """What `itertools.cycle` returns."""
 
@@ -226,9 +188,30 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Ta
     return TakeWhileIterator(predicate, iter(iterable))
 
 
+class FilterFalseIterator:
+    """What `itertools.filterfalse` returns."""
+
+    def __init__(self, function: Callable[[Any], Any] | None, iterator: Iterator[Any]) -> None:
+        self.function = function
+        self.iterator = iterator
+
+    def __iter__(self) -> FilterFalseIterator:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            element = next(self.iterator)
+            if self.function is None or self.function is bool:
+                verdict = element
+            else:
+                verdict = self.function(element)
+            if not verdict:
+                return element
+
+
 @equivalent_of(itertools.filterfalse)
-def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> FilterIterator:
-    return FilterIterator(function, iter(iterable), False)
+def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> FilterFalseIterator:
+    return FilterFalseIterator(function, iter(iterable))
 
 
 class RepeatIterator:

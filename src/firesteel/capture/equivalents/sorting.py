@@ -1,45 +1,17 @@
-"""sorted, list.sort and functools.cmp_to_key for elements whose comparison is Python code."""
+"""Sorting of elements whose comparison is Python code, and functools.cmp_to_key."""
 
 from __future__ import annotations
 
 import functools
-import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from firesteel.capture.equivalents.registry import equivalent_of
 
 
-@equivalent_of(sorted)
-def sorted_(iterable: Iterable[Any], /, *, key: Callable[[Any], Any] | None = None, reverse: Any = False) -> list[Any]:
-    result = list(iterable)
-    list_sort(result, key=key, reverse=reverse)
-    return result
-
-
-@equivalent_of(list.sort)
-def list_sort(self: list[Any], /, *, key: Callable[[Any], Any] | None = None, reverse: Any = False) -> None:
-    if sys.version_info >= (3, 12):
-        descending = bool(reverse)
-    else:
-        descending = operator.index(reverse) != 0
-    elements = self[:]
-    # As in the original, the list is empty while user code runs.
-    self.clear()
-    try:
-        elements = _sorted_elements(elements, key, descending)
-    finally:
-        modified = len(self) > 0
-        self[:] = elements
-    if modified:
-        raise ValueError("list modified during sort")
-
-
-def _sorted_elements(elements: list[Any], key: Callable[[Any], Any] | None, descending: bool) -> list[Any]:
-    pairs = []
-    for element in elements:
-        pairs.append((element if key is None else key(element), element))
+def sorted_pairs(pairs: list[tuple[Any, Any]], descending: bool) -> list[Any]:
+    """The second of each (key, element), in the order of their keys."""
     # Reversing before and after keeps equal elements in their order.
     if descending:
         pairs.reverse()

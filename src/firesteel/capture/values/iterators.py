@@ -180,8 +180,8 @@ class CountIterator(IteratorValue):
         return item
 
     def emit(self, code: EntryCode) -> str:
-        made = code.constant(itertools.count)
-        return code.assign(self, f"{made}({code.value(self.current)}, {code.value(self.step)})")
+        count = code.constant(itertools.count)
+        return code.assign(self, f"{count}({code.value(self.current)}, {code.value(self.step)})")
 
 
 class DictIterator(IteratorValue):
@@ -267,22 +267,39 @@ class SetIterator(IteratorValue):
         return name
 
 
+class AlreadyIterating:
+    """An iterable that gives out a given iterator, which may have no ``__iter__``, or one that is noticed."""
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
+
+    def __iter__(self) -> Any:
+        return self.iterator
+
+
+def emit_iterator(code: EntryCode, iterator: Value) -> str:
+    """An expression for an iterator as an argument of what calls ``iter()`` on it again."""
+    text = code.value(iterator)
+    if isinstance(iterator.realize(), (IteratorValue, OpaqueIterator)):
+        return text
+    return f"{code.constant(AlreadyIterating)}({text})"
+
+
 class ZipIterator(IteratorValue):
     """``zip(...)``."""
 
-    __slots__ = ("parts", "strict", "done")
+    __slots__ = ("parts", "strict")
 
     def __init__(self, parts: list[Value], strict: bool) -> None:
         super().__init__(None)
         self.parts = parts
         self.strict = strict
-        self.done = False
 
     def python_type(self) -> type:
         return zip
 
     def next_item(self, tx: Tracer) -> Value | None:
-        if not self.parts or self.done:
+        if not self.parts:
             return None
         items: list[Value] = []
         for position, part in enumerate(self.parts):
@@ -298,7 +315,6 @@ class ZipIterator(IteratorValue):
         def plural(n: int) -> str:
             return "argument 1" if n == 1 else f"arguments 1-{n}"
 
-        self.done = True
         if position:
             raise tx.raised(ValueError(f"zip() argument {position + 1} is shorter than {plural(position)}"))
         for later in range(1, len(self.parts)):
@@ -306,7 +322,7 @@ class ZipIterator(IteratorValue):
                 raise tx.raised(ValueError(f"zip() argument {later + 1} is longer than {plural(later)}"))
 
     def emit(self, code: EntryCode) -> str:
-        parts = ", ".join(code.value(part) for part in self.parts)
+        parts = ", ".join(emit_iterator(code, part) for part in self.parts)
         return code.assign(self, f"zip({parts}{', strict=True' if self.strict else ''})")
 
 
@@ -333,7 +349,7 @@ class EnumerateIterator(IteratorValue):
         return tx.make_tuple([number, item])
 
     def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"enumerate({code.value(self.inner)}, {code.value(self.count)})")
+        return code.assign(self, f"enumerate({emit_iterator(code, self.inner)}, {code.value(self.count)})")
 
 
 class MapIterator(IteratorValue):
@@ -359,8 +375,8 @@ class MapIterator(IteratorValue):
         return tx.call(self.function, items, {})
 
     def emit(self, code: EntryCode) -> str:
-        parts = ", ".join(code.value(part) for part in (self.function, *self.parts))
-        return code.assign(self, f"map({parts})")
+        parts = ", ".join(emit_iterator(code, part) for part in self.parts)
+        return code.assign(self, f"map({code.value(self.function)}, {parts})")
 
 
 class FilterIterator(IteratorValue):
@@ -389,7 +405,7 @@ class FilterIterator(IteratorValue):
                 return item
 
     def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"filter({code.value(self.function)}, {code.value(self.inner)})")
+        return code.assign(self, f"filter({code.value(self.function)}, {emit_iterator(code, self.inner)})")
 
 
 class CallableIterator(IteratorValue):

@@ -6,7 +6,7 @@ import collections
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..equivalents import builtin_iterators as equivalents
+from ..equivalents import sequence_iterators
 from ..signals import UserRaise
 from .base import Value
 from .iterators import IteratorValue
@@ -54,7 +54,7 @@ def reversed_ordered_keys(items: list[Any]) -> Any:
 def resume_reversed(sequence: Any, index: int) -> Any:
     """``reversed(sequence)`` that gives the item at `index` next; the sequence's own ``__len__`` has been asked."""
     if isinstance(getattr(type(sequence), "__len__", None), types.FunctionType):
-        return equivalents.ReversedIterator(sequence, index)
+        return sequence_iterators.ReversedIterator(sequence, index)
     iterator = reversed(sequence)
     iterator.__setstate__(index)  # type: ignore[attr-defined]
     return iterator

@@ -8,7 +8,8 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..signals import GraphBreak
+from ..equivalents.sorting import sorted_pairs
+from ..signals import GraphBreak, NotConstant
 from ..source import AttrSource, ConstantSource, Source, StorageSource, item_source, written_in_python
 from .base import ContainerValue, LazyValue, Value
 from .constants import ConstantValue, NumberValue
@@ -52,6 +53,27 @@ def _number(tx: Tracer, key: Value, refusal: str = "{!r} object cannot be interp
 
 # Iterators that give more than this are taken to have no end.
 MOST_ITEMS = 1_000_000
+
+
+def sorted_items(tx: Tracer, items: list[Value], kwargs: dict[str, Value]) -> list[Value]:
+    """The items in the order of ``sorted(items, key=..., reverse=...)``."""
+    from .tensors import TensorValue
+
+    key, reverse = kwargs.get("key"), kwargs.get("reverse", ConstantValue(False))
+    descending = tx.truth(reverse) if sys.version_info >= (3, 12) else bool(_number(tx, reverse))
+    if key is not None and not (key.is_constant() and key.as_constant() is None):
+        keys = [tx.call(key, [item], {}) for item in items]
+    else:
+        keys = items
+    try:
+        plain = [value.realize().as_constant() for value in keys]
+    except NotConstant:
+        if any(isinstance(value.realize(), TensorValue) for value in keys):
+            raise GraphBreak("sorting by the values of tensors", "use torch.sort") from None
+        pairs = ListValue([TupleValue([*pair]) for pair in zip(keys, items, strict=True)])
+        return tx.to_list(tx.call(tx.python_object(sorted_pairs), [pairs, ConstantValue(descending)], {}))
+    order = tx.user_errors(lambda: sorted(range(len(items)), key=plain.__getitem__, reverse=descending))
+    return [items[position] for position in order]
 
 
 class SequenceValue(ContainerValue):
@@ -309,8 +331,6 @@ class ListValue(SequenceValue):
 
     def as_constant(self) -> Any:
         if self.items is None:
-            from ..signals import NotConstant
-
             raise NotConstant("list")
         items = [item.as_constant() for item in self.items]
         return items if self.cls is list else collections.deque(items, self.maxlen)
@@ -381,6 +401,18 @@ class ListValue(SequenceValue):
             if count > MOST_ITEMS:
                 raise GraphBreak("an iterator without end, or with more than a million items")
 
+    def sort(self, tx: Tracer, kwargs: dict[str, Value]) -> None:
+        """``list.sort``: while it calls the program's code, the list is empty."""
+        items = list(self.elements(tx))
+        self.changed(tx).clear()
+        try:
+            items = sorted_items(tx, items, kwargs)
+        finally:
+            refilled = bool(self.elements(tx))
+            self.changed(tx)[:] = items
+        if refilled:
+            raise tx.raised(ValueError("list modified during sort"))
+
     def repeat(self, tx: Tracer, times: int) -> None:
         """``self *= times``."""
         repeated = tx.user_errors(lambda: self.elements(tx) * times)
@@ -447,8 +479,7 @@ class ListValue(SequenceValue):
         if name == "copy" or name == "__copy__":
             return ListValue(list(self.elements(tx)), cls=self.cls, maxlen=self.maxlen)
         if name == "sort" and not args:
-            ordered = tx.sort(list(self.elements(tx)), kwargs)
-            self.changed(tx)[:] = ordered
+            self.sort(tx, kwargs)
             return none
         if name in ("__setitem__", "__delitem__"):
             key = args[0] if self.cls is list else tx.constant(_number(tx, args[0]))

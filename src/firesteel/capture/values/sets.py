@@ -145,7 +145,7 @@ class SetValue(ContainerValue):
                 return self
             return SetValue(dict(self.items), self.cls, table=set(self.layout()))
         if name == "__contains__":
-            return tx.constant(args[0].key(tx) in self.items)
+            return tx.constant(_key_to_find(tx, args[0]) in self.items)
         if name == "__len__":
             return self.length(tx)
         if name == "__iter__":
@@ -193,7 +193,7 @@ class SetValue(ContainerValue):
                 popped = self.ordered(tx)[0]
                 token = popped.key(tx)
             else:
-                popped, token = none, args[0].key(tx)
+                popped, token = none, _key_to_find(tx, args[0])
             if token not in self.items:
                 if name == "remove":
                     raise tx.raised(KeyError(tx.constant_of(args[0])))
@@ -240,6 +240,12 @@ class SetValue(ContainerValue):
 
 def _iter_of(cls: Any) -> Any:
     return cls.__iter__
+
+
+def _key_to_find(tx: Tracer, value: Value) -> Any:
+    """The key under which a set looks for a value: a set, which cannot be an element, stands for a frozenset."""
+    value = value.realize()
+    return frozenset(value.items) if isinstance(value, SetValue) else value.key(tx)
 
 
 def _is_set(value: Value) -> bool:
