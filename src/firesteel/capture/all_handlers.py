@@ -1,4 +1,4 @@
-"""Imports every module that registers handlers of callables (`call_handlers`), before the first capture."""
+"""Imports every module that registers how something is called (`call_handlers`, `markers`), on the first capture."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from . import (
     checkpointing,
     class_bodies,
     classes,
+    control_flow,
     gradients,
     modes,
     optimizers,
@@ -19,6 +20,7 @@ from . import (
     profiler_regions,
     tensor_groups,
     torch_state,
+    vectorised,
 )
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "checkpointing",
     "class_bodies",
     "classes",
+    "control_flow",
     "gradients",
     "modes",
     "optimizers",
@@ -38,4 +41,5 @@ __all__ = [
     "profiler_regions",
     "tensor_groups",
     "torch_state",
+    "vectorised",
 ]

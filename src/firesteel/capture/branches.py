@@ -30,6 +30,7 @@ from .bytecode.join_points import join_point
 from .bytecode.liveness import live_locals
 from .control_flow import add_cond, new_result, tensor_difference
 from .guards import same_constant
+from .opcode_handlers import HANDLERS
 from .regions import Region, capture_region, reachable
 from .signals import GraphBreak, NotConstant, Restart, UserRaise
 from .values.base import LazyValue, Value
@@ -121,8 +122,6 @@ class _Branch:
 
     def follow(self, index: int, stop: int) -> _End:
         """Execute one way on a copy of the frame."""
-        from .opcodes import HANDLERS
-
         way = copy.copy(self.frame)
         way.stack, way.locals, way.cells = list(way.stack), dict(way.locals), dict(way.cells)
         way.index = index

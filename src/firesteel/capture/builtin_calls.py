@@ -19,10 +19,11 @@ from .call_signatures import refused
 from .objects import call_special, class_member, find_on_class, has_special, special_method, special_result
 from .signals import GraphBreak, SkipFrame, UserRaise
 from .source import ConstantSource, has_own_getter, written_in_python
-from .values.base import IdentityKey, Value, inherits_method
+from .values.base import IdentityKey, IdentityNumber, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
-from .values.functions import FunctionValue, MethodValue
-from .values.iterators import CallableIterator
+from .values.functions import FunctionValue
+from .values.iterators import CallableIterator, GeneratorValue
+from .values.methods import MethodValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import ListValue, sorted_items
 from .values.tensors import TensorValue
@@ -187,28 +188,6 @@ def call_id(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return IdentityNumber(value)
 
 
-class IdentityNumber(Value):
-    """``id(obj)``: may be compared, used as a key and passed on; arithmetic on it needs the real number."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: Value) -> None:
-        super().__init__(None)
-        self.of = of
-
-    def python_type(self) -> type:
-        return int
-
-    def key(self, tx: Tracer) -> Any:
-        return ("id", IdentityKey(self.of))
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def emit(self, code: Any) -> str:
-        return f"id({code.value(self.of)})"
-
-
 def _hash_of(number: int) -> int:
     """What ``hash()`` makes of the result of ``__hash__``."""
     fits = -1 << (sys.hash_info.width - 1) <= number < 1 << (sys.hash_info.width - 1)
@@ -249,8 +228,6 @@ def call_iter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @handles(next)
 def call_next(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    from .values.iterators import GeneratorValue
-
     if len(args) == 1 and isinstance(args[0].realize(), ObjectValue):
         return call_special(tx, args[0].realize(), "__next__")  # with its own StopIteration
     item = tx.next_item(args[0])

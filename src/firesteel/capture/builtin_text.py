@@ -15,9 +15,11 @@ from .objects import special_method, special_result
 from .signals import GraphBreak
 from .user_frames import called_from
 from .values.base import Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
-from .values.functions import FunctionValue, MethodValue
+from .values.constants import ConstantValue, NumberValue, PythonObject
+from .values.functions import FunctionValue
+from .values.methods import MethodValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
+from .values.opaque import OpaqueValue
 from .values.tensors import TensorValue
 from .values.text import TextValue, text_of_numbers
 

@@ -19,7 +19,7 @@ from .objects import call_special, has_special, special_method
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, SliceValue
-from .values.functions import PartialValue, SuperValue
+from .values.functions import PartialValue
 from .values.iterators import (
     ConstantIterator,
     CountIterator,
@@ -29,14 +29,15 @@ from .values.iterators import (
     MapIterator,
     ZipIterator,
 )
-from .values.mapping_proxies import make_mapping_proxy
+from .values.mapping_proxies import MappingProxyValue
 from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.methods import SuperValue
 from .values.objects import ClassValue, ObjectValue
 from .values.ranges import RangeValue, make_range
 from .values.reversals import ReversedIterator, reversed_tuple
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
-from .values.weak_references import make_weak_reference
+from .values.weak_references import WeakReference
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -264,5 +265,20 @@ def call_count(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     return CountIterator(start, step)
 
 
-handles(weakref.ref)(make_weak_reference)
-handles(types.MappingProxyType)(make_mapping_proxy)
+@handles(types.MappingProxyType)
+def make_mapping_proxy(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``types.MappingProxyType(mapping)``."""
+    mapping = args[0].realize() if len(args) == 1 and not kwargs else None
+    if isinstance(mapping, DictValue) and mapping.cls is not types.MappingProxyType or \
+            isinstance(mapping, ObjectValue) and isinstance(mapping.storage, DictValue):
+        return MappingProxyValue(mapping)
+    raise GraphBreak("a mappingproxy of something that is no dictionary")
+
+
+@handles(weakref.ref)
+def make_weak_reference(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``weakref.ref(obj)``."""
+    referent = args[0].realize() if args else None
+    if referent is None or len(args) != 1 or kwargs or referent.source is None or referent.is_constant():
+        raise GraphBreak("a weak reference with a callback, or to an object made in the compiled function")
+    return WeakReference(referent=referent)

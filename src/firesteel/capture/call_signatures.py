@@ -240,13 +240,17 @@ TRIPS = (TypeError, IndexError, KeyError, ValueError, AttributeError, AssertionE
          NotImplementedError)
 
 
+class ProgramFrame:
+    """What executes code of the program: an exception that comes out of it is not one of a handler's."""
+
+    __slots__ = ()
+
+
 def _for_python_to_judge(error: Exception, what: str) -> Exception:
     """The signal for an exception inside of a handler; one from a function that the handler called stays as it is."""
-    from .frame import Frame
-
     traceback = error.__traceback__
     while traceback is not None:
-        if isinstance(traceback.tb_frame.f_locals.get("self"), Frame):
+        if isinstance(traceback.tb_frame.f_locals.get("self"), ProgramFrame):
             return error
         traceback = traceback.tb_next
     return GraphBreak(f"{what} with unusual arguments ({type(error).__name__}: {error})")

@@ -14,6 +14,7 @@ from .cached_functions import call_cached
 from .call_handlers import HANDLERS
 from .call_signatures import call_native_method, checked, handled
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
+from .classes import instantiate
 from .equivalents import REGISTRY
 from .equivalents.collections_methods import fromkeys
 from .equivalents.torch_functions import BY_NAME
@@ -249,8 +250,6 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
         if name == "__subclasscheck__" and isinstance(receiver, ClassValue):
             return tx.fold(issubclass, [rest[0].as_constant(), receiver.cls], {})
         if name == "__call__" and isinstance(receiver, ClassValue):
-            from .classes import instantiate
-
             return instantiate(tx, receiver, rest, kwargs)
     equivalent = REGISTRY.get(obj)
     if equivalent is not None and not receiver.native_methods():

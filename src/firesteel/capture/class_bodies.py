@@ -15,7 +15,7 @@ import torch
 
 from .call_handlers import handles
 from .frame import Frame
-from .opcodes import opcode
+from .opcode_handlers import opcode
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, PythonObject

@@ -19,8 +19,8 @@ from .source import written_in_python
 from .torch_calls import is_graph_function
 from .values.base import Value
 from .values.constants import ConstantValue
-from .values.functions import C_METHODS, MethodValue
 from .values.mappings import DictValue, SetValue
+from .values.methods import C_METHODS, MethodValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue
 from .values.sequences import ListValue, TupleValue
 from .wrapping import plain_subclass, plain_tuple

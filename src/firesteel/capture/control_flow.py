@@ -18,7 +18,7 @@ from ..fake.tensor import new_fake
 from ..shapes import eq
 from ..shapes.symnode import expr_of
 from ..torch_compat import storage_address
-from .markers import Marker
+from .markers import control_flow_operator
 from .regions import Region, capture_region, make_graph, remove
 from .signals import GraphBreak
 from .torch_calls import wrap_result
@@ -47,6 +47,7 @@ def bind(operator: str, names: Sequence[str], args: list[Value], kwargs: dict[st
 # cond
 
 
+@control_flow_operator("cond")
 def call_cond(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cond(pred, true_fn, false_fn, operands)``."""
     bound = bind("cond", ("pred", "true_fn", "false_fn", "operands"), args, kwargs, 3)
@@ -128,6 +129,7 @@ def _equal(tx: Tracer, one: Any, other: Any) -> bool:
 # loops
 
 
+@control_flow_operator("while_loop")
 def call_while_loop(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``while_loop(cond_fn, body_fn, carried_inputs)``."""
     bound = bind("while_loop", ("cond_fn", "body_fn", "carried_inputs", "additional_inputs"), args, kwargs, 3)
@@ -171,6 +173,7 @@ def call_while_loop(tx: Tracer, function: Value, args: list[Value], kwargs: dict
     return ListValue(made) if isinstance(carried, ListValue) else TupleValue(made)
 
 
+@control_flow_operator("scan")
 def call_scan(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``scan(combine_fn, init, xs, *, dim=0, reverse=False)``."""
     bound = bind("scan", ("combine_fn", "init", "xs", "dim", "reverse"), args, kwargs, 3)
@@ -215,6 +218,7 @@ def add_scan(tx: Tracer, body: Body, leaves: list[TensorValue], xs: list[TensorV
                                          tuple(additional)), fakes)
 
 
+@control_flow_operator("operators.scan")
 def scan_operator(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`operators.scan`, as graphs call it."""
     bound = bind("scan", ("body_graph", "init", "xs", "additional"), args, kwargs, 3)
@@ -231,6 +235,7 @@ def scan_operator(tx: Tracer, function: Value, args: list[Value], kwargs: dict[s
     return TupleValue(add_scan(tx, body, leaves, xs))
 
 
+@control_flow_operator("map")
 def call_map(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``map(f, xs, *args)``."""
     if len(args) < 2 or kwargs:
@@ -257,6 +262,7 @@ def add_map(tx: Tracer, body: Body, xs: list[TensorValue]) -> list[Value]:
     return add_call(tx, operators.map, (graph, tuple(x.node for x in xs), tuple(additional)), fakes)
 
 
+@control_flow_operator("operators.map")
 def map_operator(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """`operators.map`, as graphs call it."""
     bound = bind("map", ("body_graph", "xs", "additional"), args, kwargs, 2)
@@ -268,6 +274,7 @@ def map_operator(tx: Tracer, function: Value, args: list[Value], kwargs: dict[st
     return TupleValue(add_map(tx, body, xs))
 
 
+@control_flow_operator("associative_scan")
 def call_associative_scan(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise")``: its steps, inlined."""
     names = ("combine_fn", "xs", "dim", "reverse", "combine_mode")
@@ -491,14 +498,3 @@ def add_call(tx: Tracer, operator: Any, args: tuple[Any, ...], fakes: list[Any])
     made = wrap_result(tx, node, tuple(fakes))
     assert isinstance(made, TupleValue)
     return made.items
-
-
-MARKERS: dict[str, Marker] = {
-    "cond": Marker("control flow", call_cond),
-    "while_loop": Marker("control flow", call_while_loop),
-    "scan": Marker("control flow", call_scan),
-    "map": Marker("control flow", call_map),
-    "associative_scan": Marker("control flow", call_associative_scan),
-    "operators.scan": Marker("control flow", scan_operator),
-    "operators.map": Marker("control flow", map_operator),
-}

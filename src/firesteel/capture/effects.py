@@ -87,11 +87,11 @@ class Effects:
                 what.emit_mutation(code, code.value(what), owner)
             elif kind == "attribute":
                 value, name = what
-                setter = code.constant(_plain_setter(value, name))
+                setter = code.constant(value.attribute_setter(name))
                 code.line(f"{setter}({code.value(value)}, {name!r}, {code.value(value.attrs[name])})")
             elif kind == "deleted":
                 value, name = what
-                code.line(f"{code.constant(_plain_deleter(value, name))}({code.value(value)}, {name!r})")
+                code.line(f"{code.constant(value.attribute_deleter(name))}({code.value(value)}, {name!r})")
             else:
                 function, args, kwargs = what
                 parts = [code.value(arg) for arg in args]
@@ -109,27 +109,6 @@ def forget_past_descriptor(obj: Any, name: str) -> None:
     instance_table(obj).pop(name, None)
 
 
-def _plain_setter(value: Any, name: str) -> Any:
-    """How to set an attribute whose user-level ``__setattr__`` has already been executed symbolically."""
-    from .values.objects import ModuleValue, ObjectValue
-
-    if isinstance(value, ObjectValue) and value.is_behind_descriptor(name):
-        return set_past_descriptor
-    if isinstance(value, ObjectValue) and not isinstance(value, ModuleValue):
-        return object.__setattr__
-    return setattr
-
-
-def _plain_deleter(value: Any, name: str) -> Any:
-    from .values.objects import ModuleValue, ObjectValue
-
-    if isinstance(value, ObjectValue) and value.is_behind_descriptor(name):
-        return forget_past_descriptor
-    if isinstance(value, ObjectValue) and not isinstance(value, ModuleValue):
-        return forget_attribute
-    return forget_any_attribute
-
-
 def forget_attribute(obj: Any, name: str) -> None:
     """Delete an attribute, unless the program itself had set it meanwhile."""
     with contextlib.suppress(AttributeError):
@@ -137,6 +116,6 @@ def forget_attribute(obj: Any, name: str) -> None:
 
 
 def forget_any_attribute(obj: Any, name: str) -> None:
-    """The same for objects that keep attributes in tables of their own."""
+    """Delete an attribute of an object that keeps attributes in tables of its own, unless it is gone already."""
     with contextlib.suppress(AttributeError):
         delattr(obj, name)

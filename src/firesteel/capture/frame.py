@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UserFrame
 from ..interruptions import safe_point
 from .bytecode.instructions import DecodedCode, Instruction, decode
+from .call_signatures import ProgramFrame
+from .opcode_handlers import HANDLERS
 from .signals import GraphBreak, UserRaise
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.functions import CellValue
+from .values.iterators import GeneratorValue, IteratorValue
 from .values.mappings import DictValue
 from .values.objects import ExceptionValue
 
@@ -35,7 +38,7 @@ class HandledMark(Value):
         return code.value(self.exception)
 
 
-class Frame:
+class Frame(ProgramFrame):
     """State of one function activation."""
 
     def __init__(self, tx: Tracer, code: types.CodeType, globals_: dict[str, Any], closure: list[CellValue],
@@ -102,8 +105,6 @@ class Frame:
 
     def run(self) -> Value:
         """Execute until the frame returns."""
-        from .opcodes import HANDLERS
-
         tx = self.tx
         tx.frames.append(self)
         try:
@@ -124,8 +125,6 @@ class Frame:
 
     def resume(self, sent: Value | None, error: Value | None, first: bool) -> Value | None:
         """Run a generator's frame to its next yield; None when it returned."""
-        from .opcodes import HANDLERS
-
         tx = self.tx
         outer = self.handled
         tx.frames.append(self)
@@ -168,8 +167,6 @@ class Frame:
     def _throw_into_delegate(self, error: Value) -> Value | None:
         """Raise an exception at the yield where this generator stands. Behind ``yield from`` it goes to the generator
         that stands there, which may answer with another item."""
-        from .values.iterators import GeneratorValue, IteratorValue
-
         before = self.decoded.instructions[self.index - 2]
         delegate = self.stack[-1].realize() if before.op == "SEND" else None
         if isinstance(delegate, GeneratorValue):

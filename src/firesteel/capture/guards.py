@@ -185,3 +185,14 @@ def same_constant(left: Any, right: Any) -> bool:
     if isinstance(left, numpy.generic):
         return left.dtype == right.dtype and left.tobytes() == right.tobytes()
     return bool(left == right)
+
+
+def is_constant_key(key: Any) -> bool:
+    """Whether a dictionary key can be known by equality alone."""
+    if isinstance(key, float) and key != key:
+        return False  # equal to nothing but the same object
+    if isinstance(key, (str, int, float, bool, bytes, type(None), torch.dtype, torch.device, type)):
+        return True
+    if isinstance(key, (tuple, frozenset)):
+        return all(is_constant_key(part) for part in key)
+    return isinstance(key, (enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.ModuleType))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..shapes.relations import ge
@@ -21,21 +20,18 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
-def iterate_with_hint(tx: Tracer, obj: Value) -> Iterator[Value]:
-    """The items of ``list(obj)``, one by one."""
-    obj = obj.realize()
-    iterator = tx.iterate(obj)
+def ask_for_length(tx: Tracer, obj: Value) -> None:
+    """Ask an object for its length as ``list(obj)`` does: the answer is a hint, the question may have effects."""
     if isinstance(obj, MappingProxyValue):
         obj = obj.mapping.realize()  # its length is that of its mapping
     if isinstance(obj, ReversedIterator) and obj.sequence is not None:
         obj = obj.sequence.realize()  # what remains is found out from how long it is now
     if isinstance(obj, ObjectValue):
-        _ask_for_length(tx, obj)
-    yield from tx.iterate_lazily(iterator)
+        _ask_object(tx, obj)
 
 
-def _ask_for_length(tx: Tracer, obj: ObjectValue) -> None:
-    """Run what a class says about the length of its objects: the answer is a hint, the question may have effects."""
+def _ask_object(tx: Tracer, obj: ObjectValue) -> None:
+    """Run what a class says about the length of its objects."""
     for name in ("__len__", "__length_hint__"):
         raw = find_on_class(obj.cls, name, tx)[0]
         if isinstance(raw, types.WrapperDescriptorType):

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_compat
+from .assertions import state
 from .signals import GraphBreak
 from .values.base import Value
+from .values.constants import ConstantValue, NumberValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -29,12 +31,15 @@ ONLY_FRAME = "_firesteel_disabled_frame"
 _BY_IDENTITY: dict[int, tuple[Any, str]] = {}
 
 
+Apply = Callable[["Tracer", Value, list[Value], dict[str, Value]], Value]
+
+
 @dataclass(frozen=True)
 class Marker:
     """How a marked function is called during capture."""
 
     kind: str
-    apply: Callable[[Tracer, Value, list[Value], dict[str, Value]], Value]
+    apply: Apply
 
 
 def mark(function: Any, attribute: str) -> None:
@@ -143,10 +148,6 @@ def _without_effect(tx: Tracer, function: Value, args: list[Value], kwargs: dict
 
 def _check_with(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What torch's checks come down to: an error type, a condition, a function that makes the message."""
-    from .assertions import state
-    from .calls import inline
-    from .values.constants import ConstantValue, NumberValue
-
     condition = (args[1] if len(args) > 1 else kwargs["cond"]).realize()
     if isinstance(condition, NumberValue) and condition.python_type() is bool:
         condition = ConstantValue(state(tx, condition.expr))
@@ -155,7 +156,7 @@ def _check_with(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str
             kwargs["cond"] = condition
     if isinstance(condition, ConstantValue) and condition.value is True:
         return tx.constant(None)
-    return inline(tx, function, args, kwargs)  # type: ignore[arg-type]
+    return tx.inline(function, args, kwargs)  # type: ignore[arg-type]
 
 
 def _check_is_size(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -171,11 +172,22 @@ def _check_is_size(tx: Tracer, function: Value, args: list[Value], kwargs: dict[
     return tx.constant(None)
 
 
+CONTROL_FLOW: dict[str, Apply] = {}
+"""How control flow operators are called during capture."""
+
+
+def control_flow_operator(name: str) -> Callable[[Apply], Apply]:
+    """Register how a control flow operator is called during capture."""
+    def register(apply: Apply) -> Apply:
+        CONTROL_FLOW[name] = apply
+        return apply
+
+    return register
+
+
 def _control_flow(name: str) -> Marker:
     def apply(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from .control_flow import MARKERS
-
-        return MARKERS[name].apply(tx, function, args, kwargs)
+        return CONTROL_FLOW[name](tx, function, args, kwargs)
 
     return Marker("control flow", apply)
 
@@ -207,15 +219,9 @@ def _call_first(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str
     return tx.call(args[0], args[1:], kwargs)
 
 
-def _vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    from .vectorised import call_vmap
-
-    return call_vmap(tx, function, args, kwargs)
-
-
 # Markers that are plain functions, by where they are defined: they need not be imported yet.
 _TORCH_MARKERS = {
-    ("torch._functorch.vmap", "vmap_impl"): Marker("vmap", _vmap),
+    ("torch._functorch.vmap", "vmap_impl"): _control_flow("vmap"),
     # what torch.compiler.nested_compile_region is in plain Python: the call of a function
     ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"): Marker("region", _call_first),
     **_CONTROL_FLOW,

@@ -15,7 +15,8 @@ from ..functional.modes import enter_inference_mode, enter_mode, leave_mode
 from .call_handlers import handles
 from .signals import GraphBreak
 from .values.base import Value
-from .values.constants import ConstantValue, NativeMethod
+from .values.constants import ConstantValue
+from .values.methods import NativeMethod
 
 if TYPE_CHECKING:
     from .entry_code import EntryCode
@@ -35,12 +36,17 @@ def _leave(tx: Tracer, mode: Any) -> None:
     tx.effects.version += 1
 
 
-def call_device_method(tx: Tracer, device: torch.device, name: str) -> Value:
-    """``__enter__`` or ``__exit__`` of a ``torch.device``."""
-    if name == "__enter__":
-        _enter(tx, device)
-        tx.graph.call(enter_mode, (device,), {}, tx.user_frames())
-        return ConstantValue(device)
+@handles(torch.device.__enter__)
+def enter_device(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    device = args[0].as_constant()
+    _enter(tx, device)
+    tx.graph.call(enter_mode, (device,), {}, tx.user_frames())
+    return ConstantValue(device)
+
+
+@handles(torch.device.__exit__)
+def leave_device(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    device = args[0].as_constant()
     _leave(tx, device)
     tx.graph.call(leave_mode, (device,), {}, tx.user_frames())
     return ConstantValue(None)

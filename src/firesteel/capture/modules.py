@@ -13,7 +13,7 @@ from .objects import class_member, find_on_class
 from .signals import GraphBreak
 from .source import ConstantSource, InstanceDictSource
 from .values.base import Value
-from .values.functions import MethodValue
+from .values.methods import MethodValue
 from .values.objects import ModuleValue
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from .source import (
     written_in_python,
 )
 from .values.base import Value
-from .values.constants import NativeMethod, PythonObject
-from .values.functions import FunctionValue, MethodValue, SuperValue
+from .values.constants import PythonObject
+from .values.functions import FunctionValue
+from .values.methods import MethodValue, NativeMethod, SuperValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import FIELD_GETTER, TupleValue
 from .wrapping import CACHED_FUNCTION

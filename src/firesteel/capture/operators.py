@@ -16,12 +16,13 @@ from .object_operators import not_implemented
 from .objects import can_iterate, find_on_class, special_method
 from .signals import GraphBreak, NotConstant, UserRaise
 from .source import written_in_python
-from .values.base import Value, inherits_method
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, itself_or
-from .values.functions import MethodValue
+from .values.base import IdentityNumber, Value, inherits_method
+from .values.constants import ConstantValue, NumberValue, PythonObject, itself_or
 from .values.mapping_proxies import MappingProxyValue
 from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.methods import MethodValue
 from .values.objects import ClassValue, ObjectValue
+from .values.opaque import OpaqueValue
 from .values.ranges import RangeValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
 from .values.tensors import TensorValue
@@ -199,8 +200,6 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     if result is not None:
         return result
     if symbol in ("==", "!="):
-        from .builtin_calls import IdentityNumber
-
         if isinstance(left, IdentityNumber) and isinstance(right, IdentityNumber):
             return ConstantValue((symbol == "==") == tx.same(left.of, right.of))
         if left is right and not isinstance(left, (OpaqueValue, MappingProxyValue)):

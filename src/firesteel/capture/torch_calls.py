@@ -29,9 +29,10 @@ from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
 from .values.base import Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
+from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
 from .values.mappings import DictValue
 from .values.objects import ObjectValue
+from .values.opaque import OpaqueValue
 from .values.ranges import RangeValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue

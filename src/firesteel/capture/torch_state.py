@@ -13,7 +13,8 @@ from ..compiling_flag import is_compiling
 from .call_handlers import handles
 from .signals import GraphBreak
 from .values.base import Value
-from .values.constants import ConstantValue, OpaqueValue
+from .values.constants import ConstantValue
+from .values.opaque import OpaqueValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:

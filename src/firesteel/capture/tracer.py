@@ -14,12 +14,25 @@ import torch
 from .. import shapes, torch_compat
 from ..errors import UserFrame
 from ..shapes.symnode import expr_of
-from . import assertions, calls, classes, gradients, modules, number_rules, objects, operators, torch_calls, wrapping
+from . import (
+    assertions,
+    builtin_text,
+    calls,
+    classes,
+    gradients,
+    modules,
+    number_rules,
+    object_operators,
+    objects,
+    operators,
+    torch_calls,
+    wrapping,
+)
 from .dynamism import Dynamism, TensorSeen
 from .effects import Effects
 from .graph import GraphBuilder
-from .guards import Guard, GuardSet, NumberSeen, has_at, hold, keys_of, same_constant, stamp_condition
-from .iterables import iterate_with_hint
+from .guards import Guard, GuardSet, NumberSeen, has_at, hold, is_constant_key, keys_of, same_constant, stamp_condition
+from .iterables import ask_for_length
 from .number_nodes import NumberNodes
 from .objects import find_on_class
 from .replaced_builtins import as_the_program_sees_them
@@ -36,12 +49,12 @@ from .source import (
 )
 from .undecidable import SYMBOLIC, decided_in_python, undecidable
 from .values.base import LazyValue, Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject
-from .values.functions import CellValue, FunctionValue
+from .values.constants import ConstantValue, NumberValue
+from .values.functions import CellValue
 from .values.mappings import DictValue, SetValue
 from .values.objects import ClassValue, ExceptionValue
+from .values.opaque import OpaqueValue
 from .values.sequences import MOST_ITEMS, ListValue, SequenceValue, TupleValue
-from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..fake import FakeMode
@@ -51,7 +64,25 @@ if TYPE_CHECKING:
 class Tracer:
     """One attempt to capture a frame."""
 
-    objects = objects  # the object protocol, for values, which it is built on
+    # What Values need of the modules that are built on them is handed to them with the tracer.
+    builtin_text = builtin_text
+    number_rules = number_rules
+    object_operators = object_operators
+    objects = objects
+    operators = operators
+    binary = operators.binary
+    compare = operators.compare
+    same = operators.same_object
+    wrap = wrapping.wrap
+    python_object = wrapping.value_of_known
+    call_function = calls.call_function
+    call_object = calls.call_object
+    inline = calls.inline
+    call_class = classes.call_class
+    call_module = modules.call_module
+    call_torch = torch_calls.call_torch
+    tensor_list = torch_calls.tensor_list
+    backward = gradients.backward
 
     def __init__(self, fake: FakeMode, dynamism: Dynamism, options: Any = None) -> None:
         self.fake = fake
@@ -185,10 +216,10 @@ class Tracer:
     def guard_keys(self, source: Source, real: Any) -> None:
         """Rely on all keys of a dictionary and their order."""
         keys = keys_of(real)
-        if not all(_constant_key(key) for key in keys):
+        if not all(is_constant_key(key) for key in keys):
             self.guard(source, "length", f"{{k[0]}}({{0}}) == {len(keys)}" if isinstance(real, dict)
                        else f"len({{0}}) == {len(keys)}", (dict.__len__,))
-            known = [(position, key) for position, key in enumerate(keys) if _constant_key(key)]
+            known = [(position, key) for position, key in enumerate(keys) if is_constant_key(key)]
             if known:
                 self.guard(source, "keys", "{k[1]}({k[2]}({0}), {k[0]})", (known, has_at, keys_of))
         elif isinstance(source, StorageSource):
@@ -200,7 +231,7 @@ class Tracer:
 
     def key_value(self, key: Any, source: Source, position: int) -> Value:
         """The Value of a real dictionary key."""
-        if _constant_key(key):
+        if is_constant_key(key):
             return self.python_object(key)
         return self.wrap(key, item_source(call_source(source, keys_of), position))
 
@@ -224,18 +255,10 @@ class Tracer:
         self.looked_up.append(value)
         return value
 
-    def wrap(self, real: Any, source: Source | None) -> Value:
-        """The Value of an object from outside, with the guards that its kind needs."""
-        return wrapping.wrap(self, real, source)
-
     def remember(self, real: Any, value: Value) -> None:
         """Later sources that lead to the same object give the same Value."""
         self.known[id(real)] = value
         self.kept_alive.append(real)
-
-    def python_object(self, obj: Any) -> Value:
-        """The Value of an object that capture itself knows by identity (no guard): a result of folding, a class, ..."""
-        return wrapping.value_of_known(self, obj)
 
     def cell(self, real: types.CellType, source: Source | None) -> CellValue:
         known = self.known.get(id(real))
@@ -419,36 +442,6 @@ class Tracer:
     def call_method(self, obj: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.call(obj.realize().get_attr(self, name), args, kwargs)
 
-    def call_function(self, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return calls.call_function(self, function, args, kwargs)
-
-    def call_object(self, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return calls.call_object(self, value, args, kwargs)
-
-    def call_class(self, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return classes.call_class(self, value, args, kwargs)
-
-    def call_module(self, module: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return modules.call_module(self, module, args, kwargs)
-
-    def call_torch(self, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return torch_calls.call_torch(self, target, args, kwargs)
-
-    def backward(self, tensor: TensorValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return gradients.backward(self, tensor, args, kwargs)
-
-    def tensor_list(self, tensor: TensorValue, shape: list[int]) -> ListValue:
-        return torch_calls.tensor_list(self, tensor, shape)
-
-    def binary(self, symbol: str, left: Value, right: Value, in_place: bool = False) -> Value:
-        return operators.binary(self, symbol, left, right, in_place)
-
-    def compare(self, symbol: str, left: Value, right: Value) -> Value:
-        return operators.compare(self, symbol, left, right)
-
-    def same(self, left: Value, right: Value) -> bool:
-        return operators.same_object(self, left, right)
-
     def truth(self, value: Value) -> bool:
         return value.realize().truth(self)
 
@@ -490,13 +483,18 @@ class Tracer:
     def next_item(self, iterator: Value) -> Value | None:
         return iterator.realize().next_item(self)
 
-    def iterate_lazily(self, obj: Value) -> Iterator[Value]:
-        """The items of an iterable, one by one: what happens to each of them may change what comes behind it."""
+    def iterate_lazily(self, obj: Value, hint: bool = False) -> Iterator[Value]:
+        """The items of an iterable, one by one: what happens to each of them may change what comes behind it.
+
+        With `hint`, its length is asked for too, as ``list(obj)`` does.
+        """
         obj = obj.realize()
         if isinstance(obj, SequenceValue) and obj.builtin is not collections.deque:  # which notices its changes
             yield from obj.elements(self)
             return
         iterator = self.iterate(obj)
+        if hint:
+            ask_for_length(self, obj)
         for _ in range(MOST_ITEMS):
             item = self.next_item(iterator)
             if item is None:
@@ -511,7 +509,7 @@ class Tracer:
             return list(obj.elements(self))
         if isinstance(obj, SetValue):
             return obj.ordered(self)
-        return list(iterate_with_hint(self, obj) if hint else self.iterate_lazily(obj))
+        return list(self.iterate_lazily(obj, hint))
 
     def local(self, name: str, real: Any) -> LazyValue:
         return LazyValue(self, real, LocalSource(name))
@@ -521,17 +519,3 @@ def several_threads() -> bool:
     """Whether the program has more than one thread; those that compile are not the program's."""
     return threading.active_count() > 1 and \
         sum(not thread.name.startswith("firesteel") for thread in threading.enumerate()) > 1
-
-
-def _constant_key(key: Any) -> bool:
-    """Whether a dictionary key can be known by equality alone."""
-    if isinstance(key, float) and key != key:
-        return False  # equal to nothing but the same object
-    if isinstance(key, (str, int, float, bool, bytes, type(None), torch.dtype, torch.device, type)):
-        return True
-    if isinstance(key, (tuple, frozenset)):
-        return all(_constant_key(part) for part in key)
-    import enum
-
-    return isinstance(key, (enum.Enum, types.FunctionType, types.BuiltinFunctionType, types.ModuleType))
-

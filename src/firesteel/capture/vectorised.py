@@ -18,6 +18,7 @@ from .. import torch_compat
 from ..fake import FakeUnsupported, wants_plain_sizes
 from .calls import inline
 from .control_flow import add_call, add_graph
+from .markers import control_flow_operator
 from .regions import capture_region, make_graph, remove
 from .signals import GraphBreak
 from .torch_calls import run_fake
@@ -52,6 +53,7 @@ def _fake_results(graph: Any, operands: Sequence[torch.Tensor], in_dims: Sequenc
         return vectorised(graph, operands, in_dims, out_dims)
 
 
+@control_flow_operator("vmap")
 def call_vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args)``, what a function behind vmap calls."""
     given = args[_PARAMETERS:]

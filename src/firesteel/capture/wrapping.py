@@ -19,7 +19,7 @@ from .. import torch_compat
 from ..fake import FakeUnsupported, unsupported_reason
 from ..shapes.symnode import make_symbolic
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
-from .guards import NumberSeen, asks_for_hashes, constant_condition, same_constant
+from .guards import NumberSeen, asks_for_hashes, constant_condition, is_constant_key, same_constant
 from .signals import GraphBreak
 from .source import (
     AttrSource,
@@ -33,11 +33,12 @@ from .source import (
     written_in_python,
 )
 from .values.base import LazyValue, Value
-from .values.constants import ConstantValue, NumberValue, OpaqueValue, PythonObject, SliceValue
-from .values.functions import FunctionValue, MethodValue, PartialValue, closure_cells
-from .values.iterators import OpaqueIterator
+from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
+from .values.functions import FunctionValue, PartialValue, closure_cells
 from .values.mappings import DictValue, SetValue
+from .values.methods import MethodValue
 from .values.objects import ExceptionValue, InstanceDict, ModuleValue, ObjectValue
+from .values.opaque import OpaqueIterator, OpaqueValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 from .values.weak_references import WeakReference
@@ -193,7 +194,7 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
 def _bound_c_method(tx: Tracer, real: Any, bound: Any, source: Source) -> Value:
     receiver = tx.wrap(bound, AttrSource(source, "__self__"))
     tx.guard(AttrSource(source, "__name__"), "constant", f"{{0}} == {real.__name__!r}")
-    from .values.constants import NativeMethod
+    from .values.methods import NativeMethod
 
     if receiver.native_methods():
         method = NativeMethod(receiver, real.__name__)
@@ -323,9 +324,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         tx.guard(AttrSource(source, "maxlen"), "constant", *constant_condition(real.maxlen))
         return ListValue(None, source, real, kind, real.maxlen)
     if kind in SETS:
-        from .tracer import _constant_key
-
-        if all(_constant_key(item) for item in real):
+        if all(is_constant_key(item) for item in real):
             tx.guard(source, "constant", "type({0}) is {k[1]} and {k[2]}([*{0}], {k[0]})",
                      (list(real), kind, same_constant))
             items, held = _set_items(tx, real)
@@ -378,10 +377,8 @@ def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | 
         return DictValue({}, StorageSource(source, _ById(builtin)), real, builtin, factory)
     if base is list:
         return ListValue(None, StorageSource(source, _ById(list)), real)
-    from .tracer import _constant_key
-
     items = list(set.__iter__(real))
-    if base is set and all(_constant_key(item) for item in items):
+    if base is set and all(is_constant_key(item) for item in items):
         where = StorageSource(source, _ById(set))
         tx.guard(where, "constant", "{k[0]}({0}) == {k[1]}", (set.copy, set(items)))
         values, held = _set_items(tx, items)

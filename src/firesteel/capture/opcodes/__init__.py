@@ -6,6 +6,7 @@ they are imported, which happens here.
 
 from __future__ import annotations
 
+from ..opcode_handlers import HANDLERS
 from . import (
     building,
     calls,
@@ -17,18 +18,15 @@ from . import (
     patterns,
     variables,
 )
-from .registry import HANDLERS, Handler, opcode
 
 __all__ = [
     "HANDLERS",
-    "Handler",
     "building",
     "calls",
     "control_flow",
     "exceptions",
     "generators",
     "not_captured",
-    "opcode",
     "operators",
     "patterns",
     "variables",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ..builtin_text import format_text
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..objects import can_iterate, has_special
+from ..opcode_handlers import opcode
 from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
 from ..values.constants import ConstantValue, SliceValue
@@ -12,7 +14,6 @@ from ..values.mappings import DictValue, SetValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
 from ..values.text import join
-from .registry import opcode
 
 
 @opcode("BUILD_TUPLE")
@@ -64,8 +65,6 @@ def build_slice(frame: Frame, inst: Instruction) -> None:
 
 @opcode("FORMAT_VALUE")
 def format_value(frame: Frame, inst: Instruction) -> None:
-    from ..builtin_text import format_text
-
     conversion, has_spec = inst.argval
     spec = frame.pop().as_constant() if has_spec else ""
     frame.push(format_text(frame.tx, frame.pop(), conversion, spec))
@@ -73,8 +72,6 @@ def format_value(frame: Frame, inst: Instruction) -> None:
 
 @opcode("CONVERT_VALUE")
 def convert_value(frame: Frame, inst: Instruction) -> None:
-    from ..builtin_text import format_text
-
     frame.push(format_text(frame.tx, frame.pop(), str(inst.argval), ""))
 
 

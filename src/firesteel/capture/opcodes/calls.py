@@ -8,12 +8,12 @@ from ..bytecode.instructions import Instruction
 from ..call_signatures import refused
 from ..frame import Frame, cells_of_made_function
 from ..objects import can_iterate, has_special
+from ..opcode_handlers import opcode
 from ..values.base import Value
 from ..values.constants import NullValue
 from ..values.functions import FunctionValue
 from ..values.mappings import DictValue
 from ..values.sequences import TupleValue
-from .registry import opcode
 
 
 @opcode("LOAD_BUILD_CLASS")

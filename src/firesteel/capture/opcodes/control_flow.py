@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ..branches import capture_branch
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
+from ..opcode_handlers import opcode
 from ..values.base import Value
 from ..values.constants import ConstantValue, NumberValue
 from ..values.tensors import TensorValue
-from .registry import opcode
 
 # How many instructions are looked at to see whether they raise.
 MAX_RAISING = 200
@@ -35,8 +36,6 @@ def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
     truth = _truth(frame, inst, value, jumps_when)
     if truth is None:
         if _captures_branches(frame):
-            from ..branches import capture_branch
-
             return capture_branch(frame, inst, value, jumps_when)
         truth = tx.truth(value)
     if truth is jumps_when:

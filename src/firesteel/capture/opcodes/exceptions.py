@@ -5,14 +5,15 @@ from __future__ import annotations
 from ..bytecode.instructions import EXIT_HAS_RECEIVER, Instruction
 from ..frame import Frame, HandledMark, handled_exception
 from ..objects import find_on_class, special_method
+from ..opcode_handlers import opcode
 from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
-from ..values.constants import NULL, ConstantValue, OpaqueValue
+from ..values.constants import NULL, ConstantValue
 from ..values.exceptions import traceback_of
 from ..values.objects import ClassValue, ExceptionValue
+from ..values.opaque import OpaqueValue
 from ..values.sequences import TupleValue
 from .control_flow import is_none
-from .registry import opcode
 
 
 @opcode("PUSH_EXC_INFO")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..objects import call_special
+from ..opcode_handlers import opcode
 from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
 from ..values.constants import ConstantValue
-from ..values.iterators import GeneratorValue, IteratorValue, OpaqueIterator
+from ..values.iterators import GeneratorValue, IteratorValue
 from ..values.objects import ObjectValue
+from ..values.opaque import OpaqueIterator
 from .control_flow import is_none
-from .registry import opcode
 
 
 @opcode("RETURN_GENERATOR")

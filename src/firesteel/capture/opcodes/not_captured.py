@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
+from ..opcode_handlers import opcode
 from ..signals import GraphBreak
-from .registry import opcode
 
 
 @opcode("CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "PRINT_EXPR", "IMPORT_STAR", "MATCH_CLASS_EX",

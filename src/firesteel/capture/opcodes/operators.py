@@ -8,13 +8,13 @@ from ..builtin_numbers import not_
 from ..bytecode.instructions import Instruction
 from ..bytecode.machine import CALLABLE_FIRST
 from ..frame import Frame
+from ..opcode_handlers import opcode
 from ..operators import contains, same_object, unary
 from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import LOOKED_UP, NULL, ConstantValue, NullValue, SliceValue
-from ..values.functions import MethodValue, SuperValue
+from ..values.methods import MethodValue, SuperValue
 from ..values.objects import ClassValue
-from .registry import opcode
 
 
 @opcode("UNARY_NEGATIVE")

@@ -6,13 +6,13 @@ from typing import Any
 
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
+from ..opcode_handlers import opcode
 from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.mappings import DictValue
 from ..values.objects import ClassValue
 from ..values.sequences import TupleValue
-from .registry import opcode
 
 # Builtin classes whose one positional sub-pattern is matched against the subject itself.
 SELF_MATCHING = frozenset({bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple})

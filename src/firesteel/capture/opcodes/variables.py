@@ -8,12 +8,12 @@ from typing import Any
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..kept_alive import end_is_noticed
+from ..opcode_handlers import opcode
 from ..signals import GraphBreak, UserRaise
 from ..source import ConstantSource, LocalSource, item_source
 from ..values.base import Value
 from ..values.constants import NULL, ConstantValue
 from ..values.functions import CellValue
-from .registry import opcode
 
 
 @opcode("LOAD_CONST")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..effects import forget_any_attribute
 from ..signals import GraphBreak, NotConstant
 from ..source import Source, StorageSource
 
@@ -103,6 +104,18 @@ class Value:
     def key(self, tx: Tracer) -> Any:
         """A hashable Python object that is equal for equal dictionary keys."""
         raise GraphBreak(f"{self.describe()} as a dictionary key or set element is not captured")
+
+    def as_index(self, tx: Tracer) -> Any:
+        """The int, slice or other constant that stands for this object as an index into a Python sequence."""
+        return tx.constant_of(self)
+
+    def attribute_setter(self, name: str) -> Callable[[Any, str, Any], None]:
+        """What sets an attribute of the real object when Python code for that has been executed symbolically."""
+        return setattr
+
+    def attribute_deleter(self, name: str) -> Callable[[Any, str], None]:
+        """What deletes an attribute of the real object when Python code for that has been executed symbolically."""
+        return forget_any_attribute
 
     def emit(self, code: EntryCode) -> str:
         """Make the generated entry build this object; returns an expression. Only for values without a source."""
@@ -224,6 +237,28 @@ def identity_key(tx: Tracer, value: Value) -> IdentityKey:
     return IdentityKey(value)
 
 
+class IdentityNumber(Value):
+    """``id(obj)``: may be compared, used as a key and passed on; arithmetic on it needs the real number."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Value) -> None:
+        super().__init__(None)
+        self.of = of
+
+    def python_type(self) -> type:
+        return int
+
+    def key(self, tx: Tracer) -> Any:
+        return ("id", IdentityKey(self.of))
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def emit(self, code: EntryCode) -> str:
+        return f"id({code.value(self.of)})"
+
+
 class UserKey(IdentityKey):
     """Dictionary key of an object with its own ``__hash__``: compared by running its ``__eq__`` symbolically."""
 
@@ -249,9 +284,7 @@ class UserKey(IdentityKey):
 
 def user_key(tx: Tracer, value: Value) -> UserKey:
     """The key of an object whose class defines ``__hash__``."""
-    from ..objects import call_special
-
-    number = without_effects(tx, lambda: tx.constant_of(call_special(tx, value, "__hash__")))
+    number = without_effects(tx, lambda: tx.constant_of(tx.objects.call_special(tx, value, "__hash__")))
     return UserKey(tx, value, hash(number))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..break_reasons import hint_for_object, not_known, written_name
+from ..call_handlers import HANDLERS
 from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import (
     AttrSource,
@@ -22,7 +22,9 @@ from ..source import (
     name_in_messages,
     written_in_python,
 )
-from .base import Value, identity_key, inherits_method
+from .base import Value
+from .iterators import ConstantIterator, ListIterator
+from .methods import MethodValue, NativeMethod
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -75,8 +77,6 @@ class ConstantValue(Value):
         if callable(attr) and getattr(attr, "__self__", None) is self.value and not isinstance(attr, type):
             function = getattr(attr, "__func__", None)
             if function is not None:  # a Python method of an enum or an int subclass
-                from .functions import MethodValue
-
                 return MethodValue(self, tx.python_object(function))
             return NativeMethod(self, name)
         return tx.python_object(attr)
@@ -93,18 +93,16 @@ class ConstantValue(Value):
 
     def method_of_member(self, tx: Tracer, name: str) -> Value | None:
         """A method or property that the user has given to an enum."""
-        from ..objects import bind, find_on_class
-
-        raw, owner = find_on_class(type(self.value), name)
+        raw, owner = tx.objects.find_on_class(type(self.value), name)
         if owner is None or owner.__module__ == "enum" or not isinstance(raw, (types.FunctionType, property)):
             return None
-        find_on_class(type(self.value), name, tx)
+        tx.objects.find_on_class(type(self.value), name, tx)
         if isinstance(raw, types.FunctionType):
             where = InstanceDictSource(self.source or ConstantSource.of(self.value, str(self.value)))
             if name in self.value.__dict__:
                 return tx.lazy(self.value.__dict__[name], item_source(where, name)).realize()
             tx.guard(where, "missing attribute", f"{name!r} not in {{0}}")
-        return bind(tx, self, type(self.value), name, raw, owner)
+        return tx.objects.bind(tx, self, type(self.value), name, raw, owner)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "join" and isinstance(self.value, (str, bytes)) and len(args) == 1 and not kwargs:
@@ -119,9 +117,7 @@ class ConstantValue(Value):
         if name == "__iter__" and type(self.value) in (range, str, bytes):
             return self.iterate(tx)
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
-            from ..modes import call_device_method
-
-            return call_device_method(tx, self.value, name)
+            return HANDLERS[getattr(torch.device, name)](tx, [self], {})
         if name == "__format__" and all(arg.python_type() is str for arg in args):
             return tx.fold(format, [self.value, *(a.as_constant() for a in args)], {})
         return itself_or(self, tx.fold(getattr(self.value, name), [tx.constant_of(a) for a in args],
@@ -140,8 +136,6 @@ class ConstantValue(Value):
         return tx.fold(lambda v, k: v[k], [self.value, tx.constant_of(key)], {})
 
     def iterate(self, tx: Tracer) -> Value:
-        from .iterators import ConstantIterator, ListIterator
-
         if type(self.value) in (range, str, bytes):
             return ConstantIterator(self.value)
         if isinstance(self.value, (str, bytes)):
@@ -235,13 +229,11 @@ class NumberValue(Value):
         return self.known
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
-        from ..number_rules import apply
-
         kind = self.python_type()
         if name == "__class__":
             return tx.python_object(kind)
         if name == "real" or (name == "numerator" and kind is not float):
-            return apply(tx, operator.pos, [self])
+            return tx.number_rules.apply(tx, operator.pos, [self])
         if name == "imag" or (name == "denominator" and kind is not float):
             return ConstantValue((0.0 if kind is float else 0) if name == "imag" else 1)
         found = getattr(kind, name, None)
@@ -252,9 +244,7 @@ class NumberValue(Value):
         return self.specialize(tx).get_attr(tx, name)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..number_rules import call_method
-
-        return call_method(tx, self, name, args, kwargs)
+        return tx.number_rules.call_method(tx, self, name, args, kwargs)
 
     def native_methods(self) -> bool:
         return True
@@ -267,45 +257,6 @@ class NumberValue(Value):
 
     def emit(self, code: EntryCode) -> str:
         return code.number(self)
-
-
-class NativeMethod(Value):
-    """A bound method implemented in C of a natively modelled value: ``items.append``."""
-
-    __slots__ = ("receiver", "name")
-
-    def __init__(self, receiver: Value, name: str) -> None:
-        super().__init__(None)
-        self.receiver = receiver
-        self.name = name
-
-    def python_type(self) -> type:
-        return type([].append)
-
-    def describe(self) -> str:
-        return f"method {self.name!r} of {self.receiver.describe()}"
-
-    def get_attr(self, tx: Tracer, name: str) -> Value:
-        if name == "__self__":
-            return self.receiver
-        if name in ("__name__", "__qualname__"):
-            return tx.constant(self.name)
-        return super().get_attr(tx, name)
-
-    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..call_signatures import call_native_method
-
-        return call_native_method(tx, self.receiver, self.name, args, kwargs)
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def emit(self, code: EntryCode) -> str:
-        storage = getattr(self.receiver, "storage", None)
-        if storage is not None:  # past what a subclass overrides
-            return str(storage.emit_method(code, self.name))
-        receiver = code.value(self.receiver)
-        return f"{receiver}.{self.name}" if receiver.isidentifier() else f"({receiver}).{self.name}"
 
 
 class SliceValue(Value):
@@ -436,56 +387,6 @@ def _imports(code: types.CodeType) -> bool:
     if "import_module" in code.co_names or "__import__" in code.co_names:
         return True
     return any(instruction.opname == "IMPORT_NAME" for instruction in dis.get_instructions(code))
-
-
-class OpaqueValue(Value):
-    """An object that capture cannot look into: it may be passed along, anything else runs in Python."""
-
-    __slots__ = ("real", "reason")
-
-    def __init__(self, real: Any, source: Source, reason: str = "") -> None:
-        super().__init__(source)
-        self.real = real
-        self.reason = reason
-
-    def python_type(self) -> type:
-        return type(self.real)
-
-    def get_attr(self, tx: Tracer, name: str) -> Value:
-        if name == "__class__":
-            return tx.python_object(type(self.real))
-        self.unsupported(f"reading attribute {name!r}" + (f" ({self.reason})" if self.reason else ""),
-                         hint_for_object(self.real))
-
-    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if isinstance(self.real, types.BuiltinFunctionType):
-            raise not_known(self.real, self.describe())
-        if written_name(self.real):
-            raise GraphBreak(f"a call of {written_name(self.real)} is not captured", hint_for_object(self.real))
-        self.unsupported("a call")
-
-    def truth(self, tx: Tracer) -> bool:
-        self.unsupported("the truth value")
-
-    def length(self, tx: Tracer) -> Value:
-        self.unsupported("len()")
-
-    def get_item(self, tx: Tracer, key: Value) -> Value:
-        self.unsupported("subscripting")
-
-    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        self.unsupported("item assignment")
-
-    def iterate(self, tx: Tracer) -> Value:
-        self.unsupported("iteration")
-
-    def next_item(self, tx: Tracer) -> Value | None:
-        self.unsupported("next()", hint_for_object(self.real))
-
-    def key(self, tx: Tracer) -> Any:
-        if inherits_method(type(self.real), "__hash__", object):
-            return identity_key(tx, self)
-        return super().key(tx)
 
 
 class NullValue(Value):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .base import Value
-from .functions import FunctionValue
 from .mappings import DictValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..tracer import Tracer
+    from .functions import FunctionValue
 
 # Attributes that functions have outside of their dictionary.
 ELSEWHERE = frozenset({

@@ -1,4 +1,4 @@
-"""Functions, bound methods, cells, partials and super()."""
+"""Functions, cells and partials."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..signals import GraphBreak
 from ..source import AttrSource, Source, item_source
 from .base import Value, identity_key
+from .function_attributes import FunctionDict
+from .methods import MethodValue, NativeMethod
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -134,8 +136,6 @@ class FunctionValue(Value):
         if name == "__defaults__":
             return tx.make_tuple(self.defaults) if self.defaults else tx.constant(None)
         if name == "__get__":
-            from .constants import NativeMethod
-
             return NativeMethod(self, name)
         if self.real is not None:
             if name == "__dict__":
@@ -156,8 +156,6 @@ class FunctionValue(Value):
             doc = self.code.co_consts[0] if self.code.co_consts else None
             return tx.constant(doc if isinstance(doc, str) else None)
         if name == "__dict__":
-            from .function_attributes import FunctionDict
-
             return FunctionDict(self)
         annotate = self.attrs.get("__annotate__")
         if name in ("__annotations__", "__type_params__"):
@@ -220,55 +218,6 @@ class FunctionValue(Value):
         return name
 
 
-# methods written in C, and what they become when they are bound
-C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
-BOUND_TYPES = (types.BuiltinMethodType, types.MethodWrapperType)
-
-
-class MethodValue(Value):
-    """A bound method."""
-
-    __slots__ = ("receiver", "function")
-
-    def __init__(self, receiver: Value, function: Value, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.receiver = receiver
-        self.function = function
-
-    def __repr__(self) -> str:
-        return f"MethodValue({self.receiver!r}, {self.function!r})"
-
-    def describe(self) -> str:
-        return f"method {self.function.describe()}"
-
-    def python_type(self) -> type:
-        kind = self.function.python_type()
-        return types.MethodType if kind not in C_METHODS else BOUND_TYPES[C_METHODS.index(kind)]
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def key(self, tx: Tracer) -> Any:
-        return (MethodValue, self.receiver.key(tx), self.function.key(tx))
-
-    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tx.call(self.function, [self.receiver, *args], kwargs)
-
-    def get_attr(self, tx: Tracer, name: str) -> Value:
-        if name == "__self__":
-            return self.receiver
-        if name == "__func__":
-            return self.function
-        return self.function.get_attr(tx, name)
-
-    def emit(self, code: EntryCode) -> str:
-        function = self.function.realize()
-        if function.python_type() in C_METHODS:  # bound, such a method is no `types.MethodType`
-            return code.assign(self, f"{code.value(function)}.__get__({code.value(self.receiver)})")
-        made = code.constant(types.MethodType)
-        return code.assign(self, f"{made}({code.value(self.function)}, {code.value(self.receiver)})")
-
-
 class PartialValue(Value):
     """``functools.partial``."""
 
@@ -319,28 +268,6 @@ class PartialValue(Value):
         for name, attr in self.attrs.items():
             code.line(f"{made}.{name} = {code.value(attr)}")
         return made
-
-
-class SuperValue(Value):
-    """``super(cls, obj)``."""
-
-    __slots__ = ("after", "receiver")
-
-    def __init__(self, after: type, receiver: Value) -> None:
-        super().__init__(None)
-        self.after = after
-        self.receiver = receiver
-
-    def python_type(self) -> type:
-        return super
-
-    def get_attr(self, tx: Tracer, name: str) -> Value:
-        from ..objects import super_get_attr
-
-        return super_get_attr(tx, self, name)
-
-    def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"super({code.constant(self.after)}, {code.value(self.receiver)})")
 
 
 def closure_cells(tx: Tracer, real: types.FunctionType, source: Source | None) -> list[CellValue]:

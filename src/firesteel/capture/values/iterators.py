@@ -8,17 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..signals import UserRaise
-from ..source import Source
 from .base import Value, identity_key
-from .constants import OpaqueValue
-from .mappings import DictValue
-from .sequences import SequenceValue
-from .sets import SetValue
+from .opaque import OpaqueIterator
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..frame import Frame
     from ..tracer import Tracer
+    from .mappings import DictValue
+    from .sequences import SequenceValue
+    from .sets import SetValue
 
 
 class IteratorValue(Value):
@@ -425,15 +424,13 @@ class CallableIterator(IteratorValue):
     def next_item(self, tx: Tracer) -> Value | None:
         if self.done:
             return None
-        from ..operators import same_or_equal
-
         try:
             item: Value | None = tx.call(self.function, [], {})
         except UserRaise as raised:
             if not issubclass(raised.value.python_type(), StopIteration):
                 raise
             item = None
-        if item is None or same_or_equal(tx, self.sentinel, item):
+        if item is None or tx.operators.same_or_equal(tx, self.sentinel, item):
             tx.effects.stepped(self)
             self.done = True
             return None
@@ -545,18 +542,3 @@ class GeneratorValue(IteratorValue):
         if not self.started:
             return code.assign(self, self.rebuild(code))
         return code.assign(self, code.generator_in_progress(self.frame))
-
-
-class OpaqueIterator(OpaqueValue):
-    """A real iterator from outside: stepping it happens in Python."""
-
-    __slots__ = ()
-
-    def __init__(self, real: Any, source: Source) -> None:
-        super().__init__(real, source, "an iterator that was made outside")
-
-    def iterate(self, tx: Tracer) -> Value:
-        return self
-
-    def truth(self, tx: Tracer) -> bool:
-        return True

@@ -5,10 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
-from ..signals import GraphBreak
 from .base import Value
-from .mappings import DictValue
-from .objects import ObjectValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -55,12 +52,3 @@ class MappingProxyValue(Value):
 
     def emit(self, code: EntryCode) -> str:
         return code.assign(self, f"{code.constant(types.MappingProxyType)}({code.value(self.mapping)})")
-
-
-def make_mapping_proxy(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``types.MappingProxyType(mapping)``."""
-    mapping = args[0].realize() if len(args) == 1 and not kwargs else None
-    if isinstance(mapping, DictValue) and mapping.cls is not types.MappingProxyType or \
-            isinstance(mapping, ObjectValue) and isinstance(mapping.storage, DictValue):
-        return MappingProxyValue(mapping)
-    raise GraphBreak("a mappingproxy of something that is no dictionary")

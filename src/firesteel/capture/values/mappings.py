@@ -13,6 +13,9 @@ from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import Source, StorageSource, call_source, item_source
 from .base import ContainerValue, IdentityKey, LazyValue, Value, inherits_method
 from .constants import NumberValue
+from .iterators import DictIterator, ListIterator
+from .mapping_proxies import MappingProxyValue
+from .reversals import reversed_items, reversed_keys, reversed_ordered_keys, reversed_values
 from .sequences import TupleValue
 from .sets import SetValue
 
@@ -191,8 +194,6 @@ class DictValue(ContainerValue):
         return tx.constant(len(self.fill(tx)))
 
     def iterate(self, tx: Tracer) -> Value:
-        from .iterators import DictIterator
-
         return DictIterator(self, "keys", tx)
 
     def is_constant(self) -> bool:
@@ -216,14 +217,12 @@ class DictValue(ContainerValue):
 
     def pairs(self, tx: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
         """The items of a mapping or of an iterable of pairs."""
-        from ..objects import can_iterate
-        from .objects import ObjectValue
-
         other = other.realize()
         # Python looks past the methods of a subclass of dict when it iterates as a dict does
-        if isinstance(other, ObjectValue) and isinstance(other.storage, DictValue) and \
-                inherits_method(other.cls, "__iter__", dict) and self.cls is not collections.OrderedDict:
-            other = other.storage
+        storage = getattr(other, "storage", None)
+        if isinstance(storage, DictValue) and inherits_method(other.python_type(), "__iter__", dict) and \
+                self.cls is not collections.OrderedDict:
+            other = storage
         if isinstance(other, DictValue):
             yield from list(other.fill(tx).values())
             return
@@ -232,7 +231,7 @@ class DictValue(ContainerValue):
                 yield key, tx.get_item(other, key)
             return
         for position, pair in enumerate(tx.iterate_lazily(other)):
-            if not can_iterate(pair):
+            if not tx.objects.can_iterate(pair):
                 raise GraphBreak(f"{pair.describe()} where a dictionary expects a pair")  # Python raises
             parts = tx.to_list(pair)
             if len(parts) != 2:
@@ -272,11 +271,9 @@ class DictValue(ContainerValue):
         if name == "__iter__":
             return self.iterate(tx)
         if name == "__init__" and self.cls is collections.defaultdict:
-            from ..objects import has_special
-
             factory = args[0].realize() if args else tx.constant(None)
             is_none = factory.is_constant() and factory.as_constant() is None
-            if not is_none and not has_special(factory, "__call__"):
+            if not is_none and not tx.objects.has_special(factory, "__call__"):
                 raise tx.raised(TypeError("first argument must be callable or None"))
             self.factory = None if is_none else factory
             args = args[1:]
@@ -357,13 +354,8 @@ class DictValue(ContainerValue):
             merged.call_method(tx, "update", [second], {})
             return merged
         if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-            from ..operators import native_comparison
-
-            return native_comparison(tx, name, self, args[0])
+            return tx.operators.native_comparison(tx, name, self, args[0])
         if name == "__reversed__":
-            from .iterators import ListIterator
-            from .reversals import reversed_keys, reversed_ordered_keys
-
             return ListIterator([key for key, _ in reversed(list(self.fill(tx).values()))],
                                 reversed_ordered_keys if self.cls is collections.OrderedDict else reversed_keys)
         if name in ("__repr__", "__str__"):
@@ -437,8 +429,6 @@ class DictViewValue(Value):
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "mapping":
-            from .mapping_proxies import MappingProxyValue
-
             return MappingProxyValue(self.mapping.owner or self.mapping)
         return super().get_attr(tx, name)
 
@@ -454,8 +444,6 @@ class DictViewValue(Value):
         return self.mapping.length(tx)
 
     def iterate(self, tx: Tracer) -> Value:
-        from .iterators import DictIterator
-
         return DictIterator(self.mapping, self.kind, tx)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -467,26 +455,20 @@ class DictViewValue(Value):
             if self.kind == "keys":
                 return self.mapping.call_method(tx, "__contains__", args, {})
             if self.kind == "items":
-                from ..operators import same_or_equal
-
                 pair = args[0].realize()
                 if not isinstance(pair, TupleValue) or len(pair.items) != 2:
                     return tx.constant(False)
                 found = self.mapping.lookup(tx, pair.items[0].realize())
-                return tx.constant(found is not None and same_or_equal(tx, found, pair.items[1]))
+                return tx.constant(found is not None and tx.operators.same_or_equal(tx, found, pair.items[1]))
             return tx.constant(any(tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))
                                    for item in self.elements(tx)))
         if name == "__reversed__":
-            from .iterators import ListIterator
-            from .reversals import reversed_items, reversed_keys, reversed_ordered_keys, reversed_values
-
             makers = {"keys": reversed_keys, "values": reversed_values, "items": reversed_items}
             ordered = self.mapping.cls is collections.OrderedDict
             return ListIterator(self.elements(tx)[::-1], reversed_ordered_keys if ordered else makers[self.kind])
         if name == "isdisjoint":
-            from ..operators import contains
-
-            return tx.constant(not any(tx.truth(contains(tx, self, item)) for item in tx.iterate_lazily(args[0])))
+            return tx.constant(not any(tx.truth(tx.operators.contains(tx, self, item))
+                                       for item in tx.iterate_lazily(args[0])))
         if name in SetValue.OPERATIONS:
             if not isinstance(args[0].realize(), (SetValue, DictViewValue)) and name.startswith("__"):
                 self.unsupported(f"method {name!r} with {args[0].describe()}")

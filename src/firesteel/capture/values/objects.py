@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ... import torch_compat
 from ...torch_compat.module_tables import own_buffers, own_modules, own_parameters
-from ..effects import set_past_descriptor
+from ..effects import forget_any_attribute, forget_attribute, forget_past_descriptor, set_past_descriptor
+from ..equivalents.collections_methods import ON_SUBCLASSES
 from ..signals import GraphBreak, NotConstant
 from ..source import (
     AttrSource,
@@ -25,7 +28,11 @@ from ..source import (
 from ..tracebacks import as_raised
 from .base import ContainerValue, Value, identity_key, inherits_method, user_key
 from .exceptions import Places, TracebackValue
+from .iterators import ListIterator
 from .mappings import DictValue
+from .methods import MethodValue
+from .sequences import ListValue, TupleValue
+from .tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -62,23 +69,18 @@ class ObjectValue(Value):
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.storage is not None:
-            from ..equivalents.collections_methods import ON_SUBCLASSES
-
             special = ON_SUBCLASSES.get(self.storage.python_type(), {}).get(name)
             if special is not None:
                 return tx.call(tx.python_object(special), [self, *args], kwargs)
             if name == "__getitem__" and isinstance(self.storage, DictValue) and args:
-                from ..objects import find_on_class, special_method
-
-                if written_in_python(find_on_class(self.cls, "__missing__", tx)[1] or dict) and \
+                if written_in_python(tx.objects.find_on_class(self.cls, "__missing__", tx)[1] or dict) and \
                         self.storage.lookup(tx, args[0].realize()) is None:
-                    return tx.call(special_method(tx, self, "__missing__"), args, {})
+                    return tx.call(tx.objects.special_method(tx, self, "__missing__"), args, {})
             if name in ("__str__", "__format__"):
-                from ..builtin_text import text_of
-
                 if args and not (args[0].is_constant() and args[0].as_constant() == ""):
                     self.unsupported("a format")  # Python raises
-                return tx.constant(text_of(tx, self, repr if name == "__str__" else str))  # as object's do
+                function = repr if name == "__str__" else str  # as object's do
+                return tx.constant(tx.builtin_text.text_of(tx, self, function))
             if name == "__repr__" and self.storage.python_type() not in (list, tuple, dict):
                 self.unsupported(f"method {name!r}")  # the text has the name of the class in it
             result = self.storage.call_method(tx, name, args, kwargs)
@@ -114,16 +116,12 @@ class ObjectValue(Value):
         tx.effects.attribute(self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
-        from ..objects import generic_set_attr
-
         if name == "__dict__" or name == "default_factory" and isinstance(self.storage, DictValue):
             self.unsupported(f"setting attribute {name!r}")
-        generic_set_attr(tx, self, name, value)
+        tx.objects.generic_set_attr(tx, self, name, value)
 
     def del_attr(self, tx: Tracer, name: str) -> None:
-        from ..objects import generic_del_attr
-
-        generic_del_attr(tx, self, name)
+        tx.objects.generic_del_attr(tx, self, name)
 
     def key(self, tx: Tracer) -> Any:
         if inherits_method(self.cls, "__hash__", object) and inherits_method(self.cls, "__eq__", object):
@@ -165,9 +163,16 @@ class ObjectValue(Value):
         return raw is not None and not isinstance(raw, own) and \
             (hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__"))
 
-    def emit(self, code: EntryCode) -> str:
-        from .sequences import ListValue, TupleValue
+    def as_index(self, tx: Tracer) -> Any:
+        return tx.constant_of(tx.objects.call_special(tx, self, "__index__"))
 
+    def attribute_setter(self, name: str) -> Callable[[Any, str, Any], None]:
+        return set_past_descriptor if self.is_behind_descriptor(name) else object.__setattr__
+
+    def attribute_deleter(self, name: str) -> Callable[[Any, str], None]:
+        return forget_past_descriptor if self.is_behind_descriptor(name) else forget_attribute
+
+    def emit(self, code: EntryCode) -> str:
         if isinstance(self.storage, TupleValue):
             name = code.assign(self, f"{code.constant(tuple.__new__)}({code.constant(self.cls)}, "
                                      f"{self.storage.emit_items(code)})")
@@ -185,8 +190,7 @@ class ObjectValue(Value):
             self.storage.emit_mutation(code, name, self.cls)  # type: ignore[attr-defined]
         for attr, value in self.attrs.items():
             if value is not None:
-                setter = set_past_descriptor if self.is_behind_descriptor(attr) else object.__setattr__
-                code.line(f"{code.constant(setter)}({name}, {attr!r}, {code.value(value)})")
+                code.line(f"{code.constant(self.attribute_setter(attr))}({name}, {attr!r}, {code.value(value)})")
         if self.table is not None:
             code.value(self.table)  # before anything can give the object another one
         return name
@@ -347,9 +351,7 @@ class ModuleValue(ObjectValue):
                 return self.instance_dict(tx)
             tx.guard(self.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
             raise tx.raised(AttributeError(f"{self.cls.__name__!r} object has no attribute {name!r}"))
-        from ..objects import generic_get_attr
-
-        return generic_get_attr(tx, self, name)
+        return tx.objects.generic_get_attr(tx, self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         if not inherits_method(self.cls, "__setattr__", torch.nn.Module) or not torch_compat.MODULE_METHODS.quick():
@@ -361,8 +363,6 @@ class ModuleValue(ObjectValue):
             super().set_attr(tx, name, value)
             return
         value = value.realize()
-        from .tensors import TensorValue
-
         if name in own_modules(self.real) or name in own_parameters(self.real) or isinstance(value, ModuleValue) or \
                 (isinstance(value, TensorValue) and issubclass(value.cls, torch.nn.Parameter)):
             raise GraphBreak(f"assigning parameter or submodule {name!r} of a module")
@@ -370,6 +370,12 @@ class ModuleValue(ObjectValue):
                                                     (value.is_constant() and value.as_constant() is None)):
             raise GraphBreak(f"assigning a non-tensor to buffer {name!r}")
         self.store_attr(tx, name, value)
+
+    def attribute_setter(self, name: str) -> Callable[[Any, str, Any], None]:
+        return set_past_descriptor if self.is_behind_descriptor(name) else setattr
+
+    def attribute_deleter(self, name: str) -> Callable[[Any, str], None]:
+        return forget_past_descriptor if self.is_behind_descriptor(name) else forget_any_attribute
 
     def truth(self, tx: Tracer) -> bool:
         if hasattr(self.cls, "__len__") or hasattr(self.cls, "__bool__"):
@@ -421,9 +427,7 @@ class ClassValue(Value):
         return ConstantSource.of(self.cls, self.cls.__qualname__)
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
-        from ..objects import class_get_attr
-
-        return class_get_attr(tx, self, name)
+        return tx.objects.class_get_attr(tx, self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         if type(self.cls).__setattr__ is not type.__setattr__ or (name.startswith("__") and name.endswith("__")):
@@ -437,11 +441,7 @@ class ClassValue(Value):
         return tx.call_class(self, args, kwargs)
 
     def iterate(self, tx: Tracer) -> Value:
-        import enum
-
         if isinstance(self.cls, enum.EnumMeta):
-            from .iterators import ListIterator
-
             members: list[Any] = list(self.cls)
             return ListIterator([tx.python_object(member) for member in members])
         method = self.metaclass_method(tx, "__iter__")
@@ -449,19 +449,12 @@ class ClassValue(Value):
 
     def metaclass_method(self, tx: Tracer, name: str) -> Value | None:
         """A special method that a metaclass written in Python defines."""
-        import types
-
-        from ..objects import class_member, find_on_class
-        from .functions import MethodValue
-
-        raw, owner = find_on_class(type(self.cls), name, tx)
+        raw, owner = tx.objects.find_on_class(type(self.cls), name, tx)
         if not isinstance(raw, types.FunctionType) or owner is None:
             return None
-        return MethodValue(self, class_member(tx, type(self.cls), name, raw, owner))
+        return MethodValue(self, tx.objects.class_member(tx, type(self.cls), name, raw, owner))
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
-        import enum
-
         method = self.metaclass_method(tx, "__getitem__")
         if method is not None and not isinstance(self.cls, enum.EnumMeta):
             return tx.call(method, [key], {})
@@ -470,8 +463,6 @@ class ClassValue(Value):
         return super().get_item(tx, key)
 
     def length(self, tx: Tracer) -> Value:
-        import enum
-
         method = self.metaclass_method(tx, "__len__")
         if method is not None and not isinstance(self.cls, enum.EnumMeta):
             return tx.call(method, [], {})
@@ -566,8 +557,6 @@ class ExceptionValue(ObjectValue):
         return super().call_method(tx, name, args, kwargs)
 
     def python_dunder(self, name: str) -> bool:
-        import types
-
         return isinstance(getattr(self.cls, name), types.FunctionType)
 
     def key(self, tx: Tracer) -> Any:
@@ -593,6 +582,5 @@ class ExceptionValue(ObjectValue):
             code.line(f"{code.constant(as_raised)}({name}, {code.constant(tuple(self.places))})")
         for attr, value in self.attrs.items():
             if value is not None:
-                setter = set_past_descriptor if self.is_behind_descriptor(attr) else object.__setattr__
-                code.line(f"{code.constant(setter)}({name}, {attr!r}, {code.value(value)})")
+                code.line(f"{code.constant(self.attribute_setter(attr))}({name}, {attr!r}, {code.value(value)})")
         return name

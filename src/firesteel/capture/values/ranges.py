@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import Value
 from .constants import ConstantValue, NumberValue, SliceValue
+from .iterators import ConstantIterator
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -109,8 +110,6 @@ class RangeValue(Value):
         if name == "__contains__":
             return self.contains(tx, args[0])
         if name == "__reversed__":
-            from .iterators import ConstantIterator
-
             return ConstantIterator(self.as_constant()[::-1])
         if name == "__iter__":
             return self.iterate(tx)

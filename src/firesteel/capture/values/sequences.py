@@ -12,7 +12,10 @@ from ..equivalents.sorting import sorted_pairs
 from ..signals import GraphBreak, NotConstant
 from ..source import AttrSource, ConstantSource, Source, StorageSource, item_source, written_in_python
 from .base import ContainerValue, LazyValue, Value
-from .constants import ConstantValue, NumberValue
+from .constants import ConstantValue
+from .iterators import ListIterator, SequenceIterator
+from .reversals import reversed_deque, reversed_list, reversed_tuple
+from .tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -28,16 +31,7 @@ FIELD_GETTER = type(vars(_Pair)["first"])
 
 def _index(tx: Tracer, key: Value) -> Any:
     """A constant int or slice usable on a Python sequence."""
-    key = key.realize()
-    if isinstance(key, NumberValue):
-        return key.specialize(tx).value
-    from .objects import ObjectValue
-    from .tensors import TensorValue
-
-    if isinstance(key, TensorValue):
-        raise GraphBreak("a tensor as an index into a Python sequence needs its value",
-                         "index with a Python int, or stack the sequence into a tensor and index that")
-    position = tx.constant_of(tx.objects.call_special(tx, key, "__index__") if isinstance(key, ObjectValue) else key)
+    position = key.realize().as_index(tx)
     if isinstance(position, int) and abs(position) > sys.maxsize:
         raise GraphBreak("an index that no sequence reaches")  # Python raises
     return position
@@ -57,8 +51,6 @@ MOST_ITEMS = 1_000_000
 
 def sorted_items(tx: Tracer, items: list[Value], kwargs: dict[str, Value]) -> list[Value]:
     """The items in the order of ``sorted(items, key=..., reverse=...)``."""
-    from .tensors import TensorValue
-
     key, reverse = kwargs.get("key"), kwargs.get("reverse", ConstantValue(False))
     descending = tx.truth(reverse) if sys.version_info >= (3, 12) else bool(_number(tx, reverse))
     if key is not None and not (key.is_constant() and key.as_constant() is None):
@@ -115,15 +107,11 @@ class SequenceValue(ContainerValue):
         """Raise as Python does where the sequence has no slices."""
 
     def iterate(self, tx: Tracer) -> Value:
-        from .iterators import SequenceIterator
-
         return SequenceIterator(self)
 
     def find(self, tx: Tracer, value: Value, start: int = 0, stop: int | None = None) -> int | None:
-        from ..operators import same_or_equal
-
         for position, item in enumerate(self.elements(tx)[start:stop]):
-            if same_or_equal(tx, item, value):
+            if tx.operators.same_or_equal(tx, item, value):
                 return position + start
         return None
 
@@ -151,28 +139,20 @@ class SequenceValue(ContainerValue):
                 raise tx.raised(ValueError(f"{args[0].as_constant()!r} is not in {self.builtin.__name__}"))
             return tx.constant(found)
         if name == "count" and not kwargs:
-            from ..operators import same_or_equal
-
-            return tx.constant(sum(1 for item in items if same_or_equal(tx, item, args[0])))
+            return tx.constant(sum(1 for item in items if tx.operators.same_or_equal(tx, item, args[0])))
         if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-            from ..operators import native_comparison
-
-            return native_comparison(tx, name, self, args[0])
+            return tx.operators.native_comparison(tx, name, self, args[0])
         if name in ("__add__", "__mul__", "__rmul__"):
-            from ..object_operators import concatenated, repeated
-
             fitting = (int,) if "mul" in name else (self.builtin,)
             if not issubclass(args[0].python_type(), fitting):
                 self.unsupported(f"{name} with {args[0].describe()}")  # Python raises
-            return (repeated if "mul" in name else concatenated)(tx, self, args[0])
+            return tx.object_operators.repeated(tx, self, args[0]) if "mul" in name else \
+                tx.object_operators.concatenated(tx, self, args[0])
         if name == "__format__" and not (args[0].is_constant() and args[0].as_constant() == ""):
             self.unsupported("a format of its own")  # Python raises
         if name in ("__repr__", "__str__", "__format__"):
             return tx.fold(repr, [tx.constant_of(self)], {})
         if name == "__reversed__":
-            from .iterators import ListIterator
-            from .reversals import reversed_deque, reversed_list, reversed_tuple
-
             makers: dict[type, Any] = {list: reversed_list, tuple: reversed_tuple, collections.deque: reversed_deque}
             return ListIterator(items[::-1], makers[self.builtin])
         if name in ("__init__", "__init_subclass__"):
@@ -216,8 +196,6 @@ class TupleValue(SequenceValue):
         return tuple(item.key(tx) for item in self.items)
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
-        from ..objects import generic_get_attr
-
         if self.cls is not tuple:
             tx.classes_read[self.cls] = None
             if isinstance(self.cls.__getattribute__, types.FunctionType):
@@ -227,13 +205,11 @@ class TupleValue(SequenceValue):
                 fields = getattr(self.cls, "__match_args__", None) or ()
             if fields and name in fields and self.is_field(tx, name):
                 return self.items[fields.index(name)]
-        return generic_get_attr(tx, self, name)
+        return tx.objects.generic_get_attr(tx, self, name)
 
     def is_field(self, tx: Tracer, name: str) -> bool:
         """Whether a field of a named tuple is what the class was made with."""
-        from ..objects import find_on_class
-
-        raw, owner = find_on_class(self.cls, name, tx)
+        raw, owner = tx.objects.find_on_class(self.cls, name, tx)
         if owner is None or not written_in_python(owner):
             return True  # a class in C
         if type(raw) is not FIELD_GETTER:
@@ -393,9 +369,7 @@ class ListValue(SequenceValue):
             for item in list(source.elements(tx)):
                 self.append(tx, item)
             return
-        from ..iterables import iterate_with_hint
-
-        items = iterate_with_hint(tx, other) if self.cls is list else tx.iterate_lazily(other)
+        items = tx.iterate_lazily(other, hint=self.cls is list)
         for count, item in enumerate(items):
             self.append(tx, item)
             if count > MOST_ITEMS:
@@ -460,13 +434,11 @@ class ListValue(SequenceValue):
             except IndexError as error:
                 raise tx.raised(error) from None
         if name == "remove" and len(args) == 1:
-            from ..builtin_text import text_of
-
             found = self.find(tx, args[0])
             if found is None:
                 if self.cls is list:
                     raise tx.raised(ValueError("list.remove(x): x not in list"))
-                raise tx.raised(ValueError(f"{text_of(tx, args[0], repr)} is not in deque"))
+                raise tx.raised(ValueError(f"{tx.builtin_text.text_of(tx, args[0], repr)} is not in deque"))
             del self.changed(tx)[found]
             return none
         if name == "clear":

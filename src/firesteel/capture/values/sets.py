@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..signals import GraphBreak, NotConstant
 from ..source import Source
 from .base import ContainerValue, Value
+from .iterators import SetIterator
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -84,8 +85,6 @@ class SetValue(ContainerValue):
         return tx.constant(len(self.items))
 
     def iterate(self, tx: Tracer) -> Value:
-        from .iterators import SetIterator
-
         return SetIterator(self, self.ordered(tx))
 
     def other_items(self, tx: Tracer, other: Value) -> SetValue:

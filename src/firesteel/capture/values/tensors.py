@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,8 @@ from ..call_signatures import refused
 from ..signals import GraphBreak, SkipFrame
 from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source
 from .base import Value, identity_key
-from .constants import ConstantValue, NativeMethod, NumberValue
-from .functions import MethodValue
+from .constants import ConstantValue, NumberValue
+from .methods import MethodValue, NativeMethod
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -238,8 +239,6 @@ class TensorValue(Value):
 
     def number(self, tx: Tracer, method: str) -> Value:
         """A method that converts the only element to a number."""
-        from ..number_rules import apply, as_int, truth_value
-
         dtype = self.fake.dtype
         if method == "__index__" and (dtype.is_floating_point or self.fake.dim() and dtype is not torch.bool):
             raise GraphBreak("a tensor that is no integer as an index")
@@ -247,10 +246,10 @@ class TensorValue(Value):
         if method == "item" or not isinstance(value, NumberValue):
             return value
         if method in ("__bool__", "is_nonzero"):
-            return truth_value(tx, value)
+            return tx.number_rules.truth_value(tx, value)
         if method == "__float__":
-            return apply(tx, float, [value])
-        return as_int(tx, value) if dtype is torch.bool else apply(tx, int, [value])
+            return tx.number_rules.apply(tx, float, [value])
+        return tx.number_rules.as_int(tx, value) if dtype is torch.bool else tx.number_rules.apply(tx, int, [value])
 
     def to_list(self, tx: Tracer) -> Value:
         """All elements as numbers, in nested lists."""
@@ -260,6 +259,10 @@ class TensorValue(Value):
         if self.fake.dtype.is_complex or math.prod(shape) > MAX_LIST:
             raise GraphBreak(f"Tensor.tolist() of {math.prod(shape)} elements", "keep the values as tensors")
         return tx.tensor_list(self, shape)
+
+    def as_index(self, tx: Tracer) -> Any:
+        raise GraphBreak("a tensor as an index into a Python sequence needs its value",
+                         "index with a Python int, or stack the sequence into a tensor and index that")
 
     def length(self, tx: Tracer) -> Value:
         if self.fake.dim() == 0:
@@ -272,13 +275,9 @@ class TensorValue(Value):
         return tx.call_torch("unbind", [self, tx.constant(0)], {}).iterate(tx)
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
-        import operator
-
         return tx.call_torch(operator.getitem, [self, key], {})
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        import operator
-
         tx.call_torch(operator.setitem, [self, key, value], {})
 
     def key(self, tx: Tracer) -> Any:

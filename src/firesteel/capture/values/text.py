@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import Value
 from .constants import ConstantValue, NumberValue, SliceValue
+from .sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -97,8 +98,6 @@ def join(tx: Tracer, pieces: list[Value]) -> Value:
 
 def text_of_numbers(tx: Tracer, value: Value) -> list[Part] | None:
     """``repr(value)`` of a number, or of sequences with numbers in them; None when there are none, or other things."""
-    from .sequences import ListValue, TupleValue
-
     value = value.realize()
     if isinstance(value, NumberValue):
         return [(value, "r", "")]

@@ -61,11 +61,3 @@ def _is_held(tx: Tracer, obj: Any) -> bool:
     return any(getattr(value, "real", None) is obj
                for frame in tx.frames
                for value in (*frame.locals.values(), *frame.stack, *(cell.content for cell in frame.cells.values())))
-
-
-def make_weak_reference(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``weakref.ref(obj)``."""
-    referent = args[0].realize() if args else None
-    if referent is None or len(args) != 1 or kwargs or referent.source is None or referent.is_constant():
-        raise GraphBreak("a weak reference with a callback, or to an object made in the compiled function")
-    return WeakReference(referent=referent)
