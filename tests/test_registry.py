@@ -47,3 +47,12 @@ def test_a_function_can_have_several_names():
     table: Registry = Registry("number")
     assert table.register("one", "single")(abs) is abs
     assert table.find("single") is abs and table.find("two") is None
+
+
+def test_tables_that_exclude_each_other():
+    first: Registry = Registry("number")
+    second: Registry = Registry("letter", others=(first,))
+    first.register("one")(abs)
+    with pytest.raises(ValueError, match="a second letter for 'one': abs is registered already"):
+        second.register("one")(len)
+    assert not second

@@ -163,7 +163,7 @@ def test_the_setting_tries(pretend):
     pretend(machine="aarch64")
     with fs.config.patch(on_unsupported="try"):
         compiled, sentences = said(lambda: fs.compile(lambda x: x + 1))
-        assert compiled._firesteel_unit.options.backend_name == "native" and "Linux on aarch64" in sentences[0]
+        assert compiled._firesteel_unit.compiler.backend_name == "native" and "Linux on aarch64" in sentences[0]
     pretend(python=(3, 14), free_threaded=True)
     with fs.config.patch(on_unsupported="try"):
         model = Add()
@@ -173,7 +173,7 @@ def test_the_setting_tries(pretend):
 def test_without_machine_code_the_eager_backend_runs_graphs(pretend):
     pretend(system="darwin", machine="arm64")
     compiled, sentences = said(lambda: fs.compile(lambda x: x + 1))
-    assert compiled._firesteel_unit.options.backend_name == "eager" and len(sentences) == 1
+    assert compiled._firesteel_unit.compiler.backend_name == "eager" and len(sentences) == 1
     assert said(lambda: compiled(X).tolist()) == ([1, 2, 3, 4], [])
     assert said(lambda: fs.compile(Add(), backend="eager")(X).tolist()) == ([1, 2, 3, 4], [])
     program = fs.export.export(Add(), (X,))

@@ -333,7 +333,7 @@ def _otherwise(unit: Unit, function: types.FunctionType, wrapper: types.Function
             (function.__kwdefaults__ or {}).keys() >= by_name.keys():
         scope["_fs_given"] = wrapper.__defaults__ = function.__defaults__
         scope["_fs_by_name"] = wrapper.__kwdefaults__ = function.__kwdefaults__
-    target = called if stance.STATE.eager else unit.options.nested(called)
+    target = called if stance.STATE.eager else unit.compiler.nested(called)
     return target(*positional, **keywords)
 
 
@@ -350,7 +350,7 @@ def _generic_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., 
         bound = bind(function, args, kwargs)
         if bound is None or stance.STATE.eager:
             return function(*args, **kwargs)
-        result = unit.options.unit_of(function).call(bound)
+        result = unit.compiler.unit_of(function).call(bound)
         return drive(result) if type(result) is Resume else result
 
     return wrapper

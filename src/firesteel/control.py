@@ -116,7 +116,7 @@ def reset() -> None:
 def run(fn: Any) -> Any:
     """A version of a compiled function that uses what is compiled and never compiles."""
     unit = getattr(fn, "_firesteel_unit", None)
-    compiler = unit.options if unit is not None else getattr(type(fn), "_firesteel_compiler", None)
+    compiler = unit.compiler if unit is not None else getattr(type(fn), "_firesteel_compiler", None)
     if compiler is None:
         return fn
 

@@ -47,8 +47,7 @@ class Registry(dict[Key, Function]):
                 for table in (self, *self.others):
                     if key in table:
                         name = getattr(table[key], "__name__", table[key])
-                        raise ValueError(f"a second {table.what} for {key!r}: {name} is registered already"
-                                         if table is self else f"a {self.what} for {key!r}: it has a {table.what}, {name}")
+                        raise ValueError(f"a second {self.what} for {key!r}: {name} is registered already")
                 self[key] = function  # type: ignore[assignment]
             return function
 

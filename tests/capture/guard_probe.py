@@ -46,7 +46,7 @@ class Probe:
 
     @property
     def compiler(self) -> Any:
-        return self.compiled._firesteel_unit.options
+        return self.compiled._firesteel_unit.compiler
 
     @property
     def units(self) -> list[Any]:

@@ -29,7 +29,7 @@ class Norms(torch.nn.Module):
 
 def kinds(compiled):
     unit = getattr(compiled, "_firesteel_unit", None)
-    compiler = unit.options if unit is not None else type(compiled)._firesteel_compiler
+    compiler = unit.compiler if unit is not None else type(compiled)._firesteel_compiler
     return [[guard.kind for guard in entry.guards]
             for units in compiler.units.values() for unit in units for entry in unit.entries]
 

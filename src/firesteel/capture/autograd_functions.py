@@ -141,11 +141,11 @@ def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
             read -= set().union(*(_symbols(size) for size in (*value.fake.shape, *value.fake.stride())))
         elif isinstance(value, NumberValue):
             read -= value.expr.free_symbols
-    for symbol in sorted(read & tx.symbol_sources.keys(), key=str):
+    for symbol in sorted(read & tx.symbols.sources.keys(), key=str):
         # found by the function itself, who will find it as it is now when the graph is traced again
         hint = tx.shape_env.hint(symbol)
         assert hint is not None
-        tx.decide(eq(symbol, hint))
+        tx.symbols.decide(eq(symbol, hint))
     return traceable
 
 

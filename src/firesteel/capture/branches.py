@@ -18,7 +18,8 @@ break at the branch.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import types
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,6 +57,16 @@ class Copy:
     source: Any
     version: int
     """How often the source had been changed by then."""
+
+
+@dataclass
+class Branches:
+    """The branches on data of one capture."""
+
+    #: those that are being captured, by code and instruction
+    entered: list[tuple[types.CodeType, int]] = field(default_factory=list)
+    #: copies that captured ones have made
+    copies: list[Copy] = field(default_factory=list)
 
 
 @dataclass
@@ -106,17 +117,17 @@ class _Branch:
         here = (frame.code, self.inst.index)
         if stop is None or frame.is_generator:
             raise GraphBreak("its ways never meet again")
-        if here in tx.branching or len(tx.branching) >= MAX_NESTING:
+        if here in tx.branches.entered or len(tx.branches.entered) >= MAX_NESTING:
             raise GraphBreak("it is the condition of a loop, or branches nest too deep")
         pred = _predicate(tx, condition)
         ways = (self.inst.argval, self.inst.index + 1) if jumps_when else (self.inst.index + 1, self.inst.argval)
-        tx.branching.append(here)
+        tx.branches.entered.append(here)
         try:
             regions = tuple([
                 capture_region(tx, title, lambda way=way: self.follow(way, stop))  # type: ignore[misc]
                 for title, way in zip(("the way where it is true", "the way where it is false"), ways, strict=True)])
         finally:
-            tx.branching.pop()
+            tx.branches.entered.pop()
         one, other = regions[0].result, regions[1].result
         return self.join(pred, (regions[0], regions[1]), one, other, stop)
 
@@ -242,7 +253,7 @@ class _Branch:
         for copies, index in zip(copied, (0, 1), strict=True):
             for position in sorted(copies):
                 source = self.tensors[position][index].fake
-                tx.copies.append(Copy(tx.root_step, fakes[position], source, torch_compat.version_of(source)))
+                tx.branches.copies.append(Copy(tx.root_step, fakes[position], source, torch_compat.version_of(source)))
         return values
 
 
@@ -315,9 +326,9 @@ def _is_dense(fake: Any) -> bool:
 
 def check_copies(tx: Tracer, outputs: list[Any]) -> None:
     """Begin the capture again with a break where a copy that stands for a tensor itself can be told from it."""
-    if not tx.copies:
+    if not tx.branches.copies:
         return
-    made = [(torch_compat.storage_address(known.made), known) for known in tx.copies]
+    made = [(torch_compat.storage_address(known.made), known) for known in tx.branches.copies]
     inputs = {torch_compat.storage_address(entry.example) for entry in tx.graph.inputs
               if isinstance(entry.example, torch.Tensor)}
 
@@ -345,7 +356,7 @@ def check_copies(tx: Tracer, outputs: list[Any]) -> None:
             raise Restart(copies[-1].step, BranchBreak(
                 "an input, or another tensor that leaves the function, may be what leaves it", _COPY))
         taken |= storages
-    for known in tx.copies:
+    for known in tx.branches.copies:
         if torch_compat.version_of(known.made) or torch_compat.version_of(known.source) != known.version:
             raise Restart(known.step, BranchBreak("a tensor from before the branch may be changed in place", _COPY))
 

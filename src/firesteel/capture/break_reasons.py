@@ -156,7 +156,7 @@ def of_library(cause: GraphBreak, frames: Sequence[Frame]) -> int:
         module = _module(frame)
         for prefix, library in _PYTHON_MODULES.items():
             if module == prefix or module.startswith(prefix + "."):
-                if frame.tx.options.exports and frame.code.co_qualname.startswith("vmap."):
+                if frame.tx.compiler.exports and frame.code.co_qualname.startswith("vmap."):
                     break  # is captured there
                 names = [inner.code.co_qualname.partition(".<locals>")[0] for inner in frames[position:]]
                 name, library = _called(prefix, names, library)

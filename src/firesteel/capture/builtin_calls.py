@@ -176,7 +176,7 @@ def call_callable(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     value = args[0].realize()
     if isinstance(value, (ClassValue, PythonObject)):
         return ConstantValue(callable(value.as_constant()))
-    tx.classes_read[value.python_type()] = None
+    tx.reliance.classes[value.python_type()] = None
     return ConstantValue(any("__call__" in vars(base) for base in value.python_type().__mro__))
 
 
@@ -239,7 +239,7 @@ def call_next(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     result = []
     if isinstance(iterator, GeneratorValue) and not iterator.frame.returned_none():
         result = [iterator.frame.returned]
-    raise tx.raised_value(tx.make_exception(StopIteration, result))
+    raise UserRaise(tx.make_exception(StopIteration, result))
 
 
 @handles(sorted)
@@ -285,7 +285,7 @@ def call_threading(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
 def looks_at_frame(tx: Tracer, name: str) -> NoReturn:
     """The caller's variables are asked for: they exist only where the caller itself runs as plain Python."""
     reason = f"{name} looks at the variables of the running function"
-    if len(tx.frames) == 1 and not tx.options.fullgraph:
+    if len(tx.frames) == 1 and not tx.compiler.fullgraph:
         raise SkipFrame(reason)
     raise GraphBreak(reason, "pass the variables explicitly")
 
@@ -294,7 +294,7 @@ def looks_at_frame(tx: Tracer, name: str) -> NoReturn:
 def call_getframe(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     reason = "sys._getframe looks at frames of the running program"
     reads = any("f_locals" in frame.code.co_names for frame in tx.frames)
-    if reads and len(tx.frames) > 1 and not tx.resumed and not tx.options.fullgraph:
+    if reads and len(tx.frames) > 1 and not tx.resumed and not tx.compiler.fullgraph:
         raise SkipFrame(f"{reason}, and their variables")  # the variables exist where the program runs as it is
     raise GraphBreak(reason)
 

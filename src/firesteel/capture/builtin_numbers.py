@@ -244,7 +244,7 @@ def call_sym_ite(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
     exprs = [number_rules.expr_of(tx, value) for value in (condition, then, otherwise)]
     hints = [number_rules.hint_of(value) for value in (condition, then, otherwise)]
     hint = None if None in hints else hints[1] if hints[0] else hints[2]
-    return tx.number(shapes.if_else(*exprs), hint, torch.sym_ite, [condition, then, otherwise])
+    return tx.symbols.computed(shapes.if_else(*exprs), hint, torch.sym_ite, [condition, then, otherwise])
 
 
 SYM_SUM_TAKES_SEVERAL = any(

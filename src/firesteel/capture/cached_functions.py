@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import types
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .guards import same_constant
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 MISSING = object()
 # Caches of these do not show in what a program computes.
 UNOBSERVED = ("torch", "typing", "functools", "inspect", "re", "firesteel")
+
+
+@dataclass
+class CachedCalls:
+    """The calls of functions with caches in one capture."""
+
+    #: their results, by the identity of the function and the key of the arguments
+    calls: dict[tuple[int, Any], Value] = field(default_factory=dict)
+    #: the functions to whose caches they add
+    additions: set[int] = field(default_factory=set)
 
 
 def _table_of(cached: Any) -> dict[Any, Any] | None:
@@ -133,12 +144,12 @@ def call_cached(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         return tx.call(tx.python_object(wrapped), args, kwargs)
     key = _constant_key(tx, cached, args, kwargs)
     source: Source = value.source or ConstantSource.of(cached, getattr(cached, "__name__", "cached"))
-    known = tx.cached_calls.get((id(cached), key))
+    known = tx.caches.calls.get((id(cached), key))
     if known is None:
         known = _result(tx, cached, source, key, args, kwargs)
         if known is None:  # in one graph there is no other way
             return tx.call(tx.python_object(wrapped), args, kwargs)
-        tx.cached_calls[id(cached), key] = known
+        tx.caches.calls[id(cached), key] = known
     tx.effects.replay(cached, args, kwargs)
     return known
 
@@ -150,7 +161,7 @@ def _constant_key(tx: Tracer, cached: Any, args: list[Value], kwargs: dict[str, 
     constants = []
     for argument in (*args, *kwargs.values()):
         argument = argument.realize()
-        if isinstance(argument, NumberValue) and not tx.options.fullgraph:
+        if isinstance(argument, NumberValue) and not tx.compiler.fullgraph:
             raise GraphBreak("a call of a cached function with a number that may change")
         if isinstance(argument, ObjectValue) and argument.source is not None and argument.storage is None and all(
                 inherits_method(argument.cls, name, object) for name in ("__hash__", "__eq__")):
@@ -175,12 +186,12 @@ def _constant_key(tx: Tracer, cached: Any, args: list[Value], kwargs: dict[str, 
 def _result(
     tx: Tracer, cached: Any, source: Source, key: Any, args: list[Value], kwargs: dict[str, Value]
 ) -> Value | None:
-    if cached.cache_parameters()["maxsize"] is not None and id(cached) in tx.cache_additions:
+    if cached.cache_parameters()["maxsize"] is not None and id(cached) in tx.caches.additions:
         raise GraphBreak("calls of a cached function that may push each other out of the cache")
     held = cached_result(cached, key)
     if held is not MISSING:
         return tx.wrap(held, CachedSource(source, _ById(key)))
-    if any(called == id(cached) for called, _ in tx.cached_calls):
+    if any(called == id(cached) for called, _ in tx.caches.calls):
         raise GraphBreak("calls of a cached function that may push each other out of the cache")
     before = tx.effects.version, len(tx.graph.graph.nodes)
     try:
@@ -189,9 +200,9 @@ def _result(
         raise GraphBreak("a cached function that raises") from None
     if before == (tx.effects.version, len(tx.graph.graph.nodes)) and _is_plain(result):
         tx.guard(source, "cache", "{k[0]}({0}, {k[1]}, {k[2]})", (fits, key, result.as_constant()))
-        tx.cache_additions.add(id(cached))
+        tx.caches.additions.add(id(cached))
         return result
-    if tx.options.fullgraph:
+    if tx.compiler.fullgraph:
         return None
     first = GraphBreak("the first call of a cached function with these arguments",
                        "call it once before, or compute what it returns outside")

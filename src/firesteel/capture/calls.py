@@ -134,7 +134,7 @@ def inline(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[
     code = function.code
     if len(tx.frames) > config.inline_depth_limit:
         root = tx.frames[0].code
-        if not tx.options.fullgraph and any(frame.code is root for frame in tx.frames[1:]):
+        if not tx.compiler.fullgraph and any(frame.code is root for frame in tx.frames[1:]):
             # one level at a time through the dispatcher would exhaust the stack where plain recursion does not
             raise SkipFrame(f"recursion deeper than {config.inline_depth_limit} frames (config.inline_depth_limit)")
         raise GraphBreak(f"calls nest deeper than {config.inline_depth_limit} frames",

@@ -41,7 +41,7 @@ from .steps import emit_step, of_class, pops_of
 from .tracebacks import RAISER, handle, without_internal_frames
 from .tracer import Tracer
 from .user_frames import own_file
-from .values.base import Value
+from .values.base import LazyValue, Value
 from .values.constants import LOOKED_UP, NULL, NullValue
 from .values.iterators import IteratorValue
 
@@ -111,13 +111,13 @@ class Capture:
         self.args = args
         self.known_break = known_break
         self.fake = FakeMode()
-        self.declared = unit.options.declared_sizes(unit)
-        self.tx = Tracer(self.fake, Dynamism.of(unit.options.dynamic, unit.learned, static, unit.suspects,
-                                                self.declared), unit.options)
+        self.declared = unit.compiler.declared_sizes(unit)
+        self.tx = Tracer(self.fake, Dynamism.of(unit.compiler.dynamic, unit.learned, static, unit.suspects,
+                                                self.declared), unit.compiler)
         self.tx.resumed = unit.start.index > 0
-        self.tx.refused = () if unit.options.fullgraph else unit.refused
+        self.tx.refused = () if unit.compiler.fullgraph else unit.refused
         self.fake.before_late_error = self.before_late_error
-        if unit.options.keeps_modules:
+        if unit.compiler.keeps_modules:
             self.tx.graph.module_stack = self.tx.module_stack
         self.parameters = parameters_of(unit.code, unit.start)
         self.frame = self.root_frame()
@@ -149,21 +149,21 @@ class Capture:
                 if original != position:
                     frame.stack.append(marks[original])
                     continue
-                mark = HandledMark(tx.local(name, values[name]), frame.handled)
+                mark = HandledMark(LazyValue(tx, values[name], LocalSource(name)), frame.handled)
                 marks[position] = mark
                 frame.handled = mark.exception
                 frame.stack.append(mark)
             elif kind == "cell":
                 frame.stack.append(tx.cell(values[name], LocalSource(name)))
             else:
-                frame.stack.append(tx.local(name, values[name]))
+                frame.stack.append(LazyValue(tx, values[name], LocalSource(name)))
         cell_names = cells_at(decode(code), start.index) if start.index else frozenset()
         for variable in start.variables:
             name = parameter_name(variable)
             if variable in cell_names:
                 frame.cells[variable] = tx.cell(values[name], LocalSource(name))
             else:
-                frame.locals[variable] = tx.local(name, values[name])
+                frame.locals[variable] = LazyValue(tx, values[name], LocalSource(name))
         return frame
 
     def before_late_error(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor]) -> None:
@@ -227,7 +227,7 @@ class Capture:
                 cause.frames = self.error_frames(cause)  # type: ignore[attr-defined]
                 cause.__traceback__ = cause.__context__ = None  # they would keep all values of this capture alive
             del tx.frames[1:]
-            if cause.refused and not self.unit.options.fullgraph:
+            if cause.refused and not self.unit.compiler.fullgraph:
                 return self.finish_uncompiled(instruction, cause, cause.frames)  # type: ignore[attr-defined]
             if before != (tx.graph.operations, tx.effects.version, len(tx.shape_env.checks)):
                 raise Restart(steps - 1, cause)
@@ -254,7 +254,7 @@ class Capture:
         """Raise when the user wants a size to be dynamic that an operation cannot take as a symbol."""
         names = ", ".join(f"{name}.size({dim})" for name, dim in sorted(needed.sizes))
         log("shapes", "%s: %s cannot work with symbolic sizes; %s constant", self.unit.name, needed.operation, names)
-        for where in self.tx.demanded.values():
+        for where in self.tx.symbols.demanded.values():
             if (where.parent.name, where.dim) in needed.sizes:
                 raise ConstraintViolationError(
                     f"dimension {where.dim} of {where.parent.name} is marked dynamic, but {needed.operation} cannot "
@@ -269,14 +269,14 @@ class Capture:
         if DECLARED.get() is None:  # whoever declared the sizes checks them
             self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
             if self.declared is not None and self.unit.start.index == 0:
-                self.shape_guards += declared_guards(self.declared, self.parameters, self.args, tx.symbol_sources)
+                self.shape_guards += declared_guards(self.declared, self.parameters, self.args, tx.symbols.sources)
         code = EntryCode(tx, "entry", self.parameters, holds_list=self.unit.start.index > 0)
         code.guards(tx.guards.guards)
         code.shape_guards(self.shape_guards)
         return code
 
     def finish_with_return(self, value: Value) -> Callable[[], Entry]:
-        self.unit.options.before_effects(self.tx)
+        self.unit.compiler.before_effects(self.tx)
         code = self.new_code()
         self.tx.effects.emit(code)
         result = code.value(value)
@@ -307,9 +307,9 @@ class Capture:
         frame = self.frame
         frame.current = inst
         self.reason = BreakReason(cause.reason, cause.hint, frames or (frame.user_frame(),))
-        if self.unit.options.fullgraph and not cause.raises:
+        if self.unit.compiler.fullgraph and not cause.raises:
             raise GraphBreakError(cause.reason, cause.hint or None, self.reason.frames)
-        if (hooked := hooked_later(frame, inst.index)) is not None and not self.unit.options.fullgraph:
+        if (hooked := hooked_later(frame, inst.index)) is not None and not self.unit.compiler.fullgraph:
             raise SkipFrame(f"a hook on {hooked}, which has been used before, after: {cause.reason}")
         if cause.relies_on is not None:
             self.tx.guard(*cause.relies_on)
@@ -504,7 +504,7 @@ class Capture:
     def emit_resume(self, code: EntryCode, index: int, texts: list[str], kinds: list[str], *,
                     caught: bool = False) -> None:
         """Leave the entry through a continuation."""
-        if self.unit.options.fullgraph and not caught:  # only a step that is known to raise comes so far
+        if self.unit.compiler.fullgraph and not caught:  # only a step that is known to raise comes so far
             code.line(f"{code.constant(self.refuse_break())}()")
             return
         frame, unit = self.frame, self.unit
@@ -553,7 +553,7 @@ class Capture:
 
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
         self.close_abandoned_generators(code)
-        if self.tx.copies:
+        if self.tx.branches.copies:
             from .branches import check_copies
 
             check_copies(self.tx, code.outputs)
@@ -573,7 +573,7 @@ class Capture:
         if tx.graph.operations:
             tx.graph.note_uncounted(self.fake.written)
             captured = tx.graph.finish(code.outputs, unit.name)
-            compiled = unit.options.compile_graph(captured, unit)
+            compiled = unit.compiler.compile_graph(captured, unit)
             # A backend that traces the graph again may take further decisions on sizes.
             decided = [guard for guard in tx.shape_env.guards if guard not in self.shape_guards]
             if decided:
@@ -586,7 +586,7 @@ class Capture:
             code.graph_function = code.constant(compiled)
             targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
             call = f"{code.graph_function}({', '.join(code.graph_inputs)})"
-            failure = FailingGraph(captured.inputs, self.fake.draws_random, code, unit.options.backend_is_own)
+            failure = FailingGraph(captured.inputs, self.fake.draws_random, code, unit.compiler.backend_is_own)
             lines.extend(failure.preparation())
             restore_state = self.state_restoration(code, lines)
             lines.append("try:")
@@ -607,8 +607,8 @@ class Capture:
         filename = own_file(unit.name)
         function = code.build(lines, unit.miss, filename, unit.code if self.reason else None)
         return Entry(function, tx.guards.guards, state_guard, self.shape_guards, captured, self.reason, 0.0,
-                     code.text, dict(tx.numbers_seen), dict(tx.tensors_seen), dict(tx.symbol_sources), code.upgrade,
-                     list(code.guarded_classes.values()))
+                     code.text, dict(tx.symbols.numbers_seen), dict(tx.symbols.tensors_seen),
+                     dict(tx.symbols.sources), code.upgrade, list(code.guarded_classes.values()))
 
     def state_restoration(self, code: EntryCode, before: list[str]) -> list[str]:
         """Lines that put torch's global state back when the graph raises; what they need first is added to `before`."""
@@ -634,7 +634,7 @@ def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
     from . import all_handlers  # noqa: F401 - they register themselves, on first use
 
-    if unit.start.index == 0 and not unit.options.fullgraph and reads_variables_of_frames(unit.code, unit.globals):
+    if unit.start.index == 0 and not unit.compiler.fullgraph and reads_variables_of_frames(unit.code, unit.globals):
         raise SkipFrame("the variables of a frame are looked at")  # they exist where the program runs as it is
     torch_compat.neutralise_dynamo_imports()
     started = time.perf_counter()

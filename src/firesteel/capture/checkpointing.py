@@ -6,6 +6,7 @@ the backward pass, not kept. ``node.meta["checkpoint"]`` says how the program as
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 REGION, SETTINGS = "recompute", "checkpoint"
 
 
+@dataclasses.dataclass
+class Checkpoints:
+    """The checkpointed regions of one capture."""
+
+    count: int = 0
+    #: whether one is being captured
+    inside: bool = False
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """How a region is to be recomputed."""
@@ -44,7 +54,7 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
         raise GraphBreak("checkpoint() without a positional function")
     function, inputs, named = args[0], args[1:], dict(kwargs)
     settings = _settings(tx, named)
-    if not torch.is_grad_enabled() or tx.in_checkpoint:
+    if not torch.is_grad_enabled() or tx.checkpoints.inside:
         # nothing is kept for a backward pass, or the region around this one is recomputed as a whole
         return tx.call(function, inputs, named)
     if any(isinstance(value := each.realize(), TensorValue) and value.fake.is_inference() for each in inputs):
@@ -55,11 +65,11 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
     known = {id(value): (value, torch_compat.version_of(value.fake)) for value in tx.tensor_of_fake.values()
              if not value.fake.is_inference()}
     outer, tx.effects.changes = tx.effects.changes, []
-    tx.in_checkpoint = True
+    tx.checkpoints.inside = True
     try:
         result = tx.call(function, inputs, named)
     finally:
-        tx.in_checkpoint = False
+        tx.checkpoints.inside = False
         changes, tx.effects.changes = tx.effects.changes, outer
     given = {id(value) for value in inputs}
     if any(value is None or value.source is not None or id(value) in given for value in changes or ()):
@@ -70,11 +80,11 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
         raise GraphBreak("a checkpointed function writes to a tensor from outside: it runs twice")
     if settings.use_reentrant:
         _check_results(result)
-    tx.checkpoints += 1
+    tx.checkpoints.count += 1
     for node in reversed(tx.graph.graph.nodes):
         if node is last or node.op == "placeholder":
             break
-        node.meta[REGION], node.meta[SETTINGS] = tx.checkpoints, settings
+        node.meta[REGION], node.meta[SETTINGS] = tx.checkpoints.count, settings
     return result
 
 

@@ -1,8 +1,8 @@
 """Classes that the captured program makes: ``class`` statements inside of compiled functions.
 
 The body is executed symbolically. What it defines goes into a stand-in, a real class that exists for this capture only
-and whose members stand for Values (see `Tracer.stand_ins`). As long as neither the class nor an instance of it outlives
-the entry, nobody can tell it from a fresh class; when one would, the class statement becomes a break.
+and whose members stand for Values (see `MadeClasses.stand_ins`). As long as neither the class nor an instance of it
+outlives the entry, nobody can tell it from a fresh class; when one would, the class statement becomes a break.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
         made = metaclass(name, tuple(reals), members)
     except TypeError as error:
         raise tx.raised(error) from None
-    tx.made_classes[made] = tx.root_step
+    tx.made_classes.steps[made] = tx.root_step
     value = tx.class_value(made)
     if isinstance(cell, CellValue):
         cell.store(tx, value)
@@ -93,7 +93,7 @@ def stand_in(tx: Tracer, value: Value) -> Any:
         raise GraphBreak("a class with descriptors made inside", ADVICE)
     else:
         real = StandIn()
-    tx.stand_ins[id(real)] = value
+    tx.made_classes.stand_ins[id(real)] = value
     tx.kept_alive.append(real)
     return real
 

@@ -95,7 +95,7 @@ def add_cond(tx: Tracer, pred: Value, regions: tuple[Region, Region], operands: 
              results: tuple[list[torch.fx.Node], list[torch.fx.Node]], fakes: list[Any],
              cloned: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())) -> list[Value]:
     """The operation, in place of the two regions."""
-    node = pred.node if isinstance(pred, TensorValue) else tx.number_node(pred)  # type: ignore[arg-type]
+    node = pred.node if isinstance(pred, TensorValue) else tx.number_nodes.of(pred)  # type: ignore[arg-type]
     # both take the graphs inside of them along before they get names
     graphs = [make_graph(tx, region, operands, nodes, copies)
               for region, nodes, copies in zip(regions, results, cloned, strict=True)]
@@ -121,7 +121,7 @@ def _equal(tx: Tracer, one: Any, other: Any) -> bool:
     condition = eq(expr_of(one), expr_of(other))
     known = tx.shape_env.decide(condition)
     if known is None and tx.shape_env.is_backed(tx.shape_env.replace(condition)):
-        known = tx.decide(condition)
+        known = tx.symbols.decide(condition)
     return known is True
 
 
@@ -288,7 +288,7 @@ def call_associative_scan(tx: Tracer, function: Value, args: list[Value], kwargs
     check_lengths(tx, "associative_scan", leaves, dim)
     xs: list[Value] = [from_dim(tx, x, dim, reverse) for x in leaves]
     # Elsewhere a length becomes a number: few steps are worth more than one program for all lengths.
-    open_ended = tx.options.exports and bool(leaves) and isinstance(leaves[0].fake.shape[dim], torch.SymInt)
+    open_ended = tx.compiler.exports and bool(leaves) and isinstance(leaves[0].fake.shape[dim], torch.SymInt)
     run = tx.python_object(by_halves if mode == "pointwise" and not open_ended else one_by_one)
     made = tx.to_list(tx.call(run, [_Combine(tx, bound["combine_fn"], structure), ListValue(xs)], {}))
     return rebuild(tx, structure, iter([to_dim(tx, y, dim, reverse) for y in made]))
@@ -412,7 +412,7 @@ def check_lengths(tx: Tracer, operator: str, xs: list[TensorValue], dim: int) ->
         raise GraphBreak(f"{operator}: xs holds no tensor")
     if any(x.fake.dim() <= dim for x in xs):
         raise GraphBreak(f"{operator}: a tensor of xs has no dimension {dim}")
-    sizes = [tx.symbolic(x.fake.shape[dim]) for x in xs]
+    sizes = [tx.symbols.value_of(x.fake.shape[dim]) for x in xs]
     for size in sizes[1:]:
         if not tx.truth(tx.compare("==", size, sizes[0])):
             raise GraphBreak(f"{operator}: the tensors of xs have different sizes in dimension {dim}")

@@ -168,8 +168,8 @@ def name_symbols(tx: Tracer, arguments: Iterable[tuple[Source, Any]]) -> None:
         if kind is not torch.Tensor and kind is not torch.nn.Parameter:
             continue  # a subclass is not looked into, and would notice
         if value.layout is torch.strided and not value.is_nested:
-            for dim in tx.dynamism.dims(source, value):
-                tx.symbol_names[source, dim] = tx.shape_env.reserve_name()
+            for dim in tx.symbols.dynamism.dims(source, value):
+                tx.symbols.names[source, dim] = tx.shape_env.reserve_name()
 
 
 def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[list[Any], list[Any]] | None:
@@ -177,16 +177,16 @@ def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[lis
     env = tx.shape_env
     declared = DECLARED.get()
     if declared is not None:
-        found = declared.captured(env, real, source, tx.dynamism.static)
+        found = declared.captured(env, real, source, tx.symbols.dynamism.static)
         if found is None:
             return None
         for symbol, place in found.sources.items():
-            if symbol not in tx.symbol_sources or isinstance(place, SizeSource):
-                tx.add_symbol(symbol, place)
-        tx.demanded.update(found.demanded)
-        strides = tx.layouts[source] = strides_as_products(real, found.sizes)
+            if symbol not in tx.symbols.sources or isinstance(place, SizeSource):
+                tx.symbols.sources[symbol] = place
+        tx.symbols.demanded.update(found.demanded)
+        strides = tx.symbols.layouts[source] = strides_as_products(real, found.sizes)
         return [make_symint(env, size) for size in found.sizes], [make_symint(env, stride) for stride in strides]
-    plan = tx.dynamism.dims(source, real)
+    plan = tx.symbols.dynamism.dims(source, real)
     if not plan:
         return None
     sizes: list[Any] = list(real.shape)
@@ -195,24 +195,24 @@ def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[lis
         bounds: dict[str, Any] = {"lower": lower}
         if upper is not None:
             bounds["upper"] = upper
-        symbol = env.new_symbol(real.size(dim), where.name, name=tx.symbol_names.get((source, dim)), **bounds)
-        tx.add_symbol(symbol, where)
+        symbol = env.new_symbol(real.size(dim), where.name, name=tx.symbols.names.get((source, dim)), **bounds)
+        tx.symbols.sources[symbol] = where
         if demanded:
-            tx.demanded[symbol] = where
+            tx.symbols.demanded[symbol] = where
         sizes[dim] = symbol
     strides = _strides(tx, real, source, sizes)
-    tx.layouts[source] = strides
+    tx.symbols.layouts[source] = strides
     return [make_symint(env, size) for size in sizes], [make_symint(env, stride) for stride in strides]
 
 
 def _strides(tx: Tracer, real: torch.Tensor, source: Source, sizes: list[Any]) -> list[Any]:
     """Strides as products, or symbols of their own where they are known to vary."""
     def free(dim: int) -> Any:
-        if (source.name, dim) not in tx.dynamism.learned.strides:
+        if (source.name, dim) not in tx.symbols.dynamism.learned.strides:
             return None
         where = StrideSource(source, dim)
         symbol = tx.shape_env.new_symbol(real.stride(dim), where.name, lower=SMALLEST)
-        tx.add_symbol(symbol, where)
+        tx.symbols.sources[symbol] = where
         return symbol
 
     return strides_as_products(real, sizes, free)
@@ -248,7 +248,7 @@ def tensor_conditions(tx: Tracer, real: torch.Tensor, source: Source, sizes: Ite
     """
     parts = [f"{{0}}.dim() == {real.dim()}"]
     parts.extend(f"{{0}}.size({dim}) == {size}" for dim, size in enumerate(sizes) if isinstance(size, int))
-    parts.extend(f"{{0}}.stride({dim}) == {stride}" for dim, stride in enumerate(tx.layouts[source])
+    parts.extend(f"{{0}}.stride({dim}) == {stride}" for dim, stride in enumerate(tx.symbols.layouts[source])
                  if not shapes.as_expr(stride).free_symbols)
     return " and ".join(parts)
 
@@ -256,15 +256,15 @@ def tensor_conditions(tx: Tracer, real: torch.Tensor, source: Source, sizes: Ite
 def layout_guards(tx: Tracer) -> list[shapes.ShapeGuard]:
     """Guards that the strides of symbolic inputs follow from sizes as they did; their symbols get sources here."""
     guards = []
-    for source, strides in tx.layouts.items():
+    for source, strides in tx.symbols.layouts.items():
         conditions = []
         for dim, stride in enumerate(strides):
             expr = shapes.as_expr(stride)
-            own = isinstance(expr, shapes.Symbol) and isinstance(tx.symbol_sources.get(expr), StrideSource)
+            own = isinstance(expr, shapes.Symbol) and isinstance(tx.symbols.sources.get(expr), StrideSource)
             if expr.free_symbols and not own:
                 where = StrideSource(source, dim)
                 symbol = shapes.symbol(where.name)
-                tx.symbol_sources[symbol] = where
+                tx.symbols.sources[symbol] = where
                 conditions.append(shapes.eq(symbol, tx.shape_env.replace(expr)))
         if conditions:
             guards.append(shapes.ShapeGuard(shapes.and_(*conditions), shapes.Provenance((), source.name, "its layout")))
@@ -273,18 +273,18 @@ def layout_guards(tx: Tracer) -> list[shapes.ShapeGuard]:
 
 def check_demands(tx: Tracer) -> None:
     """Raise when the program does not work for all values of a size that the user marked dynamic."""
-    if not tx.demanded or DECLARED.get() is not None:  # the contract lists all that it finds wrong
+    if not tx.symbols.demanded or DECLARED.get() is not None:  # the contract lists all that it finds wrong
         return
     for info, constant, guard in tx.shape_env.specialised():
-        if info.symbol in tx.demanded:
-            where = tx.demanded[info.symbol]
+        if info.symbol in tx.symbols.demanded:
+            where = tx.symbols.demanded[info.symbol]
             raise ConstraintViolationError(
                 f"dimension {where.dim} of {where.parent.name} is marked dynamic, but the program needs it to be "
                 f"{constant}" + (f" ({guard.provenance.op} asked)" if guard.provenance.op else ""),
                 None, guard.provenance.frames)
     for info, guard in tx.shape_env.narrowed():
-        if info.symbol in tx.demanded:
-            where = tx.demanded[info.symbol]
+        if info.symbol in tx.symbols.demanded:
+            where = tx.symbols.demanded[info.symbol]
             raise ConstraintViolationError(
                 f"dimension {where.dim} of {where.parent.name} is marked dynamic between {info.interval.lower} and "
                 f"{info.interval.upper}, but the program needs {guard.expr}", None, guard.provenance.frames)

@@ -102,7 +102,7 @@ class EntryCode:
         name = self._constants.get(id(obj))
         if name is None:
             if isinstance(obj, type) and obj in self.tx.made_classes:
-                raise Restart(self.tx.made_classes[obj], GraphBreak(
+                raise Restart(self.tx.made_classes.steps[obj], GraphBreak(
                     f"class {obj.__name__}, made inside, or an object of it is needed after the graph",
                     "make the class outside of the compiled function"))
             if isinstance(obj, enum.Enum) and id(type(obj)) in self.guarded_classes and \
@@ -207,9 +207,9 @@ class EntryCode:
 
     def number(self, value: NumberValue) -> str:
         """A number computed from inputs: recomputed in Python. One that depends on data comes out of the graph."""
-        if any(symbol not in self.tx.symbol_sources for symbol in value.expr.free_symbols):
-            return self.node_output(self.tx.number_node(value))
-        if self.tx.options.keeps_symbols:
+        if any(symbol not in self.tx.symbols.sources for symbol in value.expr.free_symbols):
+            return self.node_output(self.tx.number_nodes.of(value))
+        if self.tx.compiler.keeps_symbols:
             return self.constant(make_symbolic(self.tx.shape_env, value.expr))
         if isinstance(value.node, tuple):
             function, operands = value.node
@@ -221,7 +221,7 @@ class EntryCode:
         """A shape expression over the entry's inputs, as Python code."""
         from .. import shapes
 
-        names = {symbol: self.source(self.tx.symbol_sources[symbol]) for symbol in expr.free_symbols}
+        names = {symbol: self.source(self.tx.symbols.sources[symbol]) for symbol in expr.free_symbols}
         return shapes.print_python(expr, names)
 
     def shape_guards(self, guards: list[ShapeGuard]) -> None:
@@ -297,7 +297,7 @@ class EntryCode:
         made = types.FunctionType(code, self.namespace)
         if hits is not None:
             prologue = Prologue(self.parameters, self.prologue, self.origins, graph_call, self.graph_function,
-                                self.graph_inputs, self.body, compile_lines, dict(self.tx.symbol_sources))
+                                self.graph_inputs, self.body, compile_lines, dict(self.tx.symbols.sources))
             self.upgrade = Upgrade(prologue, self.namespace, hits, made)
             self.namespace["_fs_warm"] = self.upgrade.hit
         return made

@@ -37,7 +37,7 @@ class NumberNodes(ExpressionNodes):
 
     def is_readable(self, symbol: shapes.Symbol) -> bool:
         """Whether the graph has, or can have, a node for a symbol."""
-        return symbol in self.by_expr or symbol in self.places or symbol in self.tx.symbol_sources
+        return symbol in self.by_expr or symbol in self.places or symbol in self.tx.symbols.sources
 
     def of(self, number: NumberValue) -> Any:
         """The node that computes a number, or a plain number where the expression has become a constant."""
@@ -57,7 +57,7 @@ class NumberNodes(ExpressionNodes):
     def symbol_node(self, symbol: shapes.Symbol) -> Any:
         if symbol in self.places:
             return self._at_place(symbol, *self.places[symbol])
-        source = self.tx.symbol_sources.get(symbol)
+        source = self.tx.symbols.sources.get(symbol)
         if source is None:
             name = self.tx.shape_env.symbols[symbol].source_name
             raise GraphBreak(f"a number is needed that only an operation inside sees: {name}")

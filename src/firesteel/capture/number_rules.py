@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..shapes import Call, Const, Expr, Symbol, relations
+from ..shapes import Call, Const, Expr, Symbol, as_expr, relations
 from ..shapes import arithmetic as arith
 from ..shapes.expr import FALSE, TRUE, Product, Sum
 from ..shapes.operations import MATH_FUNCTIONS
@@ -81,7 +81,7 @@ def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:
             return operand
     if any(_is_wide(operand) for operand in operands):  # the result has 64 bits, but is computed of more
         return fold(tx, function, given)
-    return tx.number(expr, hint, RECORDED.get(function, function), operands)
+    return tx.symbols.computed(expr, hint, RECORDED.get(function, function), operands)
 
 
 def _example(tx: Tracer, value: Value) -> Any:
@@ -107,15 +107,15 @@ def _has_64_bits(tx: Tracer, expr: Expr) -> bool:
                    for side in relations.sides(expr.operands[0]))
     if expr.kind != "int" or isinstance(expr, Const):
         return True
-    if _is_narrow(tx, expr) or tx.options.exports and not tx.shape_env.is_backed(expr):
+    if _is_narrow(tx, expr) or tx.compiler.exports and not tx.shape_env.is_backed(expr):
         return True  # exported programs compute with numbers from tensors as Python does, without further conditions
     for free in expr.free_symbols:  # a number from a tensor is rarely a large one
         if free.kind == "int" and not tx.shape_env.is_backed(free) and not (
-                tx.holds(relations.ge(free, -USUAL)) and tx.holds(relations.lt(free, USUAL))):
+                tx.symbols.holds(relations.ge(free, -USUAL)) and tx.symbols.holds(relations.lt(free, USUAL))):
             return False
     if _is_narrow(tx, expr):
         return True
-    return tx.holds(relations.ge(expr, LEAST)) and tx.holds(relations.le(expr, LARGEST))
+    return tx.symbols.holds(relations.ge(expr, LEAST)) and tx.symbols.holds(relations.le(expr, LARGEST))
 
 
 def _operands_of_calls(expr: Expr) -> Iterator[Expr]:
@@ -160,7 +160,7 @@ def as_int(tx: Tracer, value: Value) -> Value:
     assert isinstance(value, NumberValue)
     expr = relations.if_else(expr_of(tx, value), 1, 0)
     hint = None if value.hint is None else int(value.hint)
-    return tx.number(expr, hint, torch.sym_ite, [value, ConstantValue(1), ConstantValue(0)])
+    return tx.symbols.computed(expr, hint, torch.sym_ite, [value, ConstantValue(1), ConstantValue(0)])
 
 
 def truth_value(tx: Tracer, value: NumberValue, negated: bool = False) -> Value:
@@ -178,7 +178,7 @@ def expr_of(tx: Tracer, value: Value) -> Expr:
     """A number as an expression, with what is known about it."""
     if isinstance(value, NumberValue):
         return tx.shape_env.replace(value.expr)
-    return tx.expr(value.as_constant())
+    return as_expr(value.as_constant())
 
 
 def hint_of(value: Value) -> Any:
@@ -196,7 +196,7 @@ def _plain(build: Callable[..., Expr]) -> Rule:
 
 def _division(build: Callable[..., Expr]) -> Rule:
     def rule(tx: Tracer, a: Expr, b: Expr) -> Expr:
-        if not tx.holds(relations.ne(b, 0)):
+        if not tx.symbols.holds(relations.ne(b, 0)):
             raise Raises
         return build(a, b)
 
@@ -205,7 +205,7 @@ def _division(build: Callable[..., Expr]) -> Rule:
 
 def _shift(build: Callable[..., Expr]) -> Rule:
     def rule(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
-        if a.kind == "float" or b.kind == "float" or not tx.holds(relations.ge(b, 0)):
+        if a.kind == "float" or b.kind == "float" or not tx.symbols.holds(relations.ge(b, 0)):
             raise Raises
         return build(a, b)
 
@@ -223,9 +223,9 @@ def _bitwise(build: Callable[..., Expr], of_truths: Callable[..., Expr]) -> Rule
 
 def _power(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
     if a.kind == "int" and b.kind == "int":
-        if tx.holds(relations.ge(b, 0)):
+        if tx.symbols.holds(relations.ge(b, 0)):
             return arith.pow_by_natural(a, b)
-        if not tx.holds(relations.ne(a, 0)):
+        if not tx.symbols.holds(relations.ne(a, 0)):
             raise Raises
     if not isinstance(b, Const):
         return _exponential(tx, a, b)
@@ -237,15 +237,15 @@ def _power_is_real(tx: Tracer, a: Expr, exponent: float) -> bool:
     if not abs(exponent) <= LARGEST_FLOAT:
         return False
     if not exponent.is_integer():
-        if not tx.holds(relations.gt(a, 0)):
+        if not tx.symbols.holds(relations.gt(a, 0)):
             return False
-    elif exponent < 0 and not tx.holds(relations.ne(a, 0)):
+    elif exponent < 0 and not tx.symbols.holds(relations.ne(a, 0)):
         return False
     if exponent == 0 or (a.kind == "int" and abs(exponent) <= SAFE_EXPONENT):
         return True
     size = arith.absolute(a)
     bound = 10.0 ** (300 / exponent)
-    return tx.holds(relations.le(size, bound) if exponent > 0 else relations.ge(size, bound))
+    return tx.symbols.holds(relations.le(size, bound) if exponent > 0 else relations.ge(size, bound))
 
 
 def _exponential(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
@@ -253,7 +253,7 @@ def _exponential(tx: Tracer, a: Expr, b: Expr) -> Expr | None:
     if not isinstance(a, Const) or a.kind != "float" or not 0 < a.value < LARGEST_FLOAT or a.value == 1:
         return None
     bound = 300 / abs(math.log10(a.value))
-    small = tx.holds(relations.le(b, bound)) and tx.holds(relations.ge(b, -bound))
+    small = tx.symbols.holds(relations.le(b, bound)) and tx.symbols.holds(relations.ge(b, -bound))
     return arith.power(a, arith.to_float(b)) if small else None
 
 
@@ -297,7 +297,7 @@ def _round(tx: Tracer, a: Expr, digits: Expr | None = None) -> Expr | None:
 def _is_finite(tx: Tracer, a: Expr) -> bool:
     if a.kind == "int" or _largest(a) < LARGEST_FLOAT:
         return True
-    return tx.holds(relations.le(arith.absolute(a), LARGEST_FLOAT))
+    return tx.symbols.holds(relations.le(arith.absolute(a), LARGEST_FLOAT))
 
 
 def _largest(a: Expr) -> float:
@@ -327,7 +327,7 @@ def _largest(a: Expr) -> float:
 
 def _on_condition(build: Callable[[Expr], Expr], *conditions: Callable[[Expr], Expr]) -> Rule:
     def rule(tx: Tracer, a: Expr) -> Expr | None:
-        return build(a) if all([tx.holds(condition(a)) for condition in conditions]) else None
+        return build(a) if all([tx.symbols.holds(condition(a)) for condition in conditions]) else None
 
     return rule
 

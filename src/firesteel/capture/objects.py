@@ -24,7 +24,7 @@ from .source import (
     name_in_messages,
     written_in_python,
 )
-from .values.base import Value
+from .values.base import LazyValue, Value
 from .values.constants import PythonObject
 from .values.functions import FunctionValue
 from .values.methods import MethodValue, NativeMethod, SuperValue
@@ -46,7 +46,7 @@ def find_on_class(cls: type, name: str, tx: Tracer | None = None) -> tuple[Any, 
     With `tx`, the capture relies on the answer staying the same.
     """
     if tx is not None:
-        tx.classes_read[cls] = None
+        tx.reliance.classes[cls] = None
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name], base
@@ -84,7 +84,7 @@ def class_member(tx: Tracer, cls: type, name: str, raw: Any, owner: type) -> Val
     if isinstance(raw, types.FunctionType) or not hasattr(type(raw), "__get__"):
         # plain functions and data: ``Class.name`` follows the MRO and runs no user code
         if type(cls).__getattribute__ is type.__getattribute__:
-            return tx.lazy(raw, AttrSource(_class_source(cls), name)).realize()
+            return LazyValue(tx, raw, AttrSource(_class_source(cls), name)).realize()
     return tx.wrap(raw, item_source(AttrSource(_class_source(owner), "__dict__"), name))
 
 
@@ -136,7 +136,7 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
     if raw is not _ABSENT:
         kind = type(raw)
         if written_in_python(kind):
-            tx.classes_read[kind] = None  # whether it is a descriptor
+            tx.reliance.classes[kind] = None  # whether it is a descriptor
         if hasattr(kind, "__get__") and (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
             # a data descriptor goes first
             assert owner is not None
@@ -175,7 +175,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
     if kind is types.FunctionType:
         return MethodValue(obj, class_member(tx, cls, name, raw, owner))
     if kind is staticmethod:
-        return tx.lazy(raw.__func__, AttrSource(_class_source(cls), name)).realize() \
+        return LazyValue(tx, raw.__func__, AttrSource(_class_source(cls), name)).realize() \
             if isinstance(raw.__func__, types.FunctionType) else tx.python_object(raw.__func__)
     if kind is classmethod:
         member = class_member(tx, cls, name, raw, owner)
@@ -211,7 +211,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
                 raise tx.raised(error) from None
             plain = not isinstance(cls.__getattribute__, types.FunctionType)
             where = AttrSource(obj.source, name) if plain else call_source(obj.source, raw.__get__)
-            value = tx.found(real, where)
+            value = tx.looked_up(real, where)
             obj.attrs[name] = value
             return value
         raise tx.raised(AttributeError(f"{_name_in_errors(cls)!r} object has no attribute {name!r}"))
@@ -234,7 +234,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
         real = getattr(obj, "real", None)
         if real is None:
             raise GraphBreak(f"attribute {name!r} of {obj.describe()}")
-        return tx.lazy(getattr(real, name), AttrSource(obj.source, name))
+        return LazyValue(tx, getattr(real, name), AttrSource(obj.source, name))
     if hasattr(kind, "__get__"):
         getter, getter_owner = find_on_class(kind, "__get__")
         if isinstance(getter, types.FunctionType):
@@ -269,9 +269,9 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
             raise tx.raised(error) from None
         if isinstance(attr, types.MappingProxyType):
             return tx.wrap(attr, AttrSource(_class_source(cls), name))
-        tx.classes_read[cls] = None
+        tx.reliance.classes[cls] = None
         if isinstance(attr, str):
-            return tx.lazy(attr, AttrSource(_class_source(cls), name)).realize()
+            return LazyValue(tx, attr, AttrSource(_class_source(cls), name)).realize()
         return tx.python_object(attr)
     import enum
 
@@ -332,7 +332,7 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
     if value.after not in cls.__mro__:
         raise tx.raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
     mro = cls.__mro__
-    tx.classes_read[cls] = None
+    tx.reliance.classes[cls] = None
     for base in mro[mro.index(value.after) + 1:]:
         if name not in base.__dict__:
             continue
@@ -477,7 +477,7 @@ def generic_next(tx: Tracer, obj: Value) -> Value | None:
 def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plain: bool = False) -> None:
     """``setattr(obj, name, value)``; `plain` skips a user's ``__setattr__``."""
     cls = obj.cls
-    tx.classes_read[cls] = None
+    tx.reliance.classes[cls] = None
     setter = cls.__setattr__
     if not plain and isinstance(setter, types.FunctionType):
         raw, owner = find_on_class(cls, "__setattr__")

@@ -6,6 +6,7 @@ passes the same list twice. Objects found to be the same are guarded at once, wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,7 @@ from .. import torch_compat
 from .dynamism import in_module
 from .signals import SkipFrame
 from .source import ConstantSource, Source, class_is_permanent, written_in_python
+from .values.base import LazyValue, Value
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -21,9 +23,22 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+@dataclass
+class Reliance:
+    """What a capture has relied on so far."""
+
+    #: classes of which members were looked for
+    classes: dict[type, None] = field(default_factory=dict)
+    #: what lookups that might have failed have found
+    looked_up: list[LazyValue] = field(default_factory=list)
+    hashed_by_identity: list[Value] = field(default_factory=list)
+    #: what was said about whole classes of torch's
+    stamps: list[torch_compat.Stamp] = field(default_factory=list)
+
+
 def guard_reliance(tx: Tracer) -> None:
     """Add the guards that can only be known at the end of a capture."""
-    for value in tx.looked_up:
+    for value in tx.reliance.looked_up:
         if value.known is None:
             # found and not used, but the program may have gone another way had it been missing
             tx.guard(value.source, "presence", "True")
@@ -40,7 +55,7 @@ def _guard_classes(tx: Tracer) -> None:
     that would run, descriptors that would go before an instance attribute, definitions in a nearer base.
     """
     counted: set[type] = set()
-    for cls in tx.classes_read:
+    for cls in tx.reliance.classes:
         if not written_in_python(cls):
             continue
         where: Source = ConstantSource.of(cls, cls.__qualname__)
@@ -83,7 +98,7 @@ def _guard_distinct_objects(tx: Tracer) -> None:
 def _guard_distinct_keys(tx: Tracer) -> None:
     """Objects that were looked up in dictionaries or sets by identity and not found to be one are different."""
     groups: dict[type, dict[Source, None]] = {}
-    for value in tx.hashed_by_identity:
+    for value in tx.reliance.hashed_by_identity:
         if value.source is not None:
             groups.setdefault(value.python_type(), {})[value.source] = None
     for members in groups.values():

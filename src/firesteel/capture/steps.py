@@ -167,7 +167,7 @@ def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> li
         function, positional = first, [second, *positional]
     else:
         function = first or second
-    nested = code.constant(frame.tx.options.nested)
+    nested = code.constant(frame.tx.compiler.nested)
     if not positional and not keywords and "__class__" in frame.code.co_freevars:
         receiver = own_first_argument(frame)
         if receiver is not None:
@@ -209,7 +209,7 @@ def call_or_super(nested: Callable[[Any], Any], function: Any, cell: Any, receiv
 
 @step(lambda inst: 4 if inst.argval else 3, "CALL_FUNCTION_EX")
 def call_function_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    nested = code.constant(frame.tx.options.nested)
+    nested = code.constant(frame.tx.compiler.nested)
     extra = f", **{ops[3]}" if inst.argval else ""
     return _result(code, f"{nested}({ops[0] or ops[1]})(*{ops[2]}{extra})")
 

@@ -217,9 +217,9 @@ def number_to_graph(tx: Tracer, value: NumberValue, keep: bool) -> tuple[Any, An
     decide something and become constants.
     """
     if keep:
-        return tx.number_node(value), PLACEHOLDERS[value.python_type()] if value.hint is None else value.hint
+        return tx.number_nodes.of(value), PLACEHOLDERS[value.python_type()] if value.hint is None else value.hint
     if value.hint is None or value.python_type() is int:
-        return tx.number_node(value), make_symbolic(tx.shape_env, value.expr)
+        return tx.number_nodes.of(value), make_symbolic(tx.shape_env, value.expr)
     constant = value.specialize(tx).value
     return constant, constant
 
@@ -249,11 +249,11 @@ def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> boo
     for dim in dims or range(tensor.dim()):
         count = count * tensor.shape[dim]
     if not isinstance(count, SYMBOLIC):
-        return not tx.options.fullgraph and bool(count <= correction)
+        return not tx.compiler.fullgraph and bool(count <= correction)
     condition = le(expr_of(count), as_expr(correction))
     if tx.shape_env.is_backed(tx.shape_env.replace(condition)):
-        return not tx.options.fullgraph and tx.decide(condition)
-    return not assume(tx, not_(condition)) and not tx.options.fullgraph
+        return not tx.compiler.fullgraph and tx.symbols.decide(condition)
+    return not assume(tx, not_(condition)) and not tx.compiler.fullgraph
 
 
 def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -296,7 +296,7 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     node_args, node_kwargs = tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}
     if name in TRUTHS and _has_tensor(fake_args):
         return data_truth(tx, target, name, node_args, node_kwargs)
-    if name in DEVIATIONS and not tx.options.exports and too_few_elements(tx, fake_args, fake_kwargs):
+    if name in DEVIATIONS and not tx.compiler.exports and too_few_elements(tx, fake_args, fake_kwargs):
         raise GraphBreak(f"{name}() of fewer elements than its correction warns", "pass a smaller correction")
     if name in LAZINESS and tx.fake.lazy_views:
         raise GraphBreak(f"{_title(target)}: which tensors are conjugated or negated lazily is not captured")
@@ -310,7 +310,7 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         node.meta["example_value"] = result
         tx.number_nodes.bind(made, node)
         assert_assumptions(tx, ready=True)
-        return tx.number_of(made)
+        return tx.symbols.number(made)
     if not _has_tensor(result) and result is not None:
         if not _is_plain_result(result):
             raise GraphBreak(f"{_title(target)} returned a {type(result).__name__}, which is no tensor")
@@ -347,13 +347,13 @@ def run_assuming(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: di
     if tx.fake.before_late_error is not None and (
             name in refused_values.FUNCTIONS or depends_on_data(tx, [*args, *kwargs.values()])):
         tx.fake.before_late_error((), ())
-    if name in ("reshape", "view") and not tx.options.exports:
+    if name in ("reshape", "view") and not tx.compiler.exports:
         _assume_elements(tx, name, args[1:])
-    reshapes = name in RESHAPES and not tx.options.exports
+    reshapes = name in RESHAPES and not tx.compiler.exports
     x = args[0] if args and isinstance(args[0], FakeTensor) else None
     for _ in range(MAX_ASSUMPTIONS):
         tx.shape_env.checks_defaults = reshapes
-        tx.shape_env.checks_layouts = not tx.options.exports and not (reshapes and x is not None and lies_by_rows(x))
+        tx.shape_env.checks_layouts = not tx.compiler.exports and not (reshapes and x is not None and lies_by_rows(x))
         try:
             if name == "contiguous" and x is not None and torch_compat.has_symbolic_layout(x):
                 is_contiguous(*layout_of(x))  # whether it copies: torch itself answers that for most sizes
@@ -451,7 +451,7 @@ def tensor_list(tx: Tracer, tensor: TensorValue, shape: list[int]) -> ListValue:
         place = "".join(f"[{index}]" for index in path)
         symbol = new_number(tx.fake, tensor.fake, f"{tensor.node.name}{place}.item()")
         tx.number_nodes.place(symbol, node, None, *path)
-        return tx.number_of(symbol)
+        return tx.symbols.number(symbol)
 
     return part(())  # type: ignore[return-value]
 
@@ -465,7 +465,7 @@ def data_truth(tx: Tracer, target: Any, name: str, args: tuple[Any, ...], kwargs
     tx.effects.version += 1
     node.meta["example_value"] = make_symbolic(tx.shape_env, symbol)
     tx.number_nodes.bind(symbol, node)
-    return tx.number_of(symbol)
+    return tx.symbols.number(symbol)
 
 
 _METHOD_OF = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.pow})
@@ -486,7 +486,7 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     """Execute on fake tensors; whatever goes wrong is left to Python by a break."""
     tx.operation = name
     try:
-        rule = find_function(name, args, tx.options.exports)
+        rule = find_function(name, args, tx.compiler.exports)
         require_of_function(name, args, kwargs)
         if isinstance(target, str):
             return getattr(args[0], target)(*args[1:], **kwargs) if rule is None else rule(*args, **kwargs)
@@ -494,7 +494,7 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
             return (get_item if target is operator.getitem else set_item)(tx.fake, *args)
         if rule is not None:
             return rule(*args, **kwargs)
-        if type(target) is types.FunctionType and not tx.options.fullgraph:
+        if type(target) is types.FunctionType and not tx.compiler.fullgraph:
             return run_or_warn(target, args, kwargs)
         return target(*args, **kwargs)
     except Warns as warning:

@@ -72,7 +72,7 @@ for _function in torch_compat.always_false_while_compiling():
 
 
 def _is_exporting(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ConstantValue(tx.options.exports)
+    return ConstantValue(tx.compiler.exports)
 
 
 for _function in torch_compat.true_while_exporting():

@@ -13,9 +13,7 @@ import torch
 
 from .. import shapes, torch_compat
 from ..errors import UserFrame
-from ..shapes.symnode import expr_of
 from . import (
-    assertions,
     builtin_text,
     calls,
     classes,
@@ -28,26 +26,31 @@ from . import (
     torch_calls,
     wrapping,
 )
-from .dynamism import Dynamism, TensorSeen
+from .branches import Branches
+from .cached_functions import CachedCalls
+from .checkpointing import Checkpoints
+from .dynamism import Dynamism
 from .effects import Effects
 from .graph import GraphBuilder
-from .guards import Guard, GuardSet, NumberSeen, has_at, hold, is_constant_key, keys_of, same_constant, stamp_condition
+from .guards import Guard, GuardSet, has_at, hold, is_constant_key, keys_of, same_constant, stamp_condition
 from .iterables import ask_for_length
+from .made_classes import MadeClasses
 from .number_nodes import NumberNodes
 from .objects import find_on_class
+from .reliance import Reliance
 from .replaced_builtins import as_the_program_sees_them
 from .signals import GraphBreak, NotConstant, UserRaise
 from .source import (
     ConstantSource,
     GlobalsSource,
     LocalSource,
-    SizeSource,
     Source,
     StorageSource,
     call_source,
     item_source,
 )
-from .undecidable import SYMBOLIC, decided_in_python, undecidable
+from .symbols import Symbols
+from .undecidable import decided_in_python
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue
 from .values.functions import CellValue
@@ -65,6 +68,9 @@ class Tracer:
     """One attempt to capture a frame."""
 
     # What Values need of the modules that are built on them is handed to them with the tracer.
+    constant = ConstantValue
+    make_tuple = TupleValue
+    make_exception = ExceptionValue
     builtin_text = builtin_text
     number_rules = number_rules
     object_operators = object_operators
@@ -84,24 +90,16 @@ class Tracer:
     tensor_list = torch_calls.tensor_list
     backward = gradients.backward
 
-    def __init__(self, fake: FakeMode, dynamism: Dynamism, options: Any = None) -> None:
+    def __init__(self, fake: FakeMode, dynamism: Dynamism, compiler: Any = None) -> None:
         self.fake = fake
-        self.options = options
+        self.compiler = compiler
         self.graph = GraphBuilder()
         self.guards = GuardSet()
         self.effects = Effects()
         self.shape_env = shapes.ShapeEnv(self.provenance)
         fake.shape_env = self.shape_env
         fake.name_of = self.name_of
-        self.dynamism = dynamism
-        self.numbers_seen: dict[str, NumberSeen] = {}
-        self.number_inputs: dict[Source, NumberValue] = {}
-        self.tensors_seen: dict[str, TensorSeen] = {}
-        # where the values of symbols are read before the graph runs, and those that the user wants to stay symbols
-        self.symbol_sources: dict[shapes.Symbol, Source] = {}
-        self.demanded: dict[shapes.Symbol, SizeSource] = {}
-        self.symbol_names: dict[tuple[Source, int], str] = {}
-        self.layouts: dict[Source, list[Any]] = {}
+        self.symbols = Symbols(self, dynamism)
         self.number_nodes = NumberNodes(self)
         # how many of the environment's checks have become assertions, and the places where they must not
         self.asserted = 0
@@ -119,25 +117,15 @@ class Tracer:
         self.entered_modes: list[Any] = []
         self.unhooked: list[Any] = []
         self.generators: list[Any] = []
-        self.classes_read: dict[type, None] = {}
-        # classes that the program makes, with the step of the root frame at which that happens, and their members
-        self.made_classes: dict[type, int] = {}
-        self.stand_ins: dict[int, Value] = {}
+        self.reliance = Reliance()
+        self.made_classes = MadeClasses()
+        # the step of the root frame that is being executed
         self.root_step = 0
         # autograd functions whose backward must not be run on fakes
         self.untraceable: set[type] = set()
-        # checkpointed regions so far, and whether one is being captured
-        self.checkpoints = 0
-        self.in_checkpoint = False
-        # branches on data that are being captured, by code and instruction, and copies that captured ones have made
-        self.branching: list[tuple[types.CodeType, int]] = []
-        self.copies: list[Any] = []
-        self.stamps: list[torch_compat.Stamp] = []
-        # calls of functions with caches, and the caches to which they add
-        self.cached_calls: dict[tuple[int, Any], Value] = {}
-        self.cache_additions: set[int] = set()
-        self.looked_up: list[LazyValue] = []
-        self.hashed_by_identity: list[Value] = []
+        self.checkpoints = Checkpoints()
+        self.branches = Branches()
+        self.caches = CachedCalls()
         self.inlined: set[types.CodeType] = set()
 
     # Where the user's program stands
@@ -160,7 +148,7 @@ class Tracer:
 
     def provenance(self) -> shapes.Provenance:
         """Who asks about sizes at this moment."""
-        operation = "" if self.options.exports and self.operation and decided_in_python() else self.operation
+        operation = "" if self.compiler.exports and self.operation and decided_in_python() else self.operation
         return shapes.Provenance(self.user_frames(), "", operation)
 
     def name_of(self, fake: Any) -> str:
@@ -172,7 +160,7 @@ class Tracer:
 
     def guard(self, source: Source | None, kind: str, template: str, constants: tuple[Any, ...] = (),
               others: tuple[Source, ...] = ()) -> None:
-        if self.made_classes and self._of_made_class(source):
+        if self.made_classes.own(source):
             return  # the program makes it anew in every call
         frames = self.frames
         here = (frames[-1].user_frame(),) if frames else ()
@@ -185,7 +173,7 @@ class Tracer:
         variable that goes on behind a break is taken for the function's own, and who wants one graph gets it.
         """
         source = container.source
-        if source is None or self.resumed and isinstance(source, LocalSource) or self.options.fullgraph:
+        if source is None or self.resumed and isinstance(source, LocalSource) or self.compiler.fullgraph:
             return
         if several_threads():
             raise GraphBreak(f"{method} of a {container.python_type().__name__} that other threads may change")
@@ -195,8 +183,8 @@ class Tracer:
 
     def guard_stamp(self, stamp: torch_compat.Stamp, text: str = "") -> None:
         """Rely on what a stamp says: that a class of torch has torch's own methods, or which names a class has."""
-        if stamp not in self.stamps:
-            self.stamps.append(stamp)
+        if stamp not in self.reliance.stamps:
+            self.reliance.stamps.append(stamp)
             constants: list[Any] = []
 
             def name(obj: Any) -> str:
@@ -206,12 +194,6 @@ class Tracer:
             condition = stamp_condition(stamp, name)
             self.guards.add(Guard(None, "class", condition, tuple(constants),
                                   text=text or f"the methods of {stamp.cls.__name__} are torch's own"))
-
-    def _of_made_class(self, source: Source | None) -> bool:
-        while source is not None and source.base is not None:
-            source = source.base
-        return isinstance(source, ConstantSource) and isinstance(source.holder.obj, type) \
-            and source.holder.obj in self.made_classes
 
     def guard_keys(self, source: Source, real: Any) -> None:
         """Rely on all keys of a dictionary and their order."""
@@ -237,22 +219,13 @@ class Tracer:
 
     # Making Values
 
-    def constant(self, value: Any) -> ConstantValue:
-        return ConstantValue(value)
-
-    def make_tuple(self, items: list[Value]) -> TupleValue:
-        return TupleValue(items)
-
     def make_dict(self, items: dict[str, Value]) -> DictValue:
         return DictValue({name: (ConstantValue(name), value) for name, value in items.items()})
 
-    def lazy(self, real: Any, source: Source) -> LazyValue:
-        return LazyValue(self, real, source)
-
-    def found(self, real: Any, source: Source) -> LazyValue:
-        """What a lookup that might have failed found: the capture relies at least on its being there."""
+    def looked_up(self, real: Any, source: Source) -> LazyValue:
+        """The Value of what a lookup has found that might have failed: the capture relies on its being there."""
         value = LazyValue(self, real, source)
-        self.looked_up.append(value)
+        self.reliance.looked_up.append(value)
         return value
 
     def remember(self, real: Any, value: Value) -> None:
@@ -292,25 +265,6 @@ class Tracer:
         if value is None:
             value = self.classes[cls] = ClassValue(cls)
         return value
-
-    def shape(self, fake: Any) -> TupleValue:
-        """A tensor's shape; each size is a shape expression."""
-        return TupleValue([self.symbolic(size) for size in fake.shape], torch.Size)
-
-    def symbolic(self, number: Any) -> Value:
-        """The Value of a number that fake execution gave, plain or symbolic."""
-        if not isinstance(number, SYMBOLIC):
-            return ConstantValue(number)
-        expr = expr_of(number)
-        return ConstantValue(expr.value) if isinstance(expr, shapes.Const) else self.number_of(expr)
-
-    def number_of(self, expr: shapes.Expr) -> NumberValue:
-        """The Value of an expression; its node is made when an operation needs it."""
-        return NumberValue(expr, self.shape_env.hint(expr))
-
-    def add_symbol(self, symbol: shapes.Symbol, source: Source) -> None:
-        """A symbol whose value can be read before the graph runs."""
-        self.symbol_sources[symbol] = source
 
     # Constants and errors
 
@@ -354,12 +308,6 @@ class Tracer:
     def raised(self, error: BaseException) -> UserRaise:
         return UserRaise(self.exception(error))
 
-    def raised_value(self, value: Value) -> UserRaise:
-        return UserRaise(value)
-
-    def make_exception(self, cls: type, args: list[Value]) -> ExceptionValue:
-        return ExceptionValue(cls, args)
-
     def as_exception(self, value: Value) -> Value:
         """What ``raise value`` raises: an instance, or a class to be instantiated."""
         value = value.realize()
@@ -370,63 +318,6 @@ class Tracer:
         if isinstance(value, OpaqueValue) and isinstance(value.real, BaseException):
             return value
         raise self.raised(TypeError("exceptions must derive from BaseException"))
-
-    # Numbers of the graph
-
-    def expr(self, value: Any) -> shapes.Expr:
-        return shapes.as_expr(value)
-
-    def equality(self, left: Any, right: Any, equal: bool) -> Any:
-        return shapes.eq(left, right) if equal else shapes.ne(left, right)
-
-    def decide(self, condition: Any) -> bool:
-        """Take a decision on a symbolic condition: guarded, at the user's line."""
-        condition = shapes.as_expr(condition)
-        try:
-            return bool(self.shape_env.evaluate(condition))
-        except shapes.UndecidableError as error:
-            raise undecidable(error) from None
-
-    def holds(self, condition: Any) -> bool:
-        """Like `decide` for a condition that nearly all programs meet: where data decides, the graph asserts it."""
-        condition = shapes.as_expr(condition)
-        if self.shape_env.is_backed(self.shape_env.replace(condition)):
-            return self.decide(condition)
-        return assertions.assume(self, condition)
-
-    def states(self, number: NumberValue, truth: bool) -> bool:
-        """Take a number as true, or as false, as the program's own checks do; False when it is known not to be."""
-        condition = number.expr if number.expr.kind == "bool" else self.equality(number.expr, 0, False)
-        return assertions.state(self, condition if truth else shapes.not_(condition))
-
-    def specialize_number(self, number: NumberValue) -> None:
-        """Guard that a number is what it is now; breaks when that depends on data."""
-        if number.hint is None:
-            try:
-                self.shape_env.evaluate(number.expr)
-            except shapes.UndecidableError as error:
-                raise undecidable(error) from None
-            return
-        if isinstance(number.hint, float) and (number.hint == 0.0 or number.hint != number.hint):
-            # equality does not tell 0.0 from -0.0, nor NaN from anything; the numbers it was made from do
-            for symbol in number.expr.free_symbols:
-                hint = self.shape_env.hint(symbol)
-                assert hint is not None
-                self.decide(shapes.eq(symbol, shapes.as_expr(hint)))
-            return
-        self.decide(shapes.eq(number.expr, shapes.as_expr(number.hint)) if not isinstance(number.hint, bool)
-                    else (number.expr if number.hint else shapes.not_(number.expr)))
-
-    def number(self, expr: Any, hint: Any, function: Any, operands: list[Value]) -> Value:
-        """A number computed from numbers of the graph."""
-        expr = shapes.as_expr(expr)
-        if isinstance(expr, shapes.Const):
-            return ConstantValue(hint if hint is not None else expr.value)
-        return NumberValue(expr, hint, (function, operands))
-
-    def number_node(self, number: NumberValue) -> Any:
-        """The graph node that computes a number."""
-        return self.number_nodes.of(number)
 
     def leave_modes(self) -> None:
         """Leave what the capture has entered and the program has not left when the capture ends."""
@@ -510,9 +401,6 @@ class Tracer:
         if isinstance(obj, SetValue):
             return obj.ordered(self)
         return list(self.iterate_lazily(obj, hint))
-
-    def local(self, name: str, real: Any) -> LazyValue:
-        return LazyValue(self, real, LocalSource(name))
 
 
 def several_threads() -> bool:

@@ -70,7 +70,7 @@ def rebuild(tx: Tracer, structure: Structure, leaves: Iterator[Value]) -> Value:
     if kind == "constant":
         return tx.python_object(structure[1])
     if kind == "number":
-        return tx.number_of(structure[1])
+        return tx.symbols.number(structure[1])
     items = [rebuild(tx, part, leaves) for part in structure[2]]
     if kind == "tuple":
         return TupleValue(items, structure[1])

@@ -53,7 +53,7 @@ def decided_in_python() -> bool:
 def static_needed(tx: Tracer, args: Iterable[Any], operation: str) -> GraphBreak | StaticNeeded:
     """What to raise when an operation does not work with the symbolic sizes in its arguments."""
     symbols = symbols_in(args)
-    sources = [tx.symbol_sources.get(symbol) for symbol in symbols]
+    sources = [tx.symbols.sources.get(symbol) for symbol in symbols]
     sizes = frozenset((source.parent.name, source.dim) for source in sources if isinstance(source, SizeSource))
     if not sizes or len(sizes) < len(symbols):
         return GraphBreak(f"{operation} needs plain sizes, and a size here is not that of an input",

@@ -57,7 +57,7 @@ def _fake_results(graph: Any, operands: Sequence[torch.Tensor], in_dims: Sequenc
 def call_vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args)``, what a function behind vmap calls."""
     given = args[_PARAMETERS:]
-    if not tx.options.exports or kwargs or not given:
+    if not tx.compiler.exports or kwargs or not given:
         return inline(tx, function, args, kwargs)  # type: ignore[arg-type]
     in_dims, out_dims, randomness, chunk_size = (tx.constant_of(arg) for arg in args[1:_PARAMETERS])
     dims = list(in_dims) if isinstance(in_dims, (tuple, list)) else [in_dims] * len(given)

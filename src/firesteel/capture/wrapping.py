@@ -86,7 +86,7 @@ def wrap(tx: Tracer, real: Any, source: Source | None) -> Value:
     """The Value of `real`, reached through `source`."""
     if source is None:
         return value_of_known(tx, real)
-    stand_in = tx.stand_ins.get(id(real))
+    stand_in = tx.made_classes.stand_ins.get(id(real))
     if stand_in is not None:
         return stand_in
     kind = type(real)
@@ -232,22 +232,22 @@ def number_bounds(real: int) -> dict[str, Any] | None:
 
 def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     name = source.name
-    tx.numbers_seen[name] = NumberSeen(source, real)
-    known = tx.number_inputs.get(source)
+    tx.symbols.numbers_seen[name] = NumberSeen(source, real)
+    known = tx.symbols.number_inputs.get(source)
     if known is not None:
         return known
     # arithmetic on zeros, infinities and NaN has rules of its own, and so has that on integers of many digits
     bounds = number_bounds(real) if isinstance(real, int) else {}
     plain = bounds is not None if isinstance(real, int) else math.isfinite(real) and real != 0.0
-    if plain and tx.dynamism.number(source, real):
+    if plain and tx.symbols.dynamism.number(source, real):
         kind: Literal["int", "float"] = "int" if isinstance(real, int) else "float"
         finite = "type({0}) is float and {0} - {0} == 0.0 != {0}"
         tx.guard(source, "type", "type({0}) is int" if kind == "int" else finite)
         symbol = tx.shape_env.new_symbol(real, name, kind=kind, is_size=False, **(bounds or {}))
-        tx.add_symbol(symbol, source)
+        tx.symbols.sources[symbol] = source
         node = tx.graph.add_input(source, make_symbolic(tx.shape_env, symbol))
         tx.number_nodes.bind(symbol, node)
-        value = tx.number_inputs[source] = NumberValue(symbol, real, node, source)
+        value = tx.symbols.number_inputs[source] = NumberValue(symbol, real, node, source)
         return value
     tx.guard(source, "constant", *constant_condition(real))
     return ConstantValue(real, source)
@@ -290,7 +290,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
             tx.guard(source, "constant", "{0} == {k[0]}", (real,))
             return TupleValue([ConstantValue(size) for size in real], torch.Size, source)
         if written_in_python(kind):
-            tx.classes_read[kind] = None
+            tx.reliance.classes[kind] = None
         if not plain_tuple(kind) or getattr(real, "__dict__", None):
             if _refuses_symbolic_attributes(kind):
                 return OpaqueValue(real, source)
@@ -407,7 +407,7 @@ def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
                  (kind, torch_compat.dispatch_keys, torch_compat.dispatch_keys(real), real.layout))
         return OpaqueValue(real, source, error.reason)
     guard_tensor(tx, real, kind, source, layout[0] if layout is not None else None)
-    tx.tensors_seen[source.name] = TensorSeen(source, tuple(real.shape), real.stride())
+    tx.symbols.tensors_seen[source.name] = TensorSeen(source, tuple(real.shape), real.stride())
     node = tx.graph.add_input(source, fake)
     value = TensorValue(node, fake, source, kind, real)
     tx.tensor_of_fake[id(fake)] = value
@@ -495,7 +495,7 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
     if kind in CONSTANT_TYPES or isinstance(obj, (enum.Enum, *NUMPY_SCALARS)):
         return ConstantValue(obj)
     if kind is torch.SymInt or kind is torch.SymFloat or kind is torch.SymBool:
-        return tx.symbolic(obj)
+        return tx.symbols.value_of(obj)
     known = tx.known.get(id(obj))
     if known is not None:
         return known

@@ -259,7 +259,7 @@ class CompileProfiler:
         return gm.forward
 
     def _listen(self, kind: str, unit: Any, what: Any) -> None:
-        if unit.options.backend is not self:
+        if unit.compiler.backend is not self:
             return
         if kind == "recompiled":
             self.recompilations.append((str(unit.user_frame), what))

@@ -56,15 +56,14 @@ class Compiler:
         self.backend_is_own = (getattr(self.backend, "__module__", None) or "").startswith("firesteel.")
         self.fullgraph = fullgraph
         self.mode = mode
-        self.options = options or {}
         self.name = name
         self.given: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options,
                                       "name": name, "recompile_limit": recompile_limit,
                                       "dynamic_shapes": dynamic_shapes}
         self.declared: dict[types.CodeType, ArgumentSizes] = {}
         """What was declared of the arguments of functions, by their code."""
-        self._capture_branches = capture_options(self.options).get("capture_branches")
-        for_backend = {name: value for name, value in self.options.items() if name not in CAPTURE_OPTIONS}
+        self._capture_branches = capture_options(options or {}).get("capture_branches")
+        for_backend = {name: value for name, value in (options or {}).items() if name not in CAPTURE_OPTIONS}
         self.backend_arguments = backend_arguments(self.backend, mode, for_backend, name)
         self.events = events
         self._thread = threading.local()

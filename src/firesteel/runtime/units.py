@@ -150,9 +150,9 @@ class Unit:
     miss = MISS
     resume_type = Resume
 
-    def __init__(self, options: Compiler, code: types.CodeType, globals_: dict[str, Any], start: Start,
+    def __init__(self, compiler: Compiler, code: types.CodeType, globals_: dict[str, Any], start: Start,
                  origin: Unit | None = None) -> None:
-        self.options = options
+        self.compiler = compiler
         self.code = code
         self.globals = globals_
         globals_.setdefault("__warningregistry__", {})  # entries share it: a warning is shown once per line
@@ -181,8 +181,8 @@ class Unit:
         base = self.code.co_name
         if base.startswith("<"):
             base = base.strip("<>")
-        if self.options.name:
-            base = f"{self.options.name}:{base}"
+        if self.compiler.name:
+            base = f"{self.compiler.name}:{base}"
         if self.start.index == 0:
             return base
         line = _line_at(self.code, self.start.index)
@@ -204,7 +204,7 @@ class Unit:
         """The unit that starts in the middle of the same code."""
         unit = self.origin.continuations.get(start)
         if unit is None:
-            unit = Unit(self.options, self.code, self.globals, start, self.origin)
+            unit = Unit(self.compiler, self.code, self.globals, start, self.origin)
             self.origin.continuations[start] = unit
         return unit
 
@@ -298,13 +298,13 @@ class Unit:
             return "called where tensors may carry tangents of forward-mode differentiation"
         if torch_compat.torch_function_stack_length() and torch_compat.function_mode_devices() is None:
             return "called inside of a TorchFunctionMode"
-        if torch_compat.torch_dispatch_stack_length() and not self.options.exports:
+        if torch_compat.torch_dispatch_stack_length() and not self.compiler.exports:
             return "called inside of a TorchDispatchMode, which is to see every operator"
         for stamp in (torch_compat.TENSOR_METHODS, torch_compat.PARAMETER_METHODS):
             if not stamp.quick():
                 return f"{stamp.cls.__name__}.{stamp.replaced()} is not torch's own"
         mode = stance.current()
-        if mode == "force_eager" or self.options.frozen:
+        if mode == "force_eager" or self.compiler.frozen:
             return mode
         if mode == "eager_on_recompile":
             return mode
@@ -328,12 +328,12 @@ class Unit:
 
     def compile(self, args: tuple[Any, ...]) -> Entry | None:
         """Capture for these arguments and add the entry."""
-        declared = self.options.declared_sizes(self)
+        declared = self.compiler.declared_sizes(self)
         if declared is not None and self.start.index == 0:
             declared.check(dict(zip(parameters_of(self.code, self.start), args, strict=True)), self.user_frame)
         if self.entries:
             self.explain_recompilation(args)
-        if len(self.entries) >= self.options.recompile_limit or \
+        if len(self.entries) >= self.compiler.recompile_limit or \
                 self.origin.total >= setting("accumulated_recompile_limit"):
             self.give_up(args)
             return None
@@ -342,15 +342,15 @@ class Unit:
             with collection_paused():
                 entry = capture(self, args)
         except SkipFrame as skip:
-            if self.options.fullgraph:
+            if self.compiler.fullgraph:
                 raise GraphBreakError(skip.reason, "call it without fullgraph=True", (self.user_frame,)) from skip
             self.skipped_calls += 1
-            if not skip.this_call or self.skipped_calls >= self.options.recompile_limit:
+            if not skip.this_call or self.skipped_calls >= self.compiler.recompile_limit:
                 self.given_up = skip.reason
-            self.options.skipped(self, skip.reason)
+            self.compiler.skipped(self, skip.reason)
             return None
         except BackendError as error:
-            if config.raise_on_internal_error or self.options.fullgraph:
+            if config.raise_on_internal_error or self.compiler.fullgraph:
                 raise
             warn(f"{error}\n  This function runs uncompiled.")
             self.given_up = f"the backend failed: {error.reason}"
@@ -360,13 +360,13 @@ class Unit:
         except RecursionError:
             # calls that Python itself may still find room for, and if not, it says so in the user's own frames
             self.given_up = "calls nest deeper than this thread's stack has room for"
-            self.options.skipped(self, self.given_up)
+            self.compiler.skipped(self, self.given_up)
             return None
         except Exception as error:
             if threading.active_count() > 1 and self.disturbed < MAX_DISTURBED and _DISTURBED.search(str(error)):
                 self.disturbed += 1  # by another thread, which changed a container that was being looked at
                 return None
-            if config.raise_on_internal_error or self.options.fullgraph:
+            if config.raise_on_internal_error or self.compiler.fullgraph:
                 raise
             self.warn_internal(error)
             self.given_up = f"internal failure: {error}"
@@ -375,7 +375,7 @@ class Unit:
         self.drop_with_classes(entry)
         self.origin.total += 1
         self.functions = (entry.function, *self.functions)
-        self.options.compiled(self, entry)
+        self.compiler.compiled(self, entry)
         return entry
 
     def drop_with_classes(self, entry: Entry) -> None:
@@ -393,7 +393,7 @@ class Unit:
         """The data was not as the graph assumes, and plain Python ran instead. After a few times, break there."""
         if enabled("recompiles"):
             log("recompiles", "%s (%s) ran uncompiled: %s", self.name, self.user_frame, message)
-        if self.options.fullgraph:
+        if self.compiler.fullgraph:
             return
         for entry in list(self.entries):
             for assumption, place in assumptions_of(entry.graph).items():
@@ -410,7 +410,7 @@ class Unit:
 
     def learn(self, args: tuple[Any, ...]) -> None:
         """What differs from what earlier captures saw becomes symbolic in the next one."""
-        if self.options.dynamic is False:
+        if self.compiler.dynamic is False:
             return
         if not self.entries:
             self.learn_from_first_call(args)
@@ -452,7 +452,7 @@ class Unit:
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
         text = str(reasons[-1]) if reasons else "unknown"
-        self.options.recompiled(self, text)
+        self.compiler.recompiled(self, text)
         if enabled("recompiles"):
             log("recompiles", "recompiling %s (%s): %s", self.name, self.user_frame,
                 "; ".join(str(reason) for reason in reasons))
@@ -460,13 +460,13 @@ class Unit:
     def give_up(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
         last = str(reasons[-1]) if reasons else "unknown"
-        limit, place = self.options.recompile_limit, "config.recompile_limit"
+        limit, place = self.compiler.recompile_limit, "config.recompile_limit"
         if len(self.entries) < limit:
             limit, place = setting("accumulated_recompile_limit"), "config.accumulated_recompile_limit"
-        elif self.options.given["recompile_limit"] is not None:
+        elif self.compiler.given["recompile_limit"] is not None:
             place = "the argument recompile_limit of fs.compile"
         self.given_up = f"recompile limit of {limit} reached"
-        if self.options.fullgraph or raises_at_limit():
+        if self.compiler.fullgraph or raises_at_limit():
             from ..errors import RecompileLimitError
 
             raise RecompileLimitError(f"recompile limit of {limit} reached; last failing guard: {last}",

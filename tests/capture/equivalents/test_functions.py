@@ -314,7 +314,7 @@ def test_nothing_is_registered_twice() -> None:
     covered = HANDLERS.keys() | REGISTRY.keys()
     assert [name for name in operator.__all__ if getattr(operator, name) not in covered] == []
     for original in (map, zip, filter, enumerate, abs, any, sum, itertools.chain, sorted, len):
-        with pytest.raises(ValueError, match="a second handler|has a equivalent|it has a"):
+        with pytest.raises(ValueError, match="a second handler for"):
             handles(original)(lambda tx, args, kwargs: args[0])
 
 

@@ -38,7 +38,7 @@ def from_the_first_call():
 def upgrades(compiled):
     """The upgrades of all entries of a compiled function or module, newest entry last."""
     unit = getattr(compiled, "_firesteel_unit", None)
-    compiler = unit.options if unit is not None else type(compiled)._firesteel_compiler
+    compiler = unit.compiler if unit is not None else type(compiled)._firesteel_compiler
     return [entry.upgrade for units in compiler.units.values() for unit in units for entry in unit.entries]
 
 

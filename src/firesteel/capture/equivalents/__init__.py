@@ -12,6 +12,7 @@ Not reproduced: the type of an iterator (`type(chain())`), its pickling, the wor
 names of arguments, and overflow errors of arguments beyond `sys.maxsize`.
 """
 
+from firesteel.capture.call_handlers import MISSING, REGISTRY, equivalent_of
 from firesteel.capture.equivalents import (
     bisecting,
     collections_methods,
@@ -27,7 +28,6 @@ from firesteel.capture.equivalents import (
     reductions,
     sorting,
 )
-from firesteel.capture.equivalents.registry import MISSING, REGISTRY, equivalent_of
 
 __all__ = [
     "MISSING",

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from firesteel.capture.equivalents.registry import equivalent_of
+from firesteel.capture.call_handlers import equivalent_of
 
 Key = Callable[[Any], Any] | None
 

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from firesteel.capture.equivalents.registry import equivalent_of
+from firesteel.capture.call_handlers import equivalent_of
 
 
 @equivalent_of(collections._count_elements)  # type: ignore[attr-defined]

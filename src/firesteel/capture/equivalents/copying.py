@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from firesteel.capture.equivalents.registry import MISSING, equivalent_of
+from firesteel.capture.call_handlers import MISSING, equivalent_of
 
 _IMMUTABLE_TYPES = (
     type(None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from firesteel.capture.equivalents.registry import MISSING, equivalent_of
+from firesteel.capture.call_handlers import MISSING, equivalent_of
 
 
 @equivalent_of(functools.cached_property.__get__)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from firesteel.capture.equivalents.registry import equivalent_of
+from firesteel.capture.call_handlers import equivalent_of
 
 Before = Callable[[Any, Any], Any]
 

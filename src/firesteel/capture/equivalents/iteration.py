@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from firesteel.capture.equivalents.registry import MISSING, equivalent_of
+from firesteel.capture.call_handlers import MISSING, equivalent_of
 
 
 class AccumulateIterator:

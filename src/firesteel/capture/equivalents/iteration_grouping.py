@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from firesteel.capture.equivalents.registry import MISSING, equivalent_of
+from firesteel.capture.call_handlers import MISSING, equivalent_of
 
 
 class SliceIterator:

@@ -7,7 +7,7 @@ import types
 from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
-from firesteel.capture.equivalents.registry import MISSING, equivalent_of
+from firesteel.capture.call_handlers import MISSING, equivalent_of
 
 _POINTER_BYTES = 8
 

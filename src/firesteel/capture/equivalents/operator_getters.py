@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from firesteel.capture.equivalents.registry import equivalent_of
+from firesteel.capture.call_handlers import equivalent_of
 
 
 def _only_argument(name: str, arguments: tuple[Any, ...]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from firesteel.capture.equivalents.registry import MISSING, equivalent_of
+from firesteel.capture.call_handlers import MISSING, equivalent_of
 
 
 @equivalent_of(operator.call)

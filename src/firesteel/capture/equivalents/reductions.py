@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from firesteel.capture.equivalents.registry import MISSING, equivalent_of
+from firesteel.capture.call_handlers import MISSING, equivalent_of
 
 
 def _add_all(iterator: Iterator[Any], total: Any) -> Any:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from firesteel.capture.equivalents.registry import equivalent_of
+from firesteel.capture.call_handlers import equivalent_of
 
 
 def sorted_pairs(pairs: list[tuple[Any, Any]], descending: bool) -> list[Any]:

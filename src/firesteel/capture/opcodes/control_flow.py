@@ -44,8 +44,8 @@ def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
 
 
 def _captures_branches(frame: Frame) -> bool:
-    options = frame.tx.options
-    return options is not None and options.capture_branches
+    compiler = frame.tx.compiler
+    return compiler is not None and compiler.capture_branches
 
 
 def _truth(frame: Frame, inst: Instruction, value: Value, jumps_when: bool) -> bool | None:
@@ -57,7 +57,7 @@ def _truth(frame: Frame, inst: Instruction, value: Value, jumps_when: bool) -> b
         for raising, answer in ((frame.index, jumps_when), (inst.argval, not jumps_when)):
             if _only_raises(frame, raising):
                 number = value.number(tx, "__bool__") if isinstance(value, TensorValue) else value
-                if isinstance(number, NumberValue) and tx.states(number, answer):
+                if isinstance(number, NumberValue) and tx.symbols.state(number, answer):
                     return answer
                 return tx.truth(number)
     known = isinstance(value, NumberValue) and tx.shape_env.decide(value.expr) is not None

@@ -233,7 +233,7 @@ class IdentityKey:
 
 def identity_key(tx: Tracer, value: Value) -> IdentityKey:
     """The key of an object that hashes by identity; the capture relies on such objects being distinct."""
-    tx.hashed_by_identity.append(value)
+    tx.reliance.hashed_by_identity.append(value)
     return IdentityKey(value)
 
 

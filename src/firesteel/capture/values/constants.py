@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import shapes
 from ..call_handlers import HANDLERS
 from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import (
@@ -22,7 +23,7 @@ from ..source import (
     name_in_messages,
     written_in_python,
 )
-from .base import Value
+from .base import LazyValue, Value
 from .iterators import ConstantIterator, ListIterator
 from .methods import MethodValue, NativeMethod
 
@@ -64,7 +65,7 @@ class ConstantValue(Value):
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if isinstance(self.value, enum.Enum):
-            tx.classes_read[type(self.value)] = None
+            tx.reliance.classes[type(self.value)] = None
             if type(self.value).__getattribute__ not in PLAIN_LOOKUPS:
                 raise GraphBreak(f"{type(self.value).__name__} has its own __getattribute__")
             found = self.member_attr(tx, name) or self.method_of_member(tx, name)
@@ -89,7 +90,7 @@ class ConstantValue(Value):
         if held not in self.value.__dict__ or (held == name and hasattr(type(self.value), name)):
             return None
         where = self.source or ConstantSource.of(self.value, str(self.value))
-        return tx.lazy(self.value.__dict__[held], item_source(InstanceDictSource(where), held)).realize()
+        return LazyValue(tx, self.value.__dict__[held], item_source(InstanceDictSource(where), held)).realize()
 
     def method_of_member(self, tx: Tracer, name: str) -> Value | None:
         """A method or property that the user has given to an enum."""
@@ -100,7 +101,7 @@ class ConstantValue(Value):
         if isinstance(raw, types.FunctionType):
             where = InstanceDictSource(self.source or ConstantSource.of(self.value, str(self.value)))
             if name in self.value.__dict__:
-                return tx.lazy(self.value.__dict__[name], item_source(where, name)).realize()
+                return LazyValue(tx, self.value.__dict__[name], item_source(where, name)).realize()
             tx.guard(where, "missing attribute", f"{name!r} not in {{0}}")
         return tx.objects.bind(tx, self, type(self.value), name, raw, owner)
 
@@ -223,7 +224,7 @@ class NumberValue(Value):
     def specialize(self, tx: Tracer) -> ConstantValue:
         """Give up generality: guard that the number is what it is now."""
         if self.known is None:
-            tx.specialize_number(self)
+            tx.symbols.specialize(self)
             value = self.hint if self.hint is not None else tx.shape_env.evaluate(self.expr)
             self.known = ConstantValue(value)
         return self.known
@@ -250,7 +251,7 @@ class NumberValue(Value):
         return True
 
     def truth(self, tx: Tracer) -> bool:
-        return tx.decide(self.expr if self.expr.kind == "bool" else tx.equality(self.expr, 0, False))
+        return tx.symbols.decide(self.expr if self.expr.kind == "bool" else shapes.ne(self.expr, 0))
 
     def key(self, tx: Tracer) -> Any:
         return self.specialize(tx).key(tx)
@@ -354,14 +355,14 @@ class PythonObject(Value):
             tx.guard(where, "missing attribute", "'__getattr__' not in {0}")
         elif inspect.getattr_static(type(obj), name, None) is None and isinstance(fallback, types.FunctionType) \
                 and not _imports(fallback.__code__):
-            return tx.call(tx.lazy(fallback, item_source(where, "__getattr__")), [ConstantValue(name)], {})
+            return tx.call(LazyValue(tx, fallback, item_source(where, "__getattr__")), [ConstantValue(name)], {})
         try:
             attr = getattr(obj, name)  # torch's own flags, or a submodule that is imported when it is asked for
         except AttributeError as error:
             raise tx.raised(error) from None
         if name in obj.__dict__ or isinstance(attr, types.ModuleType) or callable(attr):
             return tx.python_object(attr)
-        return tx.lazy(attr, AttrSource(self.source or ConstantSource.of(obj, obj.__name__), name)).realize()
+        return LazyValue(tx, attr, AttrSource(self.source or ConstantSource.of(obj, obj.__name__), name)).realize()
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         if type(self.obj).__module__ == "typing":  # Optional[int]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak
 from ..source import AttrSource, Source, item_source
-from .base import Value, identity_key
+from .base import LazyValue, Value, identity_key
 from .function_attributes import FunctionDict
 from .methods import MethodValue, NativeMethod
 
@@ -40,7 +40,7 @@ class CellValue(Value):
             except ValueError:
                 tx.guard(self.source, "empty cell", "not {k[0]}({0})", (cell_has_content,))
                 return None
-            self.content = tx.found(contents, AttrSource(self.source, "cell_contents"))
+            self.content = tx.looked_up(contents, AttrSource(self.source, "cell_contents"))
         return self.content
 
     def store(self, tx: Tracer, value: Value | None) -> None:
@@ -132,7 +132,7 @@ class FunctionValue(Value):
             return tx.python_object(types.FunctionType)
         if self.real is not None and self.source is not None and name in ("__defaults__", "__kwdefaults__",
                                                                           "__annotations__"):
-            return tx.found(getattr(self.real, name), AttrSource(self.source, name))
+            return tx.looked_up(getattr(self.real, name), AttrSource(self.source, name))
         if name == "__defaults__":
             return tx.make_tuple(self.defaults) if self.defaults else tx.constant(None)
         if name == "__get__":
@@ -148,7 +148,7 @@ class FunctionValue(Value):
                 raise tx.raised(error) from None
             own = name == "__wrapped__" or name in self.real.__dict__ or isinstance(attr, str)
             if own and self.source is not None:
-                return tx.found(attr, AttrSource(self.source, name))
+                return tx.looked_up(attr, AttrSource(self.source, name))
             return tx.python_object(attr)
         if name == "__module__":
             return tx.python_object(self.globals.get("__name__"))
@@ -176,7 +176,7 @@ class FunctionValue(Value):
         """One of the function's names."""
         if self.real is None or self.source is None:
             return tx.constant(made_inside if self.real is None else getattr(self.real, name))
-        return tx.lazy(getattr(self.real, name), AttrSource(self.source, name)).realize()
+        return LazyValue(tx, getattr(self.real, name), AttrSource(self.source, name)).realize()
 
     def native_methods(self) -> bool:
         return True

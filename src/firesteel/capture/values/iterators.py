@@ -529,7 +529,7 @@ class GeneratorValue(IteratorValue):
             item = self.resume(tx, args[0] if name == "send" else None, error)
             if item is None:
                 result = [] if self.frame.returned_none() else [self.frame.returned]
-                raise tx.raised_value(tx.make_exception(StopIteration, result))
+                raise UserRaise(tx.make_exception(StopIteration, result))
             return item
         if name == "close":
             self.close(tx)

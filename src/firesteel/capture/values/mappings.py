@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ... import shapes
 from ..guards import keys_of, values_of
 from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import Source, StorageSource, call_source, item_source
@@ -81,7 +82,7 @@ class DictValue(ContainerValue):
         cls: Any = self.cls
         if cls.__contains__(self.real, token) if isinstance(self.real, dict) else token in self.real:
             real = cls.__getitem__(self.real, token) if isinstance(self.real, dict) else self.real[token]
-            value: Value = tx.found(real, item_source(self.source, token))
+            value: Value = tx.looked_up(real, item_source(self.source, token))
             self.items[token] = (key, value)
             return value
         if isinstance(self.source, StorageSource):
@@ -98,7 +99,7 @@ class DictValue(ContainerValue):
         if isinstance(key, NumberValue) and key.python_type() is int and key.hint is not None:
             tokens = list(self.fill(tx))
             if len(tokens) <= MAX_COMPARED and all(type(token) is int for token in tokens):
-                return any(tx.decide(tx.equality(key.expr, tx.expr(token), True)) for token in tokens)
+                return any(tx.symbols.decide(shapes.eq(key.expr, shapes.as_expr(token))) for token in tokens)
         return self.lookup(tx, key) is not None
 
     def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
@@ -173,7 +174,7 @@ class DictValue(ContainerValue):
         arguments, None for having none."""
         if self.cls is collections.OrderedDict:
             if isinstance(key, TupleValue):
-                return tx.raised_value(tx.make_exception(KeyError, key.items))
+                return UserRaise(tx.make_exception(KeyError, key.items))
             if key.is_constant() and key.as_constant() is None:
                 return tx.raised(KeyError())
             if issubclass(key.python_type(), (tuple, KeyError)):

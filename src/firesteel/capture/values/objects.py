@@ -26,7 +26,7 @@ from ..source import (
     written_in_python,
 )
 from ..tracebacks import as_raised
-from .base import ContainerValue, Value, identity_key, inherits_method, user_key
+from .base import ContainerValue, LazyValue, Value, identity_key, inherits_method, user_key
 from .exceptions import Places, TracebackValue
 from .iterators import ListIterator
 from .mappings import DictValue
@@ -97,7 +97,7 @@ class ObjectValue(Value):
         if table is None:
             return None
         if name in table:
-            value = tx.found(table[name], item_source(self.table_source(), name))
+            value = tx.looked_up(table[name], item_source(self.table_source(), name))
             self.attrs[name] = value
             return value
         return None
@@ -318,7 +318,7 @@ class ModuleValue(ObjectValue):
                 known = tx.known.get(id(entries))
                 if isinstance(known, DictValue):
                     return known.lookup(tx, tx.constant(name))
-                value = tx.found(entries[name], item_source(ModuleTableSource(self.source, table), name))
+                value = tx.looked_up(entries[name], item_source(ModuleTableSource(self.source, table), name))
                 self.attrs[name] = value
                 return value
         return None
@@ -338,7 +338,7 @@ class ModuleValue(ObjectValue):
         known = self.attrs.get(name)
         if known is not None and not has_own_getter(self.cls):
             return known
-        tx.classes_read[self.cls] = None
+        tx.reliance.classes[self.cls] = None
         if inherits_method(self.cls, "__getattr__", torch.nn.Module) and not has_own_getter(self.cls) \
                 and name not in self.attrs \
                 and name not in self.real.__dict__ and not _on_class(self.cls, name) \
@@ -496,7 +496,7 @@ class ExceptionValue(ObjectValue):
             if name == "__traceback__" and (self.source is not None or self.places):
                 return TracebackValue(self, self.places)
             if self.source is not None:
-                return tx.lazy(getattr(self.real, name), AttrSource(self.source, name))
+                return LazyValue(tx, getattr(self.real, name), AttrSource(self.source, name))
             if name == "__suppress_context__":
                 return tx.constant(self.suppress)
             if name == "__traceback__":

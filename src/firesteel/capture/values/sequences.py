@@ -197,7 +197,7 @@ class TupleValue(SequenceValue):
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if self.cls is not tuple:
-            tx.classes_read[self.cls] = None
+            tx.reliance.classes[self.cls] = None
             if isinstance(self.cls.__getattribute__, types.FunctionType):
                 raise GraphBreak(f"{self.cls.__name__} has its own __getattribute__")
             fields = getattr(self.cls, "_fields", None)

@@ -14,7 +14,7 @@ from ...torch_compat import view_base
 from ..call_signatures import refused
 from ..signals import GraphBreak, SkipFrame
 from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source
-from .base import Value, identity_key
+from .base import LazyValue, Value, identity_key
 from .constants import ConstantValue, NumberValue
 from .methods import MethodValue, NativeMethod
 
@@ -104,9 +104,9 @@ class TensorValue(Value):
             if found is not None:
                 return found
         if name == "shape":
-            return tx.shape(self.fake)
+            return tx.symbols.shape(self.fake)
         if name == "nbytes":
-            return tx.symbolic(self.fake.numel() * self.fake.itemsize)
+            return tx.symbols.value_of(self.fake.numel() * self.fake.itemsize)
         if name in METADATA:
             return tx.python_object(getattr(self.fake, name))
         if name in COMPUTED:
@@ -124,7 +124,7 @@ class TensorValue(Value):
         if name == "_base" and self.source is None and view_base(self.fake) is None:
             return tx.constant(None)
         if self.source is not None and name in (getattr(self.real, "__dict__", None) or ()):
-            return tx.lazy(self.real.__dict__[name], item_source(InstanceDictSource(self.source), name)).realize()
+            return LazyValue(tx, self.real.__dict__[name], item_source(InstanceDictSource(self.source), name)).realize()
         added = torch_compat.TENSOR_METHODS.added(name)
         if added is not None:
             return self.added_member(tx, name, added)
@@ -143,14 +143,14 @@ class TensorValue(Value):
         if type(member) is not types.FunctionType:
             raise GraphBreak(f"reading {name!r}, which was added to torch.Tensor")
         where = AttrSource(ConstantSource.of(torch.Tensor, "torch.Tensor"), name)
-        return MethodValue(self, tx.lazy(member, where).realize())
+        return MethodValue(self, LazyValue(tx, member, where).realize())
 
     def grad(self, tx: Tracer) -> Value:
         if self.source is None:
             if self.fake.is_leaf and self.fake.grad is None:
                 return tx.constant(None)
             raise GraphBreak("reading .grad of a tensor made in the compiled function")
-        return tx.lazy(self.real.grad, AttrSource(self.source, "grad")).realize()
+        return LazyValue(tx, self.real.grad, AttrSource(self.source, "grad")).realize()
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
         value = value.realize()
@@ -182,7 +182,7 @@ class TensorValue(Value):
         if name == "tolist" and not args and not kwargs:
             return self.to_list(tx)
         if name == "size":
-            sizes = tx.shape(self.fake)
+            sizes = tx.symbols.shape(self.fake)
             if not args and not kwargs:
                 return sizes
             given = [*args, *kwargs.values()]
@@ -220,7 +220,7 @@ class TensorValue(Value):
 
     def break_for_autograd(self, tx: Tracer, reason: str, hint: str = "") -> GraphBreak | SkipFrame:
         """The signal for a step that asks autograd about this tensor."""
-        if self.has_uses_in_history and not tx.options.fullgraph:
+        if self.has_uses_in_history and not tx.compiler.fullgraph:
             return SkipFrame(f"{reason}: the tensor has been used before", this_call=True)
         return GraphBreak(reason, hint)
 
@@ -255,7 +255,7 @@ class TensorValue(Value):
         """All elements as numbers, in nested lists."""
         if self.fake.dim() == 0:
             return self.item(tx)
-        shape = [tx.constant_of(size) for size in tx.shape(self.fake).items]
+        shape = [tx.constant_of(size) for size in tx.symbols.shape(self.fake).items]
         if self.fake.dtype.is_complex or math.prod(shape) > MAX_LIST:
             raise GraphBreak(f"Tensor.tolist() of {math.prod(shape)} elements", "keep the values as tensors")
         return tx.tensor_list(self, shape)
@@ -267,7 +267,7 @@ class TensorValue(Value):
     def length(self, tx: Tracer) -> Value:
         if self.fake.dim() == 0:
             raise tx.raised(TypeError("len() of a 0-d tensor"))
-        return tx.shape(self.fake).get_item(tx, tx.constant(0))
+        return tx.symbols.shape(self.fake).get_item(tx, tx.constant(0))
 
     def iterate(self, tx: Tracer) -> Value:
         if self.fake.dim() == 0:
