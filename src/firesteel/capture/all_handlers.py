@@ -1,4 +1,4 @@
-"""Imports every module that registers how something is called (`call_handlers`, `markers`), on the first capture."""
+"""Imports every module that registers how something is called (`call_handlers`), on the first capture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from . import (
     checkpointing,
     class_bodies,
     classes,
-    control_flow,
     gradients,
     modes,
     optimizers,
@@ -20,7 +19,6 @@ from . import (
     profiler_regions,
     tensor_groups,
     torch_state,
-    vectorised,
 )
 
 __all__ = [
@@ -33,7 +31,6 @@ __all__ = [
     "checkpointing",
     "class_bodies",
     "classes",
-    "control_flow",
     "gradients",
     "modes",
     "optimizers",
@@ -41,5 +38,4 @@ __all__ = [
     "profiler_regions",
     "tensor_groups",
     "torch_state",
-    "vectorised",
 ]

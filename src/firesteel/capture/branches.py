@@ -18,14 +18,14 @@ break at the branch.
 from __future__ import annotations
 
 import copy
-import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import torch_compat
 from ..fake.dims import known_equal, layout_of, numel_of, storage_size
+from .branch_copies import Copy
 from .bytecode.instructions import Instruction
 from .bytecode.join_points import join_point
 from .bytecode.liveness import live_locals
@@ -45,28 +45,6 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 MAX_NESTING = 12
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A result of a branch that is a copy on one of the ways, where the program has the tensor itself."""
-
-    step: int
-    """The step of the root frame at which the branch is."""
-    made: Any
-    source: Any
-    version: int
-    """How often the source had been changed by then."""
-
-
-@dataclass
-class Branches:
-    """The branches on data of one capture."""
-
-    #: those that are being captured, by code and instruction
-    entered: list[tuple[types.CodeType, int]] = field(default_factory=list)
-    #: copies that captured ones have made
-    copies: list[Copy] = field(default_factory=list)
 
 
 @dataclass

@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import gc
 import types
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from ..records import dataclass
 from .guards import same_constant
 from .signals import GraphBreak, UserRaise
 from .source import ConstantSource, Source, _ById, _Derived, _source

@@ -6,7 +6,6 @@ the backward pass, not kept. ``node.meta["checkpoint"]`` says how the program as
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 REGION, SETTINGS = "recompute", "checkpoint"
 
 
-@dataclasses.dataclass
+@dataclass
 class Checkpoints:
     """The checkpointed regions of one capture."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_compat
+from ..registry import Registry
 from .assertions import state
 from .signals import GraphBreak
 from .values.base import Value
@@ -172,22 +173,16 @@ def _check_is_size(tx: Tracer, function: Value, args: list[Value], kwargs: dict[
     return tx.constant(None)
 
 
-CONTROL_FLOW: dict[str, Apply] = {}
-"""How control flow operators are called during capture."""
-
-
-def control_flow_operator(name: str) -> Callable[[Apply], Apply]:
-    """Register how a control flow operator is called during capture."""
-    def register(apply: Apply) -> Apply:
-        CONTROL_FLOW[name] = apply
-        return apply
-
-    return register
+CONTROL_FLOW: Registry[str, Apply] = Registry("control flow operator", __package__, ("control_flow", "vectorised"))
+"""How control flow operators are called during capture. Most programs have none: they are imported when one is met."""
+control_flow_operator = CONTROL_FLOW.register
 
 
 def _control_flow(name: str) -> Marker:
     def apply(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return CONTROL_FLOW[name](tx, function, args, kwargs)
+        call = CONTROL_FLOW.find(name)
+        assert call is not None
+        return call(tx, function, args, kwargs)
 
     return Marker("control flow", apply)
 

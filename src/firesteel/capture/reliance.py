@@ -6,12 +6,13 @@ passes the same list twice. Objects found to be the same are guarded at once, wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import torch
 
 from .. import torch_compat
+from ..records import dataclass
 from .dynamism import in_module
 from .signals import SkipFrame
 from .source import ConstantSource, Source, class_is_permanent, written_in_python

@@ -26,7 +26,7 @@ from . import (
     torch_calls,
     wrapping,
 )
-from .branches import Branches
+from .branch_copies import Branches
 from .cached_functions import CachedCalls
 from .checkpointing import Checkpoints
 from .dynamism import Dynamism

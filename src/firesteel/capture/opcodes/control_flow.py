@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..branches import capture_branch
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..opcode_handlers import opcode
@@ -36,6 +35,8 @@ def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
     truth = _truth(frame, inst, value, jumps_when)
     if truth is None:
         if _captures_branches(frame):
+            from ..branches import capture_branch  # few programs need it
+
             return capture_branch(frame, inst, value, jumps_when)
         truth = tx.truth(value)
     if truth is jumps_when:
