@@ -49,7 +49,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
 
 
 def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """The same for a graph that is not taken apart."""
+    """Compile a graph in one piece; one that cannot be compiled runs operator by operator."""
     from firesteel.backends.as_captured import as_captured
     from firesteel.functional import SpentResults, Unsupported, is_refusal
     from firesteel.pipeline.compile import compile_graph

@@ -95,7 +95,7 @@ def in_words(tx: Tracer, expr: shapes.Expr) -> str:
 
 
 def words_of(env: shapes.ShapeEnv, expr: shapes.Expr) -> str:
-    """The same for those who trace in another way."""
+    """A condition on the symbols of an environment, in the names of what they were made for."""
     names = env.source_names()
     names.update(readable_names(env.symbols[symbol] for symbol in expr.free_symbols if symbol in env.symbols))
     return in_names(expr, names)

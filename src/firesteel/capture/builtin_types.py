@@ -154,9 +154,9 @@ def call_defaultdict(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
         raise refused("defaultdict")
     if isinstance(factory, ConstantValue) and factory.value is None:
         factory = None
-    made = DictValue({}, cls=collections.defaultdict, factory=factory)
-    made.call_method(tx, "update", args[1:], kwargs)
-    return made
+    mapping = DictValue({}, cls=collections.defaultdict, factory=factory)
+    mapping.call_method(tx, "update", args[1:], kwargs)
+    return mapping
 
 
 def _register_set(cls: type) -> None:
@@ -180,10 +180,10 @@ def call_deque(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     maxlen = tx.constant_of(bound) if bound is not None else None
     if maxlen is not None and not (type(maxlen) is int and maxlen >= 0):
         raise refused("deque")
-    made = ListValue([], cls=collections.deque, maxlen=maxlen)
+    queue = ListValue([], cls=collections.deque, maxlen=maxlen)
     for item in tx.to_list(args[0]) if args else []:
-        made.append(tx, item)
-    return made
+        queue.append(tx, item)
+    return queue
 
 
 @handles(range)

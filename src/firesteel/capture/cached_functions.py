@@ -109,7 +109,7 @@ def cached_result(cached: Any, key: Any) -> Any:
 
 
 def held_result(cached: Any, key: Any) -> Any:
-    """The same, where there has to be a result."""
+    """What a cached function holds under a key; a LookupError when it holds nothing."""
     result = cached_result(cached, key)
     if result is MISSING:
         raise LookupError(key)

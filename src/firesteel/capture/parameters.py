@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @handles(torch.nn.Parameter)
 def make_parameter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """An operation of the graph whose result is of another class."""
-    made = call_torch(tx, torch.nn.Parameter, args, kwargs)
-    if not isinstance(made, TensorValue):
+    parameter = call_torch(tx, torch.nn.Parameter, args, kwargs)
+    if not isinstance(parameter, TensorValue):
         raise GraphBreak("a Parameter of something that is no tensor")
-    made.cls = torch.nn.Parameter
-    made.fake.is_parameter = True
-    return made
+    parameter.cls = torch.nn.Parameter
+    parameter.fake.is_parameter = True
+    return parameter
 
 

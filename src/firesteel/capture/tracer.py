@@ -135,16 +135,16 @@ class Tracer:
 
     def module_stack(self) -> tuple[Any, ...]:
         """The modules whose methods are running, outermost first, each with the frame that it is called in."""
-        found: list[Any] = []
+        stack: list[Any] = []
         for frame in self.frames:
             names = frame.code.co_varnames
             owner = frame.locals.get(names[0]) if names and frame.code.co_argcount else None
             if owner is None and names and frame.code.co_argcount and names[0] in frame.cells:
                 owner = frame.cells[names[0]].content
             module = getattr(owner, "real", None)
-            if isinstance(module, torch.nn.Module) and (not found or found[-1][0] is not module):
-                found.append((module, frame))
-        return tuple(found)
+            if isinstance(module, torch.nn.Module) and (not stack or stack[-1][0] is not module):
+                stack.append((module, frame))
+        return tuple(stack)
 
     def provenance(self) -> shapes.Provenance:
         """Who asks about sizes at this moment."""

@@ -224,7 +224,7 @@ class Unit:
 
     @passed_over
     def resume(self, held: list[Any]) -> Any:
-        """The same for a continuation."""
+        """Run the first entry of a continuation whose guards hold; `held` are its arguments, in a list."""
         functions = self.functions
         spread = _spread(len(held))
         for position, function in enumerate(functions):
@@ -426,7 +426,7 @@ class Unit:
         self.knows(new)
 
     def learn_from_first_call(self, args: tuple[Any, ...]) -> None:
-        """The same where the first call ran uncompiled."""
+        """What differs from a first call, which ran uncompiled, becomes symbolic in the next capture."""
         if self.first_call is not None:
             self.knows(self.learned | self.first_call.changed(parameters_of(self.code, self.start), args))
 

@@ -401,4 +401,4 @@ class NullValue(Value):
 
 NULL = NullValue()
 LOOKED_UP = NullValue()
-"""The same beside a method that was looked up only to be called: Python then calls what the class has."""
+"""The NULL beside a method that was looked up only to be called: Python then calls what the class has."""

@@ -264,10 +264,10 @@ class PartialValue(Value):
         parts = [code.value(self.function), *(code.value(a) for a in self.args)]
         if self.kwargs:
             parts.append("**{" + ", ".join(f"{k!r}: {code.value(v)}" for k, v in self.kwargs.items()) + "}")
-        made = code.assign(self, f"{code.constant(functools.partial)}({', '.join(parts)})")
+        partial = code.assign(self, f"{code.constant(functools.partial)}({', '.join(parts)})")
         for name, attr in self.attrs.items():
-            code.line(f"{made}.{name} = {code.value(attr)}")
-        return made
+            code.line(f"{partial}.{name} = {code.value(attr)}")
+        return partial
 
 
 def closure_cells(tx: Tracer, real: types.FunctionType, source: Source | None) -> list[CellValue]:

@@ -96,8 +96,8 @@ class MethodValue(Value):
         function = self.function.realize()
         if function.python_type() in C_METHODS:  # bound, such a method is no `types.MethodType`
             return code.assign(self, f"{code.value(function)}.__get__({code.value(self.receiver)})")
-        made = code.constant(types.MethodType)
-        return code.assign(self, f"{made}({code.value(self.function)}, {code.value(self.receiver)})")
+        method_type = code.constant(types.MethodType)
+        return code.assign(self, f"{method_type}({code.value(self.function)}, {code.value(self.receiver)})")
 
 
 class SuperValue(Value):
