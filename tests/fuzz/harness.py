@@ -473,20 +473,17 @@ def without_offsets(outcome: Outcome) -> Outcome:
 READS_NUMBERS = re.compile(r"\.item\(\)|\.tolist\(\)|\bint\(t\[|\bdef fn\(x, y, m, z, w\)")
 
 
-def without_idle_strides(outcome: Outcome) -> Outcome:
-    """A run with nothing said about strides that step nowhere: those of dimensions of size 1, and of tensors without
-    elements. Eager's depend on such sizes; where data decides a size, graphs have the strides of all other sizes."""
+def without_expanded_gradients(outcome: Outcome) -> Outcome:
+    """A run with gradients that lie by rows where they are expanded. A slice of everything is no slice in eager, whose
+    gradient is then what was expanded, and that of a slice is dense. Where data decides which it is, graphs slice.
+    """
 
-    def steps(path: str, fact: TensorFact) -> tuple[int, ...]:
-        stride = fact.stride
-        # A slice of everything is no slice in eager, whose gradient is what was expanded; that of a slice is dense.
-        if path.startswith("backward") and any(size > 1 and not step for size, step in zip(fact.shape, stride)):
-            stride = torch.empty(fact.shape, device="meta").stride()
-        return tuple(step if size > 1 and 0 not in fact.shape else 0
-                     for size, step in zip(fact.shape, stride, strict=True))
+    def dense(fact: TensorFact) -> TensorFact:
+        expanded = any(size > 1 and not step for size, step in zip(fact.shape, fact.stride, strict=True))
+        return replace(fact, stride=torch.empty(fact.shape, device="meta").stride()) if expanded else fact
 
     for call in outcome.calls:
-        call.facts = [(path, replace(fact, stride=steps(path, fact)) if isinstance(fact, TensorFact) else fact)
+        call.facts = [(path, dense(fact) if path.startswith("backward") and isinstance(fact, TensorFact) else fact)
                       for path, fact in call.facts]
     return outcome
 
@@ -547,7 +544,7 @@ def _promised(outcome: Outcome, program: Program, compiler: str) -> Outcome:
     if compiler in FUNCTIONAL:
         outcome = without_offsets(outcome)
         if READS_NUMBERS.search(program.source):
-            outcome = without_idle_strides(outcome)
+            outcome = without_expanded_gradients(outcome)
     return outcome
 
 
