@@ -136,8 +136,11 @@ def _is_wide(value: Value) -> bool:
 def _is_narrow(tx: Tracer, expr: Expr) -> bool:
     interval = tx.shape_env.interval(expr)
     ends = interval.lower, interval.upper
-    if any(math.isinf(end) for end in ends) and not all(_is_usual(tx, free) for free in expr.free_symbols):
-        return False  # a size times something that is none
+    if any(math.isinf(end) for end in ends):
+        constants = (expr.const, *(factor for _, factor in expr.terms)) if isinstance(expr, Sum) else ()
+        if any(abs(constant) > USUAL for constant in constants) or \
+                not all(_is_usual(tx, free) for free in expr.free_symbols):
+            return False  # a size times something that is none
     return all(math.isinf(end) or LEAST <= end <= LARGEST for end in ends)
 
 

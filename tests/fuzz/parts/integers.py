@@ -11,8 +11,8 @@ from ..values import Dice
 
 # Up to this an integer may become the size of a new tensor.
 SMALL = 16
-HUGE = (2**31 - 1, 2**31, -(2**31) - 1, 2**40, -(2**40), 2**53 + 1, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1, 2**63,
-        2**64)  # fmt: skip
+HUGE = (2**31 - 1, 2**31, -(2**31) - 1, 2**40, -(2**40), 2**53 + 1, 2**61, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1,
+        2**63, 2**64)  # fmt: skip
 
 
 @dataclass(frozen=True)
