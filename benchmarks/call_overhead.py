@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.models import zoo
 
-from benchmarks import models, report
+from benchmarks import report
 
 SIDES = ("firesteel", "torch")
 MODULE = "local/mlp300"
@@ -139,10 +140,10 @@ def measure_function(sides: Sequence[str]) -> dict[str, Timing]:
 
 def measure_module(sides: Sequence[str]) -> dict[str, Timing]:
     """Time the 300-parameter module: eager, compiled by each side, and each side's graph called directly."""
-    reference, args, _ = models.build(MODULE)
+    reference, args, _ = zoo.build(MODULE)
     variants: dict[str, Call] = {"eager": lambda: reference(*args)}
     for side in sides:
-        module, _, _ = models.build(MODULE)
+        module, _, _ = zoo.build(MODULE)
         backend = RecordingBackend()
         recorded = compiler(side)(module, backend=backend)
         torch.testing.assert_close(recorded(*args), reference(*args))
@@ -150,7 +151,7 @@ def measure_module(sides: Sequence[str]) -> dict[str, Timing]:
             raise RuntimeError(f"{side} ran {len(backend.runs)} graphs for {MODULE}; this benchmark needs exactly one")
         gm, inputs = backend.runs[0]
         reset(side)  # torch.compile keeps entries per code object: the timed call must not meet the recorded one's
-        module, _, _ = models.build(MODULE)
+        module, _, _ = zoo.build(MODULE)
         compiled = compiler(side)(module, backend="eager")
         compiled(*args)
         variants[f"{side} graph"] = lambda f=gm.forward, i=inputs: f(*i)  # type: ignore[misc]

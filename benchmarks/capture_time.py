@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from tests.models import zoo
 
-from benchmarks import models, report
+from benchmarks import report
 
 SIDES = ("firesteel", "torch")
 BAR = 5.0
@@ -42,7 +43,7 @@ COMPILER_MODULE = {"firesteel": "firesteel.compiling", "torch": "torch._dynamo"}
 def measure(name: str, side: str, full_depth: bool) -> Seconds:
     """Compile `name` in this process, which must be fresh, and time the first call."""
     torch.set_num_threads(1)
-    module, args, kwargs = models.build(name, full_depth=full_depth)
+    module, args, kwargs = zoo.build(name, full_depth=full_depth)
     with torch.no_grad():
         module(*args, **kwargs)
         start = time.perf_counter()
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sides = SIDES if options.side == "both" else (options.side,)
     seconds: dict[str, dict[str, float]] = {}
     imports: dict[str, list[float]] = {side: [] for side in sides}
-    for name in models.FULL_DEPTH:
+    for name in zoo.FULL_DEPTH:
         samples: dict[str, list[Seconds]] = {side: [] for side in sides}
         for _ in range(options.runs):
             for side in sides:  # alternating, so that a slow minute of the machine hits both

@@ -18,8 +18,9 @@ import time
 from collections.abc import Sequence
 
 import torch
+from tests.models import zoo
 
-from benchmarks import models, report
+from benchmarks import report
 from benchmarks.dynamic_sizes import in_fresh_process
 
 SIDES = ("firesteel", "torch")
@@ -30,7 +31,7 @@ BATCH, SEQUENCE = 4, 24
 def measure(name: str, side: str, dynamic: bool) -> float:
     """Seconds to capture in this process, which must be fresh."""
     torch.set_num_threads(1)
-    module, args, kwargs = models.build(name, full_depth=name in models.FULL_DEPTH)
+    module, args, kwargs = zoo.build(name, full_depth=name in zoo.FULL_DEPTH)
     tokens = torch.randint(0, 50, (BATCH, SEQUENCE))
     if args:
         args = (tokens, *args[1:])

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.models import zoo
 
-from benchmarks import models, report
+from benchmarks import report
 from benchmarks.call_overhead import SIDES, Call, compiler, strict, time_alternating
 
 MODEL = "transformers/gpt2"
@@ -70,7 +71,7 @@ def firesteel_variants(variants: dict[str, Call], details: dict[str, Any]) -> No
 
     for form in FORMS:
         for dynamic in (False, True):
-            model, _, _ = models.build(MODEL, full_depth=True)
+            model, _, _ = zoo.build(MODEL, full_depth=True)
             with fs.config.patch(native_guards="always" if form == "native" else "never"):
                 compiled = fs.compile(run, backend="eager", dynamic=None if dynamic else False)
                 tokens = inputs()
@@ -99,7 +100,7 @@ def torch_variants(variants: dict[str, Call]) -> None:
     for dynamic in (False, True):
         # entries belong to code objects, and a reset would make those of the other version useless
         function = types.FunctionType(run.__code__.replace(co_name=f"run_{dynamic}"), globals())
-        model, _, _ = models.build(MODEL, full_depth=True)
+        model, _, _ = zoo.build(MODEL, full_depth=True)
         compiled = compiler("torch")(function, backend="eager", dynamic=None if dynamic else False)
         tokens = inputs()
         for example in tokens if dynamic else tokens[1:2]:

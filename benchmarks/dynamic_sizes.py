@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.models import zoo
+from tests.models.equality import assert_same
 
-from benchmarks import models, report
-from benchmarks.model_breaks import assert_same
+from benchmarks import report
 
 SIDES = ("firesteel", "torch")
 BAR = 2
@@ -82,7 +83,7 @@ def inputs_of(
 def measure(name: str, side: str, calls: int) -> Outcome:
     """Run one model on one side in this process."""
     torch.set_num_threads(1)
-    module, args, kwargs = models.build(name)
+    module, args, kwargs = zoo.build(name)
     inputs = inputs_of(name, (args, kwargs), calls)
     graphs: list[Any] = []
 

@@ -23,8 +23,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from tests.models import zoo
 
-from benchmarks import models, report
+from benchmarks import report
 from benchmarks.dynamic_sizes import firesteel_compilations, in_fresh_process
 
 SIDES = ("firesteel", "torch")
@@ -51,7 +52,7 @@ class Outcome:
 
 def build(name: str, layers: int = 4, small: bool = True) -> torch.nn.Module:
     """A causal language model of the given kind with random weights, small or as in the native suite."""
-    models.prepare_torchvision()
+    zoo.prepare_torchvision()
     torch.manual_seed(0)
     if name == "gpt2":
         from transformers import GPT2Config, GPT2LMHeadModel

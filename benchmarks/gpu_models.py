@@ -85,7 +85,7 @@ def torchvision_model(name: str, batch: int, train: bool, dtype: torch.dtype = t
 
 
 def unet() -> Made:
-    from benchmarks.models import UNet
+    from tests.models.zoo import UNet
 
     return UNet((32, 64, 128)).to("cuda"), (torch.randn(4, 3, 96, 96, device="cuda"),), False
 

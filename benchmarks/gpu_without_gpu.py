@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu_without_gpu operators --only softmax --samples 5     # torch's operator samples
     python -m benchmarks.gpu_without_gpu modules                                  # torch's module samples
-    python -m benchmarks.gpu_without_gpu models --only timm                       # the models of benchmarks.models
+    python -m benchmarks.gpu_without_gpu models --only timm                       # the models of tests.models.zoo
     python -m benchmarks.gpu_without_gpu large                                    # those of benchmarks.gpu_models
     python -m benchmarks.gpu_without_gpu random --start 0 --count 200             # random programs
 
@@ -29,30 +29,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.conformance import gradients
+from tests.conformance.comparing import AMBIGUOUS, UNDEFINED, Pair, copied, differences, run
+from tests.conformance.torch_samples import operators, samples_of
+from tests.kernels.gpu.nearness import nearer
+from tests.kernels.gpu.pretended_gpu import OnCpu, PretendedGpu, by_stand_in, error_text
 from torch.utils import _pytree as pytree
 
 import firesteel as fs
-from benchmarks import native_gradients
-from benchmarks.native_op_db import (
-    AMBIGUOUS,
-    ROOT,
-    UNDEFINED,
-    Pair,
-    compare_all,
-    copied,
-    differences,
-    operators,
-    pairs_of,
-    run,
-    samples_of,
-    work,
-)
-from benchmarks.pretended_gpu import OnCpu, PretendedGpu, by_stand_in, error_text
+from benchmarks.native_op_db import ROOT, compare_all, pairs_of, work
 
 DTYPES = ("float32", "bfloat16", "int64")
 KERNELS = ROOT / "build" / "kernels_without_gpu"
 """Where machine code is kept, so that the next sweep compiles what is new."""
-SHORTER = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Sweep:
@@ -116,10 +105,10 @@ def operator_pair(sweep: Sweep, op: Any, dtype: torch.dtype, count: int) -> Pair
     def program(*args: Any, **kwargs: Any) -> Any:
         return op.op(*args, **kwargs)
 
-    for observe, samples in ((run, samples_of(op, dtype, count)), (native_gradients.differentiate, (
-            native_gradients.samples_of(op, dtype, count) if dtype in op.supported_backward_dtypes("cpu") else []))):
+    for observe, samples in ((run, samples_of(op, dtype, count)), (gradients.differentiate, (
+            gradients.samples_of(op, dtype, count) if dtype in op.supported_backward_dtypes("cpu") else []))):
         for number, sample in samples:
-            given = native_gradients.arguments(sample)
+            given = gradients.arguments(sample)
             try:
                 copied(given)
             except Exception:
@@ -131,8 +120,8 @@ def operator_pair(sweep: Sweep, op: Any, dtype: torch.dtype, count: int) -> Pair
 
 def module_pairs(sweep: Sweep, only: str, count: int) -> Iterator[Pair]:
     """The samples of torch's modules, training and not."""
-    from benchmarks.module_db import MODES, _leaf, modules, observe
-    from benchmarks.module_db import samples_of as module_samples
+    from tests.conformance.module_db import MODES, _leaf, modules, observe
+    from tests.conformance.module_db import samples_of as module_samples
 
     for info in modules():
         if only not in info.formatted_name:
@@ -173,10 +162,10 @@ def module_pairs(sweep: Sweep, only: str, count: int) -> Iterator[Pair]:
 
 
 def model_pairs(sweep: Sweep, only: str) -> Iterator[Pair]:
-    """The models of `benchmarks.models`, without and with gradients."""
-    from benchmarks import models
+    """The models of `tests.models.zoo`, without and with gradients."""
+    from tests.models import zoo
 
-    for name in models.names():
+    for name in zoo.names():
         if only not in name:
             continue
         for train in (False, True):
@@ -186,7 +175,7 @@ def model_pairs(sweep: Sweep, only: str) -> Iterator[Pair]:
                 gpu = sweep.gpu()
                 fs.reset()
                 for compiled in (False, True):
-                    module, args, kwargs = models.build(name)
+                    module, args, kwargs = zoo.build(name)
                     module.train(train)
                     with gpu.here(), fs.config.patch(raise_on_internal_error=True):
                         function = fs.compile(module, backend=gpu, dynamic=sweep.dynamic) if compiled else module
@@ -206,12 +195,12 @@ def _step(module: torch.nn.Module, function: Any, args: Any, kwargs: Any, train:
     torch.manual_seed(3)
     try:
         with torch.set_grad_enabled(train):
-            found = native_gradients.tensors_of(function(*args, **kwargs))
+            found = gradients.tensors_of(function(*args, **kwargs))
             if train:
                 roots = [t for t in found if t.requires_grad]
-                torch.autograd.backward(roots, [native_gradients.tangent(root) for root in roots])
-        gradients = [p.grad for p in module.parameters() if p.grad is not None] if train else []
-        return [t.detach() for t in (*found, *gradients)]
+                torch.autograd.backward(roots, [gradients.tangent(root) for root in roots])
+        of_parameters = [p.grad for p in module.parameters() if p.grad is not None] if train else []
+        return [t.detach() for t in (*found, *of_parameters)]
     except Exception as error:
         return error
 
@@ -244,9 +233,11 @@ class _Seen(Exception):
 
 def large_pairs(sweep: Sweep, only: str) -> Iterator[Pair]:
     """The models of `benchmarks.gpu_models`, compiled for their own sizes, but not run."""
-    from benchmarks import gpu_models, models
+    from tests.models import zoo
 
-    models.prepare_torchvision()
+    from benchmarks import gpu_models
+
+    zoo.prepare_torchvision()
     for name, build in gpu_models.MODELS.items():
         if only not in name:
             continue
@@ -279,40 +270,9 @@ def random_pairs(sweep: Sweep, start: int, count: int, long: bool) -> Iterator[P
     for seed in range(start, start + count):
         program = RandomProgram(seed, long=long)
         pair = Pair(f"seed {seed}", "random")
-        sweep.compare(pair, str(program), program, native_gradients.differentiate,
+        sweep.compare(pair, str(program), program, gradients.differentiate,
                       lambda program=program: (program.inputs(), {}))
         yield pair
-
-
-def nearer(observe: Callable[..., Any], given: Any, want: Any, got: Any, worse: float = 8.0) -> bool:
-    """Whether results that differ from eager's are about as near to those in double precision: ``worse`` times as far.
-
-    Eager on a GPU rounds at other places than eager on the CPU, so short floats differ in their last bits. Random
-    programs have sums that cancel, of which the CPU's eager happens to be nearer by more than twice now and then.
-    """
-    def widened(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.dtype in SHORTER:
-            return value.detach().double().requires_grad_(value.requires_grad)
-        return torch.float64 if isinstance(value, torch.dtype) and value in SHORTER else value
-
-    exact = observe(*pytree.tree_map(widened, given))
-    if any(isinstance(side, Exception) for side in (exact, want, got)):
-        return False
-    sides = [[leaf for leaf in pytree.tree_leaves(side) if isinstance(leaf, torch.Tensor)]
-             for side in (exact, want, got)]
-    if len({len(side) for side in sides}) != 1:
-        return False
-    norms = [true.double().nan_to_num(0, 0, 0).norm().item() for true in sides[0]]
-    for true, eager, ours, norm in zip(*sides, norms, strict=True):
-        if true.numel() and eager.is_floating_point():
-            # What should be zero, such as the gradient of a factor in front of a normalisation, is rounding errors.
-            unit = torch.finfo(eager.dtype).eps * (norm + 0.05 * max(norms))
-            errors = [(true.double() - side.double()).nan_to_num(0, 0, 0).norm().item() for side in (eager, ours)]
-            if not errors[1] <= worse * errors[0] + (32 if eager.dtype is torch.float32 else 1) * unit:
-                return False
-        elif not torch.equal(eager, ours):
-            return False
-    return True
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.models.zoo import Example, UNet, prepare_torchvision
 from torch import nn
 
 from benchmarks import report
-from benchmarks.models import Example, UNet, prepare_torchvision
 
 LEAST_RATIO = 0.95
 MEAN_RATIO = 1.1

@@ -25,281 +25,25 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from tests.conformance.comparing import Pair
+from tests.conformance.native_op_db import DTYPES, FAILURES, known_failures, run_pair
+from tests.conformance.torch_samples import DEVICE, load_op_db, operators, samples_of
 from torch.utils import _pytree as pytree
 
-import firesteel as fs
-from benchmarks.fake_tensors import load_op_db
-
 ROOT = Path(__file__).parent.parent
-FAILURES = ROOT / "tests" / "conformance" / "native_op_db_failures.txt"
 INDUCTOR = ROOT / "benchmarks" / "data" / "inductor_lowered.txt"
-DTYPES = ("float32", "float64", "bfloat16", "int64", "bool")
-# Results are memory that nobody has written to.
-UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
-# Eager promises no repeatable values here: factors up to sign and order, or sums in the order of threads.
-AMBIGUOUS = ("svd", "linalg.svd", "svd_lowrank", "pca_lowrank", "linalg.eig", "linalg.eigh", "eig", "symeig")
 PAIR_LIMIT_S = 240.0
-DEVICE = os.environ.get("FIRESTEEL_OP_DB_DEVICE", "cpu")
-
-
-@dataclass
-class Pair:
-    """What came of one operator in one dtype."""
-
-    name: str
-    dtype: str
-    samples: int = 0
-    failures: list[str] = field(default_factory=list)
-    less_accurate: list[str] = field(default_factory=list)
-    breaks: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
-    """Operators of ATen that compiled graphs call, with the reason."""
-    uncompiled: list[str] = field(default_factory=list)
-    """Why graphs run operator by operator."""
-    notes: list[str] = field(default_factory=list)
-    """What else there is to say."""
-
-
-class Recording:
-    """The native backend, noting what is called in ATen and what is not compiled at all."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.uncompiled: list[str] = []
-        self.graphs = 0
-
-    def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
-        from firesteel.backends.native import runner, unsupported_reason
-        from firesteel.functional import Unsupported
-        from firesteel.kernels.ir import ExternCall
-        from firesteel.kernels.options import make_options
-        from firesteel.pipeline.compile import compile_graph
-
-        self.graphs += 1
-        try:
-            reason = unsupported_reason(example_inputs)
-            if reason is not None:
-                raise Unsupported(reason)
-            made = compile_graph(gm, example_inputs, make_options())
-        except Unsupported as error:
-            self.uncompiled.append(error.reason)
-            return gm.forward
-        reasons = {fallback.operator: fallback.reason for fallback in made.lowered.fallbacks}
-        for step in made.plan.steps:
-            if isinstance(step, ExternCall) and isinstance(step.target, torch._ops.OpOverload):
-                name = str(step.target)
-                self.calls.append(f"{name}: {reasons.get(name, 'by choice')}")
-        return runner(made)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# comparing
-
-
-def spread(items: Sequence[Any], count: int) -> list[Any]:
-    """Some of the items, the first and the last among them.
-
-    >>> spread(range(9), 3)
-    [0, 4, 8]
-    """
-    if len(items) <= count:
-        return list(items)
-    return [items[round(k * (len(items) - 1) / max(count - 1, 1))] for k in range(count)]
-
-
-def samples_of(op: Any, dtype: torch.dtype, count: int) -> list[tuple[int, Any]]:
-    """Numbered samples of an operator, spread over all of them."""
-    try:
-        found = list(zip(range(200), op.sample_inputs(DEVICE, dtype, requires_grad=False), strict=False))
-    except Exception:  # some sample functions need packages that are not here
-        return []
-    return spread(found, count)
-
-
-def copied(value: Any) -> Any:
-    """Copies of all tensors, with strides and shared memory kept."""
-    import copy
-
-    return copy.deepcopy(value)
-
-
-def run(function: Any, args: Any, kwargs: Any) -> Any:
-    """The result, or the exception."""
-    torch.manual_seed(3)
-    try:
-        with torch.no_grad():
-            return function(*args, **kwargs)
-    except Exception as error:
-        return error
-
-
-def memory_of(tensor: torch.Tensor, args: Sequence[torch.Tensor]) -> int | None:
-    """The argument whose memory a tensor looks at."""
-    if tensor.layout is not torch.strided or tensor.numel() == 0 or tensor.is_meta:
-        return None
-    address = tensor.untyped_storage().data_ptr()
-    for position, arg in enumerate(args):
-        if arg.layout is torch.strided and arg.numel() and arg.untyped_storage().data_ptr() == address:
-            return position
-    return None
-
-
-def differences(want: Any, got: Any, values: bool) -> list[str]:
-    """What differs between two results."""
-    if isinstance(want, Exception) or isinstance(got, Exception):
-        if type(want) is type(got):
-            return []
-        if isinstance(got, Exception):
-            return [f"raises {_error_text(got)}"]
-        return [f"raises nothing, eager {type(want).__name__}: {str(want)[:200]}"]
-    flat_want, tree_want = pytree.tree_flatten(want)
-    flat_got, tree_got = pytree.tree_flatten(got)
-    if tree_want != tree_got:
-        return [f"structure: {tree_got}, eager {tree_want}"]
-    found: list[str] = []
-    for left, right in zip(flat_want, flat_got, strict=True):
-        if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
-            if type(left) is not type(right) or (left != right and not (left != left and right != right)):
-                found.append(f"value: {right!r}, eager {left!r}"[:300])
-            continue
-        found.extend(tensor_differences(left, right, values))
-    return found
-
-
-def _error_text(error: BaseException) -> str:
-    """An exception in one line: what it comes from and where that was raised."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    places = [f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-3:]]
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]} ({' '.join(places)})"
-
-
-def tensor_differences(want: torch.Tensor, got: torch.Tensor, values: bool) -> list[str]:
-    if want.dtype is not got.dtype:
-        return [f"dtype: {got.dtype}, eager {want.dtype}"]
-    if want.shape != got.shape or want.layout is not got.layout:
-        return [f"shape: {tuple(got.shape)}, eager {tuple(want.shape)}"]
-    found = []
-    if want.layout is torch.strided and want.stride() != got.stride():
-        kind = "strides" if want.numel() and _strides_matter(want, got) else "strides that nothing depends on"
-        found.append(f"{kind}: {got.stride()}, eager {want.stride()} for {tuple(want.shape)}")
-    if want.layout is torch.strided and want.storage_offset() != got.storage_offset():
-        found.append(f"offset: {got.storage_offset()}, eager {want.storage_offset()}")
-    if values and not want.is_meta:
-        try:
-            torch.testing.assert_close(_parts(got, want), _parts(want, want), equal_nan=True)
-        except AssertionError as error:
-            found.append(f"values: {' '.join(str(error).split())[:220]}; got {_some(got)}, eager {_some(want)}")
-    return found
-
-
-def _parts(tensor: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
-    """Complex numbers with an infinite part have no distance, their parts have."""
-    apart = want.is_complex() and want.layout is torch.strided and not want.isfinite().all()
-    return torch.view_as_real(tensor.detach().resolve_conj()) if apart else tensor
-
-
-def _strides_matter(want: torch.Tensor, got: torch.Tensor) -> bool:
-    sizes = zip(want.shape, want.stride(), got.stride(), strict=True)
-    return any(left != right for size, left, right in sizes if size > 1)
-
-
-def _some(tensor: torch.Tensor) -> str:
-    return str(tensor.detach().to_dense().flatten()[:4].tolist()) if not tensor.is_sparse else "sparse"
-
-
-def accuracy(function: Any, args: Any, kwargs: Any, want: Any, got: Any) -> str | None:
-    """Whether the error against float64 is more than twice eager's, with two units in the last place to spare."""
-
-    def widen(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.bfloat16, torch.float16):
-            return value.double()
-        return torch.float64 if value in (torch.float32, torch.bfloat16, torch.float16) else value
-
-    exact = run(function, *pytree.tree_map(widen, (args, kwargs)))
-    if isinstance(exact, Exception) or isinstance(want, Exception):
-        return None
-    for true, eager, ours in zip(*(pytree.tree_leaves(tree) for tree in (exact, want, got)), strict=False):
-        if not (isinstance(eager, torch.Tensor) and eager.is_floating_point() and eager.numel()):
-            continue
-        if not (isinstance(true, torch.Tensor) and true.dtype is torch.float64 and true.shape == eager.shape):
-            continue
-        if eager.layout is not torch.strided or eager.is_meta:
-            continue
-        error, ours_error = ((true - part.double()).abs().nan_to_num(0, 0, 0).max().item() for part in (eager, ours))
-        size = true.abs().nan_to_num(0, 0, 0).max().item()
-        if ours_error > 2 * error + 2 * torch.finfo(eager.dtype).eps * size:
-            return f"error {ours_error:.3g}, eager {error:.3g}, at values up to {size:.3g}"
-    return None
-
-
-def run_pair(op: Any, dtype: torch.dtype, count: int) -> Pair:
-    """Compare an operator's samples in one dtype."""
-    from firesteel.events import Events
-    from firesteel.runtime.compiler import COMPILERS
-
-    pair = Pair(op.formatted_name, str(dtype).removeprefix("torch."))
-    values = op.name not in UNDEFINED
-    function = op.op
-
-    def program(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    for number, sample in samples_of(op, dtype, count):
-        given = ((sample.input, *sample.args), sample.kwargs)
-        try:
-            first, second, third = copied(given), copied(given), copied(given)
-        except Exception:
-            continue
-        fs.reset()
-        want = run(function, *first)
-        backend = Recording()
-        before = set(COMPILERS)
-        compiled = fs.compile(program, backend=backend)
-        (compiler,) = set(COMPILERS) - before
-        compiler.events = Events()
-        with fs.config.patch(raise_on_internal_error=True):
-            got = run(compiled, *second)
-        pair.samples += 1
-        pair.breaks += [reason.reason for reason in compiler.events.break_reasons]
-        pair.calls += backend.calls
-        pair.uncompiled += backend.uncompiled
-        found = differences(want, got, values and op.name not in AMBIGUOUS)
-        tensors = [[t for t in pytree.tree_leaves(side) if isinstance(t, torch.Tensor)] for side in (first, second)]
-        found += [f"argument after the call: {line}" for line in differences(tensors[0], tensors[1], True)]
-        if not found and not isinstance(want, Exception):
-            for left, right in zip(pytree.tree_leaves(want), pytree.tree_leaves(got), strict=True):
-                if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-                    shared = memory_of(left, tensors[0]), memory_of(right, tensors[1])
-                    if shared[0] != shared[1]:
-                        found.append(f"memory: shared with argument {shared[1]}, eager {shared[0]}")
-            if not found and values and dtype in (torch.float32, torch.bfloat16):
-                note = accuracy(function, *third, want, got)
-                if note:
-                    pair.less_accurate.append(f"sample {number}: {note}")
-        if found and isinstance(want, torch.Tensor):
-            # what eager does not repeat cannot be compared
-            again = run(function, *third)
-            if differences(want, again, values):
-                continue
-        pair.failures += [f"sample {number}: {line}" for line in found]
-    return pair
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # processes
-
-
-def operators(only: str = "") -> list[Any]:
-    return sorted((op for op in load_op_db() if only in op.formatted_name), key=lambda op: op.formatted_name)
 
 
 def pairs_of(ops: Sequence[Any], dtypes: Sequence[str]) -> list[tuple[str, str]]:
@@ -478,12 +222,6 @@ def write_inductor(only: str, count: int) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # results
-
-
-def known_failures() -> dict[tuple[str, str], str]:
-    """Pairs that are known to fail, with the reason."""
-    lines = [line.split(": ", 1) for line in FAILURES.read_text().splitlines() if line]
-    return {(name.split()[0], name.split()[1]): reason for name, reason in lines}
 
 
 def summary(pairs: Sequence[Pair]) -> str:

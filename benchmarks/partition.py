@@ -17,9 +17,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
+from tests.models import zoo
 
 import firesteel as fs
-from benchmarks import models
 from firesteel.autodiff.joint import JointGraph, trace_training
 from firesteel.autodiff.partition import partition
 
@@ -79,7 +79,7 @@ def kept_bytes(run: Callable[[], Any], parameters: set[int]) -> int:
 
 def model_bytes(name: str, with_torch: bool) -> dict[str, Any]:
     """Bytes kept for a model in training mode."""
-    module, args, kwargs = models.build(name)
+    module, args, kwargs = zoo.build(name)
     module.train()
     parameters = {t.untyped_storage().data_ptr() for t in (*module.parameters(), *module.buffers())}
     compiled = {"eager": module, "firesteel": fs.compile(module, backend="native")}

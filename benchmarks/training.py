@@ -287,8 +287,9 @@ def measure_adam(
 
 def measure_tutorial(threads: int, with_torch: bool, seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
     """The tutorial's step, compiled whole: zero_grad, forward of ResNet-18, loss, backward and a step of Adam."""
+    from tests.models.zoo import prepare_torchvision
+
     import firesteel as fs
-    from benchmarks.models import prepare_torchvision
     from benchmarks.native_kernels import alternate, ratio
 
     prepare_torchvision()

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from tests.models.zoo import UNet, prepare_torchvision
 from torch import nn
 from torch.nn import functional as F
 
 from benchmarks import native_models
-from benchmarks.models import UNet, prepare_torchvision
 
 Trainable = tuple[nn.Module, tuple[torch.Tensor, ...]]
 """A module that gives a loss, and a batch."""

@@ -36,7 +36,8 @@ NEVER_LOADED = (
     "torch._functorch.aot_autograd",
     "torch._functorch.partitioners",
 )
-IMPORT_SECONDS = 0.15
+IMPORT_COST = 0.05
+"""How much of the time that torch takes to be imported firesteel may take beside it, in seconds of the CPU."""
 
 ORDER = (
     "version", "compiling_flag", "systems", "errors", "config", "records", "registry", "locks", "logs", "events",
@@ -295,6 +296,20 @@ def test_upward_imports_are_found(tmp_path):
         "kernels -> backends": ["kernels/cpu/three.py"], "shapes -> export": ["shapes/four.py"]}
 
 
+def imports_of(package: str, source: str) -> list[str]:
+    """Lines that import from a package, wherever in the file."""
+    return [f"line {line}: {name}" for line, name in torch_names(source) if name.split(".")[0] == package]
+
+
+def test_tests_import_nothing_from_the_benchmarks():
+    """What both need lives with the tests, and benchmarks import it from there."""
+    planted = "def f():\n    from benchmarks.fuzz import main\n"
+    assert imports_of("benchmarks", planted) == ["line 2: benchmarks.fuzz.main"]
+    found = {str(path.relative_to(ROOT)): lines for path in sorted((ROOT / "tests").rglob("*.py"))
+             if (lines := imports_of("benchmarks", path.read_text()))}
+    assert not found
+
+
 def test_private_torch_api_is_touched_in_one_package():
     package = ROOT / "src" / "firesteel" / "torch_compat"
     assert (package / "__init__.py").exists()
@@ -349,12 +364,13 @@ def test_importing_is_cheap():
     code = """
         import time
 
+        began = time.process_time()
         import torch
 
-        began = time.perf_counter()
+        torch_there = time.process_time()
         import firesteel
 
-        print(time.perf_counter() - began)
+        print((time.process_time() - torch_there) / (torch_there - began))
         """
     best = min(float(run_fresh(code)) for _ in range(3))
-    assert best <= IMPORT_SECONDS, f"import firesteel takes {best:.3f} s after import torch"
+    assert best <= IMPORT_COST, f"import firesteel takes {best:.1%} of the time that import torch takes"

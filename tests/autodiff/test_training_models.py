@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
-from benchmarks import models
+from tests.models import zoo
 from torch import nn
 
 import firesteel as fs
@@ -73,7 +73,7 @@ def test_small_models(name):
 def test_models(name):
     if importlib.util.find_spec(name.split("/")[0]) is None:
         pytest.skip("not installed")
-    model, args, kwargs = models.build(name)
+    model, args, kwargs = zoo.build(name)
     model.train()
     twin = copy.deepcopy(model)
     assert_same_steps(model, fs.compile(twin, backend="native"), twin, args, kwargs, 2)

@@ -6,26 +6,26 @@ all of them.
 
 import pytest
 import torch
-from benchmarks import module_db, native_gradients, optim_db
+from tests.conformance import gradients, module_db, optim_db
 
 from firesteel import config
 
-BACKENDS = native_gradients.BACKENDS
+BACKENDS = gradients.BACKENDS
 STRIDE, PARTS = 29, 2
-OPERATORS = [op for op in native_gradients.differentiable() if torch.float32 in op.supported_backward_dtypes("cpu")]
+OPERATORS = [op for op in gradients.differentiable() if torch.float32 in op.supported_backward_dtypes("cpu")]
 SAMPLE = OPERATORS[::STRIDE]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_operators(part):
-    known = {backend: native_gradients.known_failures(backend) for backend in BACKENDS}
+    known = {backend: gradients.known_failures(backend) for backend in BACKENDS}
     compared = 0
     for number, op in enumerate(SAMPLE[part::PARTS]):
         backend = BACKENDS[0] if number % 3 else BACKENDS[1]
-        dtype = native_gradients.DTYPES[number % 2]
+        dtype = gradients.DTYPES[number % 2]
         with config.patch(check_bounds=bool(part % 2)):
-            pair = native_gradients.run_pair(op, getattr(torch, dtype), 1, backend, fallbacks=False)
+            pair = gradients.run_pair(op, getattr(torch, dtype), 1, backend, fallbacks=False)
         compared += pair.samples
         # the list only ever shrinks: what works now must be taken out, nothing may be added
         assert (op.formatted_name, dtype) in known[backend] or not pair.failures, (backend, pair)
@@ -35,8 +35,8 @@ def test_operators(part):
 def test_known_failures_are_few_and_have_reasons():
     names = {op.formatted_name for op in OPERATORS}
     for backend in BACKENDS:
-        for dtype in native_gradients.DTYPES:
-            known = {pair: why for pair, why in native_gradients.known_failures(backend).items() if pair[1] == dtype}
+        for dtype in gradients.DTYPES:
+            known = {pair: why for pair, why in gradients.known_failures(backend).items() if pair[1] == dtype}
             assert len(known) <= 0.05 * len(names)
             assert all(name in names and reason for (name, _), reason in known.items())
 

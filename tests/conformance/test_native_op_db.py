@@ -6,7 +6,8 @@ Some pairs of an operator and a dtype, with two samples each, half of them with 
 
 import pytest
 import torch
-from benchmarks.native_op_db import DTYPES, known_failures, operators, run_pair
+from tests.conformance.native_op_db import DTYPES, known_failures, run_pair
+from tests.conformance.torch_samples import operators
 
 from firesteel import config
 

@@ -5,8 +5,8 @@ Every ninth operator with its first sample; ``python -m benchmarks.op_db`` runs 
 
 import pytest
 import torch
-from benchmarks.fake_tensors import load_op_db
-from benchmarks.op_db import known_breaks, run_operator
+from tests.conformance.op_db import known_breaks, run_operator
+from tests.conformance.torch_samples import load_op_db
 
 STRIDE, PARTS = 9, 3
 OPERATORS = sorted(

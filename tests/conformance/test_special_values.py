@@ -5,8 +5,8 @@ A few pairs of an operator and a dtype; ``python -m benchmarks.special_values`` 
 
 import pytest
 import torch
-from benchmarks.native_op_db import operators
-from benchmarks.special_values import DTYPES, KNOWN, known_differences, run_pair, specials
+from tests.conformance.special_values import DTYPES, KNOWN, known_differences, run_pair, specials
+from tests.conformance.torch_samples import operators
 
 STRIDE = 211
 

@@ -1,7 +1,7 @@
 """Random programs and declarations: accepted exactly when the program is valid on all declared sizes."""
 
 import pytest
-from benchmarks.export_contracts import check, pair
+from tests.export.contract_checks import check, pair
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -6,7 +6,8 @@ Every fourth operator with its first samples; ``python -m benchmarks.fake_tensor
 
 import pytest
 import torch
-from benchmarks.fake_tensors import compare, compare_symbolic, layouts_of, load_op_db
+from tests.conformance.torch_samples import load_op_db
+from tests.fake.op_db_comparison import compare, compare_symbolic, layouts_of
 
 from firesteel.fake import DataDependentError, FakeMode, FakeUnsupported
 

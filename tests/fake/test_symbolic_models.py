@@ -1,7 +1,7 @@
 """Forward and backward of models on symbolic sizes: every operator's result, taken at other sizes, is eager's there."""
 
 import pytest
-from benchmarks.fake_symbolic import OTHER_SIZES, Subject, differences, quiet
+from tests.fake.symbolic_models import OTHER_SIZES, Subject, differences, quiet
 
 
 @pytest.mark.parametrize("name", ["transformers/gpt2", "torchvision/resnet18", "local/unet"])

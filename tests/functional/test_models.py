@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from benchmarks import models
+from tests.models import zoo
 
 import firesteel as fs
 from functional.programs import Traced
@@ -24,7 +24,7 @@ def test_models(name, dynamic):
     library = name.split("/")[0]
     if library != "local" and importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-    module, args, kwargs = models.build(name)
+    module, args, kwargs = zoo.build(name)
     backend = Traced()
     with torch.no_grad():
         expected = module(*args, **kwargs)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks import fuzz
 
+from . import campaign
 from .program import Program
 from .worker import RECYCLED_AFTER, Task, Worker, worker
 
@@ -97,7 +97,7 @@ def test_processes_are_replaced_after_a_while(monkeypatch: pytest.MonkeyPatch) -
 
 
 def _run(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
-    status = fuzz.main(["--timeout", "30", *options])
+    status = campaign.main(["--timeout", "30", *options])
     return status, capsys.readouterr().out
 
 
@@ -131,5 +131,5 @@ def test_hours_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all_means_every_part_and_the_usual_compilers() -> None:
-    arguments = fuzz.parsed(["--part", "all", "--compiler", "all"])
+    arguments = campaign.parsed(["--part", "all", "--compiler", "all"])
     assert "language" in arguments.part and len(arguments.compiler) == 5

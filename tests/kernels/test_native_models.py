@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks import models
+from tests.models import zoo
 
 import firesteel as fs
 
@@ -30,7 +30,7 @@ def other(arg):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore")
 def test_results_are_those_of_eager(name):
-    module, args, kwargs = models.build(name)
+    module, args, kwargs = zoo.build(name)
     compiled = fs.compile(module, backend="native")
     with torch.no_grad():
         for given in (args, tuple(map(other, args))):

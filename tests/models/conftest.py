@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from benchmarks import model_breaks
+from tests.models import captured_calls
 
 
 @pytest.fixture
@@ -14,13 +14,13 @@ def check_model() -> Callable[[str], None]:
 
     def check(name: str) -> None:
         # Equality with eager, for a cold and a warm call, and the absence of a fallback are part of measuring.
-        measured = model_breaks.measure(name, "firesteel")
+        measured = captured_calls.measure(name, "firesteel")
         assert measured.error is None
-        assert measured.coverage >= model_breaks.MINIMUM_COVERAGE, (
+        assert measured.coverage >= captured_calls.MINIMUM_COVERAGE, (
             f"{measured.calls_outside} ATen calls ran outside graphs, {measured.calls_inside} inside"
         )
         assert measured.second_call_graphs == 0, "an equal second call was captured again"
-        recorded = model_breaks.recorded_breaks()[name]
+        recorded = captured_calls.recorded_breaks()[name]
         assert recorded["error"] is None
         assert measured.breaks <= recorded["breaks"], "\n".join(measured.reasons)
 

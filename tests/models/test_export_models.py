@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks import export_models
+from tests.models import exporting
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "nonstrict"])
 @pytest.mark.parametrize("name", ["transformers/gpt2", "timm/vit_tiny", "torchvision/resnet18"])
 def test_equals_eager_on_other_sizes(name, strict):
-    program = export_models.export_with("firesteel", name, strict)[1]
+    program = exporting.export_with("firesteel", name, strict)[1]
     program.validate()
-    export_models.check(name, program)
+    exporting.check(name, program)
     if strict:
-        export_models.check(name, program.run_decompositions())
+        exporting.check(name, program.run_decompositions())

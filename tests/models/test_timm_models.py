@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from benchmarks import models
+from tests.models import zoo
 
 
-@pytest.mark.parametrize("name", models.names("timm"))
+@pytest.mark.parametrize("name", zoo.names("timm"))
 def test_timm_model(name: str, check_model: Callable[[str], None]) -> None:
     check_model(name)
 
 
-@pytest.mark.parametrize("name", [*models.names("torchvision"), *models.names("local")])
+@pytest.mark.parametrize("name", [*zoo.names("torchvision"), *zoo.names("local")])
 def test_other_model(name: str, check_model: Callable[[str], None]) -> None:
     check_model(name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from benchmarks import models
+from tests.models import zoo
 
 
-@pytest.mark.parametrize("name", models.names("transformers"))
+@pytest.mark.parametrize("name", zoo.names("transformers"))
 def test_model(name: str, check_model: Callable[[str], None]) -> None:
     check_model(name)

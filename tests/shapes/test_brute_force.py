@@ -1,9 +1,9 @@
-"""A fixed sample of the questions of `benchmarks.shape_decisions`: no answer may be wrong, and most must be found."""
+"""A fixed sample of the questions of `brute_force`: no answer may be wrong, and most must be found."""
 
 from __future__ import annotations
 
 import pytest
-from benchmarks.shape_decisions import run
+from tests.shapes.brute_force import run
 
 from firesteel import shapes
 from firesteel.shapes import ShapeEnv, eq, maximum, minimum, ne

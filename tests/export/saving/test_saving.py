@@ -290,7 +290,7 @@ def test_no_file_and_no_archive(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_errors_or_equal(tmp_path: Path) -> None:
-    from benchmarks.export_damage import damage_all
+    from tests.export.saving.damage import damage_all
 
     _, program = export_case("norms")
     found = damage_all(program, (torch.randn(4, 6),), tmp_path, count=60, seed=3)

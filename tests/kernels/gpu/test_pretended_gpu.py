@@ -7,10 +7,10 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
-from benchmarks.gpu_without_gpu import nearer
-from benchmarks.native_gradients import differentiate
-from benchmarks.native_op_db import differences
-from benchmarks.pretended_gpu import PretendedGpu
+from tests.conformance.comparing import differences
+from tests.conformance.gradients import differentiate
+from tests.kernels.gpu.nearness import nearer
+from tests.kernels.gpu.pretended_gpu import PretendedGpu
 
 import firesteel as fs
 from firesteel.kernels.gpu.triton_printer import TritonKernel

@@ -6,9 +6,9 @@ import functools
 
 import pytest
 import torch
-from benchmarks.gpu_without_gpu import nearer
-from benchmarks.native_gradients import differentiate
-from benchmarks.native_op_db import differences
+from tests.conformance.comparing import differences
+from tests.conformance.gradients import differentiate
+from tests.kernels.gpu.nearness import nearer
 
 import firesteel as fs
 from kernels.gpu.random_programs import RandomProgram

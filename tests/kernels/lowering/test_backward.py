@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks.native_gradients import joint_module
+from tests.conformance.gradients import joint_module
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 

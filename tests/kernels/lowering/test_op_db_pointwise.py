@@ -5,7 +5,7 @@ Each operator in one dtype; ``check(name, dtype)`` for every name and dtype take
 
 import pytest
 import torch
-from benchmarks.fake_tensors import load_op_db
+from tests.conformance.torch_samples import load_op_db
 
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.verify import verify_lowered

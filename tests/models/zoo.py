@@ -71,7 +71,7 @@ def prepare_torchvision() -> None:
     """Make `import torchvision` (and transformers and timm, which import it) work beside a CPU build of torch."""
     name = "torchvision_on_cpu"
     if name not in sys.modules:
-        path = Path(__file__).resolve().parent.parent / "tests" / f"{name}.py"
+        path = Path(__file__).resolve().parent.parent / f"{name}.py"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
