@@ -145,23 +145,21 @@ def test_a_handler_that_raises_in_guards_is_no_failing_guard(alarm: Any) -> None
 
 def test_a_backend_of_the_user_is_interrupted_at_once(alarm: Any) -> None:
     raised = alarm(Stop)
-    seen: list[float] = []
+    seen: list[str] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
         if not seen:
+            seen.append("began")
             signal.setitimer(signal.ITIMER_REAL, 0.01)
-            started = time.monotonic()
-            try:
-                time.sleep(5)
-            finally:
-                seen.append(time.monotonic() - started)
+            time.sleep(5)
+            seen.append("slept to the end")
         return gm.forward
 
     f = fs.compile(lambda x: x + 1, backend=backend)
     with pytest.raises(Stop) as caught:
         f(X)
     assert caught.value is raised[0]
-    assert seen[0] < 2
+    assert seen == ["began"]
     assert torch.equal(f(X), X + 1)
     assert f._firesteel_unit.given_up is None
 
@@ -242,9 +240,8 @@ def test_nothing_stays_behind_wherever_an_exception_comes_in(alarm: Any) -> None
                 held.append(line)
             assert held == [line]
             assert {number: signal.getsignal(number) for number in handlers} == handlers, line
-        started = time.monotonic()
+        assert threading.get_ident() not in interruptions._FORKS.compiling  # forks of others would wait
         assert child_of(lambda: True) == "right"
-        assert time.monotonic() - started < interruptions.FORK_PATIENCE / 2  # it waits for no compilation
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
