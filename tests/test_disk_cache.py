@@ -117,6 +117,34 @@ def test_links_and_folders_are_not_entries(tmp_path):
     assert not put("test", KEY, b"data")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_nobody_waits_for_a_pipe_or_a_socket(folder):
+    """Who opens a pipe waits for a writer, and no signal would get through; so this runs where it can be ended."""
+    put("test", KEY, b"data")
+    (folder / "last_sweep").unlink()
+    os.mkfifo(folder / "last_sweep")
+    os.utime(folder / "last_sweep", (1e9, 1e9))
+    entry().unlink()
+    os.mkfifo(entry())
+    other = entry(digest("other"))
+    other.parent.mkdir(exist_ok=True)
+    code = textwrap.dedent(f"""
+        import os, socket
+        from firesteel import config, disk_cache
+        from firesteel.logs import set_logs
+        config.disk_cache, config.cache_dir = True, {str(folder)!r}
+        set_logs("cache")
+        os.chdir({str(other.parent)!r})  # names of sockets are short
+        socket.socket(socket.AF_UNIX).bind({other.name!r})
+        print(disk_cache.get("test", {KEY!r}), disk_cache.get("test", {digest("other")!r}))
+        print(disk_cache.info().kinds, disk_cache.put("test", {KEY!r}, b"new"), disk_cache.get("test", {KEY!r}))
+    """)
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert made.stdout.splitlines() == ["None None", "{} True b'new'"], made.stderr
+    assert "it is not a regular file" in made.stderr
+    assert stat.S_ISREG((folder / "last_sweep").stat().st_mode) and stat.S_ISREG(entry().stat().st_mode)
+
+
 def test_switched_off():
     put("test", KEY, b"data")
     with config.patch(disk_cache=False):

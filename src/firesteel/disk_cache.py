@@ -44,6 +44,9 @@ _NAME = re.compile(r"[0-9a-f]{40}\.entry(\.[0-9a-f]{8}\.tmp)?")
 _KIND = re.compile(r"[a-z][a-z0-9_]*")
 _KEY = re.compile(r"[0-9a-f]{40}")
 
+# Not through links; and who opens a pipe or a device must not wait for somebody at its other end.
+_READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
 _lock = new_lock()
 _unusable: set[str] = set()  # directories that a write failed in; not tried again by this process
 _written: dict[str, int] = {}  # bytes written per directory since the last look at its size
@@ -116,7 +119,7 @@ def get(kind: str, key: str) -> bytes | None:
         return None
     path = _path(root, kind, key)
     try:
-        file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        file = os.open(path, _READING)
     except OSError:
         return None
     try:
@@ -242,8 +245,7 @@ def _count(root: str, size: int) -> None:
     except OSError:
         pass
     try:
-        with open(stamp, "wb"):
-            pass
+        _write(stamp, b"")  # in the place of whatever is there: a pipe would be waited for
     except OSError:
         return
     sweep()
