@@ -159,6 +159,63 @@ def test_gradients_between_results(function: Callable[..., Any], backend: str) -
             torch.testing.assert_close(value, plain)
 
 
+def through_a_view(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    x.mul_(2)
+    y[::2].mul_(x.mean())
+    return x, y
+
+
+def through_an_older_view(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    row = y.t()[0]
+    x.mul_(2)
+    row += x[0, 0]
+    return x, row
+
+
+def through_two_views(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows = y[:1]
+    x.mul_(2)
+    rows[0].mul_(x.mean())
+    rest = y[:, 1:]
+    x.add_(1)
+    rest.t().mul_(x.sum())
+    return x, y
+
+
+def two_arguments(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    rows, columns = y[:1], z.t()[:2]
+    x.mul_(2)
+    rows.mul_(x.mean())
+    columns.mul_(y.mean())
+    return x, y, z
+
+
+def directly_and_detached(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    detached = z.detach()
+    row = detached[0]
+    x.mul_(2)
+    y.mul_(x.mean())
+    row.mul_(x.mean())
+    return x, y, detached
+
+
+@pytest.mark.parametrize("function", [through_a_view, through_an_older_view, through_two_views, two_arguments,
+                                      directly_and_detached])
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_arguments_get_a_history_by_writes(function: Callable[..., Any], backend: str) -> None:
+    def run(call: Callable[..., Any]) -> tuple[list[Any], list[torch.Tensor]]:
+        leaf = torch.linspace(0.2, 1, 6).view(2, 3).requires_grad_()
+        y, z = torch.ones(2, 3), torch.ones(2, 3)
+        results = [*call(leaf * 1, y, z), y, z]
+        gradients = [torch.autograd.grad(value.sum(), leaf, retain_graph=True)[0]
+                     for value in results if value.requires_grad]
+        return [(value.requires_grad, value.is_leaf) for value in results], gradients
+
+    (kinds, gradients), (plain_kinds, plain_gradients) = run(fs.compile(function, backend=backend)), run(function)
+    assert kinds == plain_kinds
+    torch.testing.assert_close(gradients, plain_gradients)
+
+
 def test_changes_do_not_keep_graphs_whole() -> None:
     parts = []
 

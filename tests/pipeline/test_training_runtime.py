@@ -237,3 +237,21 @@ def test_views_of_inputs_of_all_sizes(expanded):
         found, expected = (torch.autograd.grad(function(x), x, tangents)[0] for function in (compiled, program))
         torch.testing.assert_close(found, expected)
         assert type(compiled(x)[0].grad_fn) is type(program(x)[0].grad_fn)
+
+
+@pytest.mark.parametrize("part", [
+    lambda y: y.unbind(1)[2], lambda y: y.split(1)[0], lambda y: y.split([1, 1, 1], 1)[2], lambda y: y.chunk(2)[1],
+    lambda y: y.unbind()[1].view(3, 1), lambda y: y[:1].unbind()[0], lambda y: y.split(2)[0]])
+@BACKENDS
+def test_one_of_several_views_is_not_changed_behind_a_graph(part, backend):
+    """It is the only result that has to do with its memory, which is no longer than it is."""
+    x = torch.linspace(0.5, 1, 6).view(2, 3).requires_grad_()
+    plain, found = part(x.exp()), fs.compile(lambda x: part(x.exp()), backend=backend)(x)
+    weights = torch.linspace(1, 2, plain.numel()).view(plain.shape)
+    expected, = torch.autograd.grad((plain * weights).sum(), x, retain_graph=True)
+    gradient, = torch.autograd.grad((found * weights).sum(), x, retain_graph=True)
+    torch.testing.assert_close(gradient, expected)
+    assert found.stride() == plain.stride()
+    for result in (plain, found):
+        with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+            result.add_(1)

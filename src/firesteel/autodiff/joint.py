@@ -34,6 +34,7 @@ from ..fake.tensor import new_fake
 from ..functional.cleanup import clean_up
 from ..functional.graph import (
     Constant,
+    DetachedBase,
     FreshTensor,
     FunctionalGraph,
     Input,
@@ -110,6 +111,8 @@ class Remade:
     """The operators that the program called; None where only the layout is known."""
     number: int = 0
     """Which of several views it is."""
+    splits: str = ""
+    """The function of autograd that made several views, where it is one of them."""
     symbolic: bool = False
     """Whether arguments of these operators are symbols."""
     creation: Any = None
@@ -180,6 +183,8 @@ class JointGraph:
     of the program's own are among the history: these may have no gradient for what autograd goes on to."""
     linked: bool = False
     """Whether autograd gets from one result to another: a function with its results side by side has no such way."""
+    detached: dict[int, DetachedBase] = field(default_factory=dict)
+    """As in `FunctionalGraph`."""
 
     def __str__(self) -> str:
         plain = FunctionalGraph(self.graph, self.inputs, self.outputs, self.mutated, self.constants,
@@ -330,7 +335,8 @@ class _JointTracing(Tracing):
         if base is not None and not known:
             raise Unsupported("a result is a view of another that is known by its place in memory only")
         steps = tuple(reversed(views)) if known else None
-        return Remade(history, steps, value.output_nr, bool(numbers), creation, base)
+        splits = type(value.grad_fn).__name__ if history is History.ONE_OF_SEVERAL else ""
+        return Remade(history, steps, value.output_nr, splits, bool(numbers), creation, base)
 
     def input_symbols(self) -> set[Symbol]:
         """Symbols that are sizes, strides or numbers among the inputs."""
@@ -547,7 +553,7 @@ class _JointTracing(Tracing):
             whole.graph, self.inputs, whole.outputs[:count], self.remade, whole.mutated, results, made,
             set(whole.graph.nodes) - before, eager_saves, whole.constants, dict(zip(symbols, names, strict=False)),
             whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees, self.walked,
-            self.linked)
+            self.linked, whole.detached)
 
 
 def tangent_bits(joint: JointGraph) -> dict[torch.fx.Node, int]:

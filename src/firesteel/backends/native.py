@@ -173,7 +173,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
     changes = functional.state_changes
     on_gpu = any(t.device.type == "cuda" for t in tensors)
     usual = torch_compat.usual_creation(torch.is_grad_enabled() and not without_grad)
-    if views := views_to_correct(functional, usual):
+    if (views := views_to_correct(functional, usual)) or functional.detached:
         run = _with_views(run, functional, views)
     run = with_counts(run, functional.mutated)
     if not functional.returns_tuple:

@@ -137,6 +137,21 @@ class Mutation:
 
 
 @dataclass(frozen=True)
+class DetachedBase:
+    """What autograd takes for the base of a result that is a view of a detached tensor.
+
+    A write to the one is a write to the other, but what was detached does not get the history that comes with it.
+    """
+
+    number: int
+    """Equal for results that have the same base."""
+    result: int | None
+    """The position of the base among the results; None where it is none of them."""
+    creation: Any
+    """How the result came about as a view (`torch_compat.creation_of`)."""
+
+
+@dataclass(frozen=True)
 class StateChange:
     """A call that changes global state of torch (grad mode, autocast) for what runs after the graph."""
 
@@ -167,6 +182,8 @@ class FunctionalGraph:
     returns_tuple: bool = True
     creations: list[Any] = field(default_factory=list)
     """For each output how it came about as a view (`torch_compat.creation_of`), None where eager's is no view."""
+    detached: dict[int, DetachedBase] = field(default_factory=dict)
+    """Outputs, by position, that share memory with others or with an input and are views of something detached."""
 
     @functools.cached_property
     def module(self) -> torch.fx.GraphModule:

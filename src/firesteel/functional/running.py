@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,18 @@ import torch.fx
 from .. import torch_compat
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of
-from .graph import Constant, FreshTensor, FunctionalGraph, Input, InputAlias, Mutation, Number, SameAs, ViewLayout
+from .graph import (
+    Constant,
+    DetachedBase,
+    FreshTensor,
+    FunctionalGraph,
+    Input,
+    InputAlias,
+    Mutation,
+    Number,
+    SameAs,
+    ViewLayout,
+)
 from .operators import Kind, operator_of
 
 _ATEN = torch.ops.aten
@@ -48,6 +59,9 @@ def compute(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
         for position, output in enumerate(functional.outputs):
             result = _result(functional, output, inputs, values, results)
             results.append(torch_compat.created_as(result, made[position]) if position in made else result)
+        if functional.detached:
+            detach_views(results, functional.detached)
+            _repeat(functional, results)
     return tuple(results) if functional.returns_tuple else results[0]
 
 
@@ -101,10 +115,27 @@ def corrected(results: Sequence[Any], functional: FunctionalGraph, creations: li
     found = list(results)
     for position, creation in creations:
         found[position] = torch_compat.created_as(found[position], creation)
+    detach_views(found, functional.detached)
+    _repeat(functional, found)
+    return tuple(found)
+
+
+def detach_views(results: list[Any], detached: Mapping[int, DetachedBase]) -> None:
+    """Make results again that are views of a detached tensor (`FunctionalGraph.detached`)."""
+    bases: dict[int, torch.Tensor] = {}
+    for position, how in detached.items():
+        value = results[position]
+        base = results[how.result] if how.result is not None else bases.setdefault(how.number, value.detach())
+        with torch.no_grad():
+            view = base.as_strided(value.shape, value.stride(), value.storage_offset())
+        results[position] = torch_compat.created_as(view, how.creation)
+
+
+def _repeat(functional: FunctionalGraph, results: list[Any]) -> None:
+    """Put results that are the same object as an earlier one in their places."""
     for position, output in enumerate(functional.outputs):
         if isinstance(output, SameAs):
-            found[position] = found[output.index]
-    return tuple(found)
+            results[position] = results[output.index]
 
 
 def _compute(functional: FunctionalGraph, inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> None:

@@ -26,6 +26,7 @@ from .checked_functions import QUANTILES, one_hot
 from .cleanup import clean_up, separate_results
 from .graph import (
     Constant,
+    DetachedBase,
     FreshTensor,
     FunctionalGraph,
     Input,
@@ -139,7 +140,7 @@ class Tracing:
         graph = FunctionalGraph(recorder.graph, self.inputs, outputs, mutated, recorder.constants,
                                 self.state_changes if changed else [], [], not single,
                                 [torch_compat.creation_of(value) if isinstance(value, FakeTensor) else None
-                                 for value in values])
+                                 for value in values], self.detached_views(values, outputs))
         self.finish(graph)
         graph.guards = [guard for guard in env.guards if guard not in known]
         return graph
@@ -420,6 +421,36 @@ class Tracing:
             return FreshTensor(recorder.current(tracked), None, number)
         return FreshTensor(recorder.current(root), _layout(value, root.fake), number)
 
+    def detached_views(self, results: list[Any], outputs: list[Output]) -> dict[int, DetachedBase]:
+        """Results, by position, that autograd does not take for views of what they are made from when the graph runs.
+
+        Those that require grad are left out: of these it is known how they are made.
+        """
+        made_from: dict[int, torch.Tensor] = {}
+        for value, output in zip(results, outputs, strict=True):
+            if isinstance(output, FreshTensor) and output.view is None:
+                made_from.setdefault(output.memory, _view_base(value))
+        found: dict[int, DetachedBase] = {}
+        bases: dict[int, tuple[int, torch.dtype]] = {}
+        for position, (value, output) in enumerate(zip(results, outputs, strict=True)):
+            if not isinstance(output, (FreshTensor, InputAlias)) or output.view is None or value.requires_grad \
+                    or (creation := torch_compat.creation_of(value)) is None:
+                continue
+            base = _view_base(value)
+            if isinstance(output, InputAlias):
+                source = self.inputs[output.index].example
+            else:
+                root = self.recorder.tracked(value).memory.root.fake
+                source = made_from.setdefault(output.memory, root if root.requires_grad else base)
+            if base is source:
+                continue
+            number, dtype = bases.setdefault(id(base), (len(bases), value.dtype))
+            result = next((at for at, other in enumerate(results) if other is base), None)
+            if value.dtype is not (dtype if result is None else base.dtype):
+                raise Unsupported("views of a detached tensor in several dtypes")
+            found[position] = DetachedBase(number, result, creation)
+        return found
+
     @functools.cached_property
     def leaves_versions(self) -> bool:
         """Whether the program reads `Tensor.data`, whose changes are not counted as changes of the tensor."""
@@ -497,6 +528,12 @@ def _data_results(module: torch.fx.GraphModule) -> Iterator[Any]:
     for node in module.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
         yield from (value if isinstance(value, (tuple, list)) else (value,))
+
+
+def _view_base(value: FakeTensor) -> torch.Tensor:
+    """The tensor that autograd takes a view for a view of; of others they themselves."""
+    base = torch_compat.view_base(value)
+    return value if base is None else base
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

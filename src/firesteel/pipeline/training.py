@@ -32,7 +32,7 @@ from ..autodiff.passed_gradients import PassedGradient
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.rules.strides import memory_order
 from ..functional.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, Unsupported, ViewLayout
-from ..functional.running import known_number, symbols, view_of_base, with_counts
+from ..functional.running import detach_views, known_number, symbols, view_of_base, with_counts
 from ..functional.state import GlobalState
 from ..interruptions import uninterrupted
 from ..locks import new_lock
@@ -616,6 +616,11 @@ class _Assembly:
             if isinstance(output, (FreshTensor, InputAlias)) and (output.view is not None or how is not None):
                 value = torch_compat.created_as(value, self.joint.remade[position].creation)
             found[position] = value
+        if self.joint.detached:
+            detach_views(found, self.joint.detached)
+            for position, (output, _, _) in enumerate(self.steps):
+                if isinstance(output, SameAs):
+                    found[position] = found[output.index]
         for change in self.joint.state_changes:
             change.function(*change.args)
         return tuple(found) if self.joint.returns_tuple else found[0]
@@ -635,14 +640,19 @@ class _Assembly:
                 base = inputs[index]
         if how is not None and how.base is not None:
             base = made[how.base]
-        if how is not None and how.history is History.NONE:
-            base = base.detach()
         view = output.view
+        if how is None:
+            return base if view is None else view_of_base(base, view, self.numbers(view, inputs))
+        if how.history is History.NONE:
+            if base.requires_grad:
+                base = base.detach()
+            # Otherwise a view of the base: what is written to it later may give both a history.
+            return base if view is None else view_of_base(base, view, self.numbers(view, inputs))
         if view is None:
+            if how.history is History.ONE_OF_SEVERAL:
+                return _one_of_several(base, how)
             # not view_as, which gives dimensions of size 1 new strides
-            return base if how is None or how.history is not History.KNOWN else torch.ops.aten.alias.default(base)
-        if how is None or how.history is History.NONE:
-            return view_of_base(base, view, self.numbers(view, inputs))
+            return torch.ops.aten.alias.default(base) if how.history is History.KNOWN else base
         with torch.set_grad_enabled(torch.is_grad_enabled() and how.history is not History.UNKNOWN_VIEW):
             if how.views is None:
                 value = view_of_base(base, view, self.numbers(view, inputs))
@@ -655,7 +665,7 @@ class _Assembly:
                         args, kwargs = _with_numbers(args, known), _with_numbers(kwargs, known)
                     value = step.func(value, *args, **kwargs)
             if how.history is History.ONE_OF_SEVERAL:
-                value = value.expand(how.number + 1, *value.shape).unbind()[how.number]
+                value = _one_of_several(value, how)
             return value
 
     def numbers(self, view: ViewLayout, inputs: Sequence[Any]) -> Callable[[Any], int]:
@@ -663,6 +673,21 @@ class _Assembly:
         if all(type(number) is int for number in (*view.shape, *view.stride, view.offset)):
             return int
         return functools.partial(known_number, symbols(self.joint.inputs, inputs, {}))
+
+
+def _one_of_several(value: torch.Tensor, how: Remade) -> torch.Tensor:
+    """The same elements in a view that one function returned together with others.
+
+    When autograd refuses to change it, it names that function and the view's number. Only of ``split(size)`` it takes
+    ``split(sizes)`` for it, except in the first view.
+    """
+    number = how.number
+    if how.splits == "UnbindBackward0":
+        return value.expand(number + 1, *value.shape).unbind()[number]
+    size = value.shape[0]
+    if how.splits == "SplitBackward0" and not number:
+        return torch.ops.aten.split.Tensor(value, size)[0]
+    return value.split_with_sizes([0] * number + [size])[number]
 
 
 def _with_numbers(value: Any, known: dict[Symbol, Any]) -> Any:

@@ -41,6 +41,19 @@ IN_PLACE = (
     (0.5, "{a}.t()[0] = 1"), (0.5, "{a}.detach().mul_(2)"), (0.3, "{a}.zero_()"), (0.5, "{a}.copy_({b})"),
     (0.3, "ops.increment_({a}.detach())"), (0.4, "torch.mul({b}.detach(), 2, out={a}.detach())"),
 )
+KINDS = ((6, "compute"), (1.5, "in place"), (1, "mode"), (0.4, "break"), (0.4, "branch"), (0.5, "grad"),
+         (0.3, "backward"), (0.3, "hook"), (0.3, "detach"), (0.3, "require"), (0.2, "retain"), (0.3, "inference"))
+# Of programs that give arguments a history by writing to them.
+WRITING_KINDS = ((8, "write"), (2, "compute"), (1, "in place"), (0.5, "mode"), (1, "branch"), (0.2, "detach"))
+# What is written to through, and the writes: a value that requires grad gives all of it a history.
+WRITTEN_VIEWS = (
+    (2, "{a}[::2]"), (1, "{a}[0]"), (1, "{a}.t()"), (1, "{a}[:, 1:]"), (1, "{a}.view(-1)[2:]"), (1, "{a}[:]"),
+    (1, "{a}.unbind()[1]"), (0.7, "{a}.chunk(2)[0]"), (0.5, "{a}.split(1)[1][0]"), (0.5, "{a}.t().split([1, 2])[1]"),
+    (0.5, "{a}.unbind(1)[2].view(2)"), (0.7, "{a}.detach()"), (0.7, "{a}.detach()[1]"), (0.5, "{a}.data[:1]"),
+    (1, "{a}"),
+)
+WRITES = ((2, "{v}.mul_({b}.mean())"), (1, "{v}.add_({b}.sum())"), (1, "{v} *= {b}.mean()"), (1, "{v}[0] = {b}[1, 1]"),
+          (0.7, "{v}.mul_(2)"), (0.5, "{v}[1:].sub_({b}.max())"), (0.5, "{v}.copy_({b}.mean())"))
 RESULTS = ((5, "{a}"), (1, "{a}[1:]"), (1, "{a}.t()"), (0.7, "{a}.sum()"), (0.7, "{a}.view(-1)"), (0.5, "{a}.detach()"),
            (0.4, "{a}.unbind()[1]"), (0.3, "{a}.requires_grad"), (0.3, "{a}.is_leaf"))
 MODES = ((2, "torch.no_grad()"), (2, "torch.enable_grad()"), (1, "torch.set_grad_enabled(False)"))
@@ -50,6 +63,8 @@ SAFE = ("{a} * 2", "{a}.sin()", "{a} + {b}", "{a}[:]", "{a}.detach()")
 DETACHED = ("{a} * 2", "{a}.sin()", "{a} + {b}", "{a}[:]", "{a} @ {b}.t() @ {a}", "{a}.exp()")
 ARGUMENTS = ((4, "leaf({n})"), (2, "leaf({n}) * 1"), (1, "leaf({n}).exp()"), (1, "plain({n})"),
              (0.5, "leaf({n}, 4)[1:3]"), (0.5, "leaf({n}, 3)[:, None, 0].expand(3, 3)[:2]"))
+# Those that may be written to, and have a history afterwards.
+WRITTEN_ARGUMENTS = ((3, "plain({n})"), (3, "leaf({n}) * 1"), (0.3, "leaf({n})"), (0.7, "plain({n}, 4)[1:3]"))
 
 HEADER = '''\
 import torch
@@ -264,6 +279,8 @@ class _Writer:
         self.kinds: dict[str, str] = {}  # the second argument of each
         self.text = ""
         self.names = 0
+        self.writes = False  # whether it is about arguments that are written to
+        self.seen: list[str] = []  # those of these views that the program returns
 
     def program(self) -> str:
         dice = self.dice
@@ -277,6 +294,7 @@ class _Writer:
         count = dice.between(1, 3)
         names = ["x", "y", "z"][:count]
         self.text += f"def fn({', '.join(names)}):\n"
+        self.writes = dice.chance(0.25)
         self.body(list(names), [], "    ", dice.between(1, 6))
         self.use()
         self.make(count)
@@ -357,9 +375,8 @@ class _Writer:
         for _ in range(count):
             names = inputs + fresh
             a, b = dice.choice(names[-4:] if dice.chance(0.6) else names), dice.choice(names)
-            kind = dice.weighted([(6, "compute"), (4 if self.functions else 0, "apply"), (1.5, "in place"), (1, "mode"),
-                                  (0.4, "break"), (0.4, "branch"), (0.5, "grad"), (0.3, "backward"), (0.3, "hook"),
-                                  (0.3, "detach"), (0.3, "require"), (0.2, "retain"), (0.3, "inference")])
+            kind = dice.weighted(WRITING_KINDS if self.writes else [
+                (4 if self.functions else 0, "apply"), *KINDS])
             if kind == "compute":
                 self.assign(fresh, indent, dice.weighted(EXPRESSIONS).format(a=a, b=b))
             elif kind == "apply":
@@ -409,13 +426,36 @@ class _Writer:
             elif kind == "inference":
                 self.text += f"{indent}with torch.inference_mode():\n"
                 self.assign(fresh, indent + "    ", dice.choice(SAFE).format(a=a, b=b))
+            elif kind == "write":
+                self.write(inputs, fresh, indent)
             elif kind == "retain":
                 self.text += f"{indent}if {a}.requires_grad:\n{indent}    {a}.retain_grad()\n"
         if returns:
             names = inputs + fresh
             found = [dice.weighted(RESULTS).format(a=dice.choice(names[-4:])) for _ in range(dice.between(1, 3))]
+            found += self.seen + [name for name in inputs if self.writes and dice.chance(0.5)]
             single = len(found) == 1 and dice.chance(0.2)
             self.text += f"{indent}return {', '.join(found)}{',' if single else ''}\n\n\n"
+
+    def write(self, inputs: list[str], fresh: list[str], indent: str) -> None:
+        """Writes to an argument, or to something that was computed, through a view that may be older than a break."""
+        dice = self.dice
+        target = dice.choice(fresh) if fresh and dice.chance(0.3) else dice.choice(inputs)
+        view, source = self.name(), dice.choice(inputs + fresh)
+        self.text += f"{indent}{view} = {dice.weighted(WRITTEN_VIEWS).format(a=target)}\n"
+        if dice.chance(0.4):  # a break
+            self.text += f"{indent}if {source}.sum() > 0.37:\n{indent}    {source} = {source} * 1\n"
+        if dice.chance(0.4):
+            source = dice.choice(inputs)
+            self.text += f"{indent}{dice.choice(['{a}.mul_(2)', '{a}[0] = 1', '{a}.relu_()']).format(a=source)}\n"
+        write = dice.weighted(WRITES).format(v=view, b=source)
+        if dice.chance(0.7):
+            self.text += (f"{indent}try:\n{indent}    {write}\n{indent}except RuntimeError as error:\n"
+                          f"{indent}    print('refused', 'view' in str(error))\n")
+        else:
+            self.text += f"{indent}{write}\n"
+        if dice.chance(0.2):
+            self.seen.append(view)
 
     def assign(self, fresh: list[str], indent: str, value: str) -> None:
         new = self.name()
@@ -438,7 +478,7 @@ class _Writer:
 
     def make(self, count: int) -> None:
         dice = self.dice
-        kinds = [dice.weighted(ARGUMENTS) for _ in range(count)]
+        kinds = [dice.weighted(WRITTEN_ARGUMENTS if self.writes else ARGUMENTS) for _ in range(count)]
         calls = []
         for number in range(dice.between(1, 3)):
             if dice.chance(0.2):
