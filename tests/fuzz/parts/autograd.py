@@ -451,7 +451,7 @@ class _Writer:
         write = dice.weighted(WRITES).format(v=view, b=source)
         if dice.chance(0.7):
             self.text += (f"{indent}try:\n{indent}    {write}\n{indent}except RuntimeError as error:\n"
-                          f"{indent}    print('refused', 'view' in str(error))\n")
+                          f"{indent}    print('a leaf' if 'a leaf' in str(error) else 'refused')\n")
         else:
             self.text += f"{indent}{write}\n"
         if dice.chance(0.2):
@@ -505,6 +505,9 @@ def generate(seed: int) -> Program:
             continue
         facts = [fact for call in calls for fact in call.facts]
         texts = [str(fact[1]) for _, fact in facts if isinstance(fact, tuple) and fact[0] == "str"]
-        if not any(refusal in text for text in texts for refusal in REFUSALS):
+        # A view whose base got a history by another write is a leaf for autograd, which it refuses to change, as long
+        # as nobody has asked for the view's own history.
+        leaves = any("a leaf" in call.stdout for call in calls)
+        if not leaves and not any(refusal in text for text in texts for refusal in REFUSALS):
             break
     return program
