@@ -159,7 +159,7 @@ def steps(selection: Sequence[str], programs: int, jobs: int) -> list[Step]:
         folders = sorted(path for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("test_*.py")))
         files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
         # the tests of fake tensor rules count, at the end, which rules they called: they need one process
-        tests = [Step("examples", (*run, "--doctest-modules", "src", "tests/fake/test_rules.py"))]
+        tests = [Step("examples", (*run, "--doctest-modules", "src", "tests/fake/rules/test_rules.py"))]
         tests += [Step(f"tests/{folder.name}", (*run, *parallel, f"tests/{folder.name}")) for folder in folders]
         tests.append(Step("tests", (*run, *parallel, *files)))
     parts = sorted(path.stem for path in (ROOT / "tests/fuzz/parts").glob("*.py") if path.stem != "__init__")

@@ -15,7 +15,7 @@ import firesteel as fs
 from firesteel.export import examples
 from firesteel.export.examples.page import page
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "export_examples.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "export_examples.md"
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "non_strict"])

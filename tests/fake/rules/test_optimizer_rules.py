@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.fake.rule_checks import RuleRecorder, assert_same
+from tests.fake.rules.rule_checks import RuleRecorder, assert_same
 
 recorder = RuleRecorder(__file__)
 record_rules = recorder.fixture()

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fake.rule_checks import RuleRecorder, assert_same, layouts
+from fake.rules.rule_checks import RuleRecorder, assert_same, layouts
 from firesteel.torch_compat.random_operators import bernoulli_strided
 
 aten = torch.ops.aten
