@@ -53,7 +53,7 @@ from ..functional.state import GlobalState
 from ..functional.tracing import Tracing, run_tracing
 from ..functional.views import View
 from ..records import dataclass
-from ..shapes import Symbol
+from ..shapes import ShapeGuard, Symbol
 from ..shapes.symnode import expr_of
 from .links import backward_order, edge_of, reached_from
 
@@ -387,12 +387,29 @@ class _JointTracing(Tracing):
         leaves = [self.sources.get(index, entry.example) for index, entry in enumerate(self.inputs)]
         self.eager_frees, self.walked, self.results_behind = walk([fake for fake, _ in carried], leaves)
         differentiable = self.add_tangents(carried)
+        env = self.recorder.shape_env
+        known = 0 if env is None else len(env.checks)
         gradients = self.differentiate([item[0] for item in carried], differentiable)
+        if env is not None:
+            self.assert_in_forward(env.checks[known:], before)
         self.linked = self.expected is None and self.are_linked(graph.outputs)
         symbols = self.symbol_nodes()
         numbers: dict[int, int] = {}
         described = [self.gradient(value, numbers.setdefault(id(value), len(numbers))) for value in gradients]
         self.close(graph, described, differentiable, symbols, before)
+
+    def assert_in_forward(self, checks: Sequence[ShapeGuard], forward: set[torch.fx.Node]) -> None:
+        """Assert what backward takes for granted of sizes that data decides on, and add that to the nodes of forward.
+
+        Autograd compares sizes; what it assumes there holds for the kernels of forward as well.
+        """
+        known = set(self.recorder.graph.nodes)
+        self.assert_checks(checks)
+        for node in self.recorder.graph.nodes:
+            if node not in known:
+                if not forward.issuperset(node.all_input_nodes):
+                    raise Unsupported("backward compares sizes that forward does not have")
+                forward.add(node)
 
     def are_linked(self, outputs: list[Output]) -> bool:
         """Whether autograd gets from one result to another, and not only because it is a view of it."""

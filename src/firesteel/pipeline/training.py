@@ -648,13 +648,14 @@ class _Assembly:
                 base = base.detach()
             # Otherwise a view of the base: what is written to it later may give both a history.
             return base if view is None else view_of_base(base, view, self.numbers(view, inputs))
-        if view is None:
+        if view is None and how.base is None:  # another result need not have the sizes of the memory
             if how.history is History.ONE_OF_SEVERAL:
                 return _one_of_several(base, how)
             # not view_as, which gives dimensions of size 1 new strides
             return torch.ops.aten.alias.default(base) if how.history is History.KNOWN else base
         with torch.set_grad_enabled(torch.is_grad_enabled() and how.history is not History.UNKNOWN_VIEW):
             if how.views is None:
+                assert view is not None
                 value = view_of_base(base, view, self.numbers(view, inputs))
             else:
                 value = base
