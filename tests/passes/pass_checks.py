@@ -61,10 +61,12 @@ def check(graph: FunctionalGraph) -> None:
 
 
 def assert_same(result: Any, expected: Any) -> None:
-    """Equal within tolerance, with the same strides."""
-    torch.testing.assert_close(flat(result), flat(expected))
+    """Equal within tolerance, with NaN in the same places, the same signs of zeros and the same strides."""
+    torch.testing.assert_close(flat(result), flat(expected), equal_nan=True)
     for one, other in zip(flat(result), flat(expected), strict=True):
         assert one.stride() == other.stride() and one.dtype is other.dtype
+        zeros = (one == 0) & (other == 0)
+        assert one.dtype.is_complex or torch.equal(one.signbit()[zeros], other.signbit()[zeros])
 
 
 def flat(value: Any) -> list[torch.Tensor]:

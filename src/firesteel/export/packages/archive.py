@@ -92,6 +92,11 @@ def _foreign(path: str, what: str, names: Sequence[str]) -> PackageError:
     return PackageError(f"{path} is not a {what}: it has no {MANIFEST}")
 
 
+def _maker(what: str) -> str:
+    """The function that writes files of a kind."""
+    return "fs.export.package" if what == FORMAT else "fs.export.save"
+
+
 class ArchiveReader:
     """Reads a package. Anything that is not one is a `PackageError`."""
 
@@ -110,13 +115,13 @@ class ArchiveReader:
         except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError, NotImplementedError, struct.error,
                 RecursionError) as error:
             raise PackageError(f"{path} is damaged or not a {what}: {error}",
-                               "make it again with fs.export.package") from error
+                               f"make it again with {_maker(what)}") from error
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != what:
             raise PackageError(f"{path} is not a {what}", "fs.export.load reads what fs.export.save wrote, "
                                "fs.export.load_package what fs.export.package wrote")
         if self.manifest.get("version") != version:
             raise PackageError(f"{path} is of version {self.manifest.get('version')}, this firesteel reads {version}",
-                               "make it again with fs.export.package")
+                               f"make it again with {_maker(what)}")
 
     def _part(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Part:
         if info.compress_type != zipfile.ZIP_STORED:
