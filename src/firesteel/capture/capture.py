@@ -170,15 +170,18 @@ class Capture:
         """An operation follows that may raise when the graph runs, half-way through what it writes to; see
         `failing_graphs`."""
         tx = self.tx
-        repeatable = tx.graph.note_half_done(changed, overwritten, can_keep)
+        half_done = tx.graph.inputs_in_memory(changed, overwritten)
+        for_good = [entry for entry in half_done if not can_keep(entry)]
+        repeatable = not for_good and not any(entry.half_done_for_good for entry in tx.graph.inputs)
         restorable = tx.graph.note_risk(self.fake.written)
         tx.graph.handled_risk = tx.graph.handled_risk or any(frame.current.handler for frame in tx.frames)
-        if repeatable and restorable or not (tx.effects.events or tx.graph.handled_risk):
-            return
-        if not repeatable:
+        # After an assertion has failed, the program runs again whatever else is in the graph.
+        if not repeatable and (tx.effects.events or tx.graph.handled_risk or tx.shape_env.checks):
             raise GraphBreak("an operation that may raise half-way changes a large tensor")
-        if tx.effects.events or any(frame.current.handler for frame in tx.frames):
+        if not restorable and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
             raise GraphBreak("an operation that may raise follows a change in place of a tensor with autograd history")
+        # Only now is it certain that the operation is part of this graph.
+        tx.graph.note_half_done(half_done, for_good)
 
     # Execution
 

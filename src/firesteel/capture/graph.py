@@ -155,25 +155,26 @@ class GraphBuilder:
                 entry.silently_at_risk = True
         return restorable
 
-    def note_half_done(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor],
-                       can_keep: Callable[[GraphInput], bool]) -> bool:
-        """The next operation may raise half-way: note the inputs in the memory that it writes to.
+    def inputs_in_memory(self, changed: Sequence[FakeTensor], overwritten: Sequence[FakeTensor]) -> list[GraphInput]:
+        """The inputs in the memory that an operation writes to which may raise half-way.
 
         Elements that it has overwritten by then get the same values again when the program runs once more, unless these
-        are computed from what was there. False when an input cannot be kept, so that it would be changed twice.
+        are computed from what was there.
         """
         memories = {fake.storage_key for fake in changed}
         for fake in overwritten:
             key = fake.storage_key
             if any(entry.node.users for entry in self.inputs if _storage_key(entry.example) == key):
                 memories.add(key)
-        if memories:
-            for entry in self.inputs:
-                if _storage_key(entry.example) in memories:
-                    entry.half_done = True
-                    if not can_keep(entry):
-                        entry.half_done_for_good = entry.node.meta["half_done_for_good"] = True
-        return not any(entry.half_done_for_good for entry in self.inputs)
+        return [entry for entry in self.inputs if _storage_key(entry.example) in memories] if memories else []
+
+    def note_half_done(self, inputs: Sequence[GraphInput], for_good: Sequence[GraphInput]) -> None:
+        """The next operation may raise half-way through these inputs; those that are ``for_good`` cannot be kept, so
+        that the program must not run again then."""
+        for entry in inputs:
+            entry.half_done = True
+        for entry in for_good:
+            entry.half_done_for_good = entry.node.meta["half_done_for_good"] = True
 
     def note_result(self, example: Any) -> None:
         """The program returns or keeps an input. It is no output of the graph, but may be one for autograd."""

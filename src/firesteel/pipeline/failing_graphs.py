@@ -166,8 +166,8 @@ def mark_unrepeatable(error: BaseException) -> None:
 
 
 def is_unrepeatable(error: BaseException) -> bool:
-    """Whether the program must not run again after an error."""
-    return getattr(error, _UNREPEATABLE, False) is True
+    """Whether the program must not run again after an error. It is the user's from here on, so the mark goes."""
+    return vars(error).pop(_UNREPEATABLE, False) is True
 
 
 def random_state() -> RandomState:
