@@ -95,5 +95,10 @@ class Instance:
     a: int
 
 
+def has_string_keys(table: dict[Any, Any]) -> bool:
+    """Whether the checker can look up strings: one that has other keys, or had, compares them by their own methods."""
+    return _keys_kind(table) != GENERAL_KEYS
+
+
 def _keys_kind(table: dict[Any, Any]) -> int:
     return ctypes.c_uint8.from_address(word(id(table) + DICT_KEYS) + KEYS_KIND).value

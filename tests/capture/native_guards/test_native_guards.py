@@ -107,6 +107,54 @@ def test_all_guards_of_a_module_are_native():
     assert "*_fs_inputs" in made.text
 
 
+@pytest.mark.parametrize("other_keys_stay", [True, False])
+def test_guards_on_dictionaries_with_other_keys_than_strings_stay_in_python(other_keys_stay):
+    table = {"all": 2.0, 0: 1.0}
+    if not other_keys_stay:
+        del table[0]  # it is laid out for any keys from then on
+
+    def f(x):
+        return x * table["all"] if "none" not in table else x
+
+    c = fs.compile(f, backend="eager")
+    x = torch.ones(2)
+    for number in (2.0, 3.0):
+        table["all"] = number
+        for _ in range(3):
+            assert torch.equal(c(x), f(x))
+    for made in upgrades(c):
+        assert made.native is not None and made.kept_in_python
+    table["none"] = 1
+    assert torch.equal(c(x), x)
+
+
+def test_another_thread_changes_what_guards_read_while_the_checker_is_made(monkeypatch):
+    held = [1, 2]
+
+    def f(x):
+        return x * len(held)
+
+    original = upgrade_module.split
+
+    def split(*args):
+        found = original(*args)
+        if len(held) == 2:
+            held.append(3)
+        return found
+
+    monkeypatch.setattr(upgrade_module, "split", split)
+    c = fs.compile(f, backend="eager")
+    x = torch.ones(2)
+    assert torch.equal(c(x), x * 2)
+    (made,) = upgrades(c)
+    assert made.native is None
+    monkeypatch.undo()
+    held.pop()
+    for _ in range(upgrade_module.HITS_OF_LARGE):
+        assert torch.equal(c(x), x * 2)
+    assert made.native is not None
+
+
 def make(kind, **options):
     with torch.no_grad():
         base = torch.ones(4, 4, **options)

@@ -25,7 +25,7 @@ import torch
 from ... import torch_compat
 from ...native import memory
 from ...native.checker import Checker
-from ...native.objects import builtin_parts, c_function, mro_offset
+from ...native.objects import builtin_parts, c_function, has_string_keys, mro_offset
 from ...native.program import Op, Program, TensorFacts
 from ...native.tensors import read
 from ...shapes import ShapeGuard, Symbol
@@ -146,7 +146,7 @@ class Lowering:
         return self.program.load(Op.INSTANCE_DICT, register), table
 
     def _item(self, register: int, table: Any, key: str) -> tuple[int, Any]:
-        if type(table) is not dict or key not in table:
+        if type(table) is not dict or not has_string_keys(table) or key not in table:
             raise OnlyInPython
         key = sys.intern(key)  # names of attributes are interned, and equal addresses compare fastest
         return self.program.load(Op.ITEM, register, self.program.keep(key), hash(key)), table[key]
@@ -480,7 +480,7 @@ def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, ty
 def lower_keys(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, table = low.load(_source(sources, 0))
     keys = _literal(match[1])
-    if type(table) is not dict or list(table) != keys or not all(type(key) is str for key in table):
+    if type(table) is not dict or list(table) != keys or not has_string_keys(table):
         return False
     # the dictionary's own strings, so that comparing addresses is mostly enough
     low.program.check(Op.KEYS, register, low.program.keep(tuple(table)), len(keys))
@@ -490,7 +490,7 @@ def lower_keys(low: Lowering, match: Any, sources: Sources, constants: Any, type
 @rule(r"('.*'|\".*\") not in _0")
 def lower_missing(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, table = low.load(_source(sources, 0))
-    if type(table) is not dict:
+    if type(table) is not dict or not has_string_keys(table):
         return False
     key = sys.intern(_literal(match[1]))
     low.program.check(Op.MISSING, register, low.program.keep(key), hash(key))
@@ -501,7 +501,8 @@ def lower_missing(low: Lowering, match: Any, sources: Sources, constants: Any, t
 def lower_no_hooks(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, table = low.load(_source(sources, 0))
     names = re.findall(r"_0\['(\w+)'\]", match[1])
-    if type(table) is not dict or not all(type(table.get(name)) in TABLES for name in names):
+    if type(table) is not dict or not has_string_keys(table) \
+            or not all(type(table.get(name)) in TABLES for name in names):
         return False
     for name in map(sys.intern, names):
         low.program.check(Op.ITEM_EMPTY, register, low.program.keep(name), hash(name))

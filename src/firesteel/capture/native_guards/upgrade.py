@@ -41,6 +41,8 @@ GROUPED_INPUTS = 8
 """From so many inputs on the graph is called with the tuple that the checker made."""
 REFUSALS = 4
 """So often may the checker refuse what the Python guards accept, until the entry stays with those."""
+MAX_DISTURBED = 3
+"""So often is the checker made again after other threads have changed what the guards read in the meantime."""
 
 REFUSAL = "except Exception as _fs_error: return _fs_refused(_fs_error)"
 """The end of a block of guards."""
@@ -81,6 +83,13 @@ class Prologue:
     compile: Callable[[list[str]], types.CodeType]
     symbol_sources: Mapping[Symbol, Source] = field(default_factory=dict)
 
+    def holds(self, namespace: dict[str, Any], args: tuple[Any, ...]) -> bool:
+        """Whether the guards hold in Python now: another thread may have changed what they read a moment ago."""
+        lines = ["try:", *(f"    {line}" for line in self.lines), REFUSAL, "return True"]
+        made: dict[str, Any] = {}
+        exec("\n    ".join([f"def guards({', '.join(self.parameters)}):", *lines]), made)
+        return types.FunctionType(made["guards"].__code__, namespace)(*args) is True
+
 
 @dataclass
 class Upgrade:
@@ -94,6 +103,7 @@ class Upgrade:
     native: Callable[..., Any] | None = None
     kept_in_python: list[str] = field(default_factory=list)
     _python: types.CodeType | None = None
+    _disturbed: int = 0
 
     def hit(self, *args: Any) -> None:
         """Called by the entry's Python path after its guards have held."""
@@ -140,15 +150,24 @@ class Upgrade:
         except NativeUnavailable as reason:
             log("guards", "guards stay in Python: %s", reason)
             return
-        parts = split(Lowering(made, prologue.parameters, args, prologue.symbol_sources), prologue)
-        if parts.program.rows and len(parts.kept) < len(prologue.lines):
-            self._install(made.function(parts.program, parts.inputs, parts.others), parts, prologue, args)
+        for _ in range(2):
+            parts = split(Lowering(made, prologue.parameters, args, prologue.symbol_sources), prologue)
+            if not parts.program.rows or len(parts.kept) >= len(prologue.lines):
+                return
+            native = made.function(parts.program, parts.inputs, parts.others)
+            if native(*args) is not None:
+                self._install(native, parts, prologue)
+                return
+            if not prologue.holds(self.namespace, args):  # no more, because of another thread
+                self._disturbed += 1
+                if self._disturbed <= MAX_DISTURBED:
+                    self.prologue, self.remaining = prologue, HITS_OF_LARGE
+                    self.namespace["_fs_warm"] = self.hit
+                return
+        if config.raise_on_internal_error:
+            raise AssertionError("the native guards refuse arguments that the Python guards accept")
 
-    def _install(self, native: Callable[..., Any], parts: Split, prologue: Prologue, args: tuple[Any, ...]) -> None:
-        if native(*args) is None:
-            if config.raise_on_internal_error:
-                raise AssertionError("the native guards refuse arguments that the Python guards accept")
-            return
+    def _install(self, native: Callable[..., Any], parts: Split, prologue: Prologue) -> None:
         lines = parts.entry(prologue)
         code = prologue.compile(lines)
         self.namespace["_fs_native"] = self.native = native
