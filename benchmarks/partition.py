@@ -49,8 +49,6 @@ def time_of_parting(nodes: int) -> dict[str, Any]:
     module, examples = deep_network(layers)
     joint = trace_training(module, examples)
     assert isinstance(joint, JointGraph)
-    import networkx  # noqa: F401  (its import is no part of the search)
-
     best = min(_timed(lambda: partition(joint)) for _ in range(3))
     return {"nodes": len(joint.graph.nodes), "seconds": best}
 
