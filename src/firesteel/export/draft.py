@@ -72,10 +72,12 @@ class DraftReport:
     problems: list[Problem] = field(default_factory=list)
     dynamic_shapes: Any = None
     """The declaration that the draft was made with in the end."""
+    strict: bool = True
+    """Whether strict export was tried, which `export` does unless it is told otherwise."""
 
     @property
     def successful(self) -> bool:
-        """Whether `export` will do as well."""
+        """Whether `export` with the same ``strict`` will do as well."""
         return not self.problems
 
     def add(self, problem: Problem) -> None:
@@ -84,8 +86,11 @@ class DraftReport:
             self.problems.append(problem)
 
     def __str__(self) -> str:
-        if self.successful:
+        if self.successful and self.strict:
             return "Nothing stands in the way of exporting this program."
+        if self.successful:
+            return ("Nothing stands in the way of exporting this program with strict=False; "
+                    "draft_export(..., strict=True) tells about strict export, the default of export.")
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         lines = [f"{count} to solve before this program can be exported:"]
         lines += [f"  {number}. {problem}" for number, problem in enumerate(self.problems, 1)]
@@ -312,7 +317,7 @@ def draft_export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     >>> program.module()(torch.ones(3))
     tensor([2., 2., 2.])
     """
-    report = DraftReport(dynamic_shapes=as_structure(mod, args, kwargs, dynamic_shapes))
+    report = DraftReport(dynamic_shapes=as_structure(mod, args, kwargs, dynamic_shapes), strict=strict)
     if strict:
         program = _captured(mod, args, kwargs, preserve_module_call_signature, report)
         if program is not None:
