@@ -263,7 +263,7 @@ class Recorder(FakeMode):
         """Make the numbers that data decides on known as nodes, under the names that they have now."""
         for value, node in self.data_results:
             if isinstance(value, _SYMBOLIC):
-                self.sizes.bind(value, node)
+                self.sizes.bind_read(value, node)
             else:
                 self.sizes.read_from(value, node)
 

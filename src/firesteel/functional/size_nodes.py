@@ -42,6 +42,13 @@ class SizeNodes(ExpressionNodes):
         if isinstance(expr, Symbol):
             self.by_expr.setdefault(expr, node)
 
+    def bind_read(self, value: Any, node: torch.fx.Node) -> None:
+        """The same for a number that is read from data. The program may state it to be a size, and that is checked: the
+        size itself is still read from the tensor that has it."""
+        expr = expr_of(value)
+        if isinstance(expr, Symbol) and not self.knows(expr):
+            self.by_expr[expr] = node
+
     def read_from(self, fake: FakeTensor, node: torch.fx.Node) -> None:
         """Symbols that are sizes or strides of a tensor can be read from it."""
         if not torch_compat.has_symbolic_layout(fake):
