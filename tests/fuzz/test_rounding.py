@@ -31,6 +31,24 @@ def test_a_norm_of_nearly_equal_numbers_is_rounding_errors():
     assert not is_rounding(plain, plain + 20, others)
 
 
+def test_gradients_of_a_norm_of_equal_numbers_are_rounding_errors():
+    """They are differences of numbers that are as large as one over the deviation of a row."""
+    start = torch.linspace(0.5, 1.5, 45).reshape(9, 5)
+
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(F.layer_norm(x, (5,)), x, start.to(x.dtype))[0]
+
+    def rows(deviation):
+        return torch.ones(9, 5) + deviation * torch.linspace(-1, 1, 5)
+
+    equal, other = rows(0.0), rows(1.0)
+    plain, others = gradient(equal), runs(gradient, equal)
+    assert is_rounding(plain, plain + 6e-5, others)
+    assert not is_rounding(plain, plain + 2e-3, others)
+    assert not is_rounding(gradient(other), gradient(other) + 2e-5, runs(gradient, other))
+
+
 def test_other_numbers_are_not():
     x = torch.linspace(0, 1, 8)
     assert not is_rounding(x.exp(), x.exp() + 1e-4, runs(torch.exp, x))
