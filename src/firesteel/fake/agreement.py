@@ -325,6 +325,12 @@ def _group_norm(x: FakeTensor, weight: FakeTensor | None, bias: FakeTensor | Non
     return _parameters(x, weight, bias)
 
 
+@_check("convolution.default")
+def _convolution(x: FakeTensor, weight: FakeTensor, bias: FakeTensor | None = None, *rest: Any) -> bool:
+    """One dtype, and no masks."""
+    return x.dtype is not torch.bool and all(t is None or t.dtype is x.dtype for t in (weight, bias))
+
+
 @_check(*(f"{name}_backward.default" for name in ("_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
                                                   "adaptive_max_pool2d", "adaptive_max_pool3d")))
 def _adaptive_pool_backward(grad: FakeTensor, *rest: Any) -> bool:
