@@ -66,6 +66,8 @@ def run_backward(tx: Tracer, outputs: Value, gradients: Value, named: dict[str, 
                          "call backward() where the whole computation is inside, or outside of the compiled function")
     inputs = named.get("inputs", NONE)
     only = not _is_none(inputs)
+    if not only and ends_without_leaf(tensors):
+        raise GraphBreak("backward() goes through a view that was made in inference mode, and frees what leads there")
     if only:
         leaves = _tensors(tx, inputs, "backward() with inputs")
         if any(not leaf.fake.is_leaf for leaf in leaves) or len({id(leaf) for leaf in leaves}) != len(leaves):
@@ -145,6 +147,14 @@ def leaves_of(tx: Tracer, tensors: list[TensorValue]) -> tuple[list[TensorValue]
         else:
             found.setdefault(id(leaf), leaf)
     return list(found.values()), frozenset(hidden)
+
+
+def ends_without_leaf(tensors: list[TensorValue]) -> bool:
+    """Whether a part of the history leads to no leaf: gradients of leaves would leave it out."""
+    from ..autodiff.gradients import history
+
+    return any(not hasattr(node, "variable") and all(following is None for following, _ in node.next_functions)
+               for node in history([t.fake for t in tensors]))
 
 
 def outside_between(tx: Tracer, outputs: list[TensorValue], inputs: list[TensorValue]) -> bool:
