@@ -143,7 +143,9 @@ class FakeMode(torch_compat.DispatchMode):
         inference = t.is_inference()
         with torch_compat.inference_mode_guard(inference):
             if inference:
-                return self._on_storage_of(t, layout)
+                fake = self._on_storage_of(t, layout)
+                fake.requires_grad_(t.requires_grad)
+                return fake
             grad_enabled = torch.is_grad_enabled()
             base = torch_compat.view_base(t)
             try:
@@ -214,6 +216,8 @@ def unsupported_reason(t: torch.Tensor) -> str | None:
         return "a tensor inside a torch.func transform"
     if torch_compat.is_zero_tensor(t):
         return "a zero tensor without memory"
+    if not t.is_leaf and t.is_inference():
+        return "an inference tensor with an autograd history"
     if t.requires_grad and not t.is_floating_point() and not t.is_complex():
         return "a tensor of integers that requires grad"
     if any(step >= TOO_LONG for step in t.stride()):
