@@ -71,6 +71,13 @@ class GraphInput:
                    for now, given in zip(layout_of(self.example), self.layout[:2], strict=True)) and \
             known_equal(offset_of(self.example), self.layout[2])
 
+    def is_restorable(self) -> bool:
+        """Whether a change in place can be undone, that is whether no autograd history changed with it."""
+        try:
+            return bool(self.example.is_leaf or not self.example.requires_grad)
+        except RuntimeError:
+            return False  # a view made without gradients, changed by now: autograd refuses to say what that makes of it
+
     @property
     def mutated(self) -> bool:
         """Whether the graph changes this tensor in place."""
@@ -150,7 +157,7 @@ class GraphBuilder:
             if entry.mutated:
                 entry.at_risk = True
                 entry.changes_layout = entry.changes_layout or not entry.has_its_layout()
-                restorable = restorable and (entry.example.is_leaf or not entry.example.requires_grad)
+                restorable = restorable and entry.is_restorable()
             elif written and _storage_key(entry.example) in written:
                 entry.silently_at_risk = True
         return restorable

@@ -100,7 +100,7 @@ def _memory(entry: GraphInput) -> int:
 
 def restorable(entry: GraphInput) -> bool:
     """Whether a change in place can be undone, that is whether no autograd history changed with it."""
-    return entry.example.is_leaf or not entry.example.requires_grad
+    return entry.is_restorable()
 
 
 def can_keep(entry: GraphInput) -> bool:
