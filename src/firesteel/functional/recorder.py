@@ -351,6 +351,8 @@ class Recorder(FakeMode):
             parent = parent.top
             if parent.fake.dtype is not result.dtype:
                 raise Unsupported("as_strided of memory that is seen as another dtype")
+            if not parent.memory.inputs and not views.fills_its_storage(*layout_of(parent.fake)):
+                raise Unsupported("as_strided of a tensor with gaps, of which nothing is known")
         tracked = self._tracked[id(result)] = Tracked(result, parent.memory, None, parent, view)
         tracked.version = -1
         tracked.place_of_a_part = place_of_a_part

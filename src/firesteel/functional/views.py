@@ -99,7 +99,7 @@ def _require_inside(view: View, parent: FakeTensor, what: str) -> None:
     """Nothing is known of the memory around a value that the graph has computed."""
     shape, stride, offset = view.args
     start = offset_of(parent)
-    if not _fills_its_storage(*layout_of(parent)):
+    if not fills_its_storage(*layout_of(parent)):
         raise Unsupported(f"{what} a tensor with gaps that is changed in place")
     if not (offset >= start and offset + storage_size(shape, stride) <= start + product(shape_of(parent))):
         raise Unsupported(f"{what} memory beyond a tensor that is changed in place")
@@ -189,7 +189,7 @@ def _diagonal(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTen
 def _as_strided(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
     shape, stride, offset = view.args
     _require_inside(view, parent, "a write through as_strided to")
-    if not _fills_its_storage(shape, stride) and not _apart(shape, stride):
+    if not fills_its_storage(shape, stride) and not _apart(shape, stride):
         raise Unsupported("a write to a view with elements that share memory")
     place = list(shape), list(stride)
     begin = offset - offset_of(parent)
@@ -235,7 +235,7 @@ def _complex(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTens
     return recorder.call(_ATEN.view_as_real.default, (value,), {})
 
 
-def _fills_its_storage(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
+def fills_its_storage(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
     """Whether a layout has neither gaps nor elements that share memory; one with both may be just as long."""
     return known_equal(storage_size(shape, stride), product(shape)) and is_dense(shape, stride)
 
