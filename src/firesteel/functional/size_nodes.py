@@ -117,6 +117,7 @@ def collect_symbols(value: Any, found: set[Symbol]) -> None:
         for item in value:
             collect_symbols(item, found)
 
+
 def raw_sizes(fake: torch.Tensor) -> list[Expr | None]:
     """The expressions that sizes were made with, before the program stated them to be something else."""
     return [getattr(getattr(size, "node", None), "raw_expr", None) for size in fake.shape]
