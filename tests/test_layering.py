@@ -41,9 +41,10 @@ IMPORT_COST = 0.05
 
 ORDER = (
     "version", "compiling_flag", "systems", "errors", "config", "records", "registry", "locks", "logs", "events",
-    "shape_markers", "torch_compat", "support", "interruptions", "disk_cache", "native", "shapes", "control_flow",
-    "fake", "functional", "autodiff", "passes", "kernels", "pipeline", "backends", "capture", "runtime", "control",
-    "size_declarations", "module_wrapper", "compiling", "export", "debug", "__init__", "demo", "cli", "__main__",
+    "shape_markers", "devices", "torch_compat", "support", "interruptions", "disk_cache", "native", "shapes",
+    "control_flow", "fake", "functional", "autodiff", "passes", "kernels", "pipeline", "backends", "capture", "runtime",
+    "control", "size_declarations", "module_wrapper", "compiling", "export", "debug", "__init__", "demo", "cli",
+    "__main__",
 )
 """The packages and modules of firesteel from the lowest to the highest. Each imports from those before it only."""
 FOR_TYPES_ONLY = frozenset({
@@ -51,14 +52,19 @@ FOR_TYPES_ONLY = frozenset({
     ("backends", "capture"), ("capture", "runtime"),
 })
 """Upward imports that only a type checker reads. This list only ever shrinks."""
+OF_ONE_DEVICE = ("devices.py", "kernels/cpu/", "kernels/gpu/")
+"""Where devices are named: what is known of each kind, and how kernels for it are made."""
+DEVICE_QUESTIONS = {
+    "export/packages/loading.py": 4,  # names in the files of packages
+    "fake/meta_kernels.py": 2, "fake/rules/attention.py": 1, "fake/rules/backward.py": 3,
+    "fake/rules/convolution.py": 4, "fake/rules/images.py": 4, "fake/rules/linalg.py": 2, "fake/rules/matmul.py": 1,
+    "fake/rules/nn.py": 4, "fake/rules/operands.py": 2,  # rules that are known for eager's kernels on the CPU only
+    "kernels/targets.py": 1,  # the table of what compiles for which
+}
+"""How often files ask which device something is on rather than for a trait of its kind. This list only ever shrinks."""
 LARGEST_CIRCLE = 5
 """How many modules may import each other in a circle."""
 LONGEST_FUNCTION = 80
-TABLES = frozenset({
-    "capture/bytecode/instructions.py: _decode", "capture/objects.py: bind", "capture/values/mappings.py: call_method",
-    "capture/values/sequences.py: call_method",
-})
-"""Functions that are longer because they are one choice of many cases. This list only ever shrinks."""
 
 
 def torch_names(source: str) -> Iterator[tuple[int, str]]:
@@ -267,11 +273,60 @@ def long_functions(root: Path) -> dict[str, int]:
     }
 
 
-def test_functions_are_short_unless_they_are_tables(tmp_path):
-    assert set(long_functions(ROOT / "src" / "firesteel")) <= TABLES
+def test_functions_are_short(tmp_path):
+    assert not long_functions(ROOT / "src" / "firesteel")
     (tmp_path / "long.py").write_text("def f():\n" + "    x = 1\n" * LONGEST_FUNCTION)
     (tmp_path / "short.py").write_text("def f():\n" + "    x = 1\n" * (LONGEST_FUNCTION - 1))
     assert long_functions(tmp_path) == {"long.py: f": LONGEST_FUNCTION + 1}
+
+
+def device_questions(source: str) -> list[str]:
+    """Lines that name CUDA, ask whether a tensor is on a certain device, or compare one with the CPU."""
+    tree = ast.parse(source)
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            asks = re.fullmatch(r"cuda(:\d+)?", node.value) is not None
+        elif isinstance(node, ast.Attribute):
+            asks = node.attr in ("is_cuda", "is_cpu") or node.attr == "name" and getattr(node.value, "id", "") == "CUDA"
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            asks = any(isinstance(side, ast.Name) and side.id in ("CPU", "_CPU") or ast.unparse(side) == "CPU.name"
+                       or isinstance(side, ast.Constant) and side.value == "cpu" for side in sides)
+        else:
+            asks = False
+        if asks:
+            lines.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return lines
+
+
+def test_devices_are_asked_for_traits():
+    package = ROOT / "src" / "firesteel"
+    files = {path.relative_to(package).as_posix(): path for path in SOURCES}
+    counts = {name: lines for name, path in files.items() if not name.startswith(OF_ONE_DEVICE)
+              if (lines := device_questions(path.read_text()))}
+    assert not {name: lines for name, lines in counts.items() if len(lines) > DEVICE_QUESTIONS.get(name, 0)}
+    assert not {name: count for name, count in DEVICE_QUESTIONS.items() if len(counts.get(name, ())) < count}
+
+
+@pytest.mark.parametrize("source", [
+    "x.device.type == 'cuda'", "torch.autocast('cuda')", "device != 'cpu'", "x.is_cuda", "own == CPU",
+    "device.type == CUDA.name",
+])  # fmt: skip
+def test_questions_about_devices_are_found(source):
+    assert device_questions(source)
+    assert not device_questions("kind_of(x).is_host and x.device.type == y.device.type\n'cuda'\ntorch.device('cpu')")
+
+
+def test_locals_are_named_for_what_they_are():
+    """In these packages; in those before and behind them some are still called so."""
+    packages = ("native", "torch_compat", "autodiff", "passes", "kernels", "pipeline", "backends")
+    files = [path for name in packages for path in (ROOT / "src" / "firesteel" / name).rglob("*.py")]
+    unnamed = [f"{path.relative_to(ROOT)}:{node.lineno}"
+               for path in files for node in ast.walk(ast.parse(path.read_text()))
+               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in ("found", "made")]
+    assert files and not unnamed
 
 
 def test_the_guide_lists_packages_in_their_order():

@@ -20,7 +20,8 @@ from .errors import GraphBreakError, UserCodeError, with_article
 from .interruptions import uninterrupted
 from .logs import log
 from .runtime import stance
-from .runtime.compiler import Compiler, bind
+from .runtime.compiler import Compiler
+from .runtime.nested_calls import bind
 from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
 from .support import usable_backend
 
@@ -110,9 +111,9 @@ def shared_compiler(backend: Any, **given: Any) -> Compiler:
     for known in list(_SHARED):
         if known.backend is lookup_backend(backend) and known.given == given:
             return known
-    made = Compiler(backend, **given)
-    _SHARED.add(made)
-    return made
+    compiler = Compiler(backend, **given)
+    _SHARED.add(compiler)
+    return compiler
 
 
 def why_uncompiled(model: Any) -> str | None:
@@ -232,8 +233,8 @@ def wrap_function(compiler: Compiler, function: types.FunctionType, of_object: b
     With `of_object` it is what calling its first argument means: the object's class may come to say otherwise.
     """
     unit = compiler.unit_of(function)
-    made = _make_wrapper(unit, function, of_object)
-    wrapped = functools.wraps(function)(made)
+    wrapper = _make_wrapper(unit, function, of_object)
+    wrapped = functools.wraps(function)(wrapper)
     torch_compat.set_own_attributes(wrapped, **{COMPILED: function, "_firesteel_unit": unit})
     torch_compat.trace_instead(wrapped, function)
     return wrapped
@@ -292,10 +293,10 @@ def _make_wrapper(unit: Unit, function: types.FunctionType, of_object: bool) -> 
     text = WRAPPER.format(signature=", ".join(parts), changed=changed, dropped=f"{dropped} = None; " if dropped else "",
                           arguments="".join(f"{argument}, " for argument in arguments))
     exec(builtins_compile(text, own_file(f"call of {function.__qualname__}")), scope)
-    made = scope["wrapper"]
-    made.__defaults__, made.__kwdefaults__ = given, by_name
-    scope["_fs_otherwise"] = functools.partial(_otherwise, unit, function, made, scope)
-    return made
+    wrapper = scope["wrapper"]
+    wrapper.__defaults__, wrapper.__kwdefaults__ = given, by_name
+    scope["_fs_otherwise"] = functools.partial(_otherwise, unit, function, wrapper, scope)
+    return wrapper
 
 
 @passed_over

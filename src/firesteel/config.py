@@ -44,6 +44,9 @@ inline_depth_limit: int = 120
 dynamic_numbers: bool = True
 """A Python number that differs between two captures of the same code becomes a graph input instead of a constant."""
 
+trace_numpy: bool = True
+"""NumPy becomes part of graphs. Without it, functions of NumPy's run as they are, between two graphs."""
+
 dynamic_shapes: str = "auto"
 """Which sizes of tensors are symbols: "auto" those that change from one call to another, "1" all that can be, "0" none.
 It goes before the `dynamic` argument of compile unless it is "auto"."""

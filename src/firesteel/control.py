@@ -39,10 +39,10 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if not callable(fn):
         raise UserCodeError(f"a {type(fn).__name__} object cannot be called", "pass a function, method or nn.Module")
     fn = getattr(fn, "__dict__", {}).get(markers.COMPILED, fn)
-    made = markers.disable(fn, reason)
+    disabled = markers.disable(fn, reason)
     if not recursive:
-        torch_compat.set_own_attributes(made, **{markers.ONLY_FRAME: fn})
-    return made
+        torch_compat.set_own_attributes(disabled, **{markers.ONLY_FRAME: fn})
+    return disabled
 
 
 def allow_in_graph(fn: Any) -> Any:

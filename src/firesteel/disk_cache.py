@@ -58,12 +58,12 @@ def digest(*parts: object) -> str:
     >>> digest("a", "b") == digest("a", "b"), digest("a", "b") == digest("ab"), len(digest())
     (True, False, 40)
     """
-    made = hashlib.sha256()
+    checksum = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode("utf-8", "backslashreplace")
-        made.update(b"%d " % len(data))
-        made.update(data)
-    return made.hexdigest()[:40]
+        checksum.update(b"%d " % len(data))
+        checksum.update(data)
+    return checksum.hexdigest()[:40]
 
 
 def directory() -> str | None:
@@ -104,9 +104,9 @@ def _path(root: str, kind: str, key: str) -> str:
 
 def _checksum(kind: str, key: str, data: bytes) -> bytes:
     # The name is part of it: an entry that was moved to another key is not that key's entry.
-    made = hashlib.sha256(f"{kind} {key} ".encode())
-    made.update(data)
-    return made.digest()
+    checksum = hashlib.sha256(f"{kind} {key} ".encode())
+    checksum.update(data)
+    return checksum.digest()
 
 
 # Reading
@@ -123,8 +123,8 @@ def get(kind: str, key: str) -> bytes | None:
     except OSError:
         return None
     try:
-        found = os.fstat(file)
-        content = b"" if (distrust := _distrust(found)) else _read(file, found.st_size)
+        status = os.fstat(file)
+        content = b"" if (distrust := _distrust(status)) else _read(file, status.st_size)
     except OSError:
         return None
     finally:
@@ -132,7 +132,7 @@ def get(kind: str, key: str) -> bytes | None:
     data = None if distrust else _open(kind, key, content)
     if data is None:
         log("cache", "the entry %s is ignored: %s", path, distrust or "it is damaged or not ours")
-    elif time.time() - found.st_mtime > _DAY:
+    elif time.time() - status.st_mtime > _DAY:
         # Its age is what decides when the cache is full. Once a day is exact enough and keeps reading cheap.
         try:
             os.utime(path)
@@ -141,15 +141,15 @@ def get(kind: str, key: str) -> bytes | None:
     return data
 
 
-def _distrust(found: os.stat_result) -> str | None:
+def _distrust(status: os.stat_result) -> str | None:
     """Why a file is not believed, by its owner and permissions."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file"
     if not hasattr(os, "geteuid"):
         return None
-    if found.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "others may write to it"
     return None
 
@@ -257,10 +257,10 @@ def sweep() -> int:
     if root is None:
         return 0
     entries, removed, now = [], 0, time.time()
-    for _, path, found in _files(root):
+    for _, path, status in _files(root):
         if not path.endswith(".tmp"):
-            entries.append((found.st_mtime, max(found.st_size, _BLOCK), path))
-        elif now - found.st_mtime > _DAY:  # left behind by a process that died
+            entries.append((status.st_mtime, max(status.st_size, _BLOCK), path))
+        elif now - status.st_mtime > _DAY:  # left behind by a process that died
             removed += _remove(path)
     total = sum(size for _, size, _ in entries)
     if total > SIZE_LIMIT:
@@ -299,8 +299,8 @@ def _files(root: str) -> Iterator[tuple[str, str, os.stat_result]]:
 
 def _list(folder: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except OSError:
         return []
 
@@ -337,10 +337,10 @@ def info() -> Info:
     root = directory()
     kinds: dict[str, tuple[int, int]] = {}
     if root is not None:
-        for kind, path, found in _files(root):
+        for kind, path, status in _files(root):
             if not path.endswith(".tmp"):
                 count, size = kinds.get(kind, (0, 0))
-                kinds[kind] = count + 1, size + found.st_size
+                kinds[kind] = count + 1, size + status.st_size
     return Info(root, kinds)
 
 

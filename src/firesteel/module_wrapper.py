@@ -16,7 +16,8 @@ from .capture.tracebacks import leaving
 from .capture.user_frames import passed_over
 from .errors import UserCodeError
 from .runtime import stance
-from .runtime.compiler import Compiler, bind
+from .runtime.compiler import Compiler
+from .runtime.nested_calls import bind
 from .runtime.units import Resume, drive
 
 _ORIGINAL = "_firesteel_original"
@@ -101,10 +102,10 @@ def _copy(self: Any) -> Any:
 
 def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
     cls = type(self)
-    made = compile_module(cls._firesteel_compiler.again(), copy.deepcopy(cls._firesteel_original, memo),
-                          cls._firesteel_rebuild)
-    memo[id(self)] = made
-    return made
+    copied = compile_module(cls._firesteel_compiler.again(), copy.deepcopy(cls._firesteel_original, memo),
+                            cls._firesteel_rebuild)
+    memo[id(self)] = copied
+    return copied
 
 
 def compile_module(compiler: Compiler, module: torch.nn.Module, rebuild: Callable[..., Any]) -> torch.nn.Module:
@@ -122,11 +123,11 @@ def compile_module(compiler: Compiler, module: torch.nn.Module, rebuild: Callabl
         "__doc__": cls.__doc__, _ORIGINAL: module, _COMPILER: compiler, _REBUILD: staticmethod(rebuild),
     }
     try:
-        made = types.new_class(cls.__name__, (cls,), exec_body=lambda namespace: namespace.update(members))
+        compiled_class = types.new_class(cls.__name__, (cls,), exec_body=lambda namespace: namespace.update(members))
     except TypeError as error:
         raise UserCodeError(f"{cls.__name__} does not allow subclasses: {error}",
                             "compile its forward: fs.compile(module.forward)") from error
-    twin: torch.nn.Module = object.__new__(made)
+    twin: torch.nn.Module = object.__new__(compiled_class)
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin
 

@@ -69,8 +69,8 @@ def _first_constructor(cls: type, frozen: bool) -> Callable[..., None]:
     """A constructor that puts the real one into its place."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls.__init__ = made = _constructor(cls, frozen)  # type: ignore[misc]
-        made(self, *args, **kwargs)
+        cls.__init__ = constructor = _constructor(cls, frozen)  # type: ignore[misc]
+        constructor(self, *args, **kwargs)
 
     return __init__
 
@@ -95,9 +95,9 @@ def _constructor(cls: type, frozen: bool) -> Callable[..., None]:
         lines.append("self.__post_init__()")
     body = "\n ".join(lines or ["pass"])
     exec(f"def __init__({', '.join(parameters)}):\n {body}", namespace)
-    made: Callable[..., None] = namespace["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
+    constructor: Callable[..., None] = namespace["__init__"]
+    constructor.__qualname__ = f"{cls.__qualname__}.__init__"
+    return constructor
 
 
 def _values(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -55,14 +55,14 @@ class Registry(dict[Key, Function]):
 
     def find(self, key: Key) -> Function | None:
         """The function for a key, if there is one."""
-        found = self.get(key)
-        if found is None and not self._complete:
+        entry = self.get(key)
+        if entry is None and not self._complete:
             self.load_first()
-            found = self.get(key)
-            if found is None:
+            entry = self.get(key)
+            if entry is None:
                 self.load()
-                found = self.get(key)
-        return found
+                entry = self.get(key)
+        return entry
 
     def load_first(self) -> None:
         """Import the files that most programs need."""

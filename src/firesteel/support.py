@@ -159,59 +159,59 @@ def facts() -> Facts:
         free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     else:
         free_threaded = "t" in flags
-    found = Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
-                  platform.machine())
-    if not judge(found).compiles:
-        return found  # reason enough
+    seen = Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
+                 platform.machine())
+    if not judge(seen).compiles:
+        return seen  # reason enough
     try:
         from .torch_compat import private_names
     except ImportError as error:
         names = getattr(error, "names", None)
         if names is None:
             raise
-        return dataclasses.replace(found, missing=names)
+        return dataclasses.replace(seen, missing=names)
     lacking = [name for need in (private_names.Need.MACHINE_CODE, private_names.Need.GPU)
                for name in private_names.missing(need)]
-    return dataclasses.replace(found, missing_for_machine_code=tuple(lacking))
+    return dataclasses.replace(seen, missing_for_machine_code=tuple(lacking))
 
 
 def verdict() -> Verdict:
     """What works in this process, with the setting `config.on_unsupported` taken into account."""
-    found = judge(facts())
-    if found.reason and found.can_be_tried and config.on_unsupported == "try":
-        return Verdict(found.reason)
-    return found
+    judged = judge(facts())
+    if judged.reason and judged.can_be_tried and config.on_unsupported == "try":
+        return Verdict(judged.reason)
+    return judged
 
 
 _said: set[str] = set()
 
 
-def _say(found: Verdict) -> None:
+def _say(verdict: Verdict) -> None:
     """One warning a process, or an error where the setting asks for that."""
-    if found.reason:
-        if config.on_unsupported == "raise" and not (found.compiles and found.machine_code):
-            raise UnsupportedError(found.sentence)
-        if found.sentence not in _said:
-            _said.add(found.sentence)
-            warn(found.sentence)
+    if verdict.reason:
+        if config.on_unsupported == "raise" and not (verdict.compiles and verdict.machine_code):
+            raise UnsupportedError(verdict.sentence)
+        if verdict.sentence not in _said:
+            _said.add(verdict.sentence)
+            warn(verdict.sentence)
 
 
 def require(machine_code: bool = False) -> None:
     """For what has no uncompiled form, such as export: an error where it cannot be had."""
-    found = verdict()
-    if not found.compiles or (machine_code and not found.machine_code):
-        raise UnsupportedError(found.sentence)
-    if found.machine_code:
-        _say(found)
+    judged = verdict()
+    if not judged.compiles or (machine_code and not judged.machine_code):
+        raise UnsupportedError(judged.sentence)
+    if judged.machine_code:
+        _say(judged)
 
 
 def usable_backend(backend: Any) -> Any:
     """The backend to use in place of one that was asked for, by name or as a function."""
-    found = verdict()
+    judged = verdict()
     needs_machine_code = backend == "native"
-    if needs_machine_code or found.machine_code:
-        _say(found)
-    return "eager" if needs_machine_code and not found.machine_code else backend
+    if needs_machine_code or judged.machine_code:
+        _say(judged)
+    return "eager" if needs_machine_code and not judged.machine_code else backend
 
 
 def compile_nothing(model: Any = None, **_options: Any) -> Any:

@@ -63,7 +63,7 @@ def test_conditions_of_our_own_are_checked():
 
     versions = _Versions(Graph(), make_options(), [(lambda x: x.shape[0] > 4, version("large"))])
     assert versions(torch.ones(5)) == "large"
-    versions.made = [(lambda *_: False, version("none"))] * MOST_VERSIONS
+    versions.compiled = [(lambda *_: False, version("none"))] * MOST_VERSIONS
     assert versions(torch.ones(5)) == "eager"
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from tests.fuzz.snapshot import Facts, Snapshot, TensorFact, drain
 
 import firesteel as fs
 from firesteel.errors import FiresteelError
-from fuzz.snapshot import Facts, Snapshot, TensorFact, drain
 
 
 def x() -> torch.Tensor:

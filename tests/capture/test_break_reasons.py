@@ -15,6 +15,8 @@ import firesteel as fs
 X = torch.randn(3, 3)
 LINEAR = torch.nn.Linear(3, 3)
 ARRAY = numpy.ones((3, 3), dtype=numpy.float32)
+OBJECTS = numpy.array([1, 2, 3], dtype=object)
+WIDE = ARRAY[::-1].astype(">f4").astype(numpy.float32)[::-1]
 PAIRS = zip([1.0] * 9, [2.0] * 9, strict=True)
 GENERATOR = random.Random(3)
 
@@ -37,17 +39,20 @@ def _(x: torch.Tensor) -> torch.Tensor:
 
 
 PROGRAMS = {
-    "vmap": (lambda x: torch.vmap(lambda row: row.sum())(x), "torch.vmap is a transform", "whole batches"),
-    "grad": (lambda x: torch.func.grad(lambda r: r.sum())(x), "torch.func.grad is a transform", "torch.autograd.grad"),
-    "jvp": (lambda x: torch.func.jvp(torch.sin, (x,), (x,))[0], "torch.func.jvp is a transform", "torch.autograd.grad"),
-    "jacrev": (lambda x: torch.func.jacrev(torch.sin)(x), "torch.func.jacrev is a transform", "torch.autograd.grad"),
-    "random": (lambda x: x + random.random(), "random.random draws", "torch.rand"),
-    "randint": (lambda x: x + random.randint(1, 4), "random.randint draws", "torch.randint"),
-    "generator": (lambda x: x + GENERATOR.uniform(0, 1), "random.uniform draws", "torch.rand"),
+    "vmap": (lambda x: torch.vmap(lambda row: row + torch.rand(()))(x),
+             "torch.func.vmap runs as plain Python: torch.func.vmap raises RuntimeError: vmap: called random operation",
+             "fails as well"),
+    "grad": (lambda x: torch.func.grad(lambda r: r * 2)(x), "grad of a function that does not return a scalar", ""),
+    "jvp": (lambda x: torch.func.jvp(torch.sin, (x,), (x, x))[0], "jvp of primals and tangents with different", ""),
+    "random": (lambda x: x + random.gauss(0, 1), "random.gauss draws", "torch.rand"),
+    "shuffle": (lambda x: x + random.sample([1, 2, 3], 2)[0], "random.sample draws", "torch.randint"),
+    "generator": (lambda x: x + GENERATOR.gauss(0, 1), "random.gauss draws", "torch.rand"),
     "time": (lambda x: x + time.time(), "time.time depends on the clock", "outside of the compiled function"),
-    "from_numpy": (lambda x: x + torch.from_numpy(ARRAY), "torch.from_numpy takes an array", "make the tensor outside"),
-    "array": (lambda x: x + torch.as_tensor(ARRAY), "ndarray object as an argument", "use torch functions"),
-    "method": (lambda x: x + float(ARRAY.sum()), "'sum' (a NumPy array)", "use torch functions"),
+    "from_numpy": (lambda x: x + torch.from_numpy(WIDE), "torch.from_numpy takes an array", "make the tensor outside"),
+    "array": (lambda x: x + float(OBJECTS.sum()), "'sum' (a NumPy array of object)", "use torch functions"),
+    "method": (lambda x: x + float(ARRAY.byteswap()[0, 0]), "method 'byteswap' of a NumPy array", ""),
+    "function": (lambda x: x + float(numpy.linalg.matrix_rank(ARRAY)), "np.linalg.matrix_rank is not captured",
+                 "another function"),
     "open": (lambda x: x + len(open(__file__).read()) * 0, "open() acts on", "outside of the compiled function"),
     "custom_op": (lambda x: twice(x) + 1, "torch.ops.break_reasons.twice.default: it has no fake kernel",
                   "torch.library.register_fake('break_reasons::twice', "),

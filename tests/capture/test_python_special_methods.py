@@ -356,3 +356,24 @@ def test_subclass_reflection_goes_first() -> None:
         return Left("a") - Right("b"), Left("a") - Left("b"), x + 1
 
     check(f)
+
+
+class _Refusal(Exception):
+    def __init__(self, reason, tensor):
+        super().__init__(reason)
+        self.tensor = tensor
+
+
+class _Missing(_Refusal, KeyError):
+    pass
+
+
+def test_texts_of_exceptions_with_constructors_of_their_own() -> None:
+    def f(x, cls):
+        try:
+            raise cls("a", x)
+        except _Refusal as error:
+            return error.tensor * 2, repr(error), str(error)
+
+    check(f, lambda: (x(), _Refusal))
+    check(f, lambda: (x(), _Missing))

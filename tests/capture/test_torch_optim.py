@@ -68,7 +68,7 @@ def test_optimizer(name):
     torch.testing.assert_close(want["state"], got["state"])
     assert str(want["param_groups"]) == str(got["param_groups"])
     # the first steps create the state; after that nothing changes any more
-    limit = 4 if name == "Adafactor" else 2
+    limit = 6 if name == "Adafactor" else 2  # its loop breaks in each round, and matrices and vectors differ
     per_unit = {}
     for unit, _ in events.entries:
         per_unit[unit] = per_unit.get(unit, 0) + 1
@@ -157,7 +157,7 @@ def test_lbfgs():
     plain = run(lambda o, c: o.step(c))
     compiled, _ = compile_observed(lambda o, c: o.step(c), fullgraph=False)
     other = run(compiled)
-    assert plain[0] == other[0] and torch.equal(plain[1], other[1])
+    torch.testing.assert_close(other, plain)
 
 
 def test_schedulers_clipping_and_scaling():

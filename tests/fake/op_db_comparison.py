@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from tests.conformance.torch_samples import load_op_db
+from tests.fake.tensor_meta import describe
 from torch.utils import _pytree as pytree
 
-from firesteel.fake import DataDependentError, FakeMode, FakeTensor, FakeUnsupported, describe
+from firesteel.fake import DataDependentError, FakeMode, FakeTensor, FakeUnsupported
 from firesteel.fake.rules.strides import memory_order, packed_strides
 from firesteel.fake.tensor import new_fake
 from firesteel.shapes import ContradictionError, ShapeEnv, Symbol, UndecidableError

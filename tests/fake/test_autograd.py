@@ -3,9 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.fake.tensor_meta import describe
 from torch.utils import _pytree as pytree
 
-from firesteel.fake import FakeMode, FakeTensor, describe
+from firesteel.fake import FakeMode, FakeTensor
 
 
 def leaf(*shape):

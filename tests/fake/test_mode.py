@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.fake.tensor_meta import describe
 
-from firesteel.fake import DataDependentError, FakeMode, FakeTensor, FakeUnsupported, describe
+from firesteel.fake import DataDependentError, FakeMode, FakeTensor, FakeUnsupported
 
 
 @pytest.fixture

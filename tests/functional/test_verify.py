@@ -10,7 +10,7 @@ import torch
 import firesteel as fs
 from firesteel.functional import trace
 from firesteel.functional.verify import MalformedError, verify_functional
-from firesteel.pipeline import graph_passes
+from firesteel.kernels.cpu import passes as cpu_passes
 
 ATEN = torch.ops.aten
 
@@ -75,6 +75,6 @@ def test_a_pass_that_breaks_a_graph_is_named(monkeypatch):
             node.meta.pop("val", None)
         return functional
 
-    monkeypatch.setattr(graph_passes, "PASSES", (careless, *graph_passes.PASSES))
+    monkeypatch.setattr(cpu_passes, "PASSES", (careless, *cpu_passes.PASSES))
     with pytest.raises(fs.errors.BackendError, match="after careless: .* does not know its value"):
         fs.compile(lambda x: x + 1)(torch.ones(2))

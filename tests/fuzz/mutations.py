@@ -150,7 +150,9 @@ def replace_at(path: Path, kind: str, other: Callable[[Any], Any]) -> Change:
         try:
             holder = roots.resolve(tuple(before))
             new = other(follow(holder, step))
-            if how in ("default", "keyword default") and holder is getattr(roots.function, "__func__", roots.function):
+            function = roots.function
+            called = getattr(function, "__func__", function), getattr(type(function), "__call__", None)
+            if how in ("default", "keyword default") and holder in called:
                 _check_not_given(roots, follow(holder, step), new)
             return put(holder, how, key, new)
         except (LookupError, AttributeError, TypeError, ValueError) as error:

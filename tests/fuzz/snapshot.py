@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 
 PLAIN = (int, float, complex, str, bytes, type(None), type(Ellipsis), torch.dtype, torch.device, range, slice)
@@ -153,6 +154,19 @@ def _type_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _array_parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What NumPy says of an array, or of a scalar, and its elements."""
+    yield ".dtype", str(value.dtype)
+    yield ".shape", value.shape
+    if isinstance(value, numpy.ndarray):
+        # of one element, or none, a stride says nothing
+        steps = zip(value.strides, value.shape, strict=True)
+        yield ".strides", [step for step, size in steps if size > 1 and value.size]
+        yield ".writeable", value.flags.writeable
+    if value.dtype.kind in "biufc" and value.dtype.itemsize <= 16:
+        yield ".elements", torch.from_numpy(numpy.array(value, order="C"))
+
+
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What an object consists of, in an order that does not depend on addresses."""
     if isinstance(value, type):
@@ -181,6 +195,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         return
     if isinstance(value, torch.Generator):
         yield ".state", value.get_state()
+        return
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
+        yield from _array_parts(value)
         return
     if isinstance(value, BaseException):
         yield from exception_parts(value)

@@ -20,9 +20,11 @@ from firesteel.kernels.options import Options
 from firesteel.kernels.plan import kernels_of
 from firesteel.kernels.plan_text import NotStorable, plan_text, read_plan
 from firesteel.kernels.scheduling import schedule
+from firesteel.kernels.targets import target_for
 from firesteel.pipeline import compile as stages
 from firesteel.pipeline.compile import compile_graph
 
+CPU = target_for(torch.device("cpu"))
 TABLE = torch.arange(12.0).view(3, 4)
 
 
@@ -101,9 +103,9 @@ def test_a_second_process_does_not_lower_again(program, dynamic, cache, monkeypa
 def test_other_layouts_and_facts_are_other_plans(cache):
     keys = set()
     for x in (torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(4, 6).double(), torch.randn(4, 7)):
-        keys.add(plan_cache.plan_key(trace(torch.fx.symbolic_trace(fused), [x])))
+        keys.add(plan_cache.plan_key(trace(torch.fx.symbolic_trace(fused), [x]), CPU))
     for scaled in (lambda x: x * 2.5, lambda x: x * 2.500001):
-        keys.add(plan_cache.plan_key(trace(torch.fx.symbolic_trace(scaled), [torch.randn(4, 6)])))
+        keys.add(plan_cache.plan_key(trace(torch.fx.symbolic_trace(scaled), [torch.randn(4, 6)]), CPU))
     assert len(keys) == 6 and None not in keys
     for least in (2, 3):
         def checked(x, least=least):
@@ -118,7 +120,7 @@ def test_other_layouts_and_facts_are_other_plans(cache):
 def test_what_cannot_be_used_is_made_again(damage, cache, monkeypatch):
     x = torch.randn(6, 5)
     module = torch.fx.symbolic_trace(fused)
-    key = plan_cache.plan_key(trace(module, [x]))
+    key = plan_cache.plan_key(trace(module, [x]), CPU)
     first = compile_graph(module, [x], Options())
     assert first.lowered is not None and compile_graph(module, [x], Options()).lowered is None
     if damage == "code":

@@ -42,7 +42,7 @@ def test_the_gpu_that_has_tensors(devices, expected, machine, monkeypatch):
 
 def test_a_torch_without_cuda_has_no_gpu(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert target_of(graph_of("cuda", monkeypatch=monkeypatch)).is_cpu
+    assert target_of(graph_of("cuda", monkeypatch=monkeypatch)).kind.is_host
 
 
 def test_other_devices_stay_with_eager():

@@ -11,15 +11,17 @@ torch.compile's single, unbroken graph would get only 58% to 98%.
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.utils._pytree
 from tests.models import zoo
 from tests.models.equality import assert_same
 
@@ -28,6 +30,8 @@ RECORD = Path(__file__).resolve().parent / "torch_compile_breaks.json"
 
 MARK = "captured_graph"
 MINIMUM_COVERAGE = 0.99
+SAVING = ("aten::detach", "aten::clone")
+"""How buffers are copied before a graph that changes them and may raise: no operators of the model."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,11 @@ class CountingBackend:
         return run
 
 
-def count_aten_calls(call: Callable[[], object]) -> tuple[int, int]:
+def count_aten_calls(call: Callable[[], object], ignored: Container[str] = ()) -> tuple[int, int]:
     """Run `call` and count the ATen calls that Python makes, inside and outside of captured graphs.
 
-    A call that ATen makes while it runs another one is not counted: the graph decided only the outer one.
+    A call that ATen makes while it runs another one is not counted: the graph decided only the outer one. Nor are those
+    outside that are `ignored`.
 
     >>> count_aten_calls(lambda: torch.ones(2) + 1)
     (0, 2)
@@ -96,7 +101,7 @@ def count_aten_calls(call: Callable[[], object]) -> tuple[int, int]:
             continue
         if MARK in ancestors:
             inside += 1
-        else:
+        elif event.name not in ignored:
             outside += 1
     return inside, outside
 
@@ -110,20 +115,58 @@ def _ancestors(event: Any) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------------ measuring
 
 
-def measure(name: str, side: str) -> Measurement:
-    """Compile and call one model in this process. Failures of the side become `Measurement.error`."""
-    reference, args, kwargs = zoo.build(name)
-    with torch.no_grad():
-        expected = reference(*args, **kwargs)
-        eager_calls = sum(count_aten_calls(lambda: reference(*args, **kwargs)))
+def measure(name: str, side: str, build: Callable[[], zoo.Example] | None = None,
+            training: bool = False) -> Measurement:
+    """Compile and call one model in this process, a model of the zoo unless `build` makes another. Failures of the side
+    become `Measurement.error`. In `training` the model is in training mode, and gradients are compared too."""
+    subject = _Subject(name, build or functools.partial(zoo.build, name), training)
+    module, args, kwargs = subject.build()
+    expected = subject.outcome(module, lambda: module(*args, **kwargs))
+    eager_calls = sum(count_aten_calls(lambda: subject.call(lambda: module(*args, **kwargs))))
     try:
         measure_side = _measure_firesteel if side == "firesteel" else _measure_torch
-        return measure_side(name, expected, eager_calls)
+        return measure_side(subject, expected, eager_calls)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = str(error).strip().splitlines() or [""]
         message = f"{type(error).__name__}: {text[0]} ({Path(place.filename).name}:{place.lineno})"
         return Measurement(model=name, side=side, eager_calls=eager_calls, error=message)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is measured: a model and whether it is trained."""
+
+    name: str
+    make: Callable[[], zoo.Example]
+    training: bool = False
+
+    def build(self) -> zoo.Example:
+        """A fresh copy of the model, and the arguments of one call."""
+        module, args, kwargs = self.make()
+        return module.train(self.training), args, kwargs
+
+    def call(self, run: Callable[[], object]) -> object:
+        """What `run` returns, from the same random numbers each time."""
+        torch.manual_seed(0)
+        with torch.set_grad_enabled(self.training):
+            return run()
+
+    def outcome(self, module: torch.nn.Module, run: Callable[[], object]) -> object:
+        """What is compared: the results of a call, in training with the gradients of a loss made of all of them."""
+        output = self.call(run)
+        if not self.training:
+            return output
+        losses = [leaf.float().square().mean() for leaf in _tensors(output) if leaf.requires_grad and leaf.numel()]
+        module.zero_grad()
+        torch.stack(losses).sum().backward()
+        return output, {name: parameter.grad for name, parameter in module.named_parameters()}
+
+
+def _tensors(output: object) -> list[torch.Tensor]:
+    """The floating point tensors in what a model returns; not those of caches and other objects."""
+    leaves = torch.utils._pytree.tree_leaves(dict(output) if isinstance(output, Mapping) else output)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
 @dataclass(frozen=True)
@@ -135,36 +178,43 @@ class _Calls:
     first_call_s: float
 
 
-def _call_twice(compile_: Callable[..., Any], name: str, expected: object) -> _Calls:
+def _call_twice(compile_: Callable[..., Any], subject: _Subject, expected: object) -> _Calls:
     """Compile a fresh copy of the model; a cold call, then a warm one under the profiler, both equal to eager's."""
-    module, args, kwargs = zoo.build(name)
+    module, args, kwargs = subject.build()
     backend = CountingBackend()
     compiled = compile_(module, backend=backend)
+    start = time.perf_counter()
+    first = subject.outcome(module, lambda: compiled(*args, **kwargs))
+    seconds = time.perf_counter() - start
+    graphs = len(backend.graphs)
+    assert_same(first, expected)
+    counts: list[tuple[int, int]] = []
     outputs: list[object] = []
-    with torch.no_grad():
-        start = time.perf_counter()
-        outputs.append(compiled(*args, **kwargs))
-        seconds = time.perf_counter() - start
-        graphs = len(backend.graphs)
-        inside, outside = count_aten_calls(lambda: outputs.append(compiled(*args, **kwargs)))
-    for output in outputs:
-        assert_same(output, expected)
-    return _Calls(graphs, len(backend.graphs) - graphs, inside, outside, seconds)
+
+    def counted() -> object:
+        ignored = SAVING if subject.training else ()
+        counts.append(count_aten_calls(lambda: outputs.append(compiled(*args, **kwargs)), ignored))
+        return outputs[-1]
+
+    second = subject.outcome(module, counted)
+    if not subject.training:  # running statistics have changed
+        assert_same(second, expected)
+    return _Calls(graphs, len(backend.graphs) - graphs, *counts[0], seconds)
 
 
-def _measure_firesteel(name: str, expected: object, eager_calls: int) -> Measurement:
+def _measure_firesteel(subject: _Subject, expected: object, eager_calls: int) -> Measurement:
     import firesteel as fs
 
     with fs.config.patch(raise_on_internal_error=True):
         fs.reset()
-        calls = _call_twice(fs.compile, name, expected)
+        calls = _call_twice(fs.compile, subject, expected)
         fs.reset()
-        module, args, kwargs = zoo.build(name)
-        with torch.no_grad():
-            explanation = fs.explain(module)(*args, **kwargs)
+        module, args, kwargs = subject.build()
+        explanation = subject.call(lambda: fs.explain(module)(*args, **kwargs))
+        assert isinstance(explanation, fs.debug.explain.Explanation)
         fs.reset()
     return Measurement(
-        model=name,
+        model=subject.name,
         side="firesteel",
         breaks=explanation.graph_break_count,
         reasons=[str(reason) for reason in explanation.break_reasons],
@@ -173,13 +223,13 @@ def _measure_firesteel(name: str, expected: object, eager_calls: int) -> Measure
     )
 
 
-def _measure_torch(name: str, expected: object, eager_calls: int) -> Measurement:
+def _measure_torch(subject: _Subject, expected: object, eager_calls: int) -> Measurement:
     import torch._dynamo
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
     counters.clear()
-    calls = _call_twice(torch.compile, name, expected)
+    calls = _call_twice(torch.compile, subject, expected)
     # The counter holds the number of breaks per reason. A frame that was given up as a whole is not in it, yet is one
     # break at least, as torch's own log says: without it a model that runs uncompiled would count as unbroken.
     broken = dict(counters["graph_break"])
@@ -187,7 +237,7 @@ def _measure_torch(name: str, expected: object, eager_calls: int) -> Measurement
     if given_up:
         broken |= counters["unimplemented"]
     return Measurement(
-        model=name,
+        model=subject.name,
         side="torch",
         breaks=sum(counters["graph_break"].values()) + given_up,
         reasons=[reason.strip().splitlines()[0] for reason, number in broken.items() for _ in range(number)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 
 import pytest
@@ -43,7 +44,8 @@ def test_calls_are_told_apart_inside_and_outside_of_graphs() -> None:
 def test_a_model_that_is_not_compiled_has_no_coverage() -> None:
     expected = zoo.build("local/unet")[0](*zoo.build("local/unet")[1])
     with torch.no_grad():
-        calls = captured_calls._call_twice(lambda module, backend: module, "local/unet", expected.detach())
+        subject = captured_calls._Subject("local/unet", functools.partial(zoo.build, "local/unet"))
+        calls = captured_calls._call_twice(lambda module, backend: module, subject, expected.detach())
     assert calls.graphs == 0
     assert calls.calls_inside == 0
     assert calls.calls_outside > 10

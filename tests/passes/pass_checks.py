@@ -10,7 +10,7 @@ import torch
 import firesteel as fs
 from firesteel import config
 from firesteel.functional import FunctionalGraph, run, trace
-from firesteel.pipeline.graph_passes import Pass
+from firesteel.passes.settings import Pass
 
 
 def functional(f: Callable[..., Any], args: Sequence[Any]) -> FunctionalGraph:

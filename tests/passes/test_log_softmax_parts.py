@@ -12,6 +12,7 @@ import firesteel as fs
 from firesteel.autodiff.joint import JointGraph, trace_training
 from firesteel.autodiff.partition import partition
 from firesteel.functional import run
+from firesteel.kernels.gpu.device import CudaTarget
 from firesteel.passes.log_softmax_parts import log_softmax_parts
 from firesteel.pipeline import joint_passes as joint_graphs
 from passes.pass_checks import body, functional, operators, transformed
@@ -71,7 +72,7 @@ def example():
 
 def test_what_is_kept(monkeypatch):
     """The logits, two numbers a row, and none of what is twice as long as the logits."""
-    monkeypatch.setattr(joint_graphs, "_gpu_of", lambda joint: torch.device("cuda"))
+    monkeypatch.setattr(joint_graphs, "_device_of", lambda joint: torch.device("cuda"))
     gm = fs.capture_graph(loss)(*example()).graph_module
     saved = []
     for prepare in (joint_graphs.run_joint_passes, lambda joint: joint):
@@ -92,7 +93,7 @@ def test_training(monkeypatch):
 
     torch.manual_seed(1)
     expected = found(loss)
-    monkeypatch.setattr(joint_graphs, "_gpu_of", lambda joint: torch.device("cpu"))
+    monkeypatch.setattr(joint_graphs, "target_for", CudaTarget)  # for the passes that it has
     torch.manual_seed(1)
     for ours, theirs in zip(found(fs.compile(loss)), expected, strict=True):
         torch.testing.assert_close(ours, theirs)

@@ -174,7 +174,7 @@ def test_backward_computes_the_numbers_again(checkpointed, monkeypatch):
 
     reserve.returns_several = True
     monkeypatch.setattr(cuda_random, "reserve", reserve)
-    monkeypatch.setattr(joint_graphs, "_gpu_of", lambda joint: CUDA)
+    monkeypatch.setattr(joint_graphs, "_device_of", lambda joint: CUDA)
     monkeypatch.setattr(sys.modules[random_numbers.__module__], "_is_plain", lambda value, dtypes=(): True)
     kept = []
     monkeypatch.setattr(training, "partition", lambda *args: kept.append(partition(*args)) or kept[-1])

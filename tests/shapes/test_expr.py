@@ -12,7 +12,6 @@ import pytest
 from firesteel import shapes
 from firesteel.shapes import Expr, arithmetic, const, eq, maximum, minimum, symbol
 from firesteel.shapes import expr as expr_module
-from firesteel.shapes.printing import IndexPrinter
 
 s0, s1, s2 = symbol("s0"), symbol("s1"), symbol("s2")
 f0 = symbol("f0", "float")
@@ -133,12 +132,6 @@ def test_unused_expressions_are_freed() -> None:
 def test_free_symbols() -> None:
     assert (s0 // s1 + minimum(s2, 3)).free_symbols == {s0, s1, s2}
     assert const(3).free_symbols == frozenset()
-
-
-def test_index_printer_spells_floor_division_as_a_function() -> None:
-    printer = IndexPrinter()
-    assert printer.print((s0 + 1) // s1 * 4 + s0**2) == "s0*s0 + 4*floordiv(s0 + 1, s1)"
-    assert printer.print(shapes.or_(s0 > 1, s1 > 1)) == "s0 >= 2 || s1 >= 2"
 
 
 BRIDGES = ("symnode.py", "expression_nodes.py")

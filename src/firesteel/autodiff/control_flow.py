@@ -43,10 +43,10 @@ def trace_call(tracing: Tracing, target: Any, args: tuple[Any, ...]) -> tuple[An
         target = _TORCHS_OWN[target.__name__]
     torch_compat.pop_dispatch_mode()
     try:
-        made = _TRACERS[target](recorder, *args)
+        outcome = _TRACERS[target](recorder, *args)
     finally:
         torch_compat.push_dispatch_mode(recorder)
-    return made.call()
+    return outcome.call()
 
 
 @dataclass
@@ -119,10 +119,10 @@ class _Differentiated(torch.autograd.Function):
         fakes = tuple([new_fake(like.shape, None, like.dtype, like.device) for like in ctx.like])
         node = recorder.new_node(backward.program, (*ctx.nodes, *given), {}, fakes)
         recorder._take(fakes, node)
-        found: list[Any] = [None] * len(ctx.nodes)
+        gradients: list[Any] = [None] * len(ctx.nodes)
         for at, gradient in zip(backward.gradients, fakes, strict=True):
-            found[at] = gradient
-        return None, None, *found
+            gradients[at] = gradient
+        return None, None, *gradients
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -144,9 +144,9 @@ def _trace_cond(recorder: Recorder, pred: Any, true_graph: Any, false_graph: Any
         tangents = sorted({at for joint in joints for at in joint.differentiable})
         if tangents:
             def backward() -> Backward:
-                made = [_gradient_body(name, joint, given, results, tangents, wanted)
-                        for name, joint in zip(("true", "false"), joints, strict=True)]
-                return Backward(Cond(tuple(made), "cond_backward"), tangents, [1 + at for at in wanted])
+                bodies = [_gradient_body(name, joint, given, results, tangents, wanted)
+                          for name, joint in zip(("true", "false"), joints, strict=True)]
+                return Backward(Cond(tuple(bodies), "cond_backward"), tangents, [1 + at for at in wanted])
 
             call.backward = backward
     return call
@@ -173,8 +173,8 @@ def _trace_while_loop(recorder: Recorder, cond_graph: Any, body_graph: Any, carr
         wanted = [at for at in _differentiable(given) if at >= count]
         if differentiable:
             def backward() -> Backward:
-                made = _gradient_body("backward", joint, given, results, differentiable, [*differentiable, *wanted])
-                program = WhileLoopBackward((test, body, made), "while_loop_backward", count, len(more),
+                back = _gradient_body("backward", joint, given, results, differentiable, [*differentiable, *wanted])
+                program = WhileLoopBackward((test, body, back), "while_loop_backward", count, len(more),
                                             tuple(differentiable), tuple(at - count for at in wanted))
                 return Backward(program, differentiable, [*differentiable, *wanted])
 
@@ -192,10 +192,11 @@ def _trace_scan(recorder: Recorder, body_graph: Any, init: Sequence[Any], xs: Se
     count, length = len(begun), xs[0].shape[0]
     graph = _in_layout(_extended(body_graph, len(more) - len(additional)), begun)
     body = _body(recorder, "body", graph, given)
-    made = _results(body)
-    if any(_differ(one, other) for one, other in zip(begun, made, strict=False)):
+    body_results = _results(body)
+    if any(_differ(one, other) for one, other in zip(begun, body_results, strict=False)):
         raise Unsupported("scan: what is carried changes its shape, strides or dtype")
-    results = [*made[:count], *[new_fake((length, *y.shape), None, y.dtype, y.device) for y in made[count:]]]
+    stacked = [new_fake((length, *y.shape), None, y.dtype, y.device) for y in body_results[count:]]
+    results = [*body_results[:count], *stacked]
     title = "scan" if count else "map"
     operands = [*begun, *xs, *more]
     call = Call(recorder, Scan((body,), title, count, len(xs)), operands, results)
@@ -209,7 +210,7 @@ def _trace_scan(recorder: Recorder, body_graph: Any, init: Sequence[Any], xs: Se
             def backward() -> Backward:
                 tangents = [*carried, *ys]
                 gradients = [*carried, *of_slices, *wanted]
-                back = _gradient_body("backward", joint, given, made, tangents, gradients)
+                back = _gradient_body("backward", joint, given, body_results, tangents, gradients)
                 program = ScanBackward((body, back), f"{title}_backward", count, len(xs), len(more), tuple(carried),
                                        tuple(at - count for at in of_slices),
                                        tuple(at - count - len(xs) for at in wanted))
@@ -257,16 +258,16 @@ def _check(functional: FunctionalGraph) -> None:
 
 def _results(body: Body) -> list[FakeTensor]:
     """Fakes like the results of a body."""
-    found = []
+    results = []
     for output in body.graph.outputs:
         assert isinstance(output, FreshTensor)
         value = output.node.meta["val"]
         if output.view is None:
-            found.append(new_fake(value.shape, value.stride(), value.dtype, value.device))
+            results.append(new_fake(value.shape, value.stride(), value.dtype, value.device))
         else:
             view = output.view
-            found.append(new_fake(view.shape, view.stride, view.dtype, value.device))
-    return found
+            results.append(new_fake(view.shape, view.stride, view.dtype, value.device))
+    return results
 
 
 def _plain(value: Any, needs_gradient: bool = False) -> Any:
@@ -375,12 +376,12 @@ def _order(fake: FakeTensor) -> list[int]:
     order: list[int] = []
     step: Any = 1
     while left:
-        found = next((dim for dim in reversed(left) if known_equal(stride[dim], step)), None)
-        if found is None:
-            found = left[-1]
-        left.remove(found)
-        order.insert(0, found)
-        step = step * shape[found]
+        inner = next((dim for dim in reversed(left) if known_equal(stride[dim], step)), None)
+        if inner is None:
+            inner = left[-1]
+        left.remove(inner)
+        order.insert(0, inner)
+        step = step * shape[inner]
     return order
 
 
@@ -484,15 +485,15 @@ def _gradient_body(name: str, joint: _Joint, given: Sequence[Any], results: Sequ
     for at, gradient in zip(wanted, gradients, strict=True):
         fake = new_fake(given[at].shape, None, given[at].dtype, given[at].device)
         if not isinstance(gradient, FreshTensor):
-            made = graph.call_function(_ATEN.zeros_like.default, (placed[at],),
-                                       {"memory_format": torch.contiguous_format})
-            made.meta["val"] = fake
+            result = graph.call_function(_ATEN.zeros_like.default, (placed[at],),
+                                         {"memory_format": torch.contiguous_format})
+            result.meta["val"] = fake
         else:
-            made = new[gradient.node]
-            if _differ(made.meta["val"], fake):
-                made = graph.call_function(_ATEN.clone.default, (made,), {"memory_format": torch.contiguous_format})
-                made.meta["val"] = fake
-        outputs.append(FreshTensor(made, None, len(outputs)))
+            result = new[gradient.node]
+            if _differ(result.meta["val"], fake):
+                result = graph.call_function(_ATEN.clone.default, (result,), {"memory_format": torch.contiguous_format})
+                result.meta["val"] = fake
+        outputs.append(FreshTensor(result, None, len(outputs)))
     graph.output(tuple([output.node for output in outputs]))
     functional = FunctionalGraph(graph, inputs, outputs, [], constants)
     separate_results(functional)

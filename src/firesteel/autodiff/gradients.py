@@ -56,12 +56,12 @@ def _without_accumulation(
     retain_graph: bool | None,
 ) -> Gradients:
     """The same without the copies that autograd makes of tensors which somebody else, such as a recorder, refers to."""
-    found = torch.autograd.grad(list(outputs), list(leaves), None if grad_outputs is None else list(grad_outputs),
-                                retain_graph, allow_unused=True)
+    gradients = torch.autograd.grad(list(outputs), list(leaves), None if grad_outputs is None else list(grad_outputs),
+                                    retain_graph, allow_unused=True)
     taken = {torch_compat.storage_address(t) for t in grad_outputs or () if t is not None}
     results: list[torch.Tensor | None] = []
     with torch.no_grad():
-        for leaf, grad in zip(leaves, found, strict=True):
+        for leaf, grad in zip(leaves, gradients, strict=True):
             if grad is not None:
                 grad = _own(leaf, grad, taken)
                 taken.add(torch_compat.storage_address(grad))
@@ -100,13 +100,13 @@ def _in_python(outputs: Sequence[torch.Tensor]) -> bool:
 
 def history(outputs: Sequence[torch.Tensor], ends: Sequence[torch.Tensor] = ()) -> list[Any]:
     """All nodes of autograd's graph behind tensors, but not those of ``ends`` and what is behind these alone."""
-    found: dict[Any, None] = {}
+    seen: dict[Any, None] = {}
     last = {t.grad_fn for t in ends}
     queue: list[Any] = [t.grad_fn for t in outputs if t.grad_fn is not None]
     while queue:
         node = queue.pop()
-        if node in found or node in last:
+        if node in seen or node in last:
             continue
-        found[node] = None  # also keeps it alive: autograd would make a new object for the same node otherwise
+        seen[node] = None  # also keeps it alive: autograd would make a new object for the same node otherwise
         queue.extend(parent for parent, _ in node.next_functions if parent is not None)
-    return list(found)
+    return list(seen)

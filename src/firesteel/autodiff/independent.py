@@ -51,18 +51,18 @@ def parts_of(parted: Partition, with_history: set[int]) -> list[Part]:
     taken_apart = [smaller for piece in pieces for smaller in _by_histories(piece, behind, with_history)]
     if len(taken_apart) < 2:
         return []
-    found = []
+    parts = []
     pieces.sort(key=min)
     taken_apart.sort(key=min)
     # A result that no gradient flows back from requires grad all the same.
     taken_apart[0] |= set(range(len(joint.differentiable))).difference(*pieces)
     for piece in taken_apart:
-        made = part_again(_with_tangents(joint, piece, behind), parted) if len(taken_apart) == len(pieces) else parted
-        if made is None:
+        part = part_again(_with_tangents(joint, piece, behind), parted) if len(taken_apart) == len(pieces) else parted
+        if part is None:
             return []
         inputs = tuple([at for at, numbers in enumerate(behind) if numbers & piece])
-        found.append(Part(tuple(sorted(piece)), inputs, made))
-    return found
+        parts.append(Part(tuple(sorted(piece)), inputs, part))
+    return parts
 
 
 def _by_histories(piece: set[int], behind: list[set[int]], with_history: set[int]) -> list[set[int]]:

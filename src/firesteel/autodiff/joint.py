@@ -237,6 +237,8 @@ class _Saving:
         tensor, version = saved
         if torch_compat.version_of(tensor) != version:
             raise Unsupported("a tensor that is needed for a gradient is changed in place")
+        if torch_compat.is_functorch_tensor(tensor):
+            return tensor  # of a gradient that is computed inside of the graph
         node = torch_compat.current_autograd_node()
         self.tracing.saved.append((tensor, self.tracing.results_behind.get(node, ALL_RESULTS)))
         return tensor
@@ -340,13 +342,13 @@ class _JointTracing(Tracing):
 
     def input_symbols(self) -> set[Symbol]:
         """Symbols that are sizes, strides or numbers among the inputs."""
-        found: set[Symbol] = set()
+        symbols: set[Symbol] = set()
         for entry in self.inputs:
             example = entry.example
             numbers = (*example.shape, *example.stride()) if isinstance(example, FakeTensor) else (example,)
-            found |= {expr for number in numbers if isinstance(number, _SYMBOLIC)
-                      and isinstance(expr := expr_of(number), Symbol)}
-        return found
+            symbols |= {expr for number in numbers if isinstance(number, _SYMBOLIC)
+                        and isinstance(expr := expr_of(number), Symbol)}
+        return symbols
 
     def find_carrier(self, value: FakeTensor, output: FreshTensor) -> None:
         """The tensor of an output's memory that autograd starts from."""
@@ -440,14 +442,14 @@ class _JointTracing(Tracing):
 
     def add_tangents(self, carried: list[tuple[FakeTensor, Differentiable]]) -> list[Differentiable]:
         """Placeholders behind those of the inputs."""
-        found = []
+        tangents = []
         graph = self.recorder.graph
         self.tangents: list[FakeTensor] = []
         last = next((node for node in reversed(graph.nodes) if node.op == "placeholder"), None)
         for number, (carrier, result) in enumerate(carried):
             expected: Expected = Tangent.LIKE_RESULT if self.expected is None else self.expected[number]
             if expected is Tangent.NONE:
-                found.append(result)
+                tangents.append(result)
                 continue
             shape, stride = layout_of(carrier)
             # A layout that overlaps may have gaps too, and so the length of one that has neither.
@@ -461,8 +463,8 @@ class _JointTracing(Tracing):
             with graph.inserting_after(last):  # type: ignore[arg-type]
                 last = self.recorder.add_input(f"tangent_{number}", fake, fake, Memory())
             self.tangents.append(fake)
-            found.append(replace(result, tangent=last))
-        return found
+            tangents.append(replace(result, tangent=last))
+        return tangents
 
     def differentiate(self, carriers: list[FakeTensor], differentiable: list[Differentiable]) -> list[Any]:
         """The gradients of all inputs, None where there is none."""
@@ -482,7 +484,7 @@ class _JointTracing(Tracing):
         self.recorder.accumulates = True
         try:
             with torch.autocast("cpu", enabled=False):
-                found = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
+                computed = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
         except RuntimeError as error:
             # Eager will refuse as well, but not before somebody asks for these gradients. What else fails may have
             # freed a part of the history itself.
@@ -498,7 +500,7 @@ class _JointTracing(Tracing):
             torch_compat.pop_dispatch_mode()
         if any(memory.version != version for memory, version in versions.items()):
             raise Unsupported("a backward changes a tensor of the forward in place")
-        for index, gradient in zip(wanted, found, strict=True):
+        for index, gradient in zip(wanted, computed, strict=True):
             gradients[index] = gradient
         return gradients
 
@@ -523,12 +525,12 @@ class _JointTracing(Tracing):
 
     def symbol_nodes(self) -> dict[Symbol, torch.fx.Node]:
         """Nodes of all symbols in sizes and numbers of the graph."""
-        found: set[Symbol] = set()
+        symbols: set[Symbol] = set()
         for node in self.recorder.graph.nodes:
-            collect_symbols(node.meta.get("val"), found)
+            collect_symbols(node.meta.get("val"), symbols)
         sizes = self.recorder.sizes
-        made = {symbol: sizes.expression(symbol) for symbol in sorted(found, key=str) if sizes.knows(symbol)}
-        return {symbol: node for symbol, node in made.items() if isinstance(node, torch.fx.Node)}
+        nodes = {symbol: sizes.expression(symbol) for symbol in sorted(symbols, key=str) if sizes.knows(symbol)}
+        return {symbol: node for symbol, node in nodes.items() if isinstance(node, torch.fx.Node)}
 
     def close(self, graph: FunctionalGraph, gradients: list[Output], differentiable: list[Differentiable],
               symbols: dict[Symbol, torch.fx.Node], before: set[torch.fx.Node]) -> None:
@@ -562,12 +564,12 @@ class _JointTracing(Tracing):
         whole.graph.output(tuple([*nodes, *(change.node for change in whole.mutated)]))
         clean_up(whole)
         tail = whole.outputs[count:]
-        made = tail[:len(gradients)]
+        closing = tail[:len(gradients)]
         names = [output.node for output in tail[len(gradients):] if isinstance(output, (Number, FreshTensor))]
         results = [replace(result, node=node)
                    for result, node in zip(differentiable, names[len(symbols):], strict=True)]
         self.joint = JointGraph(
-            whole.graph, self.inputs, whole.outputs[:count], self.remade, whole.mutated, results, made,
+            whole.graph, self.inputs, whole.outputs[:count], self.remade, whole.mutated, results, closing,
             set(whole.graph.nodes) - before, eager_saves, whole.constants, dict(zip(symbols, names, strict=False)),
             whole.state_changes, [], whole.returns_tuple, self.known_carriers, self.eager_frees, self.walked,
             self.linked, whole.detached)
@@ -579,10 +581,10 @@ def tangent_bits(joint: JointGraph) -> dict[torch.fx.Node, int]:
         item.tangent: 1 << number for number, item in enumerate(joint.differentiable) if item.tangent is not None}
     for node in joint.graph.nodes:
         if node not in bits:
-            found = 0
+            own_bits = 0
             for source in node.all_input_nodes:
-                found |= bits[source]
-            bits[node] = found
+                own_bits |= bits[source]
+            bits[node] = own_bits
     return bits
 
 
@@ -596,7 +598,7 @@ def walk(tensors: Sequence[torch.Tensor],
     bits = dict.fromkeys(order, 0)
     for number, tensor in enumerate(tensors):
         bits[tensor.grad_fn] |= 1 << number
-    found: set[int] = set()
+    indices: set[int] = set()
     walked = {id(leaf): 0 for leaf in inputs}
     own = False
     for function in order:
@@ -608,14 +610,14 @@ def walk(tensors: Sequence[torch.Tensor],
         for following, _ in function.next_functions:
             if following is not None:
                 bits[following] |= behind
-        if behind not in found and torch_compat.saves_tensors(function):
-            found.add(behind)
+        if behind not in indices and torch_compat.saves_tensors(function):
+            indices.add(behind)
         own = own or isinstance(function, torch.autograd.function.BackwardCFunction) \
             and type(function).__name__ != _SOURCE
     reached = [walked[id(leaf)] for leaf in inputs]
     if functools.reduce(operator.or_, reached, 0) + 1 != 1 << len(tensors):
         raise Unsupported("a result needs gradients that depends on a leaf made in the graph and on no input")
-    return frozenset(found), reached if own else [], bits
+    return frozenset(indices), reached if own else [], bits
 
 
 def _shares_elements(value: FakeTensor) -> bool:

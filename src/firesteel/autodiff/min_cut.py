@@ -41,15 +41,15 @@ def _reach(count: int, start: int, edges: Iterable[tuple[int, int]]) -> list[boo
     following: dict[int, list[int]] = {}
     for a, b in edges:
         following.setdefault(a, []).append(b)
-    found = [False] * count
-    found[start] = True
+    reached = [False] * count
+    reached[start] = True
     open_vertices = [start]
     while open_vertices:
         for vertex in following.get(open_vertices.pop(), ()):
-            if not found[vertex]:
-                found[vertex] = True
+            if not reached[vertex]:
+                reached[vertex] = True
                 open_vertices.append(vertex)
-    return found
+    return reached
 
 
 def _parts(count: int, merged: dict[tuple[int, int], int], source: int, sink: int) -> list[list[Edge]]:
@@ -101,16 +101,16 @@ def _search(edges: list[Edge], source: int, sink: int) -> set[int]:
 
 def _distances(left: dict[int, dict[int, int]], source: int | None, sink: int) -> dict[int, int]:
     """How far it is to the sink along edges with something left; empty where the source cannot get there."""
-    found, layer = {sink: 0}, [sink]
+    distances, layer = {sink: 0}, [sink]
     while layer:
         following = []
         for b in layer:
             for a in left[b]:
-                if a not in found and left[a][b]:
-                    found[a] = found[b] + 1
+                if a not in distances and left[a][b]:
+                    distances[a] = distances[b] + 1
                     following.append(a)
         layer = following
-    return found if source is None or source in found else {}
+    return distances if source is None or source in distances else {}
 
 
 def _fill(left: dict[int, dict[int, int]], distances: dict[int, int], source: int, sink: int) -> None:

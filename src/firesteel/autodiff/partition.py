@@ -26,6 +26,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..devices import kind_of
 from ..fake import FakeMode, FakeTensor
 from ..functional.cleanup import separate_results
 from ..functional.graph import FreshTensor, FunctionalGraph, Input, Number, Output, SameAs, needed_for
@@ -101,9 +102,9 @@ def partition(joint: JointGraph, memory_budget: float = 1.0) -> Partition:
         while choice.forbid_kept_for_others(kept):
             choice.again, choice.formulas = set(), {}
             kept = choice.kept()
-    made = build(joint, kept, choice)
-    made.seconds = time.perf_counter() - started
-    return made
+    parted = build(joint, kept, choice)
+    parted.seconds = time.perf_counter() - started
+    return parted
 
 
 def part_again(joint: JointGraph, first: Partition) -> Partition | None:
@@ -122,20 +123,20 @@ def part_again(joint: JointGraph, first: Partition) -> Partition | None:
         return None
     choice.set_kept(kept)
     try:
-        made = build(joint, kept, choice)
-        inputs = made.backward.inputs[len(made.numbers):]
+        parted = build(joint, kept, choice)
+        inputs = parted.backward.inputs[len(parted.numbers):]
         used = [bool(entry.node.users) for entry, _ in zip(inputs, kept, strict=False)]
         if not all(used):  # the others may have been changed by the time backward runs
             kept_at, kept = list(compress(kept_at, used)), list(compress(kept, used))
-            made = build(joint, kept, choice)
+            parted = build(joint, kept, choice)
     except KeyError:
         return None
-    made.kept_at = kept_at
+    parted.kept_at = kept_at
     # a number read from a tensor has got another symbol this time
     as_first = {before[node]: symbol for symbol, node in first.joint.symbols.items() if node in before}
-    made.numbers = [symbol if symbol in first.numbers else as_first.get(same.get(joint.symbols[symbol], -1), symbol)
-                    for symbol in made.numbers]
-    return made if set(made.numbers) <= set(first.numbers) else None
+    parted.numbers = [symbol if symbol in first.numbers else as_first.get(same.get(joint.symbols[symbol], -1), symbol)
+                      for symbol in parted.numbers]
+    return parted if set(parted.numbers) <= set(first.numbers) else None
 
 
 def _same_strides(one: Kept, other: Kept) -> bool:
@@ -149,11 +150,11 @@ def _identities(joint: JointGraph, numbers: dict[Any, int]) -> dict[torch.fx.Nod
 
     Forward is traced the same way each time, so its nodes have the same names; what backward adds to them differs.
     """
-    found: dict[torch.fx.Node, int] = {}
+    identities: dict[torch.fx.Node, int] = {}
 
     def key(value: Any) -> Any:
         if isinstance(value, torch.fx.Node):
-            return found[value]
+            return identities[value]
         if isinstance(value, (tuple, list)):
             return tuple([key(item) for item in value])
         return type(value), repr(value)
@@ -161,12 +162,12 @@ def _identities(joint: JointGraph, numbers: dict[Any, int]) -> dict[torch.fx.Nod
     for node in joint.graph.nodes:
         if node not in joint.backward_nodes:
             identity: Any = node.name
-        elif node.op == "call_function" and all(source in found for source in node.all_input_nodes):
+        elif node.op == "call_function" and all(source in identities for source in node.all_input_nodes):
             identity = (str(node.target), key(node.args), key(tuple(sorted(node.kwargs.items()))))
         else:
             continue
-        found[node] = numbers.setdefault(identity, len(numbers))
-    return found
+        identities[node] = numbers.setdefault(identity, len(numbers))
+    return identities
 
 
 class _Choice:
@@ -194,15 +195,15 @@ class _Choice:
 
     def _backward_nodes(self) -> set[torch.fx.Node]:
         """What needs a tangent, or was recorded in backward and must not be done elsewhere."""
-        found: set[torch.fx.Node] = set()
+        backward: set[torch.fx.Node] = set()
         for node in self.nodes:
             if node.op == "placeholder":
                 if node in self.tangents:
-                    found.add(node)
-            elif any(source in found for source in node.all_input_nodes) or (
+                    backward.add(node)
+            elif any(source in backward for source in node.all_input_nodes) or (
                     node in self.joint.backward_nodes and recompute.price(node) is None):
-                found.add(node)
-        return found
+                backward.add(node)
+        return backward
 
     def _needed(self) -> set[torch.fx.Node]:
         """All that the gradients are computed from, and what may raise: eager calls it without needing its result."""
@@ -211,11 +212,11 @@ class _Choice:
 
     def _leaving(self) -> dict[torch.fx.Node, int]:
         """Nodes in memory that the user gets, with the results whose gradients eager keeps that memory for too."""
-        found: dict[torch.fx.Node, int] = {}
+        leaving: dict[torch.fx.Node, int] = {}
         for output in self.joint.outputs:
             if isinstance(output, FreshTensor):
-                found[base_of(output.node)] = self.joint.eager_saves.get(output.node, 0)
-        return found
+                leaving[base_of(output.node)] = self.joint.eager_saves.get(output.node, 0)
+        return leaving
 
     def must_copy(self, node: torch.fx.Node) -> bool:
         """Whether the memory of a value can change before backward without eager noticing."""
@@ -340,7 +341,7 @@ class _Choice:
         cost = _bytes(node) + _EACH
         if _is_view(node) or self.must_copy(node):
             return 2 * cost
-        return cost + cost // 8 if value.device.type == "cuda" and self._is_copied_to_be_kept(node) else cost
+        return cost + cost // 8 if kind_of(value).runs_at_once and self._is_copied_to_be_kept(node) else cost
 
     def _is_copied_to_be_kept(self, node: torch.fx.Node) -> bool:
         """Whether a value is a copy that forward alone would not make: only kernels read it, which need none."""
@@ -390,10 +391,10 @@ def _forward(joint: JointGraph, kept: list[Kept],
 
     inputs = [Input(entry.name, new[entry.node], entry.example) for entry in joint.inputs]
     constants = {str(node.target): joint.constants[str(node.target)] for node in graph.nodes if node.op == "get_attr"}
-    made = FunctionalGraph(graph, inputs, [renamed(output) for output in outputs],
-                           [replace(change, node=new[change.node]) for change in mutated], constants)
-    graph.output(tuple([*(output.node for output in made.outputs), *(change.node for change in made.mutated)]))  # type: ignore[union-attr]
-    separate_results(made)
+    forward = FunctionalGraph(graph, inputs, [renamed(output) for output in outputs],
+                              [replace(change, node=new[change.node]) for change in mutated], constants)
+    graph.output(tuple([*(output.node for output in forward.outputs), *(change.node for change in forward.mutated)]))  # type: ignore[union-attr]
+    separate_results(forward)
     for item in values:
         node = new[item.node]
         if item.copied or item.narrow is not None:
@@ -405,12 +406,12 @@ def _forward(joint: JointGraph, kept: list[Kept],
             copy.meta.update(node.meta)
             copy.meta["val"] = _kept_value(item)
             node = copy
-        made.outputs.append(FreshTensor(node, None, last + 1000 + len(made.outputs)))
-    made.outputs += [Number(new[node]) for node in names]
+        forward.outputs.append(FreshTensor(node, None, last + 1000 + len(forward.outputs)))
+    forward.outputs += [Number(new[node]) for node in names]
     graph.output_node().args = (tuple(
-        [*(output.node for output in made.outputs if isinstance(output, (FreshTensor, Number))),
-         *(change.node for change in made.mutated)]),)
-    return made, results
+        [*(output.node for output in forward.outputs if isinstance(output, (FreshTensor, Number))),
+         *(change.node for change in forward.mutated)]),)
+    return forward, results
 
 
 def _copy(joint: JointGraph, roots: list[torch.fx.Node]) -> tuple[torch.fx.Graph, dict[torch.fx.Node, torch.fx.Node]]:
@@ -446,11 +447,11 @@ class _Backward:
         """Inputs that are kept in a smaller dtype, by the nodes that are made of them when they are needed."""
         tangents = [item.tangent for item in joint.differentiable if item.tangent is not None]
         self.gradients: list[bool | PassedGradient | SameAs] = []
-        made: dict[tuple[int, torch.fx.Node], int] = {}
+        places: dict[tuple[int, torch.fx.Node], int] = {}
         for at, output in enumerate(joint.gradients):
             how: bool | PassedGradient | SameAs = False
             if isinstance(output, FreshTensor):
-                first = made.setdefault((output.memory, output.node), at)
+                first = places.setdefault((output.memory, output.node), at)
                 how = SameAs(first) if first != at else PassedGradient.of(output.node, tangents) or True
             self.gradients.append(how)
 
@@ -467,9 +468,9 @@ class _Backward:
         for symbol in self.numbers:
             self.add_input(str(symbol), joint.symbols[symbol])
         for item in self.kept:
-            made = self.add_input(f"kept_{item.node.name}", item.node, _kept_value(item))
+            placeholder = self.add_input(f"kept_{item.node.name}", item.node, _kept_value(item))
             if item.narrow is not None:
-                self.narrowed[item.node] = made
+                self.narrowed[item.node] = placeholder
                 del self.new[item.node]
         for result in joint.differentiable:
             if result.tangent is not None:
@@ -479,13 +480,13 @@ class _Backward:
                 self.emit(node)
 
     def add_input(self, name: str, node: torch.fx.Node, value: Any = None) -> torch.fx.Node:
-        made = self.graph.placeholder(name)
-        made.meta.update(node.meta)
+        placeholder = self.graph.placeholder(name)
+        placeholder.meta.update(node.meta)
         if value is not None:
-            made.meta["val"] = value
-        self.new[node] = made
-        self.inputs.append(Input(made.name, made, made.meta["val"]))
-        return made
+            placeholder.meta["val"] = value
+        self.new[node] = placeholder
+        self.inputs.append(Input(placeholder.name, placeholder, placeholder.meta["val"]))
+        return placeholder
 
     def emit(self, wanted: torch.fx.Node) -> torch.fx.Node:
         """The node's counterpart, made now with all that it needs."""
@@ -514,8 +515,8 @@ class _Backward:
                 self.new[node] = formula.emit(self.call, self.new)
             else:
                 self.copy(node)
-        made: torch.fx.Node = self.new[wanted]
-        return made
+        copy: torch.fx.Node = self.new[wanted]
+        return copy
 
     def number(self, node: torch.fx.Node) -> Any:
         """For a number that is a symbol: the input that has it. Itself for one that has turned out to be constant."""
@@ -525,8 +526,8 @@ class _Backward:
             if isinstance(expr, Const):
                 return expr.value
             if isinstance(expr, Symbol) and expr in self.joint.symbols:
-                found = self.joint.symbols[expr]
-                return self.new.get(found) if found is node else self.emit(found)
+                symbol_node = self.joint.symbols[expr]
+                return self.new.get(symbol_node) if symbol_node is node else self.emit(symbol_node)
             if (node.op == "placeholder" or str(node.target).startswith("aten.sym_")) and \
                     expr.free_symbols <= self.joint.symbols.keys():
                 # An argument, or a size of one, that other numbers of the graph are known to give.
@@ -539,15 +540,15 @@ class _Backward:
             raise KeyError(node.name)
         if node.op == "get_attr":
             self.constants[str(node.target)] = self.joint.constants[str(node.target)]
-        made = self.new[node] = self.graph.node_copy(node, self.new.__getitem__)
-        made.meta = dict(node.meta)
+        copied = self.new[node] = self.graph.node_copy(node, self.new.__getitem__)
+        copied.meta = dict(node.meta)
 
     def call(self, operator: Any, *args: Any) -> torch.fx.Node:
         """A call of an operator that is not in the joint graph."""
-        made = self.graph.call_function(operator, args)
+        call_node = self.graph.call_function(operator, args)
         values = torch.fx.map_arg(args, lambda node: node.meta["val"])
-        made.meta["val"] = self.mode.run(operator, values)
-        return made
+        call_node.meta["val"] = self.mode.run(operator, values)
+        return call_node
 
     def finish(self) -> FunctionalGraph:
         outputs: list[Output] = []
@@ -576,10 +577,10 @@ class _Computed(ExpressionNodes):
         return self.backward.emit(self.backward.joint.symbols[symbol])
 
     def call_node(self, function: Any, args: list[Any]) -> Any:
-        made = self.backward.graph.call_function(function, tuple(args))
+        node = self.backward.graph.call_function(function, tuple(args))
         values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
-        made.meta["val"] = choose(*values) if function is torch.sym_ite else function(*values)
-        return made
+        node.meta["val"] = choose(*values) if function is torch.sym_ite else function(*values)
+        return node
 
 
 def _kept_value(item: Kept) -> FakeTensor:

@@ -82,8 +82,8 @@ _prices: dict[int, tuple[Any, float | None]] = {}
 
 
 def _price_by_name(target: Any, name: str) -> float | None:
-    found = _prices.get(id(target))
-    if found is None:
+    price = _prices.get(id(target))
+    if price is None:
         schema = torch_compat.schema_of(target)
         tensors = any("Tensor" in str(argument.type) for argument in schema.arguments)
         value: float | None = None
@@ -97,8 +97,8 @@ def _price_by_name(target: Any, name: str) -> float | None:
             value = ELEMENTWISE
         elif not tensors and name.startswith("aten.") and "empty" not in name:
             value = 0.01  # zeros, arange: nothing is read
-        found = _prices[id(target)] = (target, value)
-    return found[1]
+        price = _prices[id(target)] = (target, value)
+    return price[1]
 
 
 def narrow(node: torch.fx.Node) -> torch.dtype | None:
@@ -167,8 +167,8 @@ def _plain(*nodes: Any) -> bool:
 
 def _layer_norm(node: torch.fx.Node, parent: torch.fx.Node) -> Formula | None:
     x, _, weight, bias = parent.args[:4]
-    found = _results(parent)
-    mean, rstd = found.get(1), found.get(2)
+    results = _results(parent)
+    mean, rstd = results.get(1), results.get(2)
     if mean is None or rstd is None or not _plain(x, weight, bias, mean, rstd):
         return None
     return Formula(tuple(item for item in (x, mean, rstd, weight, bias) if isinstance(item, torch.fx.Node)),
@@ -177,8 +177,8 @@ def _layer_norm(node: torch.fx.Node, parent: torch.fx.Node) -> Formula | None:
 
 def _batch_norm(node: torch.fx.Node, parent: torch.fx.Node) -> Formula | None:
     x, weight, bias = parent.args[:3]
-    found = _results(parent)
-    mean, rstd = found.get(1), found.get(2)
+    results = _results(parent)
+    mean, rstd = results.get(1), results.get(2)
     training = parent.args[3 if operator_of(parent.target).name.endswith("no_stats") else 5]
     if training is not True or mean is None or rstd is None or not _plain(x, weight, bias, mean, rstd):
         return None

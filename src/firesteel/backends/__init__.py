@@ -5,5 +5,3 @@ from firesteel.backends import aot_eager as _aot_eager  # noqa: F401
 from firesteel.backends import eager as _eager  # noqa: F401
 from firesteel.backends import native as _native  # noqa: F401
 from firesteel.backends.registry import Backend, list_backends, lookup_backend, register_backend
-
-__all__ = ["Backend", "list_backends", "lookup_backend", "register_backend"]

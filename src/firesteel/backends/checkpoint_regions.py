@@ -41,20 +41,20 @@ def outline_regions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     if not any("recompute" in node.meta for node in gm.graph.nodes):
         return gm
     graph = torch.fx.Graph()
-    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for number, group in groupby(list(gm.graph.nodes), lambda node: node.meta.get("recompute")):
         nodes = list(group)
         if number is None:
             for node in nodes:
-                made[node] = graph.node_copy(node, made.__getitem__)
+                copies[node] = graph.node_copy(node, copies.__getitem__)
             continue
         inside = set(nodes)
         inputs = list(dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside))
         results = [node for node in nodes if any(user not in inside for user in node.users)]
         region = Region(number, _region_graph(gm, nodes, inputs, results), nodes[0].meta["checkpoint"])
-        call = graph.call_function(region, tuple(made[node] for node in inputs))
+        call = graph.call_function(region, tuple(copies[node] for node in inputs))
         for position, node in enumerate(results):
-            made[node] = graph.call_function(operator.getitem, (call, position))
+            copies[node] = graph.call_function(operator.getitem, (call, position))
     graph.lint()
     return torch.fx.GraphModule(gm, graph, type(gm).__name__)
 
@@ -62,8 +62,8 @@ def outline_regions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 def _region_graph(gm: torch.fx.GraphModule, nodes: list[torch.fx.Node], inputs: list[torch.fx.Node],
                   results: list[torch.fx.Node]) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
-    made = {node: graph.placeholder(node.name) for node in inputs}
+    copies = {node: graph.placeholder(node.name) for node in inputs}
     for node in nodes:
-        made[node] = graph.node_copy(node, made.__getitem__)
-    graph.output(tuple(made[node] for node in results))
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in results))
     return torch.fx.GraphModule(gm, graph, "Region")

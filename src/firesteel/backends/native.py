@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from firesteel import config, support
@@ -95,10 +94,10 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
     from firesteel.pipeline.background import CompiledLater
 
     def make() -> Callable[..., Any]:
-        made = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
-        if hasattr(made, "prepare_backward"):
-            made.prepare_backward()
-        return made
+        compiled = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
+        if hasattr(compiled, "prepare_backward"):
+            compiled.prepare_backward()
+        return compiled
 
     return CompiledLater(type(gm).__name__, as_captured(gm), make)
 
@@ -125,7 +124,7 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
 
     def compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
         try:
-            return compile_functional(half, options, name, takes_list=takes_list).run
+            return compile_functional(half, options, name, takes_list=takes_list, results_as_planned=True).run
         except Exception as error:
             # When backward is compiled, forward has already run, and its graph is all there is to run instead.
             if not takes_list or config.raise_on_internal_error:
@@ -144,13 +143,15 @@ def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:
     """Why inputs of this kind are left to eager PyTorch; None if they are not."""
     import torch
 
+    from firesteel.devices import KINDS
+
     if not support.verdict().machine_code:
         return "there is no machine code on this platform"
     for position, example in enumerate(example_inputs):
         if isinstance(example, torch.Tensor):
             if example.layout is not torch.strided:
                 return f"input {position} has the layout {example.layout}"
-            if example.device.type not in ("cpu", "cuda"):
+            if example.device.type not in KINDS:
                 return f"input {position} is on the device {example.device}"
             if example.is_neg() or example.is_conj():
                 return f"input {position} is negated or conjugated lazily"
@@ -171,7 +172,6 @@ def runner(executable: Executable) -> Callable[..., Any]:
     # Casts that autocast makes are part of the graph, so its operators must not be cast again.
     without_autocast = calls and torch_compat.any_autocast_enabled()
     changes = functional.state_changes
-    on_gpu = any(t.device.type == "cuda" for t in tensors)
     usual = torch_compat.usual_creation(torch.is_grad_enabled() and not without_grad)
     if (views := views_to_correct(functional, usual)) or functional.detached:
         run = _with_views(run, functional, views)
@@ -183,8 +183,7 @@ def runner(executable: Executable) -> Callable[..., Any]:
 
     def guarded(*inputs: Any) -> Any:
         grad = torch.is_grad_enabled() and not without_grad
-        with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=False), \
-                torch.autocast("cuda", enabled=False) if on_gpu else nullcontext():
+        with torch.set_grad_enabled(grad), torch_compat.autocast_disabled():
             results = run(*inputs)
         for change in changes:
             change.function(*change.args)

@@ -71,10 +71,10 @@ def lookup_backend(backend: str | Backend) -> Backend:
         if not callable(backend):
             raise TypeError(f"backend= takes a name or a callable (gm, example_inputs) -> callable, got {backend!r}")
         return backend
-    found = _backends.get(backend)
-    if found is None:
-        found = _load(backend)
-    return found
+    registered = _backends.get(backend)
+    if registered is None:
+        registered = _load(backend)
+    return registered
 
 
 def _entry_points() -> dict[str, EntryPoint]:
@@ -96,7 +96,7 @@ def _load(name: str) -> Backend:
             "too: pass it itself, or give it a name with fs.register_backend.",
         )
     try:
-        found = point.load()
+        loaded = point.load()
     except Exception as error:
         package = point.dist.name if point.dist else point.module
         raise BackendError(
@@ -105,4 +105,4 @@ def _load(name: str) -> Backend:
             f"This backend comes with {package!r}: check its installation.",
         ) from error
     # The module may have registered the backend itself while it was imported.
-    return _backends.setdefault(name, found)
+    return _backends.setdefault(name, loaded)

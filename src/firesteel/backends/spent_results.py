@@ -44,14 +44,14 @@ class _Spent:
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         results = list(self.run(*inputs))
         with torch.enable_grad():
-            made: dict[int, torch.Tensor] = {}
+            detached: dict[int, torch.Tensor] = {}
             for at, (grown, others) in self.positions:
                 result = results[at]
-                if id(result) not in made:
+                if id(result) not in detached:
                     behind = [inputs[index] for index in grown]
                     behind += [results[other] for other in others]
-                    made[id(result)] = _Refusing.apply(self.message, result, *behind)  # type: ignore[no-untyped-call]
-                results[at] = made[id(result)]
+                    detached[id(result)] = _Refusing.apply(self.message, result, *behind)  # type: ignore[no-untyped-call]
+                results[at] = detached[id(result)]
         return tuple(results)
 
     def prepare_backward(self) -> None:
@@ -76,14 +76,14 @@ def _detached(gm: GraphModule, positions: Sequence[int]) -> GraphModule:
     values: dict[torch.fx.Node, Any] = {}
     returned = graph.graph_copy(gm.graph, values)
     assert isinstance(returned, (tuple, list))
-    made: dict[Any, torch.fx.Node] = {}
+    copies: dict[Any, torch.fx.Node] = {}
     results = list(returned)
     for at in positions:
-        if results[at] not in made:
-            made[results[at]] = graph.call_method("detach", (results[at],))
+        if results[at] not in copies:
+            copies[results[at]] = graph.call_method("detach", (results[at],))
             example = results[at].meta.get("example_value")
             if isinstance(example, torch.Tensor):
-                made[results[at]].meta["example_value"] = example.detach()
-        results[at] = made[results[at]]
+                copies[results[at]].meta["example_value"] = example.detach()
+        results[at] = copies[results[at]]
     graph.output(tuple(results))
     return GraphModule(gm, graph, type(gm).__name__)

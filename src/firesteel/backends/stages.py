@@ -94,14 +94,14 @@ def compile_in_stages(gm: GraphModule, example_inputs: Sequence[Any], compile_on
     ends = program.cuts(wanted)
     if not ends or len(ends) > MOST:
         return None
-    made = []
+    compiled = []
     for first, last in zip([0, *ends], [*ends, len(program.body)], strict=True):
         part = program.part(gm, first, last)
         if part is None:
             return None
-        made.append(part)
+        compiled.append(part)
     results = [_At(program.position(item)) if isinstance(item, torch.fx.Node) else item for item in returned]
-    return Stages([Stage(compile_one(module, examples), takes) for module, examples, takes in made], results)
+    return Stages([Stage(compile_one(module, examples), takes) for module, examples, takes in compiled], results)
 
 
 def _wanted(nodes: list[Node]) -> list[Node]:
@@ -112,17 +112,17 @@ def _wanted(nodes: list[Node]) -> list[Node]:
         # Backward inside of the graph goes on through all of it. A size that was asserted to be another one would be an
         # input's, of which it is taken for granted. What is known of a tensor is what it is in the end.
         return []
-    found: dict[int, Node] = {}
+    wanted: dict[int, Node] = {}
     for node in _results(nodes):
         value = node.meta.get("example_value")
         if isinstance(value, FakeTensor) and value.requires_grad and \
                 (node.op != "placeholder" or not value.is_inference() and torch_compat.version_of(value)):
-            found.setdefault(id(value), node)
-    if len(found) < 2:
+            wanted.setdefault(id(value), node)
+    if len(wanted) < 2:
         return []
-    values = [node.meta["example_value"] for node in found.values()]
+    values = [node.meta["example_value"] for node in wanted.values()]
     memories = [value.storage_key for value in values]
-    return [node for node, memory, bits in zip(found.values(), memories, reached_from(list(map(edge_of, values))),
+    return [node for node, memory, bits in zip(wanted.values(), memories, reached_from(list(map(edge_of, values))),
                                                strict=True)
             if any(bits >> at & 1 and other != memory for at, other in enumerate(memories))]
 
@@ -156,7 +156,7 @@ class _Program:
     def cuts(self, wanted: Iterable[Node]) -> list[int]:
         """Where to take the graph apart: each is the number of operations before it."""
         due_at = sorted({max([self.at.get(node, -1), *self.changes.get(_memory(node), ())]) + 1 for node in wanted})
-        found: list[int] = []
+        places: list[int] = []
         unsettled = False
         tries = 0
         state, modes = GlobalState.current(), 0
@@ -172,7 +172,7 @@ class _Program:
                 tries += 1
                 possible = self.may_part(at)
                 if possible:
-                    found.append(at)
+                    places.append(at)
                     unsettled = unsettled or GlobalState.current() != state
                 if possible or tries == _TRIES:
                     due_at = [other for other in due_at if other > at]
@@ -184,7 +184,7 @@ class _Program:
         finally:
             state.restore()
         self.replays_state = unsettled
-        return found
+        return places
 
     def is_inseparable(self, at: int) -> bool:
         """Whether the operations before and behind a place are parts of one."""
@@ -212,7 +212,7 @@ class _Program:
     def uses(self, piece: list[Node]) -> list[Node]:
         """What a part takes from others."""
         inside = set(piece)
-        found: dict[Node, None] = {}
+        users: dict[Node, None] = {}
         stack = [used for node in reversed(piece) for used in reversed(node.all_input_nodes)]
         while stack:
             node = stack.pop()
@@ -221,21 +221,21 @@ class _Program:
                     inside.add(node)
                     stack += node.all_input_nodes
                 else:
-                    found[self.same.get(node, node)] = None
-        return list(found)
+                    users[self.same.get(node, node)] = None
+        return list(users)
 
     def made_again(self, piece: list[Node]) -> list[Node]:
         """Numbers that a part makes again because it uses them."""
         inside = set(piece)
-        found: dict[Node, None] = {}
+        again: dict[Node, None] = {}
         stack = [used for node in piece for used in node.all_input_nodes]
         while stack:
             node = stack.pop()
             if node not in inside and node.op not in ("placeholder", "get_attr") and _is_made_again(node):
                 inside.add(node)
-                found[node] = None
+                again[node] = None
                 stack += node.all_input_nodes
-        return list(found)
+        return list(again)
 
     def part(self, gm: GraphModule, first: int, last: int) -> tuple[GraphModule, list[Any], tuple[int, ...]] | None:
         """A part as a graph, with examples of its inputs and their positions; None where sizes are not known."""
@@ -292,14 +292,14 @@ def _results(nodes: list[Node]) -> list[Node]:
 
 def _changes(body: list[Node]) -> dict[int | None, list[int]]:
     """For each memory the operations that change it in place, by their numbers."""
-    found: dict[int | None, list[int]] = defaultdict(list)
+    changes: dict[int | None, list[int]] = defaultdict(list)
     seen: dict[int, int] = {}
     for at, node in enumerate(body):
         for memory, version in node.meta.get("versions", {}).items():
             if version > seen.get(memory, 0):
                 seen[memory] = version
-                found[memory].append(at)
-    return found
+                changes[memory].append(at)
+    return changes
 
 
 def _memory(node: Node) -> int | None:
@@ -328,9 +328,9 @@ def _parts_gradients(cut: Node, nodes: list[Node]) -> bool:
 
 
 def _nodes_in(value: Any) -> list[Node]:
-    found: list[Node] = []
-    torch.fx.map_arg(value, found.append)
-    return found
+    nodes: list[Node] = []
+    torch.fx.map_arg(value, nodes.append)
+    return nodes
 
 
 def _is_made_again(node: Node) -> bool:
@@ -347,12 +347,12 @@ def _sizes_besides(uses: list[Node], nodes: list[Node]) -> list[Node] | None:
                                     if type(number) is not int])
     for node in uses:
         wanted -= _sizes(node)
-    found: list[Node] = []
+    sizes: list[Node] = []
     for node in nodes:
         if wanted and node.op == "placeholder" and wanted & _sizes(node):
-            found.append(node)
+            sizes.append(node)
             wanted -= _sizes(node)
-    return None if wanted else found
+    return None if wanted else sizes
 
 
 def _sizes(node: Node) -> set[Symbol]:

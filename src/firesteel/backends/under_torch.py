@@ -48,41 +48,41 @@ class _Inputs:
         if hint is None:
             raise TypeError(f"{text} has no value to compile for")
         try:
-            found: Expr = shapes.parse(text, list(self.symbols.values()))
+            expr: Expr = shapes.parse(text, list(self.symbols.values()))
         except shapes.ParseError:
-            found = self.symbols.get(text) or self.symbol(text, int(hint), source)
-        if isinstance(found, Symbol):
-            self.sources.setdefault(found, source)
-        return make_symint(self.env, found)
+            expr = self.symbols.get(text) or self.symbol(text, int(hint), source)
+        if isinstance(expr, Symbol):
+            self.sources.setdefault(expr, source)
+        return make_symint(self.env, expr)
 
     def symbol(self, text: str, hint: int, source: str) -> Symbol:
         name = text if text.isidentifier() else self.env.reserve_name("torch")
-        made = self.env.new_symbol(hint, source, name=name, lower=min(hint, 2))
-        self.symbols[text] = made
-        self.sources[made] = source
-        return made
+        symbol = self.env.new_symbol(hint, source, name=name, lower=min(hint, 2))
+        self.symbols[text] = symbol
+        self.sources[symbol] = source
+        return symbol
 
     def tensor(self, example: torch.Tensor, position: int) -> torch.Tensor:
         at = f"inputs[{position}]"
         sizes = [self.number(size, f"{at}.shape[{dim}]") for dim, size in enumerate(example.shape)]
         strides = [self.number(stride, f"{at}.stride({dim})") for dim, stride in enumerate(example.stride())]
-        made = new_fake(sizes, strides, example.dtype, example.device)
-        return made.requires_grad_() if example.requires_grad else made
+        fake = new_fake(sizes, strides, example.dtype, example.device)
+        return fake.requires_grad_() if example.requires_grad else fake
 
 
 def convert(example_inputs: Sequence[Any]) -> _Inputs:
     """Example inputs of torch's system in ours."""
-    made = _Inputs()
+    inputs = _Inputs()
     for position, example in enumerate(example_inputs):
         # Numbers come first: most symbols are inputs themselves.
         if isinstance(example, torch.SymInt):
-            made.number(example, f"inputs[{position}]")
+            inputs.number(example, f"inputs[{position}]")
     for position, example in enumerate(example_inputs):
         if isinstance(example, torch.Tensor):
-            made.examples.append(made.tensor(example, position))
+            inputs.examples.append(inputs.tensor(example, position))
         else:
-            made.examples.append(made.number(example, f"inputs[{position}]"))
-    return made
+            inputs.examples.append(inputs.number(example, f"inputs[{position}]"))
+    return inputs
 
 
 def compile_for_torch(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -122,17 +122,17 @@ class _Versions:
 
     gm: GraphModule
     options: Options
-    made: list[tuple[Callable[..., bool], Callable[..., Any]]]
+    compiled: list[tuple[Callable[..., bool], Callable[..., Any]]]
 
     def __call__(self, *inputs: Any) -> Any:
-        for check, run in self.made:
+        for check, run in self.compiled:
             if check(*inputs):
                 return run(*inputs)
-        if len(self.made) >= MOST_VERSIONS:
+        if len(self.compiled) >= MOST_VERSIONS:
             return self.gm.forward(*inputs)
         run, _ = _version(self.gm, inputs, self.options)
         layout = _layout(inputs)
-        self.made.append((lambda *given: _layout(given) == layout, run))
+        self.compiled.append((lambda *given: _layout(given) == layout, run))
         return run(*inputs)
 
 

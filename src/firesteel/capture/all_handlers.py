@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import (
+from . import (  # noqa: F401
     autograd_functions,
     builtin_calls,
     builtin_numbers,
@@ -13,29 +13,13 @@ from . import (
     class_bodies,
     classes,
     gradients,
+    issued_warnings,
     modes,
     optimizers,
     parameters,
     profiler_regions,
     tensor_groups,
+    tensors_of_arrays,
+    torch_functions,
     torch_state,
 )
-
-__all__ = [
-    "autograd_functions",
-    "builtin_calls",
-    "builtin_numbers",
-    "builtin_text",
-    "builtin_types",
-    "callable_objects",
-    "checkpointing",
-    "class_bodies",
-    "classes",
-    "gradients",
-    "modes",
-    "optimizers",
-    "parameters",
-    "profiler_regions",
-    "tensor_groups",
-    "torch_state",
-]

@@ -82,14 +82,14 @@ class ArgumentSizes:
 
     def dims(self, name: str, t: torch.Tensor) -> dict[int, tuple[int, int | None, bool]]:
         """The dimensions of a tensor that are symbols: lower bound, upper bound, whether that is demanded."""
-        found: dict[int, tuple[int, int | None, bool]] = {}
+        named: dict[int, tuple[int, int | None, bool]] = {}
         for place, declared in self.tensors.items():
             if place.source.name == name and declared.fits(t):
                 for dim, size in declared.dims.items():
                     if isinstance(size, shapes.Expr) and t.shape[dim] >= SMALLEST:
                         bounds = self.variables.get(size, Bounds()) if isinstance(size, shapes.Symbol) else Bounds()
-                        found[dim] = (max(bounds.lower or SMALLEST, SMALLEST), bounds.upper, bounds.demanded)
-        return found
+                        named[dim] = (max(bounds.lower or SMALLEST, SMALLEST), bounds.upper, bounds.demanded)
+        return named
 
     def is_symbol(self, name: str) -> bool:
         """Whether a number among the arguments is a symbol."""
@@ -108,9 +108,9 @@ class ArgumentSizes:
         numbers = {symbol: value for symbol, (_, value) in values.items()}
         for relation in relations:
             if not relation.evaluate(numbers):
-                found = ", ".join(f"{symbol.name} is {numbers[symbol]}"
-                                  for symbol in sorted(relation.free_symbols, key=lambda one: one.name))
-                raise DeclaredSizesError(f"{relation} is declared, and {found or 'it does not hold'}", None, (where,))
+                given = ", ".join(f"{symbol.name} is {numbers[symbol]}"
+                                          for symbol in sorted(relation.free_symbols, key=lambda one: one.name))
+                raise DeclaredSizesError(f"{relation} is declared, and {given or 'it does not hold'}", None, (where,))
 
     def relations(self, arguments: Mapping[str, Any]) -> tuple[
             list[shapes.Expr], dict[shapes.Symbol, tuple[Source, int]]]:

@@ -109,12 +109,12 @@ def assumptions_of(graph: CapturedGraph | None) -> dict[str, str]:
 
 def _add(tx: Tracer, check: shapes.ShapeGuard, message: str) -> torch.fx.Node:
     node = tx.number_nodes.expression(check.expr)
-    made = tx.graph.call(torch_compat.assert_number, (node, message), {}, tx.user_frames())
+    assertion = tx.graph.call(torch_compat.assert_number, (node, message), {}, tx.user_frames())
     # Whoever traces the graph again knows that it holds, and would see a constant in the place of the condition.
-    made.meta["condition"] = check.expr
-    made.meta["example_value"] = None
+    assertion.meta["condition"] = check.expr
+    assertion.meta["example_value"] = None
     tx.effects.version += 1
-    return made
+    return assertion
 
 
 def _keep_changed_inputs(tx: Tracer, words: str) -> None:

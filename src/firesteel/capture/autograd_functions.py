@@ -205,5 +205,3 @@ def _static(tx: Tracer, cls: type, name: str) -> Value:
     source = class_member(tx, cls, name, raw, owner).source
     assert source is not None
     return tx.wrap(raw.__func__, AttrSource(source, "__func__"))
-
-

@@ -140,8 +140,8 @@ class _Branch:
             raise GraphBreak("only one of its ways returns")
         if one.returned is not None and other.returned is not None:
             result = self.merge(one.returned, other.returned)
-            made = self.emit(pred, regions)
-            return _settled(result, made)
+            results = self.emit(pred, regions)
+            return _settled(result, results)
         if len(one.frame.stack) != len(other.frame.stack) or one.frame.handled is not other.frame.handled \
                 or one.frame.handled is not frame.handled or one.frame.cells != other.frame.cells:
             raise GraphBreak("its ways leave different things behind")
@@ -152,9 +152,9 @@ class _Branch:
             raise GraphBreak("a variable is set on one of its ways only")
         locals_ = {name: self.merge(one.frame.locals[name], other.frame.locals[name]) for name in names}
         stack = [self.merge(a, b) for a, b in zip(one.frame.stack, other.frame.stack, strict=True)]
-        made = self.emit(pred, regions)
-        frame.locals = {name: _settled(value, made) for name, value in locals_.items()}
-        frame.stack = [_settled(value, made) for value in stack]
+        results = self.emit(pred, regions)
+        frame.locals = {name: _settled(value, results) for name, value in locals_.items()}
+        frame.stack = [_settled(value, results) for value in stack]
         frame.index = stop
         return None
 
@@ -245,18 +245,18 @@ class _Result(Value):
         self.position = position
 
 
-def _settled(value: Value, made: list[Value]) -> Value:
+def _settled(value: Value, results: list[Value]) -> Value:
     """The value with results of the cond in their places."""
     if isinstance(value, _Result):
-        return made[value.position]
+        return results[value.position]
     if isinstance(value, TupleValue) and value.source is None:
         if any(_has_result(item) for item in value.items):
-            return TupleValue([_settled(item, made) for item in value.items], value.cls)
+            return TupleValue([_settled(item, results) for item in value.items], value.cls)
     elif isinstance(value, ListValue) and value.source is None and value.items is not None:
-        value.items[:] = [_settled(item, made) for item in value.items]
+        value.items[:] = [_settled(item, results) for item in value.items]
     elif isinstance(value, DictValue) and value.source is None:
         for key, (name, item) in list(value.items.items()):
-            value.items[key] = (name, _settled(item, made))
+            value.items[key] = (name, _settled(item, results))
     return value
 
 
@@ -306,23 +306,23 @@ def check_copies(tx: Tracer, outputs: list[Any]) -> None:
     """Begin the capture again with a break where a copy that stands for a tensor itself can be told from it."""
     if not tx.branches.copies:
         return
-    made = [(torch_compat.storage_address(known.made), known) for known in tx.branches.copies]
+    addresses = [(torch_compat.storage_address(known.made), known) for known in tx.branches.copies]
     inputs = {torch_compat.storage_address(entry.example) for entry in tx.graph.inputs
               if isinstance(entry.example, torch.Tensor)}
 
     def possible(memory: int) -> tuple[set[int], list[Copy]]:
         """The storages that a tensor may have in eager, and the copies in the way."""
-        found, copies, open_memory = {memory}, [], [memory]
+        memories, copies, open_memory = {memory}, [], [memory]
         while open_memory:
             at = open_memory.pop()
-            for own, known in made:
+            for own, known in addresses:
                 if own == at:
                     copies.append(known)
                     source = torch_compat.storage_address(known.source)
-                    if source not in found:
-                        found.add(source)
+                    if source not in memories:
+                        memories.add(source)
                         open_memory.append(source)
-        return found, copies
+        return memories, copies
 
     returned = set(outputs)
     leaving = dict.fromkeys(torch_compat.storage_address(value.fake) for value in tx.tensor_of_fake.values()

@@ -40,16 +40,13 @@ _SCRIPT = Library("is TorchScript, which is compiled already, by another compile
 _PROCESSES = Library("talks to other processes, which runs as plain Python", "accept the break")
 _PARALLEL = Library("does things around the call of its module that run as plain Python",
                     "compile the module before it is wrapped, or accept the breaks")
-_TRANSFORM = "is a transform of functions, which runs as plain Python"
-_GRADIENTS = Library(_TRANSFORM, "torch.autograd.grad and backward() are captured; otherwise accept the break")
-_BATCHING = Library(_TRANSFORM, "write it for whole batches, with broadcasting or torch.einsum; otherwise accept the "
-                                "break")
+_TRANSFORM = Library("runs as plain Python", "")
 
 # C functions that programs call themselves, by the module that they name
 _C_MODULES = {"random": _RANDOM, "_random": _RANDOM, "time": _TIME, "datetime": _TIME, "numpy": _NUMPY,
               "os": _SYSTEM, "io": _SYSTEM, "_io": _SYSTEM, "_thread": _THREADS}
 # modules written in Python that capture follows into
-_PYTHON_MODULES = {"random": _RANDOM, "torch.jit": _SCRIPT, "torch._functorch": _GRADIENTS,
+_PYTHON_MODULES = {"random": _RANDOM, "torch.jit": _SCRIPT, "torch._functorch": _TRANSFORM,
                    "threading": _THREADS, "torch.nn.parallel": _PARALLEL, "torch.distributed": _PROCESSES,
                    "torch.optim.lbfgs": Library(
                        "decides on the values of tensors in every step",
@@ -57,7 +54,6 @@ _PYTHON_MODULES = {"random": _RANDOM, "torch.jit": _SCRIPT, "torch._functorch": 
 # where frames may lie between a library's and the break: a function of the user's that it calls breaks for itself
 _SURROUNDINGS = frozenset({"torch", "random", "threading", "functools", "contextlib"})
 _PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io"}
-_BATCHING_TRANSFORMS = ("vmap",)
 
 _LOOKUPS = ("__getattr__", "__getattribute__")
 _NAMING = ("__qualname__", "__name__", "__module__", "__self__")
@@ -156,11 +152,10 @@ def of_library(cause: GraphBreak, frames: Sequence[Frame]) -> int:
         module = _module(frame)
         for prefix, library in _PYTHON_MODULES.items():
             if module == prefix or module.startswith(prefix + "."):
-                if frame.tx.compiler.exports and frame.code.co_qualname.startswith("vmap."):
-                    break  # is captured there
                 names = [inner.code.co_qualname.partition(".<locals>")[0] for inner in frames[position:]]
-                name, library = _called(prefix, names, library)
-                cause.reason, cause.hint = f"{name} {library.does}", library.hint
+                name = _called(prefix, names)
+                why = f": {cause.reason}" if library is _TRANSFORM else ""
+                cause.reason, cause.hint = f"{name} {library.does}{why}", library.hint or cause.hint
                 return position
     return len(frames)
 
@@ -170,27 +165,19 @@ def _module(frame: Frame) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _called(prefix: str, names: Sequence[str], library: Library) -> tuple[str, Library]:
-    """The public function behind those of a library that were called, outermost first, and what is said of it."""
+def _called(prefix: str, names: Sequence[str]) -> str:
+    """The public function behind those of a library that were called, outermost first."""
     name = names[0]
     if prefix == "torch.distributed":
         known = getattr(getattr(torch.distributed, "distributed_c10d", None), "__all__", ())
         public = [one for one in names if one in known]
-        return f"torch.distributed.{public[0]}" if public else prefix, library
+        return f"torch.distributed.{public[0]}" if public else prefix
     if prefix == "torch._functorch":
-        return _transform(name)
+        return f"torch.func.{name}" if name in torch.func.__all__ else "torch.func"
     if prefix == "torch.jit":
-        return "this", library
+        return "this"
     if prefix == "torch.nn.parallel":
-        return f"torch.nn.parallel.{name.partition('.')[0]}", library
+        return f"torch.nn.parallel.{name.partition('.')[0]}"
     if prefix == "torch.optim.lbfgs":
-        return "torch.optim.LBFGS", library
-    return f"{prefix}.{name.removeprefix('Random.')}", library
-
-
-def _transform(name: str) -> tuple[str, Library]:
-    if name in _BATCHING_TRANSFORMS:
-        return f"torch.{name}", _BATCHING
-    if name in torch.func.__all__:
-        return f"torch.func.{name}", _GRADIENTS
-    return "torch.func", Library("transforms functions, which runs as plain Python", _GRADIENTS.hint)
+        return "torch.optim.LBFGS"
+    return f"{prefix}.{name.removeprefix('Random.')}"

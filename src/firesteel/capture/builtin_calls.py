@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import builtins
 import inspect
 import operator
+import os
 import sys
 import threading
 import types
@@ -16,13 +18,16 @@ import numpy
 from . import operators
 from .call_handlers import handles
 from .call_signatures import refused
+from .frame import Frame
 from .objects import call_special, class_member, find_on_class, has_special, special_method, special_result
+from .pure_functions import CONSTRUCTORS, VALUE_TYPES
 from .signals import GraphBreak, SkipFrame, UserRaise
 from .source import ConstantSource, has_own_getter, written_in_python
-from .values.base import IdentityKey, IdentityNumber, Value, inherits_method
+from .values.base import IdentityHash, IdentityKey, IdentityNumber, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue
 from .values.iterators import CallableIterator, GeneratorValue
+from .values.mappings import DictValue
 from .values.methods import MethodValue
 from .values.objects import ClassValue, ObjectValue
 from .values.sequences import ListValue, sorted_items
@@ -35,7 +40,7 @@ FOLDABLE_MODULES = frozenset({"math", "cmath", "_operator", "_bisect", "unicoded
 FOLDABLE_BUILTINS = frozenset({
     abs, ascii, bin, callable, chr, divmod, format, hash, hex, oct, ord, pow, repr, round, len, min, max, sum, sorted,
     issubclass, sys.getsizeof, sys.intern, int.from_bytes, bytes.fromhex, float.fromhex,
-    str.maketrans, dict.fromkeys,
+    str.maketrans, dict.fromkeys, os.fspath,
 })
 
 # Functions of NumPy that give a scalar for a scalar or for a list of numbers.
@@ -52,6 +57,8 @@ def is_foldable(obj: Any) -> bool:
     if isinstance(obj, numpy.ufunc) or (isinstance(obj, type(numpy.prod)) and obj in NUMPY_REDUCTIONS):
         return True
     if isinstance(obj, types.BuiltinFunctionType):
+        if obj.__name__ in CONSTRUCTORS and isinstance(obj.__self__, type) and obj.__self__ in VALUE_TYPES:
+            return True
         return obj in FOLDABLE_BUILTINS or getattr(obj, "__module__", None) in FOLDABLE_MODULES
     return isinstance(obj, types.MethodDescriptorType) and obj.__objclass__ in (str, bytes, int, float, complex, bool)
 
@@ -125,7 +132,8 @@ def is_instance(tx: Tracer, value: Value, classes: Any) -> bool:
         import torch
 
         if classes is torch.nn.Parameter:
-            return issubclass(kind, torch.nn.Parameter)
+            return issubclass(kind, torch.nn.Parameter) or kind is not torch.Tensor and \
+                tx.has_attr(value, "_is_param") and tx.truth(tx.get_attr(value, "_is_param"))
         if classes is torch.nn.Buffer:
             return tx.has_attr(value, "_is_buffer") and tx.truth(tx.get_attr(value, "_is_buffer"))
     return issubclass(kind, classes)
@@ -200,12 +208,14 @@ def call_hash(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(value, ObjectValue):
         method = special_method(tx, value, "__hash__")
         if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
-            result = special_result(tx, "__hash__", tx.call(method, [], {}))
+            result = special_result(tx, value.cls, "__hash__", tx.call(method, [], {}))
             return tx.fold(_hash_of, [tx.constant_of(result)], {})
+        if inherits_method(value.cls, "__hash__", object):
+            return IdentityHash(value)
         raise GraphBreak("hash() of an object")
     token = value.key(tx)
     if isinstance(token, IdentityKey):
-        raise GraphBreak("hash() of an object")
+        return IdentityHash(value)
     return tx.fold(hash, [tx.constant_of(value)], {})
 
 
@@ -308,25 +318,91 @@ def call_locals(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
 def call_dir(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args:
         looks_at_frame(tx, "dir()")
+    value = args[0].realize()
+    if isinstance(value, ClassValue) and type(value.cls).__dir__ is type.__dir__:
+        tx.reliance.classes[value.cls] = None
+        return tx.fold(dir, [value.cls], {})
+    plain = isinstance(value, ObjectValue) and inherits_method(value.cls, "__dir__", object)
+    if isinstance(value, ObjectValue) and plain and value.cls.__dictoffset__ and not has_own_getter(value.cls):
+        tx.reliance.classes[value.cls] = None
+        own = [tx.constant_of(key) for key in tx.to_list(value.instance_dict(tx))]
+        return ListValue([ConstantValue(name) for name in sorted({*dir(value.cls), *own})])
     raise GraphBreak("dir()")
 
 
-@handles(eval, exec)
+def _variables(tx: Tracer) -> Value:
+    """The variables of the running function, as ``eval`` reads them."""
+    frame = tx.frames[-1]
+    if frame.class_locals is not None:
+        return frame.class_locals
+    cells = {name: content for name, cell in frame.cells.items() if (content := cell.load(tx)) is not None}
+    return tx.make_dict({**frame.locals, **cells})
+
+
+@handles(eval)
 def call_eval(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``eval(text)`` of a constant: the expression is executed where the call stands."""
+    given = [arg.realize() for arg in args]
+    text = given[0].as_constant() if given[0].is_constant() else None
+    tables = given[1:]
+    if type(text) is not str or kwargs or not all(isinstance(table, DictValue) for table in tables):
+        if len(args) + len(kwargs) < 2:
+            looks_at_frame(tx, "eval()")
+        raise GraphBreak("eval()")
+    try:
+        code = compile(text.lstrip(" \t"), "<string>", "eval")
+    except (SyntaxError, ValueError):
+        raise GraphBreak("eval() of something that is no expression") from None  # Python raises
+    functions = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    table: Any = tx.frames[-1].globals
+    if tables:
+        first = tables[0]
+        assert isinstance(first, DictValue)
+        if functions:
+            raise GraphBreak("eval() of functions with variables of their own")
+        table = {"__builtins__": builtins}
+        if first.lookup(tx, ConstantValue("__builtins__")) is None:
+            first.set_item(tx, ConstantValue("__builtins__"), PythonObject(vars(builtins)))
+    frame = Frame(tx, code, table, [], {})
+    names = tables[-1] if tables else _variables(tx)
+    assert isinstance(names, DictValue)
+    if len(tables) == 2:
+        names = tx.make_dict({**{k: v for k, (_, v) in tables[0].fill(tx).items()},  # type: ignore[attr-defined]
+                              **{k: v for k, (_, v) in names.fill(tx).items()}})
+    frame.class_locals = names
+    return frame.run()
+
+
+@handles(exec)
+def call_exec(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) + len(kwargs) < 2:
-        looks_at_frame(tx, "eval() or exec()")
-    raise GraphBreak("eval() or exec()")
+        looks_at_frame(tx, "exec()")
+    raise GraphBreak("exec()")
 
 
 @handles(vars)
 def call_vars(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) == 1:
         value = args[0].realize()
+        if isinstance(value, ClassValue) or isinstance(value, PythonObject) and isinstance(value.obj, types.ModuleType):
+            return tx.get_attr(value, "__dict__")
         if isinstance(value, ObjectValue) and value.cls.__dictoffset__:
             return tx.get_attr(value, "__dict__") if has_own_getter(value.cls) else value.instance_dict(tx)
     elif not args:
         looks_at_frame(tx, "vars()")
     raise GraphBreak("vars()")
+
+
+def _function_of_constants(tx: Tracer, value: FunctionValue) -> types.FunctionType:
+    """A function with the signature of one that the program makes, whose defaults are constants."""
+    closure = tuple(types.CellType() for _ in value.code.co_freevars)
+    defaults = tuple(tx.constant_of(default) for default in value.defaults)
+    function = types.FunctionType(value.code, value.globals, value.name, defaults, closure)
+    function.__kwdefaults__ = {name: tx.constant_of(default) for name, default in value.kwdefaults.items()}
+    function.__annotations__ = tx.constant_of(tx.get_attr(value, "__annotations__"))
+    if tx.has_attr(value, "__wrapped__") or tx.has_attr(value, "__signature__"):
+        raise GraphBreak(f"inspect.signature of {value.describe()}, which is wrapped")
+    return function
 
 
 @handles(inspect.signature)
@@ -339,6 +415,8 @@ def call_signature(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
         return tx.fold(inspect.signature, [value.real], {})
     if isinstance(value, (ClassValue, PythonObject)):
         return tx.fold(inspect.signature, [value.as_constant()], {})
+    if isinstance(value, FunctionValue):
+        return tx.fold(inspect.signature, [_function_of_constants(tx, value)], {})
     raise GraphBreak(f"inspect.signature of {value.describe()}")
 
 

@@ -17,6 +17,7 @@ from .call_signatures import refused
 from .equivalents.reductions import fits_64_bits, sum_compensating_floats
 from .objects import call_special
 from .signals import GraphBreak
+from .values.arrays import ArrayValue
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
 from .values.objects import ObjectValue
@@ -100,6 +101,8 @@ handles(min)(_extreme(min, "<"))
 @handles(abs, operator.abs)
 def call_abs(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
+    if isinstance(value, ArrayValue):
+        return tx.arrays.absolute(tx, value)
     if isinstance(value, TensorValue):
         return tx.call_torch("abs", [value], {})
     if isinstance(value, ObjectValue):
@@ -115,8 +118,8 @@ def call_round(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
         if len(rest) == 1 and rest[0].is_constant() and rest[0].as_constant() is None:
             rest = []
         return call_special(tx, value, "__round__", rest)
-    if isinstance(value, TensorValue):
-        raise GraphBreak("round() of a tensor")
+    if isinstance(value, (TensorValue, ArrayValue)):
+        raise GraphBreak(f"round() of {value.describe()}")
     if len(rest) == 1 and rest[0].is_constant() and rest[0].as_constant() is None:
         rest = []
     result = number_rules.call(tx, round, [value, *rest])
@@ -128,6 +131,8 @@ def call_divmod(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
     if any(isinstance(arg.realize(), ObjectValue) for arg in args):
         left, right = args[0].realize(), args[1].realize()
         return object_operators.binary(tx, "divmod", left, right, ("__divmod__", "__rdivmod__"))
+    if any(isinstance(arg.realize(), ArrayValue) for arg in args):
+        return tx.make_tuple([tx.binary("//", args[0], args[1]), tx.binary("%", args[0], args[1])])
     if any(isinstance(arg.realize(), TensorValue) for arg in args):
         raise refused("divmod")
     if all(arg.is_constant() for arg in args) or not all(number_rules.is_number(arg.realize()) for arg in args):
@@ -156,7 +161,7 @@ def call_not(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
 def not_(tx: Tracer, value: Value) -> Value:
     """``not value``: of a number it is an expression, and no decision."""
     value = value.realize()
-    if isinstance(value, TensorValue):
+    if isinstance(value, (TensorValue, ArrayValue)):
         value = value.number(tx, "__bool__")
     if isinstance(value, NumberValue):
         return number_rules.truth_value(tx, value, negated=True)
@@ -171,7 +176,7 @@ def call_truth(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 def truth(tx: Tracer, value: Value) -> Value:
     """``bool(value)``: of a number it is an expression, and no decision."""
     value = value.realize()
-    if isinstance(value, TensorValue):
+    if isinstance(value, (TensorValue, ArrayValue)):
         return value.number(tx, "__bool__")
     if isinstance(value, NumberValue):
         return number_rules.truth_value(tx, value)
@@ -183,8 +188,8 @@ def call_index(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     value = args[0].realize()
     if isinstance(value, ObjectValue):
         return call_special(tx, value, "__index__")
-    if isinstance(value, TensorValue):
-        raise GraphBreak("a tensor as an index needs its data")
+    if isinstance(value, (TensorValue, ArrayValue)):
+        raise GraphBreak(f"{value.describe()} as an index needs its data")
     if isinstance(value, NumberValue) and value.python_type() is int:
         return value
     return tx.fold(operator.index, [tx.constant_of(value)], {})

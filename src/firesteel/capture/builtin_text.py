@@ -1,11 +1,14 @@
-"""Text of Values, and what writes text: ``format``, ``print``, ``logging``, ``warnings``."""
+"""Text of Values, and what writes text: ``format``, ``print``, ``logging``."""
 
 from __future__ import annotations
 
+import _string
 import functools
 import logging
-import warnings
+import string
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from .. import config
 from .call_handlers import Handler, handles
@@ -17,11 +20,13 @@ from .user_frames import called_from
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
 from .values.functions import FunctionValue
-from .values.methods import MethodValue
-from .values.objects import ClassValue, ExceptionValue, ObjectValue
+from .values.mappings import DictValue
+from .values.methods import MethodValue, NativeMethod
+from .values.objects import ClassValue, ExceptionValue, InstanceDict, ObjectValue
 from .values.opaque import OpaqueValue
+from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
-from .values.text import TextValue, text_of_numbers
+from .values.text import TextValue, join, text_of_numbers
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") -> Value:
     """What an f-string field becomes."""
     value = value.realize()
+    if isinstance(value, TensorValue) and not conversion and value.cls is torch.Tensor and not value.fake.dim():
+        value = value.item(tx).realize()  # as Tensor.__format__ does
     if isinstance(value, NumberValue) and (conversion or not spec.endswith("c")):
         # a format that does not suit the type is refused here and now; "c" asks for a character, which few numbers are
         tx.fold(format, ["" if conversion else value.python_type()(1), spec], {})
@@ -50,9 +57,11 @@ def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") 
     if isinstance(value, ObjectValue) and not isinstance(value, ExceptionValue):
         method = special_method(tx, value, "__format__")
         if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
-            return special_result(tx, "__format__", tx.call(method, [ConstantValue(spec)], {}))
+            return special_result(tx, value.cls, "__format__", tx.call(method, [ConstantValue(spec)], {}))
         if not spec:
             return ConstantValue(text_of(tx, value, str))
+        if isinstance(value.storage, ConstantValue):
+            return tx.fold(format, [value.storage.value, spec], {})
         raise GraphBreak(f"formatting {value.describe()}")
     if isinstance(value, ExceptionValue) and not spec:
         return ConstantValue(text_of(tx, value, str))
@@ -65,7 +74,33 @@ def text_with_numbers(tx: Tracer, value: Value, plain: bool) -> Value | None:
     if isinstance(value, TextValue):
         return value if plain else None
     parts = text_of_numbers(tx, value)
-    return TextValue(tx, parts) if parts is not None else None
+    return TextValue(tx, parts) if parts is not None else text_of_items(tx, value, ())
+
+
+def text_of_items(tx: Tracer, value: Value, around: tuple[Value, ...]) -> Value | None:
+    """``repr(value)`` of a list, tuple or dict that holds objects, made of theirs; None for everything else.
+
+    `around` are the containers that `value` is in: one of those is shown as dots.
+    """
+    if isinstance(value, ListValue) and value.cls is list:
+        before, after, items = "[", "]", value.elements(tx)
+    elif isinstance(value, TupleValue) and value.cls is tuple:
+        before, after, items = "(", ",)" if len(value.items) == 1 else ")", value.items
+    elif isinstance(value, DictValue) and value.python_type() is dict and not isinstance(value, InstanceDict):
+        before, after, items = "{", "}", [part for pair in value.fill(tx).values() for part in pair]
+    else:
+        return None
+    if not any(isinstance(item.realize(), (ObjectValue, ListValue, TupleValue, DictValue)) for item in items):
+        return None
+    if any(value is outer for outer in around):
+        return ConstantValue(f"{before}...{after.removeprefix(',')}")
+    pieces: list[Value] = []
+    for position, item in enumerate(items):
+        item = item.realize()
+        separator = ": " if before == "{" and position % 2 else ", "
+        text = text_of_items(tx, item, (*around, value)) or call_repr(tx, [item], {})
+        pieces += [ConstantValue(separator), text] if position else [text]
+    return join(tx, [ConstantValue(before), *pieces, ConstantValue(after)])
 
 
 def text_of(tx: Tracer, value: Value, function: Any) -> str:
@@ -78,14 +113,43 @@ def text_of(tx: Tracer, value: Value, function: Any) -> str:
             if isinstance(method, MethodValue) and (
                     isinstance(method.function, FunctionValue) or
                     isinstance(method.function, PythonObject) and method.function.obj in REGISTRY):
-                text = tx.constant_of(special_result(tx, name, tx.call(method, [], {})))
+                text = tx.constant_of(special_result(tx, value.cls, name, tx.call(method, [], {})))
                 return ascii(text)[1:-1] if function is ascii else text
+            if isinstance(value.storage, ConstantValue) and isinstance(method, NativeMethod) and \
+                    name in vars(value.storage.python_type()):
+                return tx.constant_of(value.call_method(tx, name, [], {}))
         if isinstance(value, ExceptionValue):
             return tx.constant_of(value.call_method(tx, "__str__" if function is str else "__repr__", [], {}))
         raise GraphBreak(f"the text of {value.describe()}")
     if isinstance(value, TensorValue):
         raise GraphBreak("the text of a tensor needs its data")
     return tx.user_errors(lambda: function(tx.constant_of(value)))
+
+
+HAVE_TEXT = (ObjectValue, TensorValue, TextValue)
+"""What ``str.format`` cannot be computed with."""
+
+
+def format_fields(tx: Tracer, text: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``text.format(*args, **kwargs)``, field by field."""
+    pieces: list[Value] = []
+    for position, (literal, field, spec, conversion) in enumerate(string.Formatter().parse(text)):
+        pieces.append(ConstantValue(literal))
+        if field is None:
+            continue
+        first, rest = _string.formatter_field_name_split(field)
+        automatic = sum(name is not None and not name[:1].isalnum()
+                        for _, name, _, _ in list(string.Formatter().parse(text))[:position])
+        where = automatic if first == "" else first
+        if where not in kwargs if isinstance(where, str) else where >= len(args):
+            raise GraphBreak("str.format with a field that is not given")  # Python raises
+        value = kwargs[where] if isinstance(where, str) else args[where]
+        for is_attribute, key in rest:
+            value = tx.get_attr(value, key) if is_attribute else tx.get_item(value, ConstantValue(key))
+        if spec and "{" in spec:
+            raise GraphBreak("str.format with a field in a field")
+        pieces.append(format_text(tx, value, conversion or "", spec or ""))
+    return join(tx, pieces)
 
 
 @handles(repr)
@@ -125,11 +189,6 @@ def call_print(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
             parts.append(text_with_numbers(tx, value, True) or ConstantValue(text_of(tx, value, str)))
     tx.effects.replay(print, parts, {k: ConstantValue(tx.constant_of(v)) for k, v in kwargs.items()})
     return ConstantValue(None)
-
-
-@handles(warnings.warn)
-def call_warn(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak("warnings.warn()", "warn outside of the compiled function, or once before it")
 
 
 def _logged(tx: Tracer, value: Value) -> Value:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import itertools
 import operator
 import types
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import number_rules
 from .builtin_numbers import truth
@@ -17,6 +18,7 @@ from .call_handlers import handles
 from .call_signatures import refused
 from .objects import call_special, has_special, special_method
 from .signals import GraphBreak
+from .values.arrays import ArrayValue
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, SliceValue
 from .values.functions import PartialValue
@@ -49,7 +51,7 @@ def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise refused("type")
     if len(args) == 1:
         return tx.python_object(args[0].realize().python_type())
-    raise GraphBreak("making a class with type()")
+    return tx.call(tx.python_object(type.__new__), [tx.class_value(type), *args], kwargs)
 
 
 @handles(super)
@@ -96,7 +98,7 @@ def call_complex(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
 def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if args:
         value = args[0].realize()
-        if isinstance(value, TensorValue) and len(args) == 1 and not kwargs:
+        if isinstance(value, (TensorValue, ArrayValue)) and len(args) == 1 and not kwargs:
             return value.call_method(tx, method, [], {})
         if isinstance(value, NumberValue) and len(args) == 1 and not kwargs and cls is not complex:
             return number_rules.apply(tx, cls, [value])
@@ -241,6 +243,10 @@ def call_reversed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
         if not has_special(value, "__getitem__") or issubclass(value.cls, dict):
             raise refused("reversed")
         return ReversedIterator(value, tx.constant_of(value.length(tx)) - 1)
+    if isinstance(value, ClassValue) and isinstance(value.cls, enum.EnumMeta):
+        tx.reliance.classes[value.cls] = None
+        members: list[Any] = list(value.cls)
+        return ListIterator([tx.python_object(member) for member in reversed(members)])
     raise GraphBreak(f"reversed() of {value.describe()}")
 
 

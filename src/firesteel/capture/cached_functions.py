@@ -66,10 +66,10 @@ def _probe() -> tuple[int, Any, type]:
     tables = []
     for cached in (unbounded, bounded):
         referents = gc.get_referents(cached)
-        found = [n for n, referent in enumerate(referents) if type(referent) is dict and referent is not vars(cached)]
-        if len(found) != 1:
+        places = [n for n, referent in enumerate(referents) if type(referent) is dict and referent is not vars(cached)]
+        if len(places) != 1:
             return 1 << 30, None, object  # another Python: nothing is looked up
-        tables.append((len(referents) - found[0], referents[found[0]]))
+        tables.append((len(referents) - places[0], referents[places[0]]))
     (from_end, table), (also, links) = tables
     return (from_end if from_end == also else 1 << 30), next(iter(table))[0], type(links[1])
 

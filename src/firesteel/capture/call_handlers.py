@@ -22,7 +22,8 @@ HANDLERS: Registry[Any, Handler] = Registry("handler")
 handles = HANDLERS.register
 """Registers how callables are called on Values."""
 
-REGISTRY: Registry[Callable[..., Any], Callable[..., Any]] = Registry("equivalent", others=(HANDLERS,))
+REGISTRY: Registry[Callable[..., Any], Callable[..., Any]] = Registry(
+    "equivalent", f"{__package__}.equivalents", others=(HANDLERS,))
 """Original callable -> equivalent. Methods of C types are keyed by their descriptor (`collections.OrderedDict.popitem`)
 and their equivalents take `self` first; class methods are keyed as bound (`dict.fromkeys`) and take no class."""
 equivalent_of = REGISTRY.register

@@ -1,7 +1,8 @@
 """Which arguments callables written in C accept: every call is held against that before a handler sees it.
 
-Handlers model calls that succeed. A call that Python would refuse for the number or the names of its arguments becomes
-a break, so that Python itself raises its own error; so does one that a handler cannot digest.
+Handlers model calls that succeed. A call that Python would refuse for the number or the names of its arguments raises
+Python's own error; so does one that a handler cannot digest. Where that error is not known (`python_errors`), the call
+becomes a break, so that Python itself raises it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import types
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .python_errors import refused_call
 from .signals import GraphBreak
 from .source import written_in_python
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from .values.base import Value
 
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
-UNLIMITED = 1 << 30
 
 # Python publishes the signatures of most; these are the others, in the same notation (for 3.11, which has the fewest).
 UNPUBLISHED: dict[Any, str] = {
@@ -142,8 +143,8 @@ def accepted_by(target: Any) -> Accepted | None:
     try:
         return _KNOWN[target]
     except KeyError:
-        found = _KNOWN[target] = _read(target)
-        return found
+        accepted = _KNOWN[target] = _read(target)
+        return accepted
     except TypeError:  # a bound method of something that cannot be hashed
         return _read(target)
 
@@ -152,9 +153,9 @@ def _read(target: Any) -> Accepted | None:
     if isinstance(target, type) and written_in_python(target):
         return None
     if isinstance(target, types.WrapperDescriptorType) and target.__name__ == "__init__":
-        made = accepted_by(target.__objclass__)  # its own signature says nothing
-        if made is not None:
-            return replace(made, names=("$self", *made.names), unnamed=made.unnamed + 1, required=made.required + 1)
+        init = accepted_by(target.__objclass__)  # its own signature says nothing
+        if init is not None:
+            return replace(init, names=("$self", *init.names), unnamed=init.unnamed + 1, required=init.required + 1)
     text = getattr(target, "__text_signature__", None)
     if not isinstance(text, str) or "[" in text:  # 3.13 has "([iterable[, maxlen]])" for one
         text = UNPUBLISHED.get(target)
@@ -205,34 +206,42 @@ def refused(what: str) -> GraphBreak:
     return signal
 
 
-def checked(target: Any, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
-    """The arguments of a call, by position where they have one; breaks when the callable does not take them."""
+def checked(tx: Tracer, target: Any, args: list[Value],
+            kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
+    """The arguments of a call, by position where they have one; raises what Python does when it does not take them."""
     accepted = accepted_by(target)
     if accepted is None:
         return args, kwargs
     if not accepted.fits(len(args), kwargs):
-        raise refused(getattr(target, "__qualname__", "a builtin"))
+        raise refused_call(tx, target, args, kwargs) or refused(getattr(target, "__qualname__", "a builtin"))
     return accepted.ordered(args, kwargs) if kwargs else (args, kwargs)
 
 
 def handled(tx: Tracer, handler: Handler, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Let a handler carry out a call that its target accepts."""
-    args, kwargs = checked(target, args, kwargs)
+    args, kwargs = checked(tx, target, args, kwargs)
     try:
         return handler(tx, args, kwargs)
     except TRIPS as error:
-        raise _for_python_to_judge(error, getattr(target, "__qualname__", "a builtin")) from None
+        signal = _for_python_to_judge(error, getattr(target, "__qualname__", "a builtin"))
+        raise (None if signal is error else refused_call(tx, target, args, kwargs)) or signal from None
+    except GraphBreak as signal:
+        if not signal.raises:
+            raise
+        raise refused_call(tx, target, args, kwargs) or signal from None
 
 
 def call_native_method(tx: Tracer, receiver: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a method written in C of a value that models its methods, with arguments that the method accepts."""
     descriptor = getattr(receiver.python_type(), name, None)
     if isinstance(descriptor, C_METHODS):
-        (_, *args), kwargs = checked(descriptor, [receiver, *args], kwargs)
+        (_, *args), kwargs = checked(tx, descriptor, [receiver, *args], kwargs)
     try:
         return receiver.call_method(tx, name, args, kwargs)
     except TRIPS as error:
-        raise _for_python_to_judge(error, f"{receiver.describe()}.{name}") from None
+        signal = _for_python_to_judge(error, f"{receiver.describe()}.{name}")
+        known = signal is error or not isinstance(descriptor, C_METHODS)
+        raise (None if known else refused_call(tx, descriptor, [receiver, *args], kwargs)) or signal from None
 
 
 # what handlers trip over when they meet a string where they expect a number

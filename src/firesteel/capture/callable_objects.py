@@ -31,9 +31,7 @@ class ThreadNumber(Value):
     """``threading.get_ident()``: only known when the entry runs."""
 
     __slots__ = ()
-
-    def python_type(self) -> type:
-        return int
+    fixed_type = int
 
     def truth(self, tx: Tracer) -> bool:
         return True
@@ -63,8 +61,6 @@ def call_exception(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
     return handled_exception(tx) or ConstantValue(None)
 
 
-
-
 def call_callable_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Call an object whose call is Python that capture can execute; None when it is something else."""
     obj = value.obj
@@ -78,16 +74,18 @@ def call_callable_object(tx: Tracer, value: PythonObject, args: list[Value], kwa
         known = {name: tx.python_object(item) for name, item in names.items()}
         getter = tx.call(tx.python_object(REGISTRY[maker]), [tx.python_object(part) for part in parts], known)
         return tx.call(getter, args, kwargs)
+    if isinstance(obj, typing.NewType) and len(args) == 1 and not kwargs:
+        return args[0]
     origin = typing.get_origin(obj)
     if isinstance(origin, type) and not isinstance(obj, type):
-        made = tx.call(tx.python_object(origin), args, kwargs).realize()
-        if isinstance(made, ObjectValue):
+        instance = tx.call(tx.python_object(origin), args, kwargs).realize()
+        if isinstance(instance, ObjectValue):
             try:
-                made.set_attr(tx, "__orig_class__", value)
+                instance.set_attr(tx, "__orig_class__", value)
             except UserRaise as raised:
                 if not issubclass(raised.value.python_type(), (AttributeError, TypeError)):
                     raise
-        return made
+        return instance
     return None
 
 
@@ -105,6 +103,6 @@ def call_single_dispatch(tx: Tracer, function: FunctionValue, args: list[Value])
     real = function.real
     assert real is not None and function.source is not None
     cls = tx.constant_of(args[0])
-    found = real(cls)
-    tx.guard(function.source, "single dispatch", "{0}({k[0]}) is {k[1]}", (cls, found))
-    return tx.python_object(found)
+    implementation = real(cls)
+    tx.guard(function.source, "single dispatch", "{0}({k[0]}) is {k[1]}", (cls, implementation))
+    return tx.python_object(implementation)

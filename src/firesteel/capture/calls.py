@@ -5,6 +5,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .. import config, torch_compat
 from . import number_rules
 from .break_reasons import not_known
@@ -15,12 +17,16 @@ from .call_handlers import HANDLERS
 from .call_signatures import call_native_method, checked, handled
 from .callable_objects import SINGLE_DISPATCH, call_callable_object, call_single_dispatch
 from .classes import instantiate
+from .drawn_numbers import call_draw, is_draw
 from .equivalents import REGISTRY
 from .equivalents.collections_methods import fromkeys
 from .equivalents.torch_functions import BY_NAME
 from .frame import Frame
 from .markers import is_disallowed, marker_of
+from .numpy_calls import call_numpy, is_numpy_function
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr
+from .pure_functions import computed
+from .python_errors import wrong_arguments
 from .signals import GraphBreak, SkipFrame
 from .skipping import opaque_module
 from .torch_calls import UngraphableArgument, is_graph_function
@@ -33,6 +39,7 @@ from .values.mappings import DictValue
 from .values.objects import ClassValue, ObjectValue
 from .values.ranges import RangeValue
 from .values.sequences import ListValue, TupleValue
+from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
     from .entry_code import EntryCode
@@ -46,37 +53,37 @@ VARARGS, VARKEYWORDS, GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x04, 0x08, 0x20, 
 def bind_arguments(
     tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]
 ) -> dict[str, Value]:
-    """Locals of the callee. A call that Python would refuse becomes a break, so that Python itself raises."""
+    """Locals of the callee, or the TypeError that Python raises."""
     code = function.code
     count, keyword_only = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
     bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
     extra: dict[str, Value] = {}
     if len(args) > count and not code.co_flags & VARARGS:
-        raise GraphBreak(f"too many positional arguments for {function.describe()}")
+        raise wrong_arguments(tx, function, args, kwargs)
     positional_only = code.co_posonlyargcount
     accepted = names[positional_only: count + keyword_only]
     for name, value in kwargs.items():
         if name in accepted:
             if name in bound:
-                raise GraphBreak(f"argument {name!r} of {function.describe()} given twice")
+                raise wrong_arguments(tx, function, args, kwargs)
             bound[name] = value
         elif code.co_flags & VARKEYWORDS:
             extra[name] = value
         else:
-            raise GraphBreak(f"{function.describe()} has no argument {name!r}")
+            raise wrong_arguments(tx, function, args, kwargs)
     defaults = function.defaults
     for position in range(count):
         name = names[position]
         if name not in bound:
             index = position - (count - len(defaults))
             if index < 0:
-                raise GraphBreak(f"argument {name!r} of {function.describe()} is missing")
+                raise wrong_arguments(tx, function, args, kwargs)
             bound[name] = defaults[index]
     for name in names[count: count + keyword_only]:
         if name not in bound:
             if name not in function.kwdefaults:
-                raise GraphBreak(f"keyword argument {name!r} of {function.describe()} is missing")
+                raise wrong_arguments(tx, function, args, kwargs)
             bound[name] = function.kwdefaults[name]
     position = count + keyword_only
     if code.co_flags & VARARGS:
@@ -103,6 +110,8 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
                 return tx.call_torch(real, args, kwargs)
             except (UngraphableArgument, Undecidable):  # torch's own Python may know what to do with it
                 return inline(tx, function, args, kwargs)
+        if args and is_tensor_method(real) and isinstance(receiver := args[0].realize(), TensorValue):
+            return receiver.call_method(tx, real.__name__, args[1:], kwargs)
         marker = marker_of(real)
         if marker is not None:
             return marker.apply(tx, function, args, kwargs)
@@ -113,13 +122,20 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
             return call_single_dispatch(tx, function, args)
         if opaque_module(function.globals.get("__name__") or ""):
             return call_opaque(tx, function, args, kwargs)
+        result = computed(tx, real, args, kwargs)
+        if result is not None:
+            return result
     return inline(tx, function, args, kwargs)
 
 
 def call_opaque(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function of a numeric library: computed now on constants, otherwise between two graphs."""
     name, module, real = function.describe(), function.globals["__name__"], function.real
-    if module.partition(".")[0] in ("numpy", "re") and real is not None and \
+    if module.partition(".")[0] == "numpy" and config.trace_numpy:
+        result = call_numpy(tx, real, args, kwargs)
+        if result is not None:
+            return result
+    if module.partition(".")[0] == "numpy" and real is not None and \
             all(_is_known(arg) for arg in (*args, *kwargs.values())):
         keywords = {k: tx.constant_of(v) for k, v in kwargs.items()}
         result = tx.fold(real, [tx.constant_of(a) for a in args], keywords)
@@ -168,6 +184,12 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         return handled(tx, handler, obj, args, kwargs)
     if is_graph_function(obj) and not is_disallowed(obj):
         return tx.call_torch(obj, args, kwargs)
+    if is_draw(obj) and not tx.compiler.exports:
+        return call_draw(tx, obj, args, kwargs)
+    if is_numpy_function(obj) and config.trace_numpy:
+        result = call_numpy(tx, obj, args, kwargs)
+        if result is not None:
+            return result
     marker = marker_of(obj)
     if marker is not None:
         return marker.apply(tx, value, args, kwargs)
@@ -175,20 +197,26 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
         return call_descriptor(tx, obj, args, kwargs)
     equivalent = REGISTRY.get(obj) if _hashable(obj) else None
     if equivalent is not None:
-        checked(obj, args, kwargs)
+        checked(tx, obj, args, kwargs)
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if isinstance(obj, types.BuiltinFunctionType) and obj.__name__ == "fromkeys" and \
             isinstance(obj.__self__, type) and issubclass(obj.__self__, dict):
         return tx.call(tx.python_object(fromkeys), [tx.python_object(obj.__self__), *args], kwargs)
     if is_foldable(obj):
-        checked(obj, args, kwargs)
+        checked(tx, obj, args, kwargs)
         number = number_rules.call(tx, obj, args) if not kwargs else None
         if number is not None:
             return number
+        for arg in args:
+            if isinstance(known := arg.realize(), ListValue) and known.cls is list:
+                known.elements(tx)
         if all(_is_known(arg) for arg in (*args, *kwargs.values())):
             keywords = {k: tx.constant_of(v) for k, v in kwargs.items()}
             return tx.fold(obj, [tx.constant_of(arg) for arg in args], keywords)
         raise GraphBreak(f"{value.describe()} of a value that is not known while capturing")
+    if isinstance(obj, types.MethodWrapperType) and obj.__name__ == "__get__" and args and \
+            isinstance(receiver := args[0].realize(), TensorValue):
+        return receiver.get_attr(tx, getter_name(obj))
     result = call_callable_object(tx, value, args, kwargs)
     if result is not None:
         return result
@@ -200,6 +228,22 @@ def call_object(tx: Tracer, value: PythonObject, args: list[Value], kwargs: dict
     if isinstance(obj, (staticmethod, classmethod)):
         return tx.call(tx.python_object(obj.__func__), args, kwargs)
     raise not_known(obj, value.describe())
+
+
+def is_tensor_method(function: types.FunctionType) -> bool:
+    """Whether a function is a method that ``torch.Tensor`` has in Python."""
+    return function.__module__ == "torch._tensor" and vars(torch.Tensor).get(function.__name__) is function
+
+
+def getter_name(getter: Any) -> str:
+    """The name of the attribute that ``torch.Tensor.shape.__get__`` and its like read."""
+    descriptor = getter.__self__
+    name = getattr(descriptor, "__name__", None)
+    if name is None and isinstance(descriptor, property) and descriptor.fget is not None:
+        name = descriptor.fget.__name__
+    if not isinstance(name, str):
+        raise GraphBreak("the getter of an attribute without a name")
+    return name
 
 
 def _hashable(obj: Any) -> bool:
@@ -229,7 +273,7 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
 
     receiver, rest = args[0].realize(), args[1:]
     name, owner = obj.__name__, obj.__objclass__
-    checked(obj, args, kwargs)
+    checked(tx, obj, args, kwargs)
     if owner is object or owner is type:
         if name == "__setattr__" and isinstance(receiver, ObjectValue):
             generic_set_attr(tx, receiver, attribute_name(tx, rest[0]), rest[1], plain=True)
@@ -237,10 +281,13 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
         if name == "__delattr__" and isinstance(receiver, ObjectValue):
             generic_del_attr(tx, receiver, attribute_name(tx, rest[0]), plain=True)
             return ConstantValue(None)
+        if name == "__setattr__" and isinstance(receiver, ClassValue):
+            receiver.set_own_attr(tx, attribute_name(tx, rest[0]), rest[1])
+            return ConstantValue(None)
         if name == "__getattribute__":
             return plain_get_attr(tx, receiver, attribute_name(tx, rest[0]))
         if name in ("__init__", "__init_subclass__"):
-            if rest or kwargs:
+            if (rest or kwargs) and owner is object:
                 raise GraphBreak("object.__init__ with arguments")
             return ConstantValue(None)
         if name == "__eq__" and isinstance(receiver, ObjectValue):
@@ -252,7 +299,7 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
         if name == "__call__" and isinstance(receiver, ClassValue):
             return instantiate(tx, receiver, rest, kwargs)
     equivalent = REGISTRY.get(obj)
-    if equivalent is not None and not receiver.native_methods():
+    if equivalent is not None and not receiver.native_methods:
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if not issubclass(receiver.python_type(), owner):
         raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")

@@ -29,6 +29,7 @@ from .dynamism import DECLARED, Dynamism, TensorSeen, check_demands, layout_guar
 from .entry_code import EntryCode, parameter_name
 from .frame import Frame, HandledMark
 from .global_state import GlobalState, InterpreterSettings
+from .gradient_hooks import check_hooked
 from .gradients import hooked_later
 from .graph import CapturedGraph
 from .guards import Guard, NumberSeen
@@ -38,6 +39,7 @@ from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise, is_about_views
 from .source import ClosureSource, LocalSource
 from .steps import emit_step, of_class, pops_of
+from .tensor_subclasses import check_linked_wrappers, note_changed_wrappers
 from .tracebacks import RAISER, handle, without_internal_frames
 from .tracer import Tracer
 from .user_frames import own_file
@@ -268,6 +270,8 @@ class Capture:
     def new_code(self) -> EntryCode:
         guard_reliance(self.tx)
         tx = self.tx
+        note_changed_wrappers(tx)
+        check_hooked(tx)
         check_demands(tx)
         if DECLARED.get() is None:  # whoever declared the sizes checks them
             self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
@@ -310,6 +314,8 @@ class Capture:
         frame = self.frame
         frame.current = inst
         self.reason = BreakReason(cause.reason, cause.hint, frames or (frame.user_frame(),))
+        if self.tx.torch_functions.is_changed and not self.unit.compiler.fullgraph:
+            raise SkipFrame(f"a break inside of a function mode, or where __torch_function__ is off: {cause.reason}")
         if self.unit.compiler.fullgraph and not cause.raises:
             raise GraphBreakError(cause.reason, cause.hint or None, self.reason.frames)
         if (hooked := hooked_later(frame, inst.index)) is not None and not self.unit.compiler.fullgraph:
@@ -556,6 +562,8 @@ class Capture:
 
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
         self.close_abandoned_generators(code)
+        if self.tx.torch_functions.taken_apart:
+            check_linked_wrappers(self.tx, code.outputs)
         if self.tx.branches.copies:
             from .branches import check_copies
 
@@ -572,7 +580,7 @@ class Capture:
         # classes made and warnings issued between two graphs look for the name of the module they are in
         code.namespace["__name__"] = self.frame.globals.get("__name__")
         code.namespace["__warningregistry__"] = self.frame.globals.get("__warningregistry__", {})
-        lines: list[str] = []
+        lines: list[str] = tx.draws.lines(code, with_graph=bool(tx.graph.operations))
         if tx.graph.operations:
             tx.graph.note_uncounted(self.fake.written)
             captured = tx.graph.finish(code.outputs, unit.name)
@@ -597,6 +605,7 @@ class Capture:
             lines.append("except Exception as _fs_error:")
             lines.extend("    " + text for text in restore_state)
             lines.extend("    " + text for text in failure.undoing())
+            lines.extend("    " + text for text in tx.draws.undoing(code))
             catches = any(inlined.co_exceptiontable for inlined in (unit.code, *tx.inlined))
             rerun = code.constant(unit.rerun(catches))
             parameters = "".join(f"{name}, " for name in self.parameters)
@@ -683,5 +692,3 @@ def report(unit: Unit, entry: Entry) -> None:
         log("guards", "%s\n%s", unit.name, "\n".join("  " + str(g) for g in (*entry.guards, *entry.shape_guards)))
     if enabled("graphs") and entry.graph is not None:
         log("graphs", "%s\n%s", unit.name, code_of(entry.graph.module))
-
-

@@ -89,16 +89,16 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
 
 def _settings(tx: Tracer, named: dict[str, Value]) -> Checkpoint:
     """Take the settings out of the arguments."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in ("use_reentrant", "preserve_rng_state", "determinism_check", "early_stop"):
         if name in named:
-            found[name] = tx.constant_of(named.pop(name))
-    if found.get("use_reentrant") is None:
+            settings[name] = tx.constant_of(named.pop(name))
+    if settings.get("use_reentrant") is None:
         raise GraphBreak("checkpoint() without use_reentrant warns", "pass use_reentrant=False")
     if "context_fn" in named or ("debug" in named and tx.truth(named["debug"])):
         raise GraphBreak("checkpoint() with context_fn or debug")
     named.pop("debug", None)
-    return Checkpoint(**found)
+    return Checkpoint(**settings)
 
 
 def _check_reentrant(inputs: list[Value], named: dict[str, Value]) -> None:
@@ -122,5 +122,3 @@ def _check_results(result: Value) -> None:
                 not value.fake.requires_grad:
             raise GraphBreak("a reentrant checkpoint() with a result that needs no gradient",
                              "pass use_reentrant=False")
-
-

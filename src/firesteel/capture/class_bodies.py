@@ -1,35 +1,51 @@
 """Classes that the captured program makes: ``class`` statements inside of compiled functions.
 
 The body is executed symbolically. What it defines goes into a stand-in, a real class that exists for this capture only
-and whose members stand for Values (see `MadeClasses.stand_ins`). As long as neither the class nor an instance of it
-outlives the entry, nobody can tell it from a fresh class; when one would, the class statement becomes a break.
+and whose members stand for Values (see `MadeClasses.stand_ins`). Where the class or an instance of it outlives the
+entry, the entry makes the class again, of the same members (`made_classes`).
 """
 
 from __future__ import annotations
 
 import abc
+import collections
+import dataclasses
+import enum
+import functools
 import types
+from _abc import _abc_init, _abc_register
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .call_handlers import handles
 from .frame import Frame
+from .made_classes import Recipe, bare_class
+from .objects import find_on_class, special_method
 from .opcode_handlers import opcode
 from .signals import GraphBreak
-from .values.base import Value
+from .source import written_in_python
+from .values.base import Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
 from .values.functions import CellValue, FunctionValue
 from .values.mappings import DictValue
+from .values.methods import MethodValue
 from .values.objects import ClassValue, ObjectValue
+from .values.sequences import TupleValue
 
 if TYPE_CHECKING:
     from .bytecode.instructions import Instruction
+    from .entry_code import EntryCode
     from .tracer import Tracer
 
 
+PROCESS_CLASS: Any = vars(dataclasses)["_process_class"]
+"""What ``@dataclass`` does with a class."""
 ADVICE = "make the class outside of the compiled function"
-DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__", "__set_name__")
+# Told to type() alone.
+CELLS = ("__classcell__", "__classdictcell__")
+# What an enumeration calls while it is made.
+ENUM_HOOKS = ("_generate_next_value_", "__new__", "__init__", "__init_subclass__", "_missing_", "_ignore_", "_order_")
 
 
 class StandIn:
@@ -38,50 +54,209 @@ class StandIn:
 
 @handles(__build_class__)
 def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``__build_class__(body, name, *bases)``."""
-    body, name = args[0].realize(), tx.constant_of(args[1])
-    bases = [base.realize() for base in args[2:]]
-    if kwargs or not isinstance(body, FunctionValue):
-        raise GraphBreak("a class with keyword arguments or a metaclass", ADVICE)
-    reals = []
-    for base in bases:
-        if not isinstance(base, ClassValue) or not _may_be_base(base.cls):
-            raise GraphBreak(f"a class derived from {base.describe()}", ADVICE)
-        reals.append(base.cls)
+    """``__build_class__(body, name, *bases, metaclass=..., **keywords)``."""
+    body, name = args[0].realize(), args[1]
+    if not isinstance(body, FunctionValue):
+        raise GraphBreak("a class whose body is no Python function", ADVICE)
+    reals = _bases(args[2:])
+    metaclass = _metaclass(tx, reals, kwargs.pop("metaclass", None))
+    if not issubclass(metaclass, enum.EnumMeta) and find_on_class(metaclass, "__prepare__")[1] is not type:
+        raise GraphBreak(f"a class whose metaclass {metaclass.__name__} prepares its namespace", ADVICE)
     frame = Frame(tx, body.code, body.globals, body.closure, {})
     frame.class_locals = DictValue({})
     cell = frame.run().realize()
-    members: dict[str, Any] = {}
-    for member, (_, value) in frame.class_locals.items.items():
-        if member not in ("__classcell__", "__classdictcell__"):  # told to type() alone
-            members[member] = stand_in(tx, value.realize())
-    metaclass = type(reals[0]) if reals else type
-    try:
-        made = metaclass(name, tuple(reals), members)
-    except TypeError as error:
-        raise tx.raised(error) from None
-    tx.made_classes.steps[made] = tx.root_step
-    value = tx.class_value(made)
     if isinstance(cell, CellValue):
-        cell.store(tx, value)
-    return value
+        frame.class_locals.items["__classcell__"] = (ConstantValue("__classcell__"), cell)
+    bases = TupleValue([tx.class_value(base) for base in reals])
+    class_object: Value
+    if metaclass is type(torch.autograd.Function):
+        class_object = new_class(tx, metaclass, tx.constant_of(name), reals, frame.class_locals, kwargs)
+    else:
+        class_object = tx.call(tx.class_value(metaclass), [name, bases, frame.class_locals], kwargs).realize()
+    if isinstance(cell, CellValue) and isinstance(class_object, ClassValue):
+        cell.store(tx, class_object)
+    return class_object
 
 
+def _bases(values: list[Value]) -> tuple[type, ...]:
+    reals = []
+    for value in values:
+        base = value.realize()
+        if not isinstance(base, ClassValue) or not _may_be_base(base.cls):
+            raise GraphBreak(f"a class derived from {base.describe()}", ADVICE)
+        reals.append(base.cls)
+    return tuple(reals)
 
 
 def _may_be_base(cls: type) -> bool:
-    """Whether making a subclass runs no code but ``type.__new__``."""
+    """Whether making a subclass runs no code but that of ``type.__new__`` and what is followed here."""
     if cls is torch.autograd.Function:  # its metaclass makes a class for the backward beside it
         return True
-    return type(cls) in (type, abc.ABCMeta) and isinstance(cls.__init_subclass__, types.BuiltinMethodType) \
-        and not issubclass(cls, (torch.nn.Module, torch.Tensor))
+    if isinstance(cls, enum.EnumMeta):
+        return type(cls) is enum.EnumMeta and not any(_defines(cls, name) for name in ENUM_HOOKS)
+    return not issubclass(cls, (torch.nn.Module, torch.Tensor)) and cls.__module__ != "typing" \
+        and (type(cls) in (type, abc.ABCMeta) or written_in_python(type(cls)))
+
+
+def _defines(cls: type, name: str) -> bool:
+    """Whether a class of the program's defines something under a name."""
+    return any(name in vars(base) and base.__module__ != "enum" for base in cls.__mro__ if written_in_python(base))
+
+
+def _metaclass(tx: Tracer, bases: tuple[type, ...], given: Value | None) -> Any:
+    if given is not None:
+        known = given.realize()
+        if not isinstance(known, ClassValue) or not issubclass(known.cls, type):
+            raise GraphBreak("a metaclass that is no class", ADVICE)
+        metaclass: Any = known.cls
+    else:
+        metaclass = type(bases[0]) if bases else type
+    try:
+        return types.prepare_class("", bases, {"metaclass": metaclass})[0] if bases else metaclass
+    except TypeError as error:
+        raise tx.raised(error) from None
+
+
+@handles(type.__prepare__)
+def call_prepare(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``type.__prepare__``: the namespace of a class statement."""
+    return DictValue({})
+
+
+@handles(object.__init_subclass__)
+def call_init_subclass(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``object.__init_subclass__``, where those of the program's classes end."""
+    if kwargs:
+        raise GraphBreak("object.__init_subclass__ with arguments")
+    return ConstantValue(None)
+
+
+@handles(type.__new__, enum.EnumMeta, abc.ABCMeta)
+def call_type_new(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``type.__new__(metaclass, name, bases, namespace, **keywords)``, or a metaclass of Python's own called."""
+    if len(args) == 4:
+        metaclass = tx.constant_of(args[0])
+        args = args[1:]
+    else:
+        reals = tx.constant_of(args[1]) if len(args) == 3 else ()
+        metaclass = type(reals[0]) if reals else abc.ABCMeta
+    if len(args) != 3 or not isinstance(namespace := args[2].realize(), DictValue):
+        raise GraphBreak("making a class with type()", ADVICE)
+    bases = tuple(_bases(tx.to_list(args[1])))
+    return new_class(tx, _metaclass(tx, bases, tx.class_value(metaclass)), tx.constant_of(args[0]), bases, namespace,
+                     kwargs)
+
+
+def new_class(tx: Tracer, metaclass: Any, name: str, bases: tuple[type, ...], namespace: DictValue,
+              keywords: dict[str, Value]) -> ClassValue:
+    """What ``type.__new__`` does: the class, then ``__set_name__`` of its members and ``__init_subclass__``."""
+    values = {key: value.realize() for key, (_, value) in namespace.fill(tx).items()}
+    cell = values.pop("__classcell__", None)
+    values.pop("__classdictcell__", None)
+    if not all(isinstance(key, str) for key in values) or metaclass.mro is not type.mro:
+        raise GraphBreak(f"making class {name}", ADVICE)
+    recipe = Recipe(metaclass, name, bases, values, cell if isinstance(cell, CellValue) else None)
+    tx.made_classes.stand_in = functools.partial(stand_in, tx)
+    members = {key: stand_in(tx, value) for key, value in values.items()}
+    try:
+        if isinstance(metaclass, type) and issubclass(metaclass, enum.EnumMeta):
+            if any(key in ENUM_HOOKS for key in members) or keywords:
+                raise GraphBreak(f"an enumeration {name} that says how its members are made", ADVICE)
+            recipe.make = made_enum
+        elif metaclass is type(torch.autograd.Function):
+            recipe.make = _made_by_metaclass
+        elif metaclass is abc.ABCMeta:
+            recipe.make = _made_abstract
+        class_object = recipe.make(metaclass, name, bases, members)
+    except (TypeError, ValueError) as error:
+        if "__bases__ assignment" in str(error):
+            raise GraphBreak(f"class {name}, whose bases have a say in it", ADVICE) from None
+        raise tx.raised(error) from None
+    tx.made_classes.steps[class_object] = tx.root_step
+    tx.made_classes.recipes[class_object] = recipe
+    value = tx.class_value(class_object)
+    if recipe.make is not made_enum:
+        _call_hooks(tx, value, recipe, keywords)
+    return value
+
+
+def _call_hooks(tx: Tracer, value: ClassValue, recipe: Recipe, keywords: dict[str, Value]) -> None:
+    if recipe.cell is not None:
+        recipe.cell.store(tx, value)
+    for key, member in list(recipe.members.items()):
+        if isinstance(member, ObjectValue) and find_on_class(member.cls, "__set_name__")[1] is not None:
+            tx.call(special_method(tx, member, "__set_name__"), [value, ConstantValue(key)], {})
+    for base in value.cls.__mro__[1:]:
+        raw = vars(base).get("__init_subclass__")
+        if raw is None:
+            continue
+        if isinstance(raw, classmethod) and isinstance(raw.__func__, types.FunctionType):
+            tx.call(MethodValue(value, tx.python_object(raw.__func__)), [], keywords)
+        elif keywords:
+            raise tx.raised(TypeError(f"{value.cls.__name__}.__init_subclass__() takes no keyword arguments"))
+        return
+
+
+def _made_by_metaclass(metaclass: Any, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+    return metaclass(name, bases, members)
+
+
+def _made_abstract(metaclass: Any, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+    return _abstract(bare_class(metaclass, name, bases, members))
+
+
+def _abstract(cls: Any) -> Any:
+    """Have an abstract class know which of its methods are abstract."""
+    _abc_init(cls)
+    return cls
+
+
+def _registered(cls: Any, subclass: Any) -> Any:
+    """Have an abstract class take another for its subclass."""
+    cls.register(subclass)
+    return cls
+
+
+@handles(_abc_init)
+def call_abc_init(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What ``ABCMeta.__new__`` does with a class that the program makes."""
+    cls = tx.constant_of(args[0])
+    if cls not in tx.made_classes.recipes:
+        raise GraphBreak(f"making abstract class {cls.__name__}", ADVICE)
+    tx.made_classes.recipes[cls].later.append((_abstract, ()))
+    _abstract(cls)
+    return ConstantValue(None)
+
+
+@handles(_abc_register)
+def call_abc_register(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``ABC.register`` of a class that the program makes."""
+    cls, subclass = (tx.constant_of(arg) for arg in args)
+    if cls not in tx.made_classes.recipes or subclass in tx.made_classes:
+        raise GraphBreak(f"registering a class with {cls.__name__}", ADVICE)
+    tx.made_classes.recipes[cls].later.append((_registered, (subclass,)))
+    tx.effects.version += 1
+    return tx.fold(_abc_register, [cls, subclass], {})
+
+
+def made_enum(metaclass: Any, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+    """An enumeration with these members."""
+    return types.new_class(name, bases, {"metaclass": metaclass}, lambda namespace: _fill(namespace, members))
+
+
+def _fill(namespace: Any, members: dict[str, Any]) -> None:
+    for key, member in members.items():
+        namespace[key] = member
 
 
 def stand_in(tx: Tracer, value: Value) -> Any:
     """A real object for a member of a class, mapped back to its Value when the class is looked at."""
+    value = value.realize()
     if isinstance(value, ConstantValue):
         return value.value
     if isinstance(value, (ClassValue, PythonObject)):
+        return value.as_constant()
+    if isinstance(value, TupleValue) and value.cls is tuple and value.is_constant():
         return value.as_constant()
     real: Any
     if isinstance(value, FunctionValue):
@@ -89,8 +264,11 @@ def stand_in(tx: Tracer, value: Value) -> Any:
             return value.real
         closure = tuple(types.CellType() for _ in value.code.co_freevars)
         real = types.FunctionType(value.code, value.globals, value.name, None, closure)
-    elif isinstance(value, ObjectValue) and any(hasattr(value.cls, name) for name in DESCRIPTOR_METHODS):
-        raise GraphBreak("a class with descriptors made inside", ADVICE)
+        for name, attr in value.attrs.items():
+            if isinstance(attr, ConstantValue):  # such as __isabstractmethod__
+                setattr(real, name, attr.value)
+    elif isinstance(value, ObjectValue):
+        real = _stand_in_object(tx, value)
     else:
         real = StandIn()
     tx.made_classes.stand_ins[id(real)] = value
@@ -98,12 +276,103 @@ def stand_in(tx: Tracer, value: Value) -> Any:
     return real
 
 
+def _stand_in_object(tx: Tracer, value: ObjectValue) -> Any:
+    if value.source is not None and value.real is not None and not written_in_python(type(value.real)) or \
+            value.cls is type(dataclasses.MISSING):
+        return value.real
+    if value.cls is enum.auto:
+        return enum.auto()
+    if value.cls is dataclasses.Field:
+        return _field(tx, value)
+    if value.cls is functools.cached_property:
+        raise GraphBreak("a class with a cached_property made inside", ADVICE)
+    if all(find_on_class(value.cls, name)[1] is None for name in ("__get__", "__set__", "__delete__", "__set_name__")):
+        return StandIn()
+    if value.storage is not None or not inherits_method(value.cls, "__new__", object):
+        raise GraphBreak("a class with descriptors made inside", ADVICE)
+    return object.__new__(value.cls)
+
+
+def _field(tx: Tracer, value: ObjectValue) -> Any:
+    """A field of a dataclass, whose default and factory are stand-ins."""
+    parts = {name: attr for name, attr in value.attrs.items() if attr is not None}
+    default = parts["default"].realize()
+    if isinstance(default, (DictValue,)) or not default.is_constant() and not isinstance(default, ObjectValue):
+        raise GraphBreak("a field of a dataclass made inside whose default is no constant", ADVICE)
+    names = ("default", "default_factory", "init", "repr", "hash", "compare")
+    named = {name: stand_in(tx, parts[name]) for name in names}
+    return dataclasses.Field(**named, metadata={}, kw_only=stand_in(tx, parts["kw_only"]))  # type: ignore[call-overload]
+
+
+@handles(PROCESS_CLASS)
+def call_process_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What ``@dataclass`` does with a class that the program makes: the same is done with the stand-in."""
+    value = args[0].realize()
+    recipe = tx.made_classes.recipes.get(value.cls) if isinstance(value, ClassValue) else None
+    options = tuple(tx.constant_of(arg) for arg in args[1:])
+    if recipe is None or kwargs:
+        raise GraphBreak("dataclass() of a class that was made outside", ADVICE)
+    if any(isinstance(member, (DictValue,)) for name, member in recipe.members.items() if name != "__annotations__"):
+        raise GraphBreak("a dataclass made inside with a dictionary for a default", ADVICE)
+    assert isinstance(value, ClassValue)
+    cls = value.cls
+    annotations = recipe.members.get("__annotations__")
+    if annotations is not None:
+        cls.__annotations__ = tx.constant_of(annotations)
+    try:
+        class_object = PROCESS_CLASS(cls, *options)
+    except (TypeError, ValueError) as error:
+        raise tx.raised(error) from None
+    if class_object is not cls:
+        raise GraphBreak("a dataclass with slots made inside", ADVICE)
+    recipe.later.append((PROCESS_CLASS, options))
+    return value
+
+
+@handles(collections.namedtuple)
+def call_namedtuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``collections.namedtuple``: a class of its own for every call."""
+    constants = tuple(tx.constant_of(arg) for arg in args)
+    named = {name: tx.constant_of(value) for name, value in kwargs.items()}
+    named.setdefault("module", tx.frames[-1].globals.get("__name__", "__main__"))
+    make = functools.partial(collections.namedtuple, *constants, **named)
+    try:
+        class_object: Any = make()
+    except (TypeError, ValueError) as error:
+        raise tx.raised(error) from None
+    tx.made_classes.steps[class_object] = tx.root_step
+    recipe = Recipe(type, class_object.__name__, (), {}, make=lambda *parts: make())
+    tx.made_classes.recipes[class_object] = recipe
+    return tx.class_value(class_object)
+
+
+class MadeDescriptor(PythonObject):
+    """A property, staticmethod or classmethod of functions that the program makes."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, obj: Any, parts: list[Value]) -> None:
+        super().__init__(obj)
+        self.parts = parts
+
+    def emit(self, code: EntryCode) -> str:
+        parts = ", ".join(code.value(part) for part in self.parts)
+        return code.assign(self, f"{code.constant(type(self.obj))}({parts})")
+
+
 def _wrapper(cls: Any) -> Any:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        functions = [arg.realize() for arg in args]
-        if kwargs or not all(isinstance(f, FunctionValue) for f in functions):
+        parts = [arg.realize() for arg in args]
+        if cls is property:
+            names = ("fget", "fset", "fdel", "doc")
+            parts = [*parts, *(kwargs.get(name, ConstantValue(None)).realize() for name in names[len(parts):])]
+        elif kwargs:
+            raise GraphBreak(f"{cls.__name__}() with keyword arguments")
+        if not all(isinstance(part, (FunctionValue, ConstantValue)) for part in parts):
             raise GraphBreak(f"{cls.__name__}() of something that is not a Python function")
-        return PythonObject(cls(*(stand_in(tx, function) for function in functions)))
+        descriptor = MadeDescriptor(cls(*(stand_in(tx, part) for part in parts)), parts)
+        tx.kept_alive.append(descriptor.obj)
+        return descriptor
 
     return call
 

@@ -14,6 +14,7 @@ from .call_handlers import HANDLERS, handles
 from .call_signatures import checked, handled
 from .equivalents import REGISTRY
 from .objects import class_member, find_on_class
+from .pure_functions import MADE_OF_CONSTANTS
 from .signals import GraphBreak
 from .source import written_in_python
 from .torch_calls import is_graph_function
@@ -21,7 +22,7 @@ from .values.base import Value
 from .values.constants import ConstantValue
 from .values.mappings import DictValue, SetValue
 from .values.methods import C_METHODS, MethodValue
-from .values.objects import ClassValue, ExceptionValue, ObjectValue
+from .values.objects import ClassValue, ExceptionValue, ObjectValue, bare_constant
 from .values.sequences import ListValue, TupleValue
 from .wrapping import plain_subclass, plain_tuple
 
@@ -39,13 +40,15 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
     handler = HANDLERS.get(cls)
     if handler is not None:
         return handled(tx, handler, cls, args, kwargs)
-    if cls in FOLDED or issubclass(cls, (enum.Enum, numpy.generic, numpy.dtype)):
+    if issubclass(cls, numpy.generic) and (scalar := tx.arrays.make_scalar(tx, cls, args, kwargs)) is not None:
+        return scalar
+    if cls in FOLDED or cls in MADE_OF_CONSTANTS or issubclass(cls, (enum.Enum, numpy.generic, numpy.dtype)):
         return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
     if cls is torch.Size:
         return TupleValue(tx.to_list(args[0]) if args else [], torch.Size)
     equivalent = REGISTRY.get(cls)
     if equivalent is not None:
-        checked(cls, args, kwargs)
+        checked(tx, cls, args, kwargs)
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if cls is torch.nn.Buffer:
         raise GraphBreak("making a torch.nn.Buffer, which is a tensor with a mark", "make it outside and pass it in")
@@ -58,12 +61,12 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
     if cls is object:
         return ObjectValue(object)
     if cls is types.SimpleNamespace:
-        made = ObjectValue(cls)
+        instance = ObjectValue(cls)
         for name, item in kwargs.items():
-            made.attrs[name] = item
-        return made
+            instance.attrs[name] = item
+        return instance
     if issubclass(cls, torch.Tensor):
-        raise GraphBreak(f"making a {cls.__name__} inside the compiled function", "make it outside and pass it in")
+        return tx.call_tensor_class(value, args, kwargs)
     if type(cls).__call__ is not type.__call__:
         return _call_metaclass(tx, value, args, kwargs)
     return instantiate(tx, value, args, kwargs)
@@ -73,6 +76,8 @@ def _call_metaclass(tx: Tracer, value: ClassValue, args: list[Value], kwargs: di
     raw, owner = find_on_class(type(value.cls), "__call__")
     if isinstance(raw, types.FunctionType) and owner is not None:
         return tx.call(class_member(tx, type(value.cls), "__call__", raw, owner), [value, *args], kwargs)
+    if isinstance(raw, type):  # a TypedDict is called as dict
+        return tx.call(tx.class_value(raw), args, kwargs)
     raise GraphBreak(f"calling {value.describe()}, whose metaclass is implemented in C")
 
 
@@ -84,30 +89,42 @@ def instantiate(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[s
     raw, owner = find_on_class(cls, "__new__", tx)
     function = raw.__func__ if isinstance(raw, staticmethod) else raw
     if isinstance(function, types.FunctionType) and owner is not None:
-        made = tx.call(tx.python_object(function), [value, *args], kwargs).realize()
-        if not issubclass(made.python_type(), cls):
-            return made
+        instance = tx.call(tx.python_object(function), [value, *args], kwargs).realize()
+        if not issubclass(instance.python_type(), cls):
+            return instance
     else:
-        made = new_object(tx, cls, args, kwargs)
+        instance = new_object(tx, cls, args, kwargs)
     init, init_owner = find_on_class(cls, "__init__", tx)
     if isinstance(init, types.FunctionType):
         assert init_owner is not None
-        result = tx.call(class_member(tx, cls, "__init__", init, init_owner), [made, *args], kwargs).realize()
+        result = tx.call(class_member(tx, cls, "__init__", init, init_owner), [instance, *args], kwargs).realize()
         if not (isinstance(result, ConstantValue) and result.value is None):
             raise tx.raised(TypeError(f"__init__() should return None, not {result.python_type().__name__!r}"))
-    elif isinstance(made, ObjectValue) and made.storage is not None and not isinstance(made.storage, TupleValue):
-        made.call_method(tx, "__init__", args, kwargs)
-    elif isinstance(made, ObjectValue) and not isinstance(made, ExceptionValue) and (args or kwargs) \
-            and init is object.__init__ and not isinstance(function, types.FunctionType) and made.storage is None:
-        raise GraphBreak(f"{cls.__name__}() takes no arguments")
-    elif init is not object.__init__ and not isinstance(made, (ExceptionValue, TupleValue, ConstantValue)) and not (
-            isinstance(made, ObjectValue) and isinstance(made.storage, TupleValue)):
+    elif isinstance(instance, ObjectValue) and _filled_later(instance.storage):
+        instance.call_method(tx, "__init__", args, kwargs)
+    elif isinstance(instance, ObjectValue) and not isinstance(instance, ExceptionValue) and (args or kwargs) \
+            and init is object.__init__ and not isinstance(function, types.FunctionType) and instance.storage is None:
+        if not written_in_python(cls):
+            raise GraphBreak(f"{cls.__name__}() takes no arguments")
+        raise tx.raised(TypeError(f"{cls.__name__}() takes no arguments"))
+    elif init is not object.__init__ and not isinstance(
+            instance, (ExceptionValue, TupleValue, ConstantValue, ClassValue)) and not (
+            isinstance(instance, ObjectValue) and instance.storage is not None):
         raise GraphBreak(f"{cls.__name__}.__init__ is implemented in C")
-    return made
+    return instance
+
+
+def _filled_later(storage: Value | None) -> bool:
+    """Whether ``__init__``, not ``__new__``, fills a subclass of a builtin class."""
+    if isinstance(storage, SetValue):
+        return storage.cls is set
+    return storage is not None and not isinstance(storage, (TupleValue, ConstantValue))
 
 
 def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The object that a C ``__new__`` makes."""
+    if issubclass(cls, type):
+        return tx.call(tx.python_object(type.__new__), [tx.class_value(cls), *args], kwargs)
     if issubclass(cls, BaseException):
         if kwargs and not isinstance(cls.__init__, types.FunctionType):
             raise GraphBreak(f"{cls.__name__} with keyword arguments")
@@ -124,13 +141,22 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
         constants = [tx.constant_of(a) for a in args]
         named = {k: tx.constant_of(v) for k, v in kwargs.items()}
         new: Any = base.__new__
-        made = tx.user_errors(lambda: new(cls, *constants, **named))
-        if made != made:
+        instance = tx.user_errors(lambda: new(cls, *constants, **named))
+        if instance != instance:
             raise GraphBreak(f"making a {cls.__name__} that is NaN")
-        return ConstantValue(made)
+        return ConstantValue(instance)
+    if base in (int, float, str, bytes):
+        constants = [tx.constant_of(bare_constant(a)) for a in args]
+        named = {k: tx.constant_of(bare_constant(v)) for k, v in kwargs.items()}
+        plain = tx.user_errors(lambda: base(*constants, **named))
+        if plain != plain:
+            raise GraphBreak(f"making a {cls.__name__} that is NaN")
+        return ObjectValue(cls, storage=ConstantValue(plain))
+    if base is frozenset:
+        return ObjectValue(cls, storage=SetValue.of(tx, args[0] if args else TupleValue([]), frozenset))
     if base is object:
-        if cls.__abstractmethods__ if hasattr(cls, "__abstractmethods__") else False:
-            raise GraphBreak(f"instantiating abstract {cls.__name__}")
+        if getattr(cls, "__abstractmethods__", False):
+            tx.user_errors(lambda: object.__new__(cls))
         return ObjectValue(cls)
     storage = empty_storage(base)
     if storage is None:
@@ -146,6 +172,8 @@ def empty_storage(base: type) -> Value | None:
         return DictValue({}, cls=base)
     if base is set:
         return SetValue({})
+    if base is collections.deque:
+        return ListValue([], cls=base)
     return None
 
 
@@ -157,7 +185,8 @@ def _solid_base(cls: type) -> type:
     return object
 
 
-@handles(*{cls.__new__ for cls in (object, tuple, int, float, str, bytes, list, dict, set, collections.OrderedDict,
+@handles(*{cls.__new__ for cls in (object, tuple, int, float, str, bytes, list, dict, set, frozenset,
+                                   collections.deque, collections.OrderedDict,
                                    collections.defaultdict, BaseException, Exception)})
 def call_new(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``object.__new__(cls)``, ``tuple.__new__(cls, items)`` and the like, called explicitly."""

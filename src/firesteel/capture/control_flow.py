@@ -140,8 +140,8 @@ def call_while_loop(tx: Tracer, function: Value, args: list[Value], kwargs: dict
 
     def run(items: list[Value]) -> Value:
         arguments = tx.to_list(rebuild(tx, structure, iter(items)))
-        made = tx.call(bound["body_fn"], [*arguments, *more], {}).realize()
-        return TupleValue(tx.to_list(made) if isinstance(made, (TupleValue, ListValue)) else [made])
+        result = tx.call(bound["body_fn"], [*arguments, *more], {}).realize()
+        return TupleValue(tx.to_list(result) if isinstance(result, (TupleValue, ListValue)) else [result])
 
     body.capture(run, structure)
     stand_ins = list(body.stand_ins)
@@ -169,8 +169,8 @@ def call_while_loop(tx: Tracer, function: Value, args: list[Value], kwargs: dict
     body.finish()
     values = add_call(tx, operators.while_loop, (test, graph, tuple(leaf.node for leaf in leaves), tuple(additional)),
                       fakes)
-    made = tx.to_list(rebuild(tx, structure, iter(values)))
-    return ListValue(made) if isinstance(carried, ListValue) else TupleValue(made)
+    results = tx.to_list(rebuild(tx, structure, iter(values)))
+    return ListValue(results) if isinstance(carried, ListValue) else TupleValue(results)
 
 
 @control_flow_operator("scan")
@@ -191,11 +191,11 @@ def call_scan(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, 
     def run(items: list[Value]) -> Value:
         carry = rebuild(tx, structure, iter(items[:len(leaves)]))
         x = rebuild(tx, structure_of_xs, iter(items[len(leaves):]))
-        made = tx.to_list(tx.call(bound["combine_fn"], [carry, x], {}))
-        if len(made) != 2:
+        results = tx.to_list(tx.call(bound["combine_fn"], [carry, x], {}))
+        if len(results) != 2:
             raise GraphBreak("scan: combine_fn does not return a pair",
                              "return the next carry and the result of this step")
-        return TupleValue(made)
+        return TupleValue(results)
 
     body.capture(run, structure)
     values = add_scan(tx, body, leaves, xs)
@@ -228,8 +228,8 @@ def scan_operator(tx: Tracer, function: Value, args: list[Value], kwargs: dict[s
     body = Body(tx, "scan", leaves, xs)
 
     def run(items: list[Value]) -> Value:
-        made = tx.to_list(tx.call(bound["body_graph"], [*items, *more], {}))
-        return TupleValue([TupleValue(made[:len(leaves)]), TupleValue(made[len(leaves):])])
+        results = tx.to_list(tx.call(bound["body_graph"], [*items, *more], {}))
+        return TupleValue([TupleValue(results[:len(leaves)]), TupleValue(results[len(leaves):])])
 
     body.capture(run, structure)
     return TupleValue(add_scan(tx, body, leaves, xs))
@@ -245,8 +245,8 @@ def call_map(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, V
     body = Body(tx, "map: f", [], slices)
 
     def run(items: list[Value]) -> Value:
-        made = tx.call(args[0], [rebuild(tx, structure, iter(items)), *args[2:]], {})
-        return TupleValue([TupleValue([]), made])
+        result = tx.call(args[0], [rebuild(tx, structure, iter(items)), *args[2:]], {})
+        return TupleValue([TupleValue([]), result])
 
     body.capture(run, ("tuple", tuple, ()))
     assert body.rest is not None
@@ -290,22 +290,20 @@ def call_associative_scan(tx: Tracer, function: Value, args: list[Value], kwargs
     # Elsewhere a length becomes a number: few steps are worth more than one program for all lengths.
     open_ended = tx.compiler.exports and bool(leaves) and isinstance(leaves[0].fake.shape[dim], torch.SymInt)
     run = tx.python_object(by_halves if mode == "pointwise" and not open_ended else one_by_one)
-    made = tx.to_list(tx.call(run, [_Combine(tx, bound["combine_fn"], structure), ListValue(xs)], {}))
-    return rebuild(tx, structure, iter([to_dim(tx, y, dim, reverse) for y in made]))
+    results = tx.to_list(tx.call(run, [_Combine(tx, bound["combine_fn"], structure), ListValue(xs)], {}))
+    return rebuild(tx, structure, iter([to_dim(tx, y, dim, reverse) for y in results]))
 
 
 class _Combine(Value):
     """The combining function, as one of lists of tensors."""
 
     __slots__ = ("function", "structure")
+    fixed_type = type(lambda: None)
 
     def __init__(self, tx: Tracer, function: Value, structure: Structure) -> None:
         super().__init__(None)
         self.function = function
         self.structure = structure
-
-    def python_type(self) -> type:
-        return type(lambda: None)
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         given = [rebuild(tx, self.structure, iter(tx.to_list(arg))) for arg in args]
@@ -333,9 +331,9 @@ class Body:
         while True:
             self.stand_in()
             self.region = capture_region(tx, self.title, lambda: run(list(self.stand_ins)), self.stand_ins)
-            leaves, made = results_of(tx, self.title, self.region)
-            carry = made if not self.xs else made[2][0]
-            self.rest = None if not self.xs else made[2][1]
+            leaves, results = results_of(tx, self.title, self.region)
+            carry = results if not self.xs else results[2][0]
+            self.rest = None if not self.xs else results[2][1]
             if carry != structure:
                 raise GraphBreak(f"{self.title} carries on {describe(carry)}, but begins with {describe(structure)}",
                                  "what is carried on keeps its structure")
@@ -459,22 +457,22 @@ def new_result(sources: list[Any], shape: tuple[Any, ...] | None = None) -> Any:
     """A fake for a result like ``sources``, or of another shape, by rows; it needs gradients if one of them does."""
     like = sources[0]
     if shape is not None:
-        made = new_fake(shape, None, like.dtype, like.device)
+        fake = new_fake(shape, None, like.dtype, like.device)
     else:
-        made = new_fake(like.shape, like.stride(), like.dtype, like.device)
+        fake = new_fake(like.shape, like.stride(), like.dtype, like.device)
     needing = [source for source in sources if source.requires_grad]
     if needing and torch.is_grad_enabled():
-        made = _Result.apply([made], *needing)  # type: ignore[no-untyped-call]
-    return made
+        fake = _Result.apply([fake], *needing)  # type: ignore[no-untyped-call]
+    return fake
 
 
 class _Result(torch.autograd.Function):
     """Lets autograd know what a result of an operation depends on."""
 
     @staticmethod
-    def forward(ctx: Any, made: list[Any], *sources: Any) -> Any:
+    def forward(ctx: Any, results: list[Any], *sources: Any) -> Any:
         ctx.sources = [(tuple(source.shape), source.dtype, source.device) for source in sources]
-        return made[0]
+        return results[0]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -495,6 +493,6 @@ def add_call(tx: Tracer, operator: Any, args: tuple[Any, ...], fakes: list[Any])
     node = tx.graph.call(operator, args, {}, tx.user_frames())
     tx.effects.version += 1
     node.meta["example_value"] = tuple(fakes)
-    made = wrap_result(tx, node, tuple(fakes))
-    assert isinstance(made, TupleValue)
-    return made.items
+    result = wrap_result(tx, node, tuple(fakes))
+    assert isinstance(result, TupleValue)
+    return result.items

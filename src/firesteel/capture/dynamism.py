@@ -118,7 +118,7 @@ class Dynamism:
             return {dim: bounds for dim, bounds in self.declared.dims(source.name, t).items()
                     if (source.name, dim) not in self.static}
         marks = dims_marked(t)
-        found: dict[int, tuple[int, int | None, bool]] = {}
+        declared: dict[int, tuple[int, int | None, bool]] = {}
         everything = self.everything and not in_module(source)
         name = source.name
         suspects = self.suspects
@@ -130,17 +130,17 @@ class Dynamism:
                 continue
             if dim in marks.dynamic:
                 lower, upper = marks.dynamic[dim]
-                found[dim] = (max(lower or SMALLEST, SMALLEST), upper, True)
+                declared[dim] = (max(lower or SMALLEST, SMALLEST), upper, True)
                 continue
             if dim in marks.static or (self.named_static.entries and self.named_static.covers(name, dim)):
                 continue
             if dim in marks.maybe or (self.named_dynamic.entries and self.named_dynamic.covers(name, dim)) or \
                     (size in self.values and not in_module(source)):
-                found[dim] = (SMALLEST, None, False)
+                declared[dim] = (SMALLEST, None, False)
                 continue
             if not self.nothing and (everything or size in suspected or (name, dim) in self.learned.dims):
-                found[dim] = (SMALLEST, None, False)
-        return found
+                declared[dim] = (SMALLEST, None, False)
+        return declared
 
 
 def in_module(source: Source | None) -> bool:
@@ -177,15 +177,15 @@ def symbolic_layout(tx: Tracer, real: torch.Tensor, source: Source) -> tuple[lis
     env = tx.shape_env
     declared = DECLARED.get()
     if declared is not None:
-        found = declared.captured(env, real, source, tx.symbols.dynamism.static)
-        if found is None:
+        layout = declared.captured(env, real, source, tx.symbols.dynamism.static)
+        if layout is None:
             return None
-        for symbol, place in found.sources.items():
+        for symbol, place in layout.sources.items():
             if symbol not in tx.symbols.sources or isinstance(place, SizeSource):
                 tx.symbols.sources[symbol] = place
-        tx.symbols.demanded.update(found.demanded)
-        strides = tx.symbols.layouts[source] = strides_as_products(real, found.sizes)
-        return [make_symint(env, size) for size in found.sizes], [make_symint(env, stride) for stride in strides]
+        tx.symbols.demanded.update(layout.demanded)
+        strides = tx.symbols.layouts[source] = strides_as_products(real, layout.sizes)
+        return [make_symint(env, size) for size in layout.sizes], [make_symint(env, stride) for stride in strides]
     plan = tx.symbols.dynamism.dims(source, real)
     if not plan:
         return None
@@ -235,8 +235,8 @@ def strides_as_products(real: torch.Tensor, sizes: Sequence[Any],
                     strides[dim] = shapes.as_expr(strides[inside]) * shapes.as_expr(sizes[inside])
                     break
             else:
-                found = otherwise(dim)
-                strides[dim] = plain[dim] if found is None else found
+                stride = otherwise(dim)
+                strides[dim] = plain[dim] if stride is None else stride
         placed.append(dim)
     return strides
 

@@ -60,6 +60,16 @@ class Effects:
         self._replays += 1
         self.events[("replay", self._replays)] = ("replay", (function, args, kwargs))
 
+    def built(self, value: Value) -> None:
+        """Making a value is itself an effect: it is made here, whether or not anybody has it afterwards."""
+        self._changed(None)
+        self.events[("built", id(value))] = ("built", value)
+
+    def forget_built(self, value: Value) -> None:
+        """What making the value did has been undone."""
+        self._changed(None)
+        self.events.pop(("built", id(value)), None)
+
     def attributes_set(self, value: Any) -> list[str]:
         """Names set on an object from outside, in order."""
         return [what[1] for kind, what in self.events.values() if kind == "attribute" and what[0] is value]
@@ -73,7 +83,8 @@ class Effects:
 
     def changed_values(self) -> list[Any]:
         """Everything from outside that is changed."""
-        return [what if kind == "contents" else what[0] for kind, what in self.events.values() if kind != "replay"]
+        return [what if kind == "contents" else what[0] for kind, what in self.events.values()
+                if kind not in ("replay", "built")]
 
     def __len__(self) -> int:
         return len(self.events)
@@ -89,6 +100,8 @@ class Effects:
                 value, name = what
                 setter = code.constant(value.attribute_setter(name))
                 code.line(f"{setter}({code.value(value)}, {name!r}, {code.value(value.attrs[name])})")
+            elif kind == "built":
+                code.value(what)
             elif kind == "deleted":
                 value, name = what
                 code.line(f"{code.constant(value.attribute_deleter(name))}({code.value(value)}, {name!r})")

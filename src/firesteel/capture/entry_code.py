@@ -27,8 +27,7 @@ from .bytecode.line_table import with_lines
 from .guards import Guard
 from .native_guards.upgrade import REFUSAL, Prologue, Upgrade, refusal, upgrade_after
 from .replaced_builtins import ORIGINAL
-from .signals import GraphBreak, Restart
-from .source import LocalSource, Source, WeakConstant
+from .source import DrawnSource, LocalSource, Source, WeakConstant
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue
 from .values.tensors import TensorValue
@@ -102,9 +101,14 @@ class EntryCode:
         name = self._constants.get(id(obj))
         if name is None:
             if isinstance(obj, type) and obj in self.tx.made_classes:
-                raise Restart(self.tx.made_classes.steps[obj], GraphBreak(
-                    f"class {obj.__name__}, made inside, or an object of it is needed after the graph",
-                    "make the class outside of the compiled function"))
+                return self.tx.made_classes.emit(self, obj)
+            if isinstance(obj, enum.Enum) and type(obj) in self.tx.made_classes:
+                named = obj.name in type(obj).__members__  # flags may have none
+                cls = self.constant(type(obj))
+                return f"{cls}[{obj.name!r}]" if named else f"{cls}({self.constant(obj.value)})"
+            stands_for = self.tx.made_classes.stand_ins.get(id(obj))
+            if stands_for is not None:
+                return self.value(stands_for)
             if isinstance(obj, enum.Enum) and id(type(obj)) in self.guarded_classes and \
                     not type(obj).__weakrefoffset__:
                 # a member that is a number, which no weak reference can refer to
@@ -123,15 +127,21 @@ class EntryCode:
             self._constants[id(obj)] = name
         return name
 
+    def name_constant(self, obj: Any, name: str) -> None:
+        """Have a variable stand for an object that capture has in its place."""
+        self._constants[id(obj)] = name
+
     def source(self, source: Source) -> str:
         """The variable that holds what a source leads to; loaded before the graph runs."""
         name = self._sources.get(source)
         if name is not None:
             return name
-        if isinstance(source, LocalSource):
+        if isinstance(source, (LocalSource, DrawnSource)):
             return source.variable
         base = self.source(source.base) if source.base is not None else ""
         text = source.code(base, self.constant)
+        if self.tx.made_classes.own(source):  # there is none before the body of the entry makes it
+            return self.fresh(text)
         if text == base or (source.base is None and text.isidentifier()):
             return text
         name = f"_fs_s{len(self._sources)}"
@@ -162,9 +172,9 @@ class EntryCode:
         """Before the line of the body at `begin`, drop everything but `kept` that no later line needs: the step that
         begins there runs the user's code, which may notice that an object lives on."""
         needed = set(_NAME.findall("\n".join([*self.body[begin:], *kept])))
-        made = [found[1] for line in (*self.prologue, *self.body[:begin]) if (found := _ASSIGNMENT.match(line))]
+        assigned = [match[1] for line in (*self.prologue, *self.body[:begin]) if (match := _ASSIGNMENT.match(line))]
         results = [f"_fs_g{position}" for position in range(len(self.outputs))]
-        names = dict.fromkeys([*self.parameters, "_fs_inputs", "_fs_found", *results, *made])
+        names = dict.fromkeys([*self.parameters, "_fs_inputs", "_fs_found", *results, *assigned])
         dead = [name for name in names if name not in needed and name != "_fs_closure"]
         self.body.insert(begin, f"{indent}{' = '.join(dead)} = None")
         self.body_lines.insert(begin, self.body_lines[begin] if begin < len(self.body_lines) else self.user_line)
@@ -247,15 +257,15 @@ class EntryCode:
         live = live_locals(decoded, index)
         names = [n for n in frame.locals if n in live] + [n for n in frame.cells if n in cells]
         nulls = frozenset(i for i, v in enumerate(stack) if isinstance(v, NullValue))
-        made = make_continuation(frame.code, index, names, len(stack), null_slots=nulls)
+        continuation = make_continuation(frame.code, index, names, len(stack), null_slots=nulls)
         arguments = [self.value(v) for v in stack]
         arguments.extend(self.value(frame.cells[n] if n in cells else frame.locals[n]) for n in names)
         closure = [self.value(frame.cells[n]) for n in frame.code.co_freevars]
         closure_text = f"({', '.join(closure)},)" if closure else "None"
         function = self.constant(types.FunctionType)
-        made_text = (f"{function}({self.constant(made)}, {self.constant(frame.globals)}, {frame.code.co_name!r}, None, "
-                     f"{closure_text})({', '.join(arguments)})")
-        return f"{self.constant(suspended)}({made_text})"
+        generator = (f"{function}({self.constant(continuation)}, {self.constant(frame.globals)}, "
+                     f"{frame.code.co_name!r}, None, {closure_text})({', '.join(arguments)})")
+        return f"{self.constant(suspended)}({generator})"
 
     # Assembly
 
@@ -294,13 +304,13 @@ class EntryCode:
         self.text, code = compile_lines.text_and_code([*lines, *graph_call])
         self.namespace["_fs_miss"] = miss
         self.namespace["_fs_refused"] = refusal(miss)
-        made = types.FunctionType(code, self.namespace)
+        entry = types.FunctionType(code, self.namespace)
         if hits is not None:
             prologue = Prologue(self.parameters, self.prologue, self.origins, graph_call, self.graph_function,
                                 self.graph_inputs, self.body, compile_lines, dict(self.tx.symbols.sources))
-            self.upgrade = Upgrade(prologue, self.namespace, hits, made)
+            self.upgrade = Upgrade(prologue, self.namespace, hits, entry)
             self.namespace["_fs_warm"] = self.upgrade.hit
-        return made
+        return entry
 
 
 @dataclass

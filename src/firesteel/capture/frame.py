@@ -88,9 +88,9 @@ class Frame(ProgramFrame):
     def load_global(self, name: str) -> Value:
         table = self.tx.globals_of(self.globals)
         key = ConstantValue(name)
-        found = table.lookup(self.tx, key)
-        if found is not None:
-            return found
+        value = table.lookup(self.tx, key)
+        if value is not None:
+            return value
         scope = self.globals.get("__builtins__", builtins)
         scope = scope.__dict__ if isinstance(scope, types.ModuleType) else scope
         if name in scope:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..torch_compat import subclasses
 from .call_handlers import handles
 from .signals import GraphBreak
 from .source import AttrSource
@@ -26,6 +27,7 @@ from .torch_calls import call_torch
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.sequences import ListValue, TupleValue
+from .values.subclass_tensors import SubclassTensorValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -79,10 +81,10 @@ def run_backward(tx: Tracer, outputs: Value, gradients: Value, named: dict[str, 
     if create and not torch.is_grad_enabled():
         raise GraphBreak("backward(create_graph=True) where grad mode is off")
     with quiet(tx):
-        found = call_torch(tx, leaf_gradients, [
+        computed = call_torch(tx, leaf_gradients, [
             TupleValue(list(tensors)), given, TupleValue(list(leaves)), tx.constant(retain), tx.constant(bool(create)),
             tx.constant(only)], {})
-    for leaf, gradient in zip(leaves, _sequence(tx, found), strict=True):
+    for leaf, gradient in zip(leaves, _sequence(tx, computed), strict=True):
         if not _is_none(gradient):
             accumulate(tx, leaf, gradient, bool(create))
     return ConstantValue(None)
@@ -132,7 +134,9 @@ def leaves_of(tx: Tracer, tensors: list[TensorValue]) -> tuple[list[TensorValue]
     """The leaves that tensors depend on, and those that stand for a history outside of the captured program."""
     from ..autodiff.gradients import history
 
-    found: dict[int, TensorValue] = {}
+    if tx.hooked:
+        raise GraphBreak("backward() behind a hook on a gradient, which it may call")
+    leaves: dict[int, TensorValue] = {}
     hidden = set()
     fakes = [t.fake for t in tensors if t.fake.is_leaf and t.fake.requires_grad]
     for node in history([t.fake for t in tensors]):
@@ -145,8 +149,8 @@ def leaves_of(tx: Tracer, tensors: list[TensorValue]) -> tuple[list[TensorValue]
         if leaf is None:
             hidden.add(id(fake))
         else:
-            found.setdefault(id(leaf), leaf)
-    return list(found.values()), frozenset(hidden)
+            leaves.setdefault(id(leaf), leaf)
+    return list(leaves.values()), frozenset(hidden)
 
 
 def ends_without_leaf(tensors: list[TensorValue]) -> bool:
@@ -182,6 +186,11 @@ def hooked_later(frame: Frame, index: int) -> str | None:
 def guard_hooks(tx: Tracer, tensor: TensorValue) -> None:
     """Rely on a tensor from outside having no hooks: they would be called by real gradients only."""
     if tensor.source is None:
+        return
+    if isinstance(tensor, SubclassTensorValue):
+        if subclasses.has_hooks(tensor.real):
+            raise GraphBreak("backward() calls a hook of a tensor", "remove the hook, or accept the break")
+        tx.guard(tensor.source, "hooks", "not {k[0]}({0})", (subclasses.has_hooks,))
         return
     for name in HOOKS:
         if getattr(tensor.real, name, None):
@@ -229,4 +238,3 @@ def _tensors(tx: Tracer, value: Value, what: str) -> list[TensorValue]:
     if len(tensors) != len(items):
         raise GraphBreak(f"{what} something that is no tensor")
     return tensors
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -215,6 +216,10 @@ class GraphBuilder:
             node.meta["stack_trace"] = "".join(
                 f'  File "{f.filename}", line {f.lineno}, in {f.function}\n    {f.source}\n' for f in frames[-3:])
         return node
+
+    def item_of(self, node: torch.fx.Node, position: int) -> torch.fx.Node:
+        """One of the results of a node."""
+        return self.graph.call_function(operator.getitem, (node, position))
 
     def finish(self, outputs: list[torch.fx.Node], name: str) -> CapturedGraph:
         """Close the graph: only inputs that are used stay, and those whose sizes the used ones' are made of."""

@@ -75,7 +75,7 @@ class NumberSeen:
     """A number from outside that a capture used, and its value then."""
 
     source: Source
-    value: int | float
+    value: Any
 
 
 @dataclass

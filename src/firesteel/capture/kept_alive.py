@@ -63,9 +63,9 @@ def _has_finalizer(obj: Any) -> bool:
 def _on_class(cls: type, name: str) -> Any:
     """An attribute of a class, without asking the class or its metaclass."""
     for base in type.__dict__["__mro__"].__get__(cls):
-        found = type.__dict__["__dict__"].__get__(base).get(name)
-        if found is not None:
-            return found
+        member = type.__dict__["__dict__"].__get__(base).get(name)
+        if member is not None:
+            return member
     return None
 
 
@@ -97,7 +97,7 @@ def kept_alive(
     what it gets (``weakref.ref(node)``): objects and containers that are `passed` to it count as watched.
     """
     given = [part for value in passed if not isinstance(part := _settled(value), TensorValue)]
-    made = {id(value) for value in given if isinstance(value, (ObjectValue, ContainerValue)) and value.source is None}
+    built = {id(value) for value in given if isinstance(value, (ObjectValue, ContainerValue)) and value.source is None}
     real = [obj for value in given
             if not issubclass(type(obj := getattr(value, "real", None)), (*_LIVE_LONGER, NoneType))]
 
@@ -106,7 +106,7 @@ def kept_alive(
 
     for name, value in variables.items():
         for part in _parts(_settled(value)):
-            if id(part) in made or isinstance(part.source, LocalSource) and (
+            if id(part) in built or isinstance(part.source, LocalSource) and (
                     is_watched(held := arguments[part.source.variable]) or real and _somewhere(held, is_given)):
                 yield name
                 break

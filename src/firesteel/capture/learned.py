@@ -93,10 +93,10 @@ def recall(code: types.CodeType, start_index: int) -> Learned:
         record = _record_of(code)
         if record.root != root:
             record.root, record.starts = root, _read(record.key)
-        found = record.starts.get(start_index, NOTHING)
-    if found:
-        log("cache", "%s starts with what earlier runs learned: %s vary", code.co_qualname, found)
-    return found
+        varying = record.starts.get(start_index, NOTHING)
+    if varying:
+        log("cache", "%s starts with what earlier runs learned: %s vary", code.co_qualname, varying)
+    return varying
 
 
 def remember(code: types.CodeType, start_index: int, learned: Learned) -> None:

@@ -109,11 +109,11 @@ def _as_target(function: Any) -> Any:
     if not isinstance(function, types.FunctionType) or module.partition(".")[0] != "torch" \
             or getattr(sys.modules.get(module), function.__name__, None) is function:
         return function
-    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__,
-                              function.__closure__)
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__module__ = __name__
-    return made
+    target = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__,
+                                function.__closure__)
+    target.__kwdefaults__ = function.__kwdefaults__
+    target.__module__ = __name__
+    return target
 
 
 def _constant_result(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -173,7 +173,8 @@ def _check_is_size(tx: Tracer, function: Value, args: list[Value], kwargs: dict[
     return tx.constant(None)
 
 
-CONTROL_FLOW: Registry[str, Apply] = Registry("control flow operator", __package__, ("control_flow", "vectorised"))
+CONTROL_FLOW: Registry[str, Apply] = Registry(
+    "control flow operator", __package__, ("control_flow", "vectorised", "differentiated"))
 """How control flow operators are called during capture. Most programs have none: they are imported when one is met."""
 control_flow_operator = CONTROL_FLOW.register
 
@@ -200,6 +201,7 @@ _CONTROL_FLOW = {
                              ("map", "operators.map"))},
 }
 
+
 def own_control_flow(function: Any) -> Any:
     """Our function for one of torch's control flow operators, which would import what stands behind it; or None."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
@@ -217,6 +219,10 @@ def _call_first(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str
 # Markers that are plain functions, by where they are defined: they need not be imported yet.
 _TORCH_MARKERS = {
     ("torch._functorch.vmap", "vmap_impl"): _control_flow("vmap"),
+    **{("torch._functorch.eager_transforms", name): _control_flow(handler)
+       for name, handler in (("grad_and_value_impl", "grad_and_value"), ("_vjp_with_argnums", "vjp"),
+                             ("_jvp_with_argnums", "jvp"))},
+    **{("torch.func", name): _control_flow(name) for name in ("linearize", "functionalize")},
     # what torch.compiler.nested_compile_region is in plain Python: the call of a function
     ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"): Marker("region", _call_first),
     **_CONTROL_FLOW,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .entry_code import EntryCode
     from .tracer import Tracer
 
+
 def _enter(tx: Tracer, mode: Any) -> None:
     mode.__enter__()
     tx.entered_modes.append(mode)
@@ -56,6 +57,8 @@ class InferenceModeValue(Value):
     """The C++ object of one ``with torch.inference_mode()``."""
 
     __slots__ = ("enabled", "mode", "node")
+    fixed_type = torch_compat.inference_mode_guard
+    native_methods = True
 
     def __init__(self, enabled: bool) -> None:
         super().__init__(None)
@@ -63,14 +66,8 @@ class InferenceModeValue(Value):
         self.mode: Any = None
         self.node: Any = None
 
-    def python_type(self) -> type:
-        return torch_compat.inference_mode_guard
-
     def get_attr(self, tx: Tracer, name: str) -> Value:
         return NativeMethod(self, name) if name in ("__enter__", "__exit__") else super().get_attr(tx, name)
-
-    def native_methods(self) -> bool:
-        return True
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__enter__" and self.mode is None:
@@ -95,5 +92,3 @@ def _make(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) != 1 or kwargs:
         raise GraphBreak("making an inference mode object by hand", "use torch.inference_mode()")
     return InferenceModeValue(bool(tx.constant_of(args[0])))
-
-

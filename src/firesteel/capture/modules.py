@@ -72,5 +72,3 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
             tx.unhooked.append(module)
         return tx.call(module.get_attr(tx, "forward"), args, kwargs)
     return tx.call(MethodValue(module, class_member(tx, cls, "__call__", raw, owner)), args, kwargs)
-
-

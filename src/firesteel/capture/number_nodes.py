@@ -17,6 +17,7 @@ from .values.constants import NumberValue
 if TYPE_CHECKING:
     from .tracer import Tracer
 
+
 class NumberNodes(ExpressionNodes):
     """The nodes of one capture's numbers."""
 
@@ -76,18 +77,18 @@ class NumberNodes(ExpressionNodes):
         graph = self.tx.graph.graph
         if method is not None:
             with graph.inserting_after(node):
-                made = graph.call_method(method, (node, *args))
+                part = graph.call_method(method, (node, *args))
         else:
-            made = node
+            part = node
             for depth, index in enumerate(args):
                 path = (node, *args[: depth + 1])
-                found = self.parts.get(path)
-                if found is None:
-                    with graph.inserting_after(made):
-                        found = self.parts[path] = graph.call_function(operator.getitem, (made, index))
-                made = found
-        made.meta["example_value"] = make_symbolic(self.tx.shape_env, symbol)
-        return made
+                known = self.parts.get(path)
+                if known is None:
+                    with graph.inserting_after(part):
+                        known = self.parts[path] = graph.call_function(operator.getitem, (part, index))
+                part = known
+        part.meta["example_value"] = make_symbolic(self.tx.shape_env, symbol)
+        return part
 
     def call_node(self, function: Any, args: list[Any]) -> Any:
         return self._call(function, args)

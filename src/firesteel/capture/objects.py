@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import enum
 import functools
+import operator
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from .. import torch_compat
 from .break_reasons import c_method, torchscript_break
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
+from .python_errors import descriptor_error, missing_method, refused_call, refused_result
 from .signals import GraphBreak, UserRaise
 from .source import (
     AttrSource,
@@ -58,11 +61,11 @@ def set_on_class(tx: Tracer, cls: type, name: str) -> Value | None:
     for base in cls.__mro__:
         known = tx.classes.get(base)
         if known is not None and name in known.attrs:
-            found = known.attrs[name]
-            if found is None or isinstance(found.realize(), PythonObject) or hasattr(found.python_type(), "__get__") \
-                    and not isinstance(found.realize(), FunctionValue):
+            value = known.attrs[name]
+            if value is None or isinstance(value.realize(), PythonObject) or hasattr(value.python_type(), "__get__") \
+                    and not isinstance(value.realize(), FunctionValue):
                 raise GraphBreak(f"class attribute {name!r} was deleted or became a descriptor")
-            return found.realize()
+            return value.realize()
         if name in base.__dict__:
             return None
     return None
@@ -142,12 +145,12 @@ def plain_get_attr(tx: Tracer, obj: Value, name: str) -> Value:
             assert owner is not None
             return bind(tx, obj, cls, name, raw, owner)
     if isinstance(obj, ObjectValue):
-        found = obj.instance_attr(tx, name)
-        if found is not None:
+        value = obj.instance_attr(tx, name)
+        if value is not None:
             if owner is not None and obj.source is not None:
                 # hidden by the instance as long as it is no data descriptor
                 tx.guard(member_source(owner, name), "type", "type({0}) is {k[0]}", (type(raw),))
-            return found
+            return value
         obj.guard_absent(tx, name)
     changed = set_on_class(tx, cls, name)
     if changed is not None:
@@ -199,22 +202,7 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
             obj.storage is not None:
         return obj.storage.get_attr(tx, name)
     if kind is types.MemberDescriptorType and isinstance(obj, ObjectValue):
-        if name in obj.attrs:
-            found = obj.attrs[name]
-            if found is not None:
-                return found
-        elif obj.source is not None:
-            try:
-                real = raw.__get__(obj.real)
-            except AttributeError as error:
-                tx.guard(obj.source, "missing attribute", "{k[0]}({0}, {k[1]})", (slot_is_empty, raw))
-                raise tx.raised(error) from None
-            plain = not isinstance(cls.__getattribute__, types.FunctionType)
-            where = AttrSource(obj.source, name) if plain else call_source(obj.source, raw.__get__)
-            value = tx.looked_up(real, where)
-            obj.attrs[name] = value
-            return value
-        raise tx.raised(AttributeError(f"{_name_in_errors(cls)!r} object has no attribute {name!r}"))
+        return slot_attr(tx, obj, cls, name, raw)
     if kind is types.ClassMethodDescriptorType:
         return tx.python_object(getattr(cls, name))
     if kind is types.BuiltinFunctionType:  # never bound: `__new__`, or a function that the program has put there
@@ -223,12 +211,14 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
         if name in ("__init__", "__init_subclass__", "__setattr__", "__getattribute__", "__delattr__",
                     "__reduce_ex__", "__dir__", "__sizeof__") and owner is object:
             return MethodValue(obj, tx.python_object(raw))
-        if not obj.native_methods() and raw in REGISTRY:
+        if not obj.native_methods and raw in REGISTRY:
             return MethodValue(obj, tx.python_object(raw))
-        if obj.native_methods() or owner is object:
-            return NativeMethod(obj, name) if obj.native_methods() else MethodValue(obj, tx.python_object(raw))
+        if obj.native_methods or owner is object:
+            return NativeMethod(obj, name) if obj.native_methods else MethodValue(obj, tx.python_object(raw))
         raise c_method(cls, name, obj.describe())
     if kind is types.GetSetDescriptorType:
+        if owner is collections.deque and isinstance(obj, ObjectValue) and obj.storage is not None:
+            return obj.storage.get_attr(tx, name)
         if name == "__doc__" or obj.source is None:
             raise GraphBreak(f"attribute {name!r} of {obj.describe()}")
         real = getattr(obj, "real", None)
@@ -253,6 +243,26 @@ def bind(tx: Tracer, obj: Value, cls: type, name: str, raw: Any, owner: type) ->
     return class_member(tx, cls, name, raw, owner)
 
 
+def slot_attr(tx: Tracer, obj: ObjectValue, cls: type, name: str, slot: types.MemberDescriptorType) -> Value:
+    """What an object of `cls` has in a slot."""
+    if name in obj.attrs:
+        stored = obj.attrs[name]
+        if stored is not None:
+            return stored
+    elif obj.source is not None:
+        try:
+            real = slot.__get__(obj.real)
+        except AttributeError as error:
+            tx.guard(obj.source, "missing attribute", "{k[0]}({0}, {k[1]})", (slot_is_empty, slot))
+            raise tx.raised(error) from None
+        plain = not isinstance(cls.__getattribute__, types.FunctionType)
+        where = AttrSource(obj.source, name) if plain else call_source(obj.source, slot.__get__)
+        value = tx.looked_up(real, where)
+        obj.attrs[name] = value
+        return value
+    raise tx.raised(AttributeError(f"{_name_in_errors(cls)!r} object has no attribute {name!r}"))
+
+
 def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
     """Attribute of a class."""
     cls = value.cls
@@ -273,14 +283,14 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
         if isinstance(attr, str):
             return LazyValue(tx, attr, AttrSource(_class_source(cls), name)).realize()
         return tx.python_object(attr)
-    import enum
-
     if isinstance(cls, enum.EnumMeta) and name in cls.__members__:
         return tx.python_object(cls.__members__[name])
     raw, owner = find_on_class(cls, name, tx)
     if raw is _ABSENT:
         meta_raw, meta_owner = find_on_class(type(cls), name, tx)
         if meta_raw is _ABSENT:
+            if isinstance(cls, enum.EnumMeta):
+                return tx.fold(getattr, [cls, name], {})  # which raises
             if find_on_class(type(cls), "__getattr__")[0] is not _ABSENT:
                 raise GraphBreak(f"attribute {name!r} of {value.describe()} through its metaclass")
             tx.guard(_class_source(cls), "missing attribute", f"not hasattr({{0}}, {name!r})")
@@ -357,7 +367,7 @@ def super_get_attr(tx: Tracer, value: SuperValue, name: str) -> Value:
             # a native method is the one that the builtin itself defines
             native: Any = receiver.storage if isinstance(receiver, ObjectValue) else receiver
             hidden = native is not None and getattr(native.python_type(), name, None) is not raw
-            if base is not object and receiver.native_methods() and name != "__new__" and not hidden:
+            if base is not object and receiver.native_methods and name != "__new__" and not hidden:
                 return NativeMethod(receiver, name)
             if kind is types.BuiltinFunctionType:  # __new__
                 return tx.python_object(raw)
@@ -396,19 +406,19 @@ def call_special(tx: Tracer, obj: Value, name: str, args: list[Value] | None = N
     """Call a special method as the interpreter does; breaks when there is none, or when its result is refused."""
     method = special_method(tx, obj, name)
     if method is None:
-        raise GraphBreak(f"{obj.describe()} has no {name}")
-    return special_result(tx, name, tx.call(method, args or [], {}))
+        raise missing_method(tx, obj.python_type(), name) or GraphBreak(f"{obj.describe()} has no {name}")
+    return special_result(tx, obj.python_type(), name, tx.call(method, args or [], {}))
 
 
-def special_result(tx: Tracer, name: str, result: Value) -> Value:
-    """The result of a special method; breaks when Python refuses it, so that it raises."""
+def special_result(tx: Tracer, cls: type, name: str, result: Value) -> Value:
+    """The result of a special method of a class; when Python refuses it, what Python raises."""
     result = result.realize()
     kind = result.python_type()
     if kind is not RESULTS.get(name, kind) or name == "__iter__" and not has_special(result, "__next__"):
-        raise GraphBreak(f"{name} returns {result.describe()}")
+        raise refused_result(tx, cls, name, result) or GraphBreak(f"{name} returns {result.describe()}")
     if name == "__len__" and (tx.truth(tx.compare("<", result, tx.constant(0))) or
                               result.is_constant() and result.as_constant() > sys.maxsize):
-        raise GraphBreak("__len__ returns a negative or very large number")
+        raise refused_result(tx, cls, name, result) or GraphBreak("__len__ returns a negative or very large number")
     return result
 
 
@@ -418,21 +428,22 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
         cls = obj.python_type()
         if find_on_class(cls, name)[0] is not _ABSENT or isinstance(obj, ClassValue):
             raise GraphBreak(f"{what} on {obj.describe()} is not captured")
-        called = name_in_messages(cls)
-        messages = {
-            "__call__": f"{called!r} object is not callable",
-            "__len__": f"object of type {called!r} has no len()",
-            "__getitem__": f"{called!r} object is not subscriptable",
-        }
-        if name in messages:
-            raise tx.raised(TypeError(messages[name]))
-        raise GraphBreak(f"{what} on {obj.describe()} is not captured")
+        if name in ("__setitem__", "__delitem__"):  # the key may be turned into an index first, and refuse that
+            target = operator.setitem if name == "__setitem__" else operator.delitem
+            empty = tx.constant(()) if cls is tuple else obj  # what is in it does not matter
+            missing = refused_call(tx, target, [empty, args[0], *(tx.constant(None) for _ in args[1:])], {})
+        else:
+            missing = missing_method(tx, cls, name)
+        raise missing or GraphBreak(f"{what} on {obj.describe()} is not captured")
     if name == "__call__" and torch_compat.is_torchscript_class(obj.cls):
-        raise torchscript_break()
+        original = torch_compat.script_original(obj.real)
+        if original is None:
+            raise torchscript_break()
+        return tx.call(tx.get_attr(obj, original), args, kwargs)
     method = special_method(tx, obj, name)
     if method is None:
-        raise GraphBreak(f"{what}: {obj.describe()} has no {name}")
-    return special_result(tx, name, tx.call(method, args, kwargs))
+        raise missing_method(tx, obj.cls, name) or GraphBreak(f"{what}: {obj.describe()} has no {name}")
+    return special_result(tx, obj.cls, name, tx.call(method, args, kwargs))
 
 
 def generic_truth(tx: Tracer, obj: Value) -> bool:
@@ -453,7 +464,7 @@ def generic_iter(tx: Tracer, obj: Value) -> Value:
     """``iter(obj)`` through ``__iter__`` or the sequence protocol."""
     method = special_method(tx, obj, "__iter__")
     if method is not None:
-        return special_result(tx, "__iter__", tx.call(method, [], {}))
+        return special_result(tx, obj.python_type(), "__iter__", tx.call(method, [], {}))
     if isinstance(obj, (ObjectValue, ClassValue)) and special_method(tx, obj, "__getitem__") is not None:
         from .equivalents.sequence_iterators import sequence_iterator
 
@@ -506,7 +517,7 @@ def generic_set_attr(tx: Tracer, obj: ObjectValue, name: str, value: Value, plai
                     [class_member(tx, cls, name, raw, owner), obj, value], {})
             return
         if kind is not types.MemberDescriptorType and hasattr(kind, "__delete__"):
-            raise GraphBreak(f"setting attribute {name!r}, whose descriptor has no __set__")  # Python raises
+            raise descriptor_error(tx, kind, lambda obj: setattr(obj, "name", None))
         if kind is not types.MemberDescriptorType and not cls.__dictoffset__ and not issubclass(cls, BaseException):
             raise tx.raised(AttributeError(f"{cls.__name__!r} object attribute {name!r} is read-only"))
     elif not cls.__dictoffset__ and not issubclass(cls, BaseException):
@@ -549,7 +560,7 @@ def generic_del_attr(tx: Tracer, obj: ObjectValue, name: str, plain: bool = Fals
         return
     if type(raw) is not types.MemberDescriptorType and hasattr(type(raw), "__set__") \
             and not hasattr(type(raw), "__delete__"):
-        raise GraphBreak(f"deleting attribute {name!r}, whose descriptor has no __delete__")  # Python raises
+        raise descriptor_error(tx, type(raw), lambda obj: delattr(obj, "name"))
     if type(raw) is not types.MemberDescriptorType and hasattr(type(raw), "__delete__"):
         method, method_owner = find_on_class(type(raw), "__delete__")
         if not isinstance(method, types.FunctionType):

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
     from .values.base import Value
 
 Handler = Callable[["Frame", "Instruction"], Optional["Value"]]
-HANDLERS: Registry[str, Handler] = Registry("handler")
+HANDLERS: Registry[str, Handler] = Registry("handler", f"{__package__}.opcodes")
 opcode = HANDLERS.register
 """Registers the handler of one or more opcodes."""

@@ -14,17 +14,20 @@ from .equivalents import REGISTRY
 from .number_rules import is_number
 from .object_operators import not_implemented
 from .objects import can_iterate, find_on_class, special_method
+from .python_errors import missing_method
 from .signals import GraphBreak, NotConstant, UserRaise
 from .source import written_in_python
-from .values.base import IdentityNumber, Value, inherits_method
+from .values.arrays import ArrayValue
+from .values.base import IdentityHash, IdentityNumber, Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, PythonObject, itself_or
 from .values.mapping_proxies import MappingProxyValue
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.methods import MethodValue
-from .values.objects import ClassValue, ObjectValue
+from .values.objects import ClassValue, ObjectValue, bare_constant
 from .values.opaque import OpaqueValue
 from .values.ranges import RangeValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.subclass_tensors import SubclassTensorValue
 from .values.tensors import TensorValue
 from .values.text import TextValue, join
 from .values.weak_references import WeakReference
@@ -77,6 +80,7 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     """``left <symbol> right``, or the augmented assignment."""
     left, right = left.realize(), right.realize()
     function, method, reflected = BINARY[symbol]
+    left, right = _bare_operands(left, right, {method, IN_PLACE[symbol][1]}, {reflected})
     folded = IN_PLACE[symbol][0] if in_place else function  # they differ in what they say when they fail
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return itself_or(left, itself_or(right, tx.fold(folded, [left.value, right.value], {})))
@@ -84,8 +88,13 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
         if in_place and symbol in BITWISE and float in (left.python_type(), right.python_type()):
             function = folded  # which raises
         return number_rules.apply(tx, function, [left, right])
+    if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        return tx.arrays.binary(tx, symbol, left, right, in_place)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         other = right if isinstance(left, TensorValue) else left
+        own = own_operator(tx, left, right, method, reflected, IN_PLACE[symbol][1] if in_place else None)
+        if own is not None:
+            return own
         if not isinstance(other, ObjectValue):
             if in_place and isinstance(left, TensorValue):
                 function = IN_PLACE[symbol][0]
@@ -116,6 +125,37 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
             f"operator {symbol} between {left.describe()} and {right.describe()} is not captured") from None
     result = tx.fold(folded, constants, {})
     return itself_or(left, result) if isinstance(left, ConstantValue) else result
+
+
+def own_operator(tx: Tracer, left: Value, right: Value, method: str, reflected: str,
+                 augmented: str | None) -> Value | None:
+    """What special methods of the program's classes of tensors answer; None where torch's are to be asked."""
+    order = [(left, method, right), (right, reflected, left)]
+    if type(left) is not type(right) or issubclass(right.python_type(), left.python_type()):
+        if right.python_type() is not left.python_type() and issubclass(right.python_type(), left.python_type()):
+            order.reverse()
+    if augmented is not None:
+        order.insert(0, (left, augmented, right))
+    for receiver, name, other in order:
+        if isinstance(receiver, SubclassTensorValue) and receiver.defines(tx, name):
+            result = tx.call(receiver.get_attr(tx, name), [other], {})
+            if not not_implemented(result):
+                return result
+        elif isinstance(receiver, TensorValue):
+            return None  # torch's own method answers first
+    return None
+
+
+def _bare_operands(left: Value, right: Value, asked: set[str], reflected: set[str]) -> tuple[Value, Value]:
+    """The operands, as numbers and text where objects are that of a subclass without methods of its own for this."""
+    if isinstance(left, TensorValue):
+        reflected = set()  # it takes a subclass for what it is
+
+    def own(value: Value, names: set[str]) -> bool:
+        return isinstance(value, ObjectValue) and (not isinstance(value.storage, ConstantValue) or any(
+            getattr(value.cls, name, None) is not getattr(value.storage.python_type(), name, None) for name in names))
+
+    return (left, right) if own(left, asked) or own(right, reflected) else (bare_constant(left), bare_constant(right))
 
 
 def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
@@ -177,16 +217,25 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     """A rich comparison."""
     left, right = left.realize(), right.realize()
     function, method, reflected = COMPARE[symbol]
+    left, right = _bare_operands(left, right, {method}, {reflected})
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return tx.fold(function, [left.value, right.value], {})
     if is_number(left) and is_number(right):
         return number_rules.apply(tx, function, [left, right])
+    if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        compared = tx.arrays.compare(tx, symbol, left, right)
+        if compared is not None:
+            return compared
+        raise GraphBreak(f"comparison {symbol} between {left.describe()} and {right.describe()} is not captured")
     if _beside_number(left, right) or _beside_number(right, left):
         if symbol in ("==", "!=") and _known_unequal(left, right):
             return ConstantValue(symbol == "!=")
         return number_rules.fold(tx, function, [left, right])
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         other = right if isinstance(left, TensorValue) else left
+        own = own_operator(tx, left, right, method, reflected, None)
+        if own is not None:
+            return own
         if isinstance(other, (TensorValue, ConstantValue, NumberValue)):
             if isinstance(other, ConstantValue) and (other.value is None or isinstance(other.value, str)):
                 if symbol in ("==", "!="):
@@ -202,6 +251,8 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     if symbol in ("==", "!="):
         if isinstance(left, IdentityNumber) and isinstance(right, IdentityNumber):
             return ConstantValue((symbol == "==") == tx.same(left.of, right.of))
+        if isinstance(left, IdentityHash) and isinstance(right, IdentityHash) and tx.same(left.of, right.of):
+            return ConstantValue(symbol == "==")  # those of different objects may be equal
         if left is right and not isinstance(left, (OpaqueValue, MappingProxyValue)):
             return ConstantValue(symbol == "==")
         if _plain(left) and _plain(right):
@@ -279,6 +330,11 @@ def _rich_comparison(tx: Tracer, receiver: Value, other: Value, name: str) -> Va
         return None if not_implemented(result) else result
     if owner is not None and written_in_python(owner):
         raise GraphBreak(f"{name} of {receiver.describe()} is not a function")
+    if isinstance(receiver, ObjectValue) and isinstance(receiver.storage, ConstantValue):
+        if not bare_constant(other).is_constant():
+            return None
+        result = receiver.call_method(tx, name, [other], {})
+        return None if not_implemented(result) else result
     if isinstance(receiver, ObjectValue) and receiver.storage is not None:
         return container_compare(tx, DUNDER_TO_COMPARE[name], receiver.storage, _storage(other))
     if owner is object:
@@ -352,6 +408,10 @@ def unary(tx: Tracer, symbol: str, operand: Value) -> Value:
     """``-x``, ``+x`` or ``~x``."""
     operand = operand.realize()
     function, method = UNARY[symbol]
+    if isinstance(operand, SubclassTensorValue) and operand.defines(tx, method):
+        return tx.call(operand.get_attr(tx, method), [], {})
+    if isinstance(operand, ArrayValue):
+        return tx.arrays.unary(tx, symbol, operand)
     if isinstance(operand, TensorValue):
         return tx.call_torch(function, [operand], {})
     if isinstance(operand, NumberValue):
@@ -360,6 +420,8 @@ def unary(tx: Tracer, symbol: str, operand: Value) -> Value:
         bound = special_method(tx, operand, method)
         if bound is not None:
             return tx.call(bound, [], {})
+        if (missing := missing_method(tx, operand.cls, method)) is not None:
+            raise missing
     return tx.fold(function, [tx.constant_of(operand)], {})
 
 
@@ -422,9 +484,9 @@ def contains(tx: Tracer, container: Value, item: Value) -> Value:
     """``item in container``."""
     container, item = container.realize(), item.realize()
     if isinstance(item, NumberValue):
-        found = _contains_number(tx, container, item)
-        if found is not None:
-            return found
+        contained = _contains_number(tx, container, item)
+        if contained is not None:
+            return contained
     if isinstance(container, ConstantValue):
         if isinstance(item, TensorValue):
             raise GraphBreak("membership test of a tensor in a constant")
@@ -438,7 +500,7 @@ def contains(tx: Tracer, container: Value, item: Value) -> Value:
         method = special_method(tx, container, "__contains__")
         if method is not None:
             return tx.constant(tx.truth(tx.call(method, [item], {})))
-    elif container.native_methods():
+    elif container.native_methods:
         if find_on_class(container.python_type(), "__contains__")[1] is not None:
             return container.call_method(tx, "__contains__", [item], {})
     try:
@@ -448,7 +510,8 @@ def contains(tx: Tracer, container: Value, item: Value) -> Value:
             raise
         iterator = None
     if iterator is None:
-        raise GraphBreak(f"membership test in {container.describe()}")  # Python raises, in other words than iter()
+        missing = None if can_iterate(container) else missing_method(tx, container.python_type(), "__contains__")
+        raise missing or GraphBreak(f"membership test in {container.describe()}")  # in other words than iter()
     while (candidate := tx.next_item(iterator)) is not None:
         if same_or_equal(tx, candidate, item):
             return tx.constant(True)

@@ -88,8 +88,8 @@ def _with_learning_rate(function: Any) -> Handler:
     def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         rate = kwargs["lr"].realize() if "lr" in kwargs else None
         if isinstance(rate, NumberValue):
-            made = tx.call_torch(torch.scalar_tensor, [rate], {"dtype": tx.constant(torch.float64)})
-            kwargs = {**kwargs, "lr": made}
+            tensor = tx.call_torch(torch.scalar_tensor, [rate], {"dtype": tx.constant(torch.float64)})
+            kwargs = {**kwargs, "lr": tensor}
         return tx.call_torch(function, args, kwargs)
 
     return call

@@ -25,5 +25,3 @@ def make_parameter(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
     parameter.cls = torch.nn.Parameter
     parameter.fake.is_parameter = True
     return parameter
-
-

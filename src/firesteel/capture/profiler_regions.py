@@ -23,13 +23,11 @@ class RegionValue(Value):
     """An open region; an output of the graph when the graph ends inside it."""
 
     __slots__ = ("node",)
+    fixed_type = torch.ScriptObject
 
     def __init__(self, node: Any) -> None:
         super().__init__(None)
         self.node = node
-
-    def python_type(self) -> type:
-        return torch.ScriptObject
 
     def emit(self, code: EntryCode) -> str:
         return code.graph_output(self)  # type: ignore[arg-type]
@@ -56,5 +54,3 @@ def leave(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         tx.graph.call(end_profiler_region, (region.node,), {}, tx.user_frames())
         tx.effects.version += 1
     return ConstantValue(None)
-
-

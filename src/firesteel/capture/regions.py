@@ -52,10 +52,12 @@ class Region:
         return tensor.node in self.nodes and torch_compat.storage_address(tensor.fake) not in self.memory
 
 
-def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterable[Any] = ()) -> Region:
+def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterable[Any] = (),
+                   runs_once: bool = False, given: Iterable[torch.fx.Node] = ()) -> Region:
     """Run a piece of the program symbolically. ``roots`` are values that it gets, besides those of the frames.
 
-    Raises `GraphBreak` where it has side effects.
+    Raises `GraphBreak` where it has side effects. One that ``runs_once``, whatever becomes of its graph, may change
+    Python's objects, as long as they get hold of none of its tensors. Numbers made of ``given`` are the region's own.
     """
     before = set(tx.graph.graph.nodes)
     known = [value for value in tx.tensor_of_fake.values() if isinstance(value, TensorValue)]
@@ -74,7 +76,7 @@ def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterab
         changes, tx.effects.changes = tx.effects.changes or [], outer
         if outer is not None:
             outer.extend(changes)
-    if changes:
+    if changes and not runs_once:
         _refuse_changes(tx, title, changes, roots)
     if any(torch_compat.version_of(value.fake) != version or value.node is not node
            for value, node, version in versions):
@@ -85,14 +87,16 @@ def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterab
         raise GraphBreak(f"{title} changes the global state of torch")
     if any(check.expr.free_symbols & symbols for check in tx.shape_env.checks[checks:]):
         raise GraphBreak(f"{title} states something about a value from outside that only data decides")
-    nodes = _nodes_of_region(tx, before)
+    nodes = _nodes_of_region(tx, before, set(given))
+    if changes and runs_once:
+        _refuse_leaks(tx, title, changes, nodes)
     memory = {torch_compat.storage_address(value.fake) for value in known}
     memory |= {torch_compat.storage_address(entry.example) for entry in tx.graph.inputs
                if isinstance(entry.example, torch.Tensor)}
     return Region(result, nodes, memory)
 
 
-def _nodes_of_region(tx: Tracer, before: set[torch.fx.Node]) -> list[torch.fx.Node]:
+def _nodes_of_region(tx: Tracer, before: set[torch.fx.Node], given: set[torch.fx.Node]) -> list[torch.fx.Node]:
     """Nodes that are new, but for numbers made of others from outside: those may be used again after the region."""
     inside: dict[torch.fx.Node, None] = {}
     for node in tx.graph.graph.nodes:
@@ -101,7 +105,7 @@ def _nodes_of_region(tx: Tracer, before: set[torch.fx.Node]) -> list[torch.fx.No
         # a part of a list of numbers has no example
         number = isinstance(node.meta.get("example_value"), (int, float, *SYMBOLIC)) or \
             (node.target is getitem and "example_value" not in node.meta)
-        if number and not any(used in inside for used in node.all_input_nodes):
+        if number and not any(used in inside or used in given for used in node.all_input_nodes):
             continue
         inside[node] = None
     return list(inside)
@@ -113,9 +117,9 @@ def make_graph(tx: Tracer, region: Region, operands: list[torch.fx.Node], result
     graph = torch.fx.Graph()
     new: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in operands:
-        made = graph.placeholder(node.name)
-        made.meta["example_value"] = node.meta.get("example_value")
-        new.setdefault(node, made)
+        placeholder = graph.placeholder(node.name)
+        placeholder.meta["example_value"] = node.meta.get("example_value")
+        new.setdefault(node, placeholder)
     root = torch.nn.Module()
     for node in region.nodes:
         new[node] = graph.node_copy(node, new.__getitem__)
@@ -123,11 +127,11 @@ def make_graph(tx: Tracer, region: Region, operands: list[torch.fx.Node], result
             root.add_module(str(node.target), tx.graph.submodules.pop(str(node.target)))
     outputs = []
     for position, node in enumerate(results):
-        made = new[node]
+        placeholder = new[node]
         if position in cloned:
-            made = graph.call_method("clone", (made,))
-            made.meta = dict(node.meta)
-        outputs.append(made)
+            placeholder = graph.call_method("clone", (placeholder,))
+            placeholder.meta = dict(node.meta)
+        outputs.append(placeholder)
     graph.output(tuple(outputs))
     remove(tx, region.nodes)
     return LazyGraphModule(root, graph, class_name="Body")
@@ -162,9 +166,26 @@ def _refuse_changes(tx: Tracer, title: str, changes: list[Any], roots: Iterable[
                          "return the new value instead")
 
 
+def _refuse_leaks(tx: Tracer, title: str, changes: list[Any], nodes: list[torch.fx.Node]) -> None:
+    """Raise when something that was there before the region, and outlives it, holds one of its tensors."""
+    if any(value is None for value in changes):
+        raise GraphBreak(f"{title} has a side effect, such as printing")
+    outside = reachable([[frame.stack, frame.locals, frame.cells] for frame in tx.frames])
+    kept = [value for value in changes if value.source is not None or id(value) in outside]
+    inside = set(nodes)
+    held = reached_values(kept).values()
+    if any(isinstance(value, TensorValue) and value.node in inside for value in held):
+        raise GraphBreak(f"{title}: a tensor of the function is kept beyond its call", "return it instead")
+
+
 def reachable(roots: Any) -> set[int]:
     """The identities of all values that can be reached from some."""
-    found: set[int] = set()
+    return set(reached_values(roots))
+
+
+def reached_values(roots: Any) -> dict[int, Any]:
+    """All values and frames that can be reached from some, by identity."""
+    reached: dict[int, Any] = {}
     open_values: list[Any] = [roots]
     while open_values:
         value = open_values.pop()
@@ -174,15 +195,15 @@ def reachable(roots: Any) -> set[int]:
             open_values.extend(value.keys())
             open_values.extend(value.values())
         elif isinstance(value, Value):
-            if id(value) in found:
+            if id(value) in reached:
                 continue
-            found.add(id(value))
+            reached[id(value)] = value
             for cls in type(value).__mro__:
                 for slot in vars(cls).get("__slots__", ()):
                     if slot not in ("source", "tx", "real", "node", "fake"):
                         open_values.append(getattr(value, slot, None))
             open_values.append(getattr(value, "__dict__", None))
-        elif type(value).__name__ == "Frame" and hasattr(value, "stack") and id(value) not in found:
-            found.add(id(value))
+        elif type(value).__name__ == "Frame" and hasattr(value, "stack") and id(value) not in reached:
+            reached[id(value)] = value
             open_values.extend((value.stack, value.locals, value.cells))
-    return found
+    return reached

@@ -13,9 +13,10 @@ import torch
 
 from .. import torch_compat
 from ..records import dataclass
+from ..torch_compat.subclasses import plain_alias
 from .dynamism import in_module
 from .signals import SkipFrame
-from .source import ConstantSource, Source, class_is_permanent, written_in_python
+from .source import ConstantSource, DrawnSource, PlainSource, Source, class_is_permanent, written_in_python
 from .values.base import LazyValue, Value
 from .values.tensors import TensorValue
 
@@ -120,10 +121,12 @@ def _guard_distinct_tensors(tx: Tracer) -> None:
 
     Two paths to one parameter need no guard while nothing writes to it: the graph then only reads it twice.
     """
-    inputs = [item for item in tx.graph.inputs if isinstance(item.example, torch.Tensor)]
+    inputs = [item for item in tx.graph.inputs if isinstance(item.example, torch.Tensor)
+              and not isinstance(item.source, DrawnSource)]
     passed = [item for item in inputs if not in_module(item.source)]
     changed = any(_attributes_set(tx, item) for item in inputs)
-    guard_distinct(tx, [item.source for item in (inputs if changed else passed)])
+    guard_distinct(tx, [item.source.parent if isinstance(item.source, PlainSource) else item.source
+                        for item in (inputs if changed else passed)])
     if len(inputs) > 1:
         _guard_memory(tx, inputs)
 
@@ -135,6 +138,8 @@ def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:
     foreign = False  # whether an argument is made of memory that torch did not allocate
     for item in inputs:
         real = tx.tensor_of_fake[id(item.example)].real
+        if isinstance(item.source, PlainSource):
+            real = plain_alias(real)
         if real is not None and torch_compat.has_storage(real):
             groups.setdefault(torch_compat.storage_address(real), []).append(item)
             reals[item.source] = real

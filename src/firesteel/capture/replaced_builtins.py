@@ -22,18 +22,18 @@ _MISSING = object()
 def pythons_builtins() -> Iterator[None]:
     """Work with Python's own builtins; what the user has put in their place comes back at the end."""
     table = vars(builtins)
-    found = {name: table.get(name, _MISSING) for name, original in ORIGINAL.items()
-             if table.get(name, _MISSING) is not original and name != "_"}
-    if not found:
+    replaced = {name: table.get(name, _MISSING) for name, original in ORIGINAL.items()
+                if table.get(name, _MISSING) is not original and name != "_"}
+    if not replaced:
         yield
         return
-    _REPLACED.update(found)
-    for name in found:
+    _REPLACED.update(replaced)
+    for name in replaced:
         table[name] = ORIGINAL[name]
     try:
         yield
     finally:
-        for name, value in found.items():
+        for name, value in replaced.items():
             _REPLACED.pop(name, None)
             if value is _MISSING:
                 table.pop(name, None)

@@ -14,9 +14,6 @@ NUMERIC_LIBRARIES = frozenset({
     "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors",
 })
 
-# Regular expressions are C code behind a cache that changes with every new pattern.
-OPAQUE_LIBRARIES = NUMERIC_LIBRARIES | {"re"}
-
 
 @functools.lru_cache(maxsize=4096)
 def plain_module(name: str) -> bool:
@@ -35,4 +32,4 @@ def runs_plain(function: types.FunctionType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def opaque_module(name: str) -> bool:
     """Whether calls into a module are never followed while capturing."""
-    return name.partition(".")[0] in OPAQUE_LIBRARIES
+    return name.partition(".")[0] in NUMERIC_LIBRARIES

@@ -14,6 +14,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, TypeVar, dataclass_transform
 
+from ..torch_compat.subclasses import plain_alias
+
 
 class Source:
     """Base class; equality is structural, so equal paths are evaluated once per call. Hashes are computed once."""
@@ -40,8 +42,8 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True)
 def _source(cls: type[T]) -> type[T]:
     """Dataclass decorator of all sources: frozen, with slots, and with the structural hash kept once computed."""
-    made = dataclass(frozen=True, slots=True)(cls)
-    structural = made.__hash__
+    source_class = dataclass(frozen=True, slots=True)(cls)
+    structural = source_class.__hash__
 
     def cached(self: Any) -> int:
         try:
@@ -51,13 +53,27 @@ def _source(cls: type[T]) -> type[T]:
             object.__setattr__(self, "_hash", value)
             return value
 
-    made.__hash__ = cached  # type: ignore[method-assign]
-    return made
+    source_class.__hash__ = cached  # type: ignore[method-assign]
+    return source_class
 
 
 @_source
 class LocalSource(Source):
     """A parameter of the entry: an argument, a live local or a stack slot of a continuation."""
+
+    variable: str
+
+    def code(self, base: str, constant: Any) -> str:
+        return self.variable
+
+    @property
+    def name(self) -> str:
+        return self.variable.removeprefix("_fs_")
+
+
+@_source
+class DrawnSource(Source):
+    """What the entry draws from a generator, into a variable, when its guards hold and before its graph runs."""
 
     variable: str
 
@@ -162,6 +178,10 @@ class _Derived(Source):
     def base(self) -> Source | None:
         return self.parent
 
+    @property
+    def name(self) -> str:
+        return self.code(self.parent.name, None)
+
 
 @_source
 class AttrSource(_Derived):
@@ -261,10 +281,6 @@ class _SameObject(_Derived):
     def code(self, base: str, constant: Any) -> str:
         return base
 
-    @property
-    def name(self) -> str:
-        return self.parent.name
-
 
 @_source
 class GlobalsSource(_SameObject):
@@ -308,6 +324,18 @@ class CallSource(_Derived):
 
 
 @_source
+class PlainSource(_Derived):
+    """A tensor of a subclass without its class: another object on the same memory."""
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{constant(plain_alias)}({base})"
+
+    @property
+    def name(self) -> str:
+        return self.parent.name
+
+
+@_source
 class SizeSource(_Derived):
     """The size of a tensor in one dimension."""
 
@@ -315,10 +343,6 @@ class SizeSource(_Derived):
 
     def code(self, base: str, constant: Any) -> str:
         return f"{base}.size({self.dim})"
-
-    @property
-    def name(self) -> str:
-        return f"{self.parent.name}.size({self.dim})"
 
 
 @_source
@@ -332,10 +356,6 @@ class DerivedSizeSource(_Derived):
     def code(self, base: str, constant: Any) -> str:
         return f"(({base}.size({self.dim}) - {self.offset}) // {self.scale})"
 
-    @property
-    def name(self) -> str:
-        return self.code(self.parent.name, None)
-
 
 @_source
 class StrideSource(_Derived):
@@ -346,10 +366,6 @@ class StrideSource(_Derived):
     def code(self, base: str, constant: Any) -> str:
         return f"{base}.stride({self.dim})"
 
-    @property
-    def name(self) -> str:
-        return f"{self.parent.name}.stride({self.dim})"
-
 
 @dataclass(frozen=True, slots=True)
 class CalledSource(_Derived):
@@ -357,10 +373,6 @@ class CalledSource(_Derived):
 
     def code(self, base: str, constant: Any) -> str:
         return f"{base}()"
-
-    @property
-    def name(self) -> str:
-        return f"{self.parent.name}()"
 
 
 def call_source(parent: Source, function: Any) -> CallSource:

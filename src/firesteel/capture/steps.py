@@ -61,11 +61,6 @@ def binary_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) 
     return _result(code, f"{ops[0]} {symbol} {ops[1]}")
 
 
-@step(2, "COMPARE_OP")
-def compare_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{ops[0]} {inst.argval} {ops[1]}")
-
-
 @step(2, "CONTAINS_OP")
 def contains_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, f"{ops[0]} {'not in' if inst.argval else 'in'} {ops[1]}")
@@ -75,41 +70,6 @@ def contains_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
 def is_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     # a call, because the compiler warns about "is" with a literal
     return _result(code, f"{code.constant(operator.is_not if inst.argval else operator.is_)}({ops[0]}, {ops[1]})")
-
-
-@step(1, "UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT", "UNARY_NOT", "TO_BOOL")
-def unary_op(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    symbol = {"UNARY_NEGATIVE": "-", "UNARY_POSITIVE": "+", "UNARY_INVERT": "~", "UNARY_NOT": "not ",
-              "TO_BOOL": "not not "}[inst.op]
-    return _result(code, f"{symbol}{ops[0]}")
-
-
-@step(2, "BINARY_SUBSCR")
-def binary_subscr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{ops[0]}[{ops[1]}]")
-
-
-@step(3, "STORE_SUBSCR")
-def store_subscr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"{ops[1]}[{ops[2]}] = {ops[0]}")
-    return []
-
-
-@step(2, "DELETE_SUBSCR")
-def delete_subscr(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"del {ops[0]}[{ops[1]}]")
-    return []
-
-
-@step(3, "BINARY_SLICE")
-def binary_slice(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{ops[0]}[{ops[1]}:{ops[2]}]")
-
-
-@step(4, "STORE_SLICE")
-def store_slice(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    code.line(f"{ops[1]}[{ops[2]}:{ops[3]}] = {ops[0]}")
-    return []
 
 
 def _owner(text: str) -> str:
@@ -245,11 +205,6 @@ class _Taker:
         return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
 
 
-@step(1, "GET_ITER")
-def get_iter(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{code.constant(builtins.iter)}({ops[0]})")
-
-
 @step(1, "UNPACK_SEQUENCE")
 def unpack_sequence(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     count: Any = inst.argval
@@ -311,11 +266,6 @@ def make_template(strings: tuple[str, ...], interpolations: tuple[Any, ...]) -> 
     return Template(*parts, strings[-1])
 
 
-@step(2, "BUILD_TEMPLATE")
-def build_template(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{code.constant(make_template)}({ops[0]}, {ops[1]})")
-
-
 @step(lambda inst: inst.argval, "BUILD_STRING")
 def build_string(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, f"''.join(({', '.join(ops)},))")
@@ -329,25 +279,6 @@ def build_set(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) 
 @step(lambda inst: 2 * inst.argval, "BUILD_MAP")
 def build_map(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     return _result(code, "{" + ", ".join(f"{k}: {v}" for k, v in zip(ops[::2], ops[1::2], strict=True)) + "}")
-
-
-for _op, _values, _template in (
-    ("LIST_EXTEND", 1, "{0}[:] = [*{0}, *{last}]"), ("SET_UPDATE", 1, "{0}.update({last})"),
-    ("DICT_UPDATE", 1, "{0}.update({{**{last}}})"),  # of a mapping, where update takes pairs too
-    ("LIST_APPEND", 1, "{0}.append({last})"), ("SET_ADD", 1, "{0}.add({last})"),
-    ("MAP_ADD", 2, "{0}[{key}] = {last}"),
-):
-    def _emit_container(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str], values: int = _values,
-                        template: str = _template) -> list[str]:
-        code.line(template.format(ops[0], last=ops[-1], key=ops[-2]))
-        return ops[: len(ops) - values]
-
-    STEPS[_op] = ((lambda inst, values=_values: inst.argval + values), _emit_container)  # type: ignore[misc]
-
-
-@step(1, "LIST_TO_TUPLE")
-def list_to_tuple(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"tuple({ops[0]})")
 
 
 @step(0, "LOAD_GLOBAL")
@@ -422,11 +353,6 @@ def import_from_module(module: Any, name: str) -> Any:
         raise ImportError(f"cannot import name {name!r} from {module.__name__!r}", name=module.__name__) from None
 
 
-@step(1, "IMPORT_FROM")
-def import_from(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return [ops[0], *_result(code, f"{code.constant(import_from_module)}({ops[0]}, {inst.argval!r})")]
-
-
 @step(lambda inst: inst.argval, "RAISE_VARARGS")
 def raise_varargs(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     code.line("raise" + (f" {ops[0]}" if ops else "") + (f" from {ops[1]}" if len(ops) > 1 else ""))
@@ -456,11 +382,6 @@ def with_except_start(code: EntryCode, frame: Frame, inst: Instruction, ops: lis
     return [*ops, *_result(code, f"{ops[0]}(type({raised}), {raised}, {raised}.__traceback__)")]
 
 
-@step(2, "CHECK_EXC_MATCH")
-def check_exc_match(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return [ops[0], *_result(code, f"{code.constant(exception_matches)}({ops[0]}, {ops[1]})")]
-
-
 def exception_matches(raised: BaseException, kinds: Any) -> bool:
     """``except kinds``."""
     try:
@@ -471,11 +392,6 @@ def exception_matches(raised: BaseException, kinds: Any) -> bool:
         if error is raised:
             return False
         raise
-
-
-@step(1, "GET_LEN")
-def get_len(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return [ops[0], *_result(code, f"len({ops[0]})")]
 
 
 def match_class_pattern(subject: Any, cls: Any, count: int, names: tuple[str, ...]) -> Any:
@@ -497,11 +413,6 @@ def match_class_pattern(subject: Any, cls: Any, count: int, names: tuple[str, ..
         return None
 
 
-@step(3, "MATCH_CLASS")
-def match_class(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return _result(code, f"{code.constant(match_class_pattern)}({ops[0]}, {ops[1]}, {inst.argval}, {ops[2]})")
-
-
 def match_mapping_keys(subject: Any, keys: tuple[Any, ...]) -> Any:
     """MATCH_KEYS."""
     values = []
@@ -514,7 +425,68 @@ def match_mapping_keys(subject: Any, keys: tuple[Any, ...]) -> Any:
     return tuple(values)
 
 
-@step(2, "MATCH_KEYS")
-def match_keys(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
-    return [*ops, *_result(code, f"{code.constant(match_mapping_keys)}({ops[0]}, {ops[1]})")]
+EXPRESSIONS: tuple[tuple[str, int, int, str, Callable[..., Any] | None], ...] = (
+    # opcode, values it pops, how many of them it pushes again, the expression that it pushes, a function in it
+    ("COMPARE_OP", 2, 0, "{0} {arg} {1}", None),
+    ("UNARY_NEGATIVE", 1, 0, "-{0}", None),
+    ("UNARY_POSITIVE", 1, 0, "+{0}", None),
+    ("UNARY_INVERT", 1, 0, "~{0}", None),
+    ("UNARY_NOT", 1, 0, "not {0}", None),
+    ("TO_BOOL", 1, 0, "not not {0}", None),
+    ("BINARY_SUBSCR", 2, 0, "{0}[{1}]", None),
+    ("BINARY_SLICE", 3, 0, "{0}[{1}:{2}]", None),
+    ("LIST_TO_TUPLE", 1, 0, "tuple({0})", None),
+    ("GET_LEN", 1, 1, "len({0})", None),
+    ("GET_ITER", 1, 0, "{function}({0})", builtins.iter),
+    ("BUILD_TEMPLATE", 2, 0, "{function}({0}, {1})", make_template),
+    ("IMPORT_FROM", 1, 1, "{function}({0}, {arg!r})", import_from_module),
+    ("CHECK_EXC_MATCH", 2, 1, "{function}({0}, {1})", exception_matches),
+    ("MATCH_CLASS", 3, 0, "{function}({0}, {1}, {arg}, {2})", match_class_pattern),
+    ("MATCH_KEYS", 2, 2, "{function}({0}, {1})", match_mapping_keys),
+)
 
+STATEMENTS: tuple[tuple[str, int, str], ...] = (
+    # opcode, values it pops, the statement that it is
+    ("STORE_SUBSCR", 3, "{1}[{2}] = {0}"),
+    ("DELETE_SUBSCR", 2, "del {0}[{1}]"),
+    ("STORE_SLICE", 4, "{1}[{2}:{3}] = {0}"),
+)
+
+ADDITIONS: tuple[tuple[str, int, str], ...] = (
+    # opcode that adds to the container {0}, which stands deeper in the stack; values it pops, the statement that it is
+    ("LIST_EXTEND", 1, "{0}[:] = [*{0}, *{last}]"),
+    ("SET_UPDATE", 1, "{0}.update({last})"),
+    ("DICT_UPDATE", 1, "{0}.update({{**{last}}})"),  # of a mapping, where update takes pairs too
+    ("LIST_APPEND", 1, "{0}.append({last})"),
+    ("SET_ADD", 1, "{0}.add({last})"),
+    ("MAP_ADD", 2, "{0}[{key}] = {last}"),
+)
+
+
+def _register_expression(op: str, pops: int, stays: int, template: str, function: Callable[..., Any] | None) -> None:
+    @step(pops, op)
+    def emit(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+        name = "" if function is None else code.constant(function)
+        return [*ops[:stays], *_result(code, template.format(*ops, arg=inst.argval, function=name))]
+
+
+def _register_statement(op: str, pops: int, template: str) -> None:
+    @step(pops, op)
+    def emit(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+        code.line(template.format(*ops))
+        return []
+
+
+def _register_addition(op: str, pops: int, template: str) -> None:
+    @step(lambda inst: inst.argval + pops, op)
+    def emit(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+        code.line(template.format(ops[0], last=ops[-1], key=ops[-2]))
+        return ops[: len(ops) - pops]
+
+
+for _expression in EXPRESSIONS:
+    _register_expression(*_expression)
+for _statement in STATEMENTS:
+    _register_statement(*_statement)
+for _addition in ADDITIONS:
+    _register_addition(*_addition)

@@ -11,6 +11,9 @@ from .. import torch_compat
 from ..fake.dims import dims, known_equal, layout_of, offset_of, storage_size
 from ..shapes import le
 from ..shapes.symnode import expr_of
+from ..torch_compat.subclasses import plain_alias
+from .source import PlainSource
+from .values.subclass_tensors import SubclassTensorValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -32,8 +35,10 @@ def guard_places(tx: Tracer, name: str, args: Sequence[Any], kwargs: Mapping[str
                 continue
             if torch_compat.storage_address(value.fake) == address and not (
                     inside and known_equal(offset_of(x), offset_of(value.fake))):
-                real = value.real
-                tx.guard(value.source, "storage", f"{{0}}.storage_offset() == {real.storage_offset()} "
+                real, source = value.real, value.source
+                if isinstance(value, SubclassTensorValue) and value.overrides:
+                    real, source = plain_alias(real), PlainSource(source)
+                tx.guard(source, "storage", f"{{0}}.storage_offset() == {real.storage_offset()} "
                          f"and {{0}}.untyped_storage().nbytes() == {real.untyped_storage().nbytes()}")
 
 

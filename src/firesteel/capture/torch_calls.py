@@ -19,15 +19,21 @@ from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.rules.data_dependent import new_number
 from ..fake.rules.strides import is_contiguous
+from ..functional.wrapper_tensors import is_wrapper_class, parts_of
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne, not_
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible
 from .break_reasons import hint_for_object, written_name
+from .eager_errors import eager_error
+from .objects import find_on_class
+from .program_state import watched
 from .python_warnings import Warns, run_or_warn
 from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
+from .tensors_of_arrays import as_number, with_tensors
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
+from .values.arrays import ArrayValue
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
 from .values.mappings import DictValue
@@ -36,6 +42,7 @@ from .values.opaque import OpaqueValue
 from .values.ranges import RangeValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
+from .values.wrapper_tensors import WrapperTensorValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -79,6 +86,12 @@ UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permut
 LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
 # Views of some sizes, copies of others.
 RESHAPES = frozenset({"reshape", "reshape_as", "flatten", "unflatten", "ravel"})
+# Functions with sizes among their arguments, in whose places torch takes tensors of one integer too.
+TAKES_SIZES = frozenset({
+    "view", "reshape", "expand", "repeat", "zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones",
+    "new_empty", "new_full", "narrow", "unflatten", "arange", "split", "tile", "broadcast_to", "as_strided",
+})
+FACTORIES = frozenset({"zeros", "ones", "empty", "full", "rand", "randn", "arange"})
 LAZINESS = frozenset({"is_conj", "is_neg", "resolve_conj", "resolve_neg"})
 ITEM_METHODS = (operator.getitem, operator.setitem)
 
@@ -86,7 +99,7 @@ ITEM_METHODS = (operator.getitem, operator.setitem)
 @functools.cache
 def operations() -> dict[int, Any]:
     """All torch functions that are recorded in graphs as they are, by identity."""
-    found: dict[int, Any] = {}
+    table: dict[int, Any] = {}
 
     def scan(namespace: Any, names: Any) -> None:
         for name in names:
@@ -97,14 +110,14 @@ def operations() -> dict[int, Any]:
                 continue
             if isinstance(obj, types.FunctionType) and not _operation_module(obj):
                 continue
-            found[id(obj)] = obj
+            table[id(obj)] = obj
 
     scan(torch, dir(torch))
     for space in torch_compat.operation_namespaces():
         scan(space, [n for n in dir(space) if not n.startswith("__")])
     for space in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
         scan(space, [n for n in dir(space) if not n.startswith("_")])
-    return found
+    return table
 
 
 def _operation_module(obj: types.FunctionType) -> bool:
@@ -137,6 +150,8 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     value = value.realize()
     if isinstance(value, TensorValue):
         return value.node, value.fake
+    if isinstance(value, ArrayValue):
+        return to_graph(tx, as_number(tx, value), keep_numbers)
     if isinstance(value, ConstantValue):
         if isinstance(value.value, numpy.bool_):
             # torch takes it for a float in arithmetic, for a bool in torch.tensor and refuses it as a flag
@@ -166,7 +181,10 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         if isinstance(value.obj, torch.Generator):
             raise GraphBreak("an operation with its own random generator")
         return value.obj, value.obj
-    if isinstance(value, ObjectValue) and isinstance(value.storage, (ListValue, DictValue, TupleValue)):
+    if isinstance(value, ObjectValue) and isinstance(
+            value.storage, (ListValue, DictValue, TupleValue, ConstantValue)):
+        if not isinstance(value.storage, (DictValue, ConstantValue)):
+            _refuse_own_protocols(tx, value.python_type())
         return to_graph(tx, value.storage, keep_numbers)
     if isinstance(value, RangeValue):  # of other things than lists and tuples, torch refuses most
         pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
@@ -174,6 +192,20 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     reason = f" ({value.reason})" if isinstance(value, OpaqueValue) and value.reason else ""
     raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}",
                               hint_for_object(value.real) if isinstance(value, OpaqueValue) else "")
+
+
+# What torch asks of a sequence: for its items, or for an array in its place.
+_ASKED_OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__", "__getattribute__", "__torch_function__",
+                       "__dlpack__", "__cuda_array_interface__", "__array_interface__", "__array__")
+
+
+def _refuse_own_protocols(tx: Tracer, cls: type) -> None:
+    """Leave to torch what a list or tuple of a class with such methods of its own is as an argument."""
+    for name in _ASKED_OF_SEQUENCES:
+        owner = find_on_class(cls, name, tx)[1]
+        if owner is not None and owner not in (list, tuple, object):
+            raise UngraphableArgument(f"an object of {cls.__qualname__}, which has its own {name}, as an argument of a "
+                                      "tensor operation", "pass a list or a tuple")
 
 
 FROM_DATA = frozenset({"tensor", "as_tensor", "asarray"})
@@ -259,6 +291,9 @@ def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> boo
 def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Record one operation; a string target is a tensor method."""
     target = torch_compat.operator_of_definition(target)
+    overrides = tx.torch_functions
+    if (overrides.has_overrides or overrides.modes) and overrides.concern(tx, args, kwargs):
+        return overrides.call(tx, target, args, kwargs)
     if torch.are_deterministic_algorithms_enabled():
         return _call_deterministic(tx, target, args, kwargs)
     return _call(tx, target, args, kwargs)
@@ -289,9 +324,16 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
             isinstance(args[0].realize(), (ConstantValue, NumberValue)):
         keep_numbers = True
     if name in FROM_DATA:
+        target, args = with_tensors(tx, target, args, kwargs)
         kwargs = with_numpy_dtype(tx, args, kwargs)
+    asked = tx.torch_functions.has_overrides
+    if name in TAKES_SIZES:
+        own = 0 if name in FACTORIES else 1  # the tensor that it is done to
+        args = [*args[:own], *(_known_size(tx, arg) for arg in args[own:])]
     pairs = [to_graph(tx, arg, keep_numbers) for arg in args]
     named = {key: to_graph(tx, value, keep_numbers) for key, value in kwargs.items()}
+    if not asked and tx.torch_functions.has_overrides and tx.torch_functions.concern(tx, args, kwargs):
+        return tx.torch_functions.call(tx, target, args, kwargs)  # which only shows when arguments are looked at
     fake_args, fake_kwargs = [p[1] for p in pairs], {k: p[1] for k, p in named.items()}
     node_args, node_kwargs = tuple(p[0] for p in pairs), {k: p[0] for k, p in named.items()}
     if name in TRUTHS and _has_tensor(fake_args):
@@ -302,15 +344,21 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         raise GraphBreak(f"{_title(target)}: which tensors are conjugated or negated lazily is not captured")
     if name in LOOKING:
         guard_places(tx, name, fake_args, fake_kwargs)
-    result = run_assuming(tx, target, name, fake_args, fake_kwargs)
+    wrappers = wrappers_in([*fake_args, *fake_kwargs.values()])
+    if wrappers or isinstance(target, type) and is_wrapper_class(target):
+        classes = [*dict.fromkeys([*map(type, wrappers), *([target] if isinstance(target, type) else [])])]
+        with watched(tx, classes, wrappers):
+            result = run_assuming(tx, target, name, fake_args, fake_kwargs)
+    else:
+        result = run_assuming(tx, target, name, fake_args, fake_kwargs)
     assert_assumptions(tx, ready=False)
-    if isinstance(result, SYMBOLIC) and isinstance(made := expr_of(result), Symbol) and made in _new_symbols(tx):
+    if isinstance(result, SYMBOLIC) and isinstance(symbol := expr_of(result), Symbol) and symbol in _new_symbols(tx):
         node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
         tx.effects.version += 1
         node.meta["example_value"] = result
-        tx.number_nodes.bind(made, node)
+        tx.number_nodes.bind(symbol, node)
         assert_assumptions(tx, ready=True)
-        return tx.symbols.number(made)
+        return tx.symbols.number(symbol)
     if not _has_tensor(result) and result is not None:
         if not _is_plain_result(result):
             raise GraphBreak(f"{_title(target)} returned a {type(result).__name__}, which is no tensor")
@@ -327,6 +375,30 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         node.meta["example_sizes"] = _sizes(result)
         place_symbols(tx, node, value)
     assert_assumptions(tx, ready=True)
+    return value
+
+
+def wrappers_in(values: list[Any]) -> list[Any]:
+    """The tensors that are made of others, among arguments."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += wrappers_in(list(value))
+        elif type(value) is not FakeTensor and isinstance(value, torch.Tensor):
+            found.append(value)
+    return found
+
+
+def _known_size(tx: Tracer, value: Value) -> Value:
+    """An argument of a function that takes sizes, as a number where it is a tensor whose value is known."""
+    value = value.realize()
+    if isinstance(value, TensorValue):
+        dtype = value.fake.dtype
+        plain = dtype is torch.bool or dtype.is_floating_point or dtype.is_complex
+        return value if plain else value.known_number(tx) or value
+    if type(value) is TupleValue and value.cls is tuple and any(
+            isinstance(item.realize(), TensorValue) for item in value.items):
+        return TupleValue([_known_size(tx, item) for item in value.items])
     return value
 
 
@@ -411,16 +483,16 @@ def _new_symbols(tx: Tracer) -> list[Symbol]:
 
 def place_symbols(tx: Tracer, node: Any, value: Value) -> None:
     """Where the graph reads the sizes that this operation found in its data."""
-    made = dict(tx.fake.data_symbols)
+    new_symbols = dict(tx.fake.data_symbols)
     needed: set[Any] = set()
     for tensor in _tensors_in(value):
         for dim, size in enumerate(tensor.fake.shape):
             if isinstance(size, torch.SymInt):
                 expr = size.node.raw_expr
                 needed |= expr.free_symbols
-                if expr in made and not tx.number_nodes.is_readable(expr):
+                if expr in new_symbols and not tx.number_nodes.is_readable(expr):
                     tx.number_nodes.place(expr, tensor.node, "size", dim)
-    for symbol, fake in made.items():
+    for symbol, fake in new_symbols.items():
         owner = tx.tensor_of_fake.get(id(fake))
         if owner is not None and symbol in needed and not tx.number_nodes.is_readable(symbol):
             # the operation has read a tensor's value itself; the graph reads it once more, before the operation
@@ -428,7 +500,7 @@ def place_symbols(tx: Tracer, node: Any, value: Value) -> None:
                 item = tx.graph.call("item", (owner.node,), {}, tx.user_frames())
             item.meta["example_value"] = make_symbolic(tx.shape_env, symbol)
             tx.number_nodes.bind(symbol, item)
-    if any(symbol in made and not tx.number_nodes.is_readable(symbol) for symbol in needed):
+    if any(symbol in new_symbols and not tx.number_nodes.is_readable(symbol) for symbol in needed):
         raise GraphBreak(f"{_title(node.target)}: a size depends on data that only the operation itself sees")
 
 
@@ -515,6 +587,10 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
             raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
         if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None
+        handled = tx.compiler.fullgraph and any(frame.current.handler is not None for frame in tx.frames)
+        known = eager_error(target, args, kwargs) if handled and not is_about_views(error) else None
+        if known is not None:
+            raise tx.raised(known) from None
         signal = GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
                             "the same call outside of the compiled function fails as well")
         signal.refused = is_about_views(error)
@@ -552,6 +628,10 @@ def wrap_result(tx: Tracer, node: Any, result: Any) -> Value:
         if known is not None:
             known.node = node
             return known
+        if is_wrapper_class(type(result)) and all(isinstance(part, FakeTensor) for part in parts_of(result)):
+            wrapper = tx.tensor_of_fake[id(result)] = WrapperTensorValue(node, result, None, type(result))
+            tx.kept_alive.append(result)
+            return wrapper
         if not isinstance(result, FakeTensor):
             raise GraphBreak("an operation returned a real tensor while capturing")
         cls = torch.nn.Parameter if getattr(result, "is_parameter", False) else torch.Tensor

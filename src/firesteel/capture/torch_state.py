@@ -15,6 +15,7 @@ from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.opaque import OpaqueValue
+from .values.subclass_tensors import SubclassTensorValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -90,9 +91,12 @@ def _overloaded(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
             queue.extend(value.elements(tx))
         elif isinstance(value, OpaqueValue) and isinstance(value.real, torch.Tensor):
             raise GraphBreak("a tensor subclass with __torch_function__")
-        elif not isinstance(value, (ConstantValue, TensorValue)) and hasattr(value.python_type(), "__torch_function__"):
+        elif isinstance(value, SubclassTensorValue) and value.asks_class(tx) or \
+                not isinstance(value, (ConstantValue, TensorValue)) and \
+                hasattr(value.python_type(), "__torch_function__"):
             return ConstantValue(True)
-    return ConstantValue(False)  # of all function modes, capture only runs under those of torch.device
+    # beside the program's own, capture only runs under function modes of torch.device
+    return ConstantValue(bool(tx.torch_functions.asked_modes))
 
 
 _register(torch_compat.torch_function_checks(), lambda f: _overloaded)

@@ -80,11 +80,11 @@ def _frame_of(code: types.CodeType) -> types.FrameType:
     if generator is None or generator.gi_frame is None:  # traceback.clear_frames ends it
         names: dict[str, Any] = {}
         exec("def make(): yield", names)
-        made = names["make"]
-        made.__code__ = made.__code__.replace(
+        make = names["make"]
+        make.__code__ = make.__code__.replace(
             co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname,
             co_firstlineno=code.co_firstlineno)
-        generator = _FRAMES[code.co_filename, code] = made()
+        generator = _FRAMES[code.co_filename, code] = make()
         next(generator)
     frame = generator.gi_frame
     assert frame is not None

@@ -17,13 +17,19 @@ from . import (
     builtin_text,
     calls,
     classes,
+    drawn_numbers,
+    gradient_hooks,
     gradients,
     modules,
     number_rules,
+    numpy_calls,
     object_operators,
     objects,
     operators,
+    pure_functions,
+    tensor_subclasses,
     torch_calls,
+    torch_functions,
     wrapping,
 )
 from .branch_copies import Branches
@@ -50,7 +56,9 @@ from .source import (
     item_source,
 )
 from .symbols import Symbols
+from .torch_functions import TorchFunctions
 from .undecidable import decided_in_python
+from .values.arrays import ArrayValue
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue
 from .values.functions import CellValue
@@ -73,22 +81,27 @@ class Tracer:
     make_exception = ExceptionValue
     builtin_text = builtin_text
     number_rules = number_rules
+    arrays = numpy_calls
     object_operators = object_operators
     objects = objects
+    pure_functions = pure_functions
     operators = operators
     binary = operators.binary
     compare = operators.compare
     same = operators.same_object
     wrap = wrapping.wrap
+    wrap_subclass = tensor_subclasses.wrap_subclass
     python_object = wrapping.value_of_known
     call_function = calls.call_function
     call_object = calls.call_object
     inline = calls.inline
     call_class = classes.call_class
+    call_tensor_class = torch_functions.call_tensor_class
     call_module = modules.call_module
     call_torch = torch_calls.call_torch
     tensor_list = torch_calls.tensor_list
     backward = gradients.backward
+    register_hook = gradient_hooks.register
 
     def __init__(self, fake: FakeMode, dynamism: Dynamism, compiler: Any = None) -> None:
         self.fake = fake
@@ -106,6 +119,8 @@ class Tracer:
         self.refused: Collection[str] = ()
         self.operation = ""
         self.known: dict[int, Value] = {}
+        self.array_state = numpy_calls.ArrayState()
+        self.draws = drawn_numbers.Draws(self)
         self.kept_alive: list[Any] = []
         self.frames: list[Frame] = []
         # whether the capture begins in the middle of a function, whose variables are its arguments
@@ -116,6 +131,8 @@ class Tracer:
         self.touched_state: dict[str, Any] = {}
         self.entered_modes: list[Any] = []
         self.unhooked: list[Any] = []
+        # tensors with hooks that this program registers, and how often they had been changed then
+        self.hooked: list[tuple[Any, int]] = []
         self.generators: list[Any] = []
         self.reliance = Reliance()
         self.made_classes = MadeClasses()
@@ -127,6 +144,7 @@ class Tracer:
         self.branches = Branches()
         self.caches = CachedCalls()
         self.inlined: set[types.CodeType] = set()
+        self.torch_functions = TorchFunctions()
 
     # Where the user's program stands
 
@@ -273,6 +291,8 @@ class Tracer:
         value = value.realize()
         if isinstance(value, NumberValue):
             return value.specialize(self).value
+        if isinstance(value, ArrayValue) and value.scalar and value.real is not None:
+            return value.specialize(self)
         if isinstance(value, (ListValue, DictValue)) and value.source is not None:
             value.elements(self) if isinstance(value, ListValue) else value.fill(self)
         number_rules.specialize_within(self, value)

@@ -53,10 +53,10 @@ def frame_at(depth: int = 0, /) -> types.FrameType:
 
 def outer_frame(obj: Any) -> Any:
     """``obj.f_back``."""
-    found = obj.f_back
-    while isinstance(found, types.FrameType) and is_internal(found):
-        found = found.f_back
-    return found
+    frame = obj.f_back
+    while isinstance(frame, types.FrameType) and is_internal(frame):
+        frame = frame.f_back
+    return frame
 
 
 def stack(context: int = 1) -> list[inspect.FrameInfo]:
@@ -67,12 +67,12 @@ def stack(context: int = 1) -> list[inspect.FrameInfo]:
 def extract_stack(f: types.FrameType | None = None, limit: int | None = None) -> traceback.StackSummary:
     """``traceback.extract_stack()``."""
     frame = f if f is not None else sys._getframe(1)
-    found = []
+    frames = []
     while frame is not None:
         if not is_internal(frame):
-            found.append((frame, frame.f_lineno))
+            frames.append((frame, frame.f_lineno))
         frame = frame.f_back  # type: ignore[assignment]
-    summary = traceback.StackSummary.extract(iter(found), limit=limit)
+    summary = traceback.StackSummary.extract(iter(frames), limit=limit)
     summary.reverse()
     return summary
 
@@ -106,8 +106,8 @@ def _caller(code: types.CodeType, line: int) -> Callable[..., Any]:
 
     from .bytecode.line_table import with_lines
 
-    made = with_lines(call.__code__, [line] * (call.__code__.co_firstlineno + 5), code.co_filename)
-    call.__code__ = made.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    relocated = with_lines(call.__code__, [line] * (call.__code__.co_firstlineno + 5), code.co_filename)
+    call.__code__ = relocated.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     return call
 
 

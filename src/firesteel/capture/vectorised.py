@@ -1,29 +1,26 @@
-"""``torch.vmap`` in strict exports: its function is captured on single slices, and vmap of that graph is called.
+"""``torch.vmap`` in captured code: its function is captured on single slices, and vmap of that graph is called.
 
     torch.vmap(lambda row: row * w)(x)   ->   body_graph_0 = graph(row, w): return (row * w,)
-                                              vectorised(body_graph_0, (x, w), (0, None), (0,))
+                                              vectorised(body_graph_0, (x, w), (0, None), (0,), "error")
 
-When the captured program is traced into operators, vmap takes it apart. Elsewhere, and with random numbers, chunks or
-keyword arguments, vmap is an ordinary function of Python.
+When the captured program is traced into operators, vmap takes it apart.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import torch_compat
-from ..fake import FakeUnsupported, wants_plain_sizes
-from .calls import inline
-from .control_flow import add_call, add_graph
+from ..functional.transforms import vectorised
 from .markers import control_flow_operator
-from .regions import capture_region, make_graph, remove
 from .signals import GraphBreak
-from .torch_calls import run_fake
-from .trees import flatten, rebuild
+from .transform_bodies import TransformBody, add_transform, capture_body
+from .trees import LEAF, Structure, flatten, rebuild
 from .values.base import Value
+from .values.sequences import TupleValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -32,82 +29,128 @@ if TYPE_CHECKING:
 _PARAMETERS = 5
 
 
-def vectorised(graph: Any, operands: Sequence[torch.Tensor], in_dims: Sequence[int | None],
-               out_dims: Sequence[int]) -> tuple[torch.Tensor, ...]:
-    """The results of a graph for all slices of its operands at once."""
-    results: tuple[torch.Tensor, ...] = torch.vmap(graph, tuple(in_dims), tuple(out_dims))(*operands)
-    return results
-
-
-def _fake_results(graph: Any, operands: Sequence[torch.Tensor], in_dims: Sequence[int | None],
-                  out_dims: Sequence[int]) -> tuple[torch.Tensor, ...]:
-    """What `vectorised` gives for fake tensors."""
-    try:
-        return vectorised(graph, operands, in_dims, out_dims)
-    except (RuntimeError, FakeUnsupported) as error:
-        if not wants_plain_sizes(error):
-            raise
-    # In some versions of torch vmap takes linear layers and products apart in C++ that reads plain sizes; the same in
-    # Python takes symbols.
-    with torch_compat.python_dispatcher():
-        return vectorised(graph, operands, in_dims, out_dims)
-
-
 @control_flow_operator("vmap")
 def call_vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args)``, what a function behind vmap calls."""
-    given = args[_PARAMETERS:]
-    if not tx.compiler.exports or kwargs or not given:
-        return inline(tx, function, args, kwargs)  # type: ignore[arg-type]
+    mapped, given = args[0], args[_PARAMETERS:]
     in_dims, out_dims, randomness, chunk_size = (tx.constant_of(arg) for arg in args[1:_PARAMETERS])
-    dims = list(in_dims) if isinstance(in_dims, (tuple, list)) else [in_dims] * len(given)
-    if randomness != "error" or chunk_size is not None or len(dims) != len(given) \
-            or not all(dim is None or isinstance(dim, int) for dim in dims):
-        return inline(tx, function, args, kwargs)  # type: ignore[arg-type]
-    leaves: list[TensorValue] = []
-    leaf_dims: list[int | None] = []
-    slices: list[Value] = []
-    stand_ins: list[TensorValue] = []
-    for value, dim in zip(given, dims, strict=True):
-        if dim is None:
-            slices.append(value)
-            continue
-        found, structure = flatten(tx, value)
-        parts = [_slice(tx, leaf, dim) for leaf in found]
-        slices.append(rebuild(tx, structure, iter(parts)))
-        leaves, leaf_dims, stand_ins = [*leaves, *found], [*leaf_dims, *([dim] * len(found))], [*stand_ins, *parts]
-    if not leaves:
-        return inline(tx, function, args, kwargs)  # type: ignore[arg-type]
-    region = capture_region(tx, "vmap", lambda: tx.call(args[0], list(slices), {}), slices)
-    results, structure = flatten(tx, region.result)
-    places = [leaf.node for leaf in stand_ins]
-    besides = [node for node in dict.fromkeys([*region.free, *(result.node for result in results)])
-               if node not in places and node not in region.nodes]
-    graph = make_graph(tx, region, [*places, *besides], [result.node for result in results])
-    remove(tx, list(dict.fromkeys(places)))
-    operands = [leaf.node for leaf in leaves] + besides
-    all_dims = (*leaf_dims, *([None] * len(besides)))
-    made_dims = _out_dims(out_dims, structure, len(results))
-    fakes = run_fake(tx, _fake_results, "vmap", [
-        graph, [node.meta["example_value"] for node in operands], all_dims, made_dims], {})
-    node = add_graph(tx, "body_graph", graph)
-    values = add_call(tx, vectorised, (node, tuple(operands), all_dims, made_dims), list(fakes))
-    return rebuild(tx, structure, iter(values))
+    if randomness not in ("error", "different", "same"):
+        raise GraphBreak(f"vmap with randomness={randomness!r}")
+    if not isinstance(in_dims, (int, tuple)):
+        raise GraphBreak(f"vmap with in_dims={in_dims!r}")
+    leaves, structure = flatten(tx, TupleValue(list(given)))
+    dims = _dims_of(in_dims, structure, f"vmap with in_dims={in_dims!r}")
+    dims = [_checked(leaf, dim) for leaf, dim in zip(leaves, dims, strict=True)]
+    batched = [(leaf, dim) for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
+    if not batched:
+        raise GraphBreak("vmap over no tensor")
+    size = _batch_size(tx, batched)
+    chunks = _chunks(tx, size, chunk_size)
+    sliced = [leaf for leaf, _ in batched]
+    slices: list[TensorValue] = []
+
+    def arguments() -> list[Value]:
+        parts = iter(slices)
+        return tx.to_list(rebuild(tx, structure, iter([leaf if dim is None else next(parts)
+                                                       for leaf, dim in zip(leaves, dims, strict=True)])))
+
+    slices = [_slice(tx, leaf, dim) for leaf, dim in batched]
+    body = capture_body(tx, "vmap", lambda: tx.call(mapped, arguments(), dict(kwargs)), sliced, slices,
+                        runs_once=chunks is None)
+    if not body.results:
+        raise GraphBreak("vmap of a function that returns no tensor")
+    in_dims = (*[dim for _, dim in batched], *([None] * (len(body.operands) - len(batched))))
+    stacked = tuple(_out_dims(out_dims, body.structure))
+    if chunks is None:
+        values, _ = add_transform(tx, "vmap", vectorised, body, in_dims, stacked, randomness)
+    else:
+        values = _by_chunks(tx, body, batched, chunks, in_dims, stacked, randomness)
+    return rebuild(tx, body.structure, iter(values))
+
+
+def _by_chunks(tx: Tracer, body: TransformBody, batched: list[tuple[TensorValue, int]], chunks: list[int],
+               in_dims: Sequence[int | None], out_dims: Sequence[int | None], randomness: str) -> list[Value]:
+    """The same graph for some slices after the others, with all results joined in the end."""
+    if randomness == "same":
+        randomness = "error"  # else the generator would have to be put back between chunks
+    if None in out_dims:
+        raise GraphBreak("vmap with chunk_size of a result that is not stacked")
+    parts: list[list[Value]] = []
+    operands = list(body.operands)
+    for first, last in itertools.pairwise(chunks):
+        for at, (leaf, dim) in enumerate(batched):
+            chunk = tx.call_torch("narrow", [leaf, *map(tx.constant, (dim, first, last - first))], {})
+            assert isinstance(chunk, TensorValue)
+            body.operands[at] = chunk.node
+        parts.append(add_transform(tx, "vmap", vectorised, body, in_dims, out_dims, randomness)[0])
+    body.operands = operands
+    return [tx.call_torch(torch.cat, [TupleValue(list(each)), tx.constant(dim)], {})
+            for each, dim in zip(zip(*parts, strict=True), out_dims, strict=True)]
 
 
 def _slice(tx: Tracer, leaf: TensorValue, dim: int) -> TensorValue:
-    made = tx.call_torch("select", [leaf, tx.constant(dim), tx.constant(0)], {})
-    assert isinstance(made, TensorValue)
-    return made
+    part = tx.call_torch("select", [leaf, tx.constant(dim), tx.constant(0)], {})
+    assert isinstance(part, TensorValue)
+    return part
 
 
-def _out_dims(given: Any, structure: Any, count: int) -> tuple[int, ...]:
+def _checked(leaf: TensorValue, dim: Any) -> int | None:
+    """The dimension, counted from the front; breaks for what torch refuses."""
+    rank = leaf.fake.dim()
+    if dim is None:
+        return None
+    if not isinstance(dim, int) or not -rank <= dim < rank:
+        raise GraphBreak(f"vmap over dimension {dim!r} of a tensor with {rank} dimensions")
+    return dim % rank
+
+
+def _batch_size(tx: Tracer, batched: list[tuple[TensorValue, int]]) -> Value:
+    """How many slices there are, the same number of all tensors."""
+    sizes: list[Value] = [tx.symbols.value_of(leaf.fake.shape[dim]) for leaf, dim in batched]
+    for size in sizes[1:]:
+        if not tx.truth(tx.compare("==", size, sizes[0])):
+            raise GraphBreak("vmap over tensors with different numbers of slices")
+    if not tx.truth(tx.compare(">", sizes[0], tx.constant(0))):
+        raise GraphBreak("vmap over tensors with no slices")
+    return sizes[0]
+
+
+def _chunks(tx: Tracer, size: Value, chunk_size: Any) -> list[int] | None:
+    """Where the chunks begin and the last one ends; None without chunks. One chunk is joined as several are."""
+    if chunk_size is None:
+        return None
+    if type(chunk_size) is not int or chunk_size < 1:
+        raise GraphBreak(f"vmap with chunk_size={chunk_size!r}")
+    count = tx.constant_of(size)
+    return [*range(0, count, chunk_size), count]
+
+
+def _dims_of(dims: Any, structure: Structure, title: str) -> list[Any]:
+    """One of ``dims``, a prefix of the structure's tree, for each tensor in it."""
+    kind = structure[0]
+    if kind == "tensor":
+        if isinstance(dims, (tuple, list, dict)):
+            raise GraphBreak(f"{title}, which has not the structure of the tensors")
+        return [dims]
+    if kind in ("constant", "number"):
+        if dims is not None:
+            raise GraphBreak(f"{title}: there is no slice of what is no tensor")
+        return []
+    parts = structure[2]
+    inner: list[Any]
+    if not isinstance(dims, (tuple, list, dict)):
+        inner = [dims] * len(parts)
+    elif kind == "dict" and type(dims) is dict and set(dims) == set(structure[1]):
+        inner = [dims[key] for key in structure[1]]
+    elif kind in ("tuple", "list") and type(dims) is structure[1] and len(dims) == len(parts):
+        inner = list(dims)
+    else:
+        raise GraphBreak(f"{title}, which has not the structure of the tensors")
+    return [dim for part, each in zip(parts, inner, strict=True) for dim in _dims_of(each, part, title)]
+
+
+def _out_dims(given: Any, structure: Structure) -> list[int | None]:
     """The dimension along which each result is stacked."""
-    if isinstance(given, int):
-        return (given,) * count
-    plain = structure[0] in ("tuple", "list") and all(part == ("tensor",) for part in structure[2])
-    if isinstance(given, (tuple, list)) and len(given) == count and all(isinstance(dim, int) for dim in given) \
-            and (plain or count == 1):
-        return tuple(given)
-    raise GraphBreak(f"vmap with out_dims={given!r}", "give one number, or one for each tensor of a flat tuple")
-
+    if structure == LEAF and isinstance(given, tuple) and len(given) == 1:
+        given = given[0]
+    return _dims_of(given, structure, f"vmap with out_dims={given!r}")

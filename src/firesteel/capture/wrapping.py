@@ -8,6 +8,9 @@ import functools
 import gc
 import math
 import operator
+import random
+import re
+import sys
 import types
 import weakref
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy
 import torch
 
-from .. import torch_compat
+from .. import config, torch_compat
 from ..fake import FakeUnsupported, unsupported_reason
 from ..shapes.symnode import make_symbolic
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, asks_for_hashes, constant_condition, is_constant_key, same_constant
+from .pure_functions import VALUE_TYPES
 from .signals import GraphBreak
 from .source import (
     AttrSource,
@@ -35,12 +39,15 @@ from .source import (
 from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
 from .values.functions import FunctionValue, PartialValue, closure_cells
+from .values.generators import RandomGenerator
 from .values.mappings import DictValue, SetValue
-from .values.methods import MethodValue
+from .values.methods import MethodValue, NativeMethod
 from .values.objects import ExceptionValue, InstanceDict, ModuleValue, ObjectValue
 from .values.opaque import OpaqueIterator, OpaqueValue
 from .values.sequences import ListValue, TupleValue
+from .values.subclass_tensors import tensor_of_class
 from .values.tensors import TensorValue
+from .values.thread_state import wrap_thread_state
 from .values.weak_references import WeakReference
 
 if TYPE_CHECKING:
@@ -61,6 +68,10 @@ PLAIN_GETTERS = frozenset({cls.__getattribute__ for cls in (
 DICTIONARIES: frozenset[type] = frozenset({dict, collections.OrderedDict})
 SETS: frozenset[type] = frozenset({set, frozenset})
 NUMPY_SCALARS = (numpy.generic, numpy.dtype)
+
+
+CYTHON_FUNCTION = type(numpy.random.default_rng)
+GENERATORS = frozenset({numpy.random.Generator, numpy.random.RandomState, random.Random})
 
 
 def _nothing() -> None:
@@ -137,9 +148,7 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if kind is types.FunctionType:
         return _wrap_function(tx, real, source)
     if kind is types.MethodType:
-        tx.guard(source, "type", "type({0}) is {k[0]}", (types.MethodType,))
-        return MethodValue(tx.wrap(real.__self__, AttrSource(source, "__self__")),
-                           tx.wrap(real.__func__, AttrSource(source, "__func__")), source)
+        return _wrap_method(tx, real, source)
     if issubclass(kind, type):
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return tx.class_value(real)
@@ -153,6 +162,9 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         if issubclass(kind, enum.Enum):
             tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         else:
+            scalar = tx.arrays.wrap_scalar(tx, real, source) if issubclass(kind, numpy.number) else None
+            if scalar is not None:
+                return scalar
             tx.guard(source, "constant", *constant_condition(real))
         return ConstantValue(real, source)
     if kind is slice:
@@ -167,6 +179,9 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if issubclass(kind, BaseException):
         _guard_type(tx, kind, source)
         args_source = AttrSource(source, "args")
+        _guard_type(tx, type(real.args), args_source)
+        if type(real.args) is not tuple:  # some functions in C take a key that is a tuple for all arguments
+            return OpaqueValue(real, source)
         tx.guard(args_source, "length", f"len({{0}}) == {len(real.args)}")
         args: list[Value] = [LazyValue(tx, arg, item_source(args_source, i)) for i, arg in enumerate(real.args)]
         return ExceptionValue(kind, args, source, real)
@@ -188,15 +203,37 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             return PythonObject(real, source)
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
         return _bound_c_method(tx, real, bound, source)
-    return _wrap_instance(tx, real, kind, source)
+    return _wrap_of_standard_library(tx, real, kind, source) or _wrap_instance(tx, real, kind, source)
+
+
+def _wrap_method(tx: Tracer, real: Any, source: Source) -> Value:
+    tx.guard(source, "type", "type({0}) is {k[0]}", (types.MethodType,))
+    receiver = tx.wrap(real.__self__, AttrSource(source, "__self__"))
+    if type(real.__self__) in GENERATORS and type(real.__func__) is not types.FunctionType:
+        tx.guard(AttrSource(source, "__func__"), "identity", "{0} is {k[0]}", (real.__func__,))
+        return NativeMethod(receiver, real.__name__)
+    return MethodValue(receiver, tx.wrap(real.__func__, AttrSource(source, "__func__")), source)
+
+
+def _wrap_of_standard_library(tx: Tracer, real: Any, kind: type, source: Source) -> Value | None:
+    """The Value of a lock, a regular expression, a date and the like; None for other objects."""
+    state = wrap_thread_state(tx, real, kind, source)
+    if state is not None:
+        tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
+        return state
+    if kind not in VALUE_TYPES or kind is re.Match:
+        return None
+    if kind is re.Pattern:
+        tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+    else:  # equal ones may differ in what they look like
+        tx.guard(source, "constant", "type({0}) is {k[0]} and {k[1]}({0}) == {k[2]}", (kind, repr, repr(real)))
+    return ConstantValue(real, source)
 
 
 def _bound_c_method(tx: Tracer, real: Any, bound: Any, source: Source) -> Value:
     receiver = tx.wrap(bound, AttrSource(source, "__self__"))
     tx.guard(AttrSource(source, "__name__"), "constant", f"{{0}} == {real.__name__!r}")
-    from .values.methods import NativeMethod
-
-    if receiver.native_methods():
+    if receiver.native_methods:
         method = NativeMethod(receiver, real.__name__)
         method.source = source
         return method
@@ -328,7 +365,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
             tx.guard(source, "constant", "type({0}) is {k[1]} and {k[2]}([*{0}], {k[0]})",
                      (list(real), kind, same_constant))
             items, held = _set_items(tx, real)
-            return SetValue(items, kind, source, held)
+            return SetValue(items, kind, source, held, room=sys.getsizeof(real))
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a set of tensors or objects")
     for base in (dict, list, set):
@@ -395,8 +432,12 @@ def _set_items(tx: Tracer, real: Any) -> tuple[dict[Any, Value], dict[Any, Any]]
 
 def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> Value:
     if kind is not torch.Tensor and kind is not torch.nn.Parameter and kind is not torch.nn.Buffer:
-        _guard_type(tx, kind, source)
-        return OpaqueValue(real, source, "a tensor subclass; firesteel does not look into its __torch_function__")
+        return tx.wrap_subclass(real, kind, source)
+    return wrap_plain_tensor(tx, real, kind, source)
+
+
+def wrap_plain_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> Value:
+    """The Value of a tensor that torch functions treat as a plain one."""
     # the base of a view that came before has been given the sizes it has now
     static = tx.fake.knows(real) or unsupported_reason(real) is not None
     layout = None if static else symbolic_layout(tx, real, source)
@@ -409,7 +450,9 @@ def _wrap_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
     guard_tensor(tx, real, kind, source, layout[0] if layout is not None else None)
     tx.symbols.tensors_seen[source.name] = TensorSeen(source, tuple(real.shape), real.stride())
     node = tx.graph.add_input(source, fake)
-    value = TensorValue(node, fake, source, kind, real)
+    plain = kind is torch.Tensor or kind is torch.nn.Parameter or kind is torch.nn.Buffer
+    value = TensorValue(node, fake, source, kind, real) if plain else \
+        tensor_of_class(node, fake, kind, source, real)
     tx.tensor_of_fake[id(fake)] = value
     tx.kept_alive.append(fake)
     return value
@@ -432,16 +475,24 @@ def guard_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source, siz
 
 
 def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
+    if kind is CYTHON_FUNCTION:
+        tx.guard(source, "identity", "{0} is {k[0]}", (real,))
+        return PythonObject(real, source)
+    if kind in GENERATORS and not tx.compiler.exports:
+        _guard_type(tx, kind, source)
+        return RandomGenerator(real, source)
+    if kind is numpy.ndarray and config.trace_numpy and not tx.compiler.exports:
+        return tx.arrays.wrap_array(tx, real, source)
     _guard_type(tx, kind, source)
     if issubclass(kind, numpy.ndarray):
-        return OpaqueValue(real, source, "a NumPy array")
+        return OpaqueValue(real, source, "a NumPy array" if kind is numpy.ndarray else "a subclass of NumPy's arrays")
     if kind.__module__ == "typing":  # Optional, Union and the like
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
         return PythonObject(real, source)
     if issubclass(kind, (int, float, str, bytes)):
         if not plain_subclass(kind) or real != real or (real == 0 and issubclass(kind, float)) or \
                 not all(type(attr) in CONSTANT_TYPES for attr in getattr(real, "__dict__", {}).values()):
-            return OpaqueValue(real, source)
+            return _wrap_number_or_text(tx, real, kind, source)
         tx.guard(source, "constant", "{0} == {k[0]}", (real,))
         if hasattr(real, "__dict__"):
             tx.guard(AttrSource(source, "__dict__"), "attributes", "{0} == {k[0]}", (dict(real.__dict__),))
@@ -462,6 +513,17 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             continue
         return OpaqueValue(real, source)
     return ObjectValue(kind, source, real)
+
+
+def _wrap_number_or_text(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
+    """An object of a subclass of int, float, str or bytes with methods of its own."""
+    base: Any = next(base for base in (int, float, str, bytes) if issubclass(kind, base))
+    solid = next(cls for cls in kind.__mro__ if not written_in_python(cls))
+    plain = base.__add__(real, base())
+    if solid is not base or has_own_getter(kind) or plain != plain or base is float and plain == 0:
+        return OpaqueValue(real, source)
+    tx.guard(source, "constant", "{k[0]}({0}, {k[1]}) is True", (base.__eq__, plain))
+    return ObjectValue(kind, source, real, ConstantValue(plain))
 
 
 def plain_subclass(kind: type) -> bool:
@@ -492,7 +554,7 @@ def _is_special(name: str) -> bool:
 def value_of_known(tx: Tracer, obj: Any) -> Value:
     """The Value of an object that capture may treat as constant: results of folding, classes, functions by code."""
     kind = type(obj)
-    if kind in CONSTANT_TYPES or isinstance(obj, (enum.Enum, *NUMPY_SCALARS)):
+    if kind in CONSTANT_TYPES or kind in VALUE_TYPES or isinstance(obj, (enum.Enum, *NUMPY_SCALARS)):
         return ConstantValue(obj)
     if kind is torch.SymInt or kind is torch.SymFloat or kind is torch.SymBool:
         return tx.symbols.value_of(obj)

@@ -14,5 +14,3 @@ from .conditional import cond
 from .looping import while_loop
 from .mapping import map
 from .scanning import scan
-
-__all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]

@@ -43,17 +43,17 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     leaves = [from_dim(leaf, dim, reverse) for leaf in leaves]
     open_ended = handler_of_thread() is not None and isinstance(leaves[0].shape[0], torch.SymInt)
     run = by_halves if combine_mode == "pointwise" and not open_ended else one_by_one
-    made = run(_flat(combine_fn, spec), leaves)
-    return pytree.tree_unflatten([to_dim(leaf, dim, reverse) for leaf in made], spec)
+    results = run(_flat(combine_fn, spec), leaves)
+    return pytree.tree_unflatten([to_dim(leaf, dim, reverse) for leaf in results], spec)
 
 
 def _flat(combine_fn: Callable[[Any, Any], Any], spec: Any) -> Callable[[list[Any], list[Any]], list[Any]]:
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         result = combine_fn(pytree.tree_unflatten(left, spec), pytree.tree_unflatten(right, spec))
-        made, structure = pytree.tree_flatten(result)
+        leaves_out, structure = pytree.tree_flatten(result)
         if structure != spec:
             raise refuse("associative_scan: combine_fn returns another structure than xs has")
-        return made
+        return leaves_out
 
     return combine
 
@@ -83,8 +83,8 @@ def one_by_one(combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[An
         return [x.clone() for x in xs]
 
     def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        made = combine(carry, x)
-        return made, [part.clone() for part in made]
+        results = combine(carry, x)
+        return results, [part.clone() for part in results]
 
     _, rest = scan(step, [x[0] for x in xs], [x[1:] for x in xs])
     return [torch.cat([x[:1], part]) for x, part in zip(xs, rest, strict=True)]

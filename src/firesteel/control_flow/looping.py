@@ -41,8 +41,8 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any],
     while truth_of("while_loop", run_function("while_loop", "cond_fn", cond_fn, pytree.tree_unflatten(carried, spec))):
         result = run_function("while_loop", "body_fn", body_fn, pytree.tree_unflatten(carried, spec))
         result = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        new, made = flatten("while_loop", "the result of body_fn", type(carried_inputs)(result), numbers=True)
-        if made != spec:
+        new, structure = flatten("while_loop", "the result of body_fn", type(carried_inputs)(result), numbers=True)
+        if structure != spec:
             raise refuse("while_loop: body_fn returns another structure than carried_inputs has")
         check_carry("while_loop", "body_fn", first, new)
         carried = [in_layout_of(old, value) if isinstance(value, torch.Tensor) else value

@@ -36,10 +36,10 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     shape: Any = None
     for position in range(count):
         x = pytree.tree_unflatten([leaf.select(0, position) for leaf in leaves], spec)
-        row, made = flatten("map", "the result of f", run_function("map", "f", f, (x, *args)))
-        if shape is not None and made != shape:
+        row, structure = flatten("map", "the result of f", run_function("map", "f", f, (x, *args)))
+        if shape is not None and structure != shape:
             raise refuse("map: f returns containers of different structure")
-        shape = made
+        shape = structure
         rows.append(row)
     return pytree.tree_unflatten([torch.stack(parts) for parts in zip(*rows, strict=True)], shape)
 

@@ -52,9 +52,9 @@ def scan(body_graph: Graph, init: Sequence[Any], xs: Sequence[Any], additional: 
     first = carry = tuple([begin(value) for value in init])
     rows = []
     for position in range(xs[0].shape[0]):
-        made = body_graph(*carry, *[x.select(0, position) for x in xs], *additional)
-        carry = tuple([in_layout_of(old, value) for old, value in zip(first, made[:len(first)], strict=True)])
-        rows.append(made[len(first):])
+        results = body_graph(*carry, *[x.select(0, position) for x in xs], *additional)
+        carry = tuple([in_layout_of(old, value) for old, value in zip(first, results[:len(first)], strict=True)])
+        rows.append(results[len(first):])
     return (*carry, *[torch.stack(parts) for parts in zip(*rows, strict=True)])
 
 

@@ -44,9 +44,9 @@ def scan(combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, 
         from . import operators
 
         flat = FlatFunction(combine_fn, pytree.tree_structure((init, xs)))
-        made = list(operators.scan(flat, carried, leaves))
-        last = made[:len(carried)]
-        carry, y = flat.unflatten([*last, *[to_dim(part, dim, reverse) for part in made[len(carried):]]])
+        results = list(operators.scan(flat, carried, leaves))
+        last = results[:len(carried)]
+        carry, y = flat.unflatten([*last, *[to_dim(part, dim, reverse) for part in results[len(carried):]]])
         return carry, y
     first = carried = [begin(leaf) for leaf in carried]
     rows = []
@@ -56,8 +56,8 @@ def scan(combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, 
         result = run_function("scan", "combine_fn", combine_fn, (pytree.tree_unflatten(carried, carry_spec), x))
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise refuse("scan: combine_fn does not return a pair", "return the next carry and the result of this step")
-        new, made = flatten("scan", "the carry of combine_fn", result[0])
-        if made != carry_spec:
+        new, structure = flatten("scan", "the carry of combine_fn", result[0])
+        if structure != carry_spec:
             raise refuse("scan: combine_fn returns a carry of another structure than init has")
         check_carry("scan", "combine_fn", first, new)
         row, y_spec = flatten("scan", "the result of combine_fn", result[1])

@@ -51,8 +51,8 @@ class FlatFunction:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *leaves: Any) -> tuple[Any, ...]:
-        made, self.result = pytree.tree_flatten(self.function(*pytree.tree_unflatten(list(leaves), self.spec)))
-        return tuple(made)
+        results, self.result = pytree.tree_flatten(self.function(*pytree.tree_unflatten(list(leaves), self.spec)))
+        return tuple(results)
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """A result in the structure that the function returned."""

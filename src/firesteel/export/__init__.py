@@ -13,10 +13,11 @@ The module can be called in place of its function `export`: ``fs.export(model, a
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..shapes.dims import Dim, dims
@@ -47,7 +48,11 @@ from .suggested_fixes import refine_dynamic_shapes_from_suggested_fixes
 if TYPE_CHECKING:
     import torch
 
-    from .packages import Package
+    from .decompositions import default_decompositions
+    from .draft import draft_export
+    from .packages.loading import Package
+    from .saving.files import load, save
+    from .unflattening import unflatten
 
 __all__ = [
     "AdditionalInputs", "ConstantArgument", "ConstraintViolationError", "Dim", "ExportError", "ExportGraphSignature",
@@ -63,51 +68,16 @@ def __dir__() -> list[str]:
     return sorted({*__all__, "examples", *(name for name in globals() if name.startswith("__"))})
 
 
-def default_decompositions() -> dict[Any, Any]:
-    """The decompositions to the core operators, as a table that can be changed."""
-    from .decompositions import default_decompositions as table
-
-    return table()
+# Loaded when first used: exporting needs none of them.
+_LAZY = {"default_decompositions": "decompositions", "draft_export": "draft", "load": "saving.files",
+         "save": "saving.files", "unflatten": "unflattening"}
 
 
-def unflatten(program: ExportedProgram) -> torch.nn.Module:
-    """A module that runs a program and has the module hierarchy of the exported one."""
-    from .unflattening import unflatten as make
-
-    return make(program)
-
-
-def draft_export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
-                 dynamic_shapes: Any = None, strict: bool = False,
-                 preserve_module_call_signature: Sequence[str] = ()) -> ExportedProgram:
-    """Export a program as far as it goes, and say all that stands in the way: ``program.report``."""
-    from .draft import draft_export as draft
-
-    return draft(mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
-                 preserve_module_call_signature=preserve_module_call_signature)
-
-
-def save(program: ExportedProgram, path: str | os.PathLike[str], *,
-         extra_files: Mapping[str, str | bytes] | None = None) -> None:
-    """Write a program to a file, which `load` reads: a zip archive of JSON, safetensors and text.
-
-    ``extra_files`` are kept in it under their names.
-    """
-    from .saving import save as write
-
-    write(program, path, extra_files=extra_files)
-
-
-def load(path: str | os.PathLike[str], *, device: str | torch.device | None = None,
-         extra_files: dict[str, Any] | None = None) -> ExportedProgram:
-    """Read a program that `save` wrote. Nothing in the file is executed, so it may come from anywhere.
-
-    Weights go to the device that they were saved from unless ``device`` says another. The keys of ``extra_files`` are
-    filled with what was saved under them.
-    """
-    from .saving import load as read
-
-    return read(path, device=device, extra_files=extra_files)
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    return value
 
 
 def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str | os.PathLike[str], *,
@@ -119,9 +89,13 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
         path: where the file goes.
         cpu: ``"native"`` for CPUs like this one, ``"avx2"`` for all x86-64 CPUs with AVX2.
         options: those of the native backend, such as ``relaxed_libraries``.
+
+    A program whose tensors are on a GPU becomes a package for GPUs like that one. The weights go along and can be
+    changed later. `load_package` runs a package in Python; the file ``firesteel_model.h`` inside shows how C and C++
+    programs do.
     """
     require(machine_code=True)
-    from .packages import package as make
+    from .packages.packing import package as make
 
     return make(program, path, cpu=cpu, **options)
 
@@ -130,13 +104,14 @@ def load_package(path: str | os.PathLike[str], *, verify: bool = True,
                  device: torch.device | str | int | None = None) -> Package:
     """Open a package that `package` made, to run its models from Python.
 
-    A package contains machine code, so open only those that you trust. Models for a GPU go to ``device``, the current
-    one unless it is given.
+    A package contains machine code, so open only those that you trust. ``verify`` compares checksums of all parts
+    first; a damaged file is an error either way, as far as it can be noticed. Models for a GPU go to ``device``, the
+    current one unless it is given.
     """
     require(machine_code=True)
-    from .packages import load_package as load
+    from .packages.loading import load_package as open_package
 
-    return load(path, verify=verify, device=device)
+    return open_package(path, verify=verify, device=device)
 
 
 class _CallableModule(types.ModuleType):

@@ -13,6 +13,8 @@ from ..fake import FakeTensor
 from ..shapes import ShapeEnv, Symbol
 from ..shapes.symnode import expr_of
 from ..torch_compat.pytrees import tree_flatten
+from .constraints import solve
+from .declared import Declared
 from .errors import ExportError
 from .lifting import PLAIN, Lifting, argument_of
 from .module_calls import ModuleCallEntry, ModuleCallSignature, numbered
@@ -41,7 +43,7 @@ class Traced:
     """How submodules are called, of those that were asked for."""
 
 
-def assemble(traced: Traced, declared: Any) -> ExportedProgram:
+def assemble(traced: Traced, declared: Declared) -> ExportedProgram:
     """The exported program of a traced one."""
     recorder, lifting = traced.recorder, traced.lifting
     for name, value in traced.assigned:
@@ -58,7 +60,7 @@ def assemble(traced: Traced, declared: Any) -> ExportedProgram:
     recorder.graph.output(tuple(outputs))
     _remove_dead_numbers(recorder.graph)
     arguments = lifting.arguments
-    contract = declared.solve(traced.env, arguments.inputs)
+    contract = solve(declared, traced.env)
     ranges = _in_graph(contract.ranges, recorder, traced.env)
     root = torch.nn.Module()
     for name, part in recorder.subgraphs.items():

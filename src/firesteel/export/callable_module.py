@@ -27,7 +27,7 @@ from .program import ExportedProgram
 from .signature import InputKind, OutputKind
 
 _ATEN = torch.ops.aten
-_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
 @dataclass
@@ -79,11 +79,11 @@ class ExportedModule(torch.fx.GraphModule):
         root = torch.nn.Module()
         tables = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
         vars(root).update({name: copy.deepcopy(vars(self)[name], memo) for name in tables})
-        made = kind(root, copy.deepcopy(self.graph), class_name="GraphModule")  # type: ignore[call-arg]
-        vars(made).update({name: vars(root)[name] for name in tables})
-        made.call_structure = self.call_structure
-        vars(made)["_fits"] = vars(self)["_fits"]
-        return made
+        result = kind(root, copy.deepcopy(self.graph), class_name="GraphModule")  # type: ignore[call-arg]
+        vars(result).update({name: vars(root)[name] for name in tables})
+        result.call_structure = self.call_structure
+        vars(result)["_fits"] = vars(self)["_fits"]
+        return result
 
     def train(self, mode: bool = True) -> Any:
         raise UserCodeError("train() and eval() have no effect on an exported program",
@@ -180,19 +180,14 @@ def make_module(program: ExportedProgram) -> torch.fx.GraphModule:
         root.add_module(name, part)
     values = dict(zip([spec.arg.name for spec in signature.input_specs if spec.kind is not InputKind.USER_INPUT],
                       program.lifted_values(), strict=True))
-    for name, tensor in program.state_dict.items():
-        _register(root, name, tensor, True)
-    for spec in signature.input_specs:
-        if spec.kind is not InputKind.USER_INPUT and spec.target not in program.state_dict:
-            assert spec.target is not None
-            _register(root, spec.target, values[spec.arg.name], False)
+    _register_state(root, program, values)
     graph = torch.fx.Graph()
     copied: dict[torch.fx.Node, torch.fx.Node] = {}
     targets = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind is not InputKind.USER_INPUT}
     _add_inputs(program, graph, copied, targets)
     for node in program.graph.nodes:
         if node.op == "output":
-            _add_output(program, graph, copied, node)
+            add_output(program, graph, copied, node)
         elif node.op != "placeholder":
             copied[node] = graph.node_copy(node, copied.__getitem__)
     subgraphs = dict(program.graph_module.named_children())
@@ -200,9 +195,12 @@ def make_module(program: ExportedProgram) -> torch.fx.GraphModule:
     graph.set_codegen(CallCode(list(call.forward_arg_names or []), positional, call.in_spec, call.out_spec))
     kind = GradModeModule if any(node.target is set_grad_mode for node in graph.nodes) else ExportedModule
     module = kind(root, graph, class_name="GraphModule")
-    for name, tensor in program.state_dict.items():
-        _register(module, name, tensor, True)  # torch.fx leaves out what the graph does not use
-    _restore_state(module, program, values, subgraphs)
+    # torch.fx leaves out what the graph does not use, and keeps neither the order of the state_dict nor persistence
+    for table in ("_parameters", "_buffers", "_modules"):
+        vars(module)[table].clear()
+    _register_state(module, program, values)
+    for name, part in subgraphs.items():
+        module.add_module(name, part)
     paths = user_paths(call.in_spec)
     checks = input_checks(program, paths)
     module.call_structure = CallStructure(call.in_spec, call.out_spec, checks)
@@ -210,19 +208,14 @@ def make_module(program: ExportedProgram) -> torch.fx.GraphModule:
     return module
 
 
-def _restore_state(module: torch.nn.Module, program: ExportedProgram, values: dict[str, torch.Tensor],
-                   subgraphs: dict[str, Any]) -> None:
-    """Tensors under their names in the order of the state_dict; a graph module keeps neither that nor persistence."""
-    for table in ("_parameters", "_buffers", "_modules"):
-        vars(module)[table].clear()
+def _register_state(module: torch.nn.Module, program: ExportedProgram, values: dict[str, torch.Tensor]) -> None:
+    """Give a module the program's tensors under their names, in the order of the state_dict."""
     for name, tensor in program.state_dict.items():
         _register(module, name, tensor, True)
     for spec in program.graph_signature.input_specs:
         if spec.kind is not InputKind.USER_INPUT and spec.target not in program.state_dict:
             assert spec.target is not None
             _register(module, spec.target, values[spec.arg.name], False)
-    for name, part in subgraphs.items():
-        module.add_module(name, part)
 
 
 def user_paths(in_spec: TreeSpec) -> list[str]:
@@ -247,16 +240,16 @@ def _add_inputs(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[to
             copied[node].meta.update(node.meta)
 
 
-def _add_output(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[torch.fx.Node, torch.fx.Node],
-                node: torch.fx.Node) -> None:
-    """Values that functional programs return for what they change are copied there."""
+def add_output(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[torch.fx.Node, torch.fx.Node],
+               node: torch.fx.Node) -> None:
+    """The output of a copy of a program's graph: values that it returns for what it changes are copied there."""
     inputs = {spec.target if spec.target is not None else spec.arg.name: spec.arg.name
               for spec in program.graph_signature.input_specs}
     by_name = {other.name: copied[other] for other in program.graph.nodes if other in copied}
     results = []
     for spec, value in zip(program.graph_signature.output_specs, node.args[0], strict=True):  # type: ignore[arg-type]
         result = copied[value] if isinstance(value, torch.fx.Node) else value
-        if spec.kind in _MUTATIONS:
+        if spec.kind in MUTATIONS:
             assert spec.target is not None
             graph.call_function(_ATEN.copy_.default, (by_name[inputs[spec.target]], result))
         else:

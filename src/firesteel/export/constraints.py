@@ -73,7 +73,7 @@ class Solved:
     """What sizes must fulfil beyond that."""
 
 
-def solve(declared: Declared, env: ShapeEnv, inputs: Sequence[Any] = ()) -> Solved:
+def solve(declared: Declared, env: ShapeEnv) -> Solved:
     """The contract of a program that was traced with declared sizes; raises `ConstraintViolationError`."""
     symbols = declared.symbols(env)
     guards = env.guards
@@ -187,7 +187,7 @@ def _conflicts(symbols: DeclaredSymbols, env: ShapeEnv, guards: Sequence[ShapeGu
     declared = {symbol: env.symbols[symbol].interval for symbol in named}
     constants = {info.symbol: (value, guard) for info, value, guard in env.specialised()}
     reported: set[Symbol] = set()
-    for symbol in [*named_in_order(symbols), *symbols.hints]:
+    for symbol in [*symbols.roots.values(), *symbols.hints]:
         if symbol in constants and env.symbols[symbol].interval.is_single is False:
             hint = symbols.hints.get(symbol)
             if hint is not None and hint[2].kind is not HintKind.DYNAMIC:
@@ -217,11 +217,6 @@ def _conflicts(symbols: DeclaredSymbols, env: ShapeEnv, guards: Sequence[ShapeGu
                 needs = _bounds_text(symbols.contract.roots[info.symbol.name].name, before, interval)
                 yield Conflict((info.symbol.name,), f"not all values of {_long(symbols, info.symbol)} in the declared "
                                                     f"range are valid: the program needs {needs}", guard.provenance)
-
-
-def named_in_order(symbols: DeclaredSymbols) -> list[Symbol]:
-    """The symbols of named dims in the order of their first use."""
-    return list(symbols.roots.values())
 
 
 def _is_equality(expr: Expr) -> bool:

@@ -8,8 +8,8 @@ order of the inputs. When tracing ties such a symbol to others, it gives way to 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -19,9 +19,6 @@ from ..capture.source import DerivedSizeSource, SizeSource, Source
 from ..shapes.dims import Dim, DimHint, HintKind
 from ..shapes.symnode import make_symint
 from .dynamic_shapes import SMALLEST, Declaration, InputSizes, ShapeContract, varies
-
-if TYPE_CHECKING:
-    from .constraints import Solved
 
 Size = shapes.Expr | int
 
@@ -121,10 +118,10 @@ class Declared:
     def captured(self, env: shapes.ShapeEnv, tensor: torch.Tensor, source: Source,
                  static: frozenset[tuple[str, int]]) -> dynamism.CapturedSizes | None:
         """The sizes of a tensor that a capture meets; None when all of them are constants."""
-        found = self.contract.of_tensor(tensor)
-        if found is None:
+        declaration = self.contract.of_tensor(tensor)
+        if declaration is None:
             return None
-        position, sizes = found
+        position, sizes = declaration
         values = self.symbols(env).sizes[position]
         if not any(isinstance(size, shapes.Expr) for size in values):
             return None
@@ -154,19 +151,11 @@ class Declared:
 
     def layout(self, tensor: torch.Tensor, env: shapes.ShapeEnv) -> tuple[list[Any], list[Any]] | None:
         """Sizes and strides of an input with symbols in them; None when all of it is constant."""
-        found = self.contract.of_tensor(tensor)
-        if found is None:
+        declaration = self.contract.of_tensor(tensor)
+        if declaration is None:
             return None
-        values = self.symbols(env).sizes[found[0]]
+        values = self.symbols(env).sizes[declaration[0]]
         if not any(isinstance(size, shapes.Expr) for size in values):
             return None
         strides = dynamism.strides_as_products(tensor, values)
         return [make_symint(env, size) for size in values], [make_symint(env, stride) for stride in strides]
-
-    # After tracing
-
-    def solve(self, env: shapes.ShapeEnv, inputs: Sequence[Any] = ()) -> Solved:
-        """The contract of the program that was traced in this environment; raises `ConstraintViolationError`."""
-        from .constraints import solve
-
-        return solve(self, env, inputs)

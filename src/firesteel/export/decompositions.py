@@ -32,7 +32,7 @@ from ..functional.graph import Input, Unsupported
 from ..functional.operators import Kind, Operator, operator_of
 from ..functional.recorder import Recorder
 from ..functional.state import GlobalState
-from ..functional.tracing import Tracing
+from ..functional.tracing import Tracing, environment_of
 from ..functional.views import View, same_layout
 from ..shapes import ContradictionError, ShapeEnv, UndecidableError
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode
@@ -147,9 +147,9 @@ class FunctionalRecorder(Recorder):
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._inside:
             return dispatch(self, func, args, kwargs)
-        found = self.table.get(func) or _SPECIAL.get(func)
-        if found is not None:
-            result = self.run(found, args, kwargs)
+        decomposition = self.table.get(func) or _SPECIAL.get(func)
+        if decomposition is not None:
+            result = self.run(decomposition, args, kwargs)
             if result is not NotImplemented:
                 return self._in_layout(func, args, kwargs, result)
         operator = operator_of(func)
@@ -170,9 +170,9 @@ class FunctionalRecorder(Recorder):
             self._inside -= 1
             self.data_symbols.clear()
         several = isinstance(result, (tuple, list))
-        made = [self._restrided(one, other) for one, other in zip(result if several else [result],
+        restrided = [self._restrided(one, other) for one, other in zip(result if several else [result],
                                                                    expected if several else [expected], strict=False)]
-        return type(result)(made) if several else made[0]
+        return type(result)(restrided) if several else restrided[0]
 
     def _restrided(self, value: Any, like: Any) -> Any:
         if not isinstance(value, FakeTensor) or not isinstance(like, FakeTensor) or value.dim() != like.dim() \
@@ -286,13 +286,13 @@ class _FunctionalGraph(Tracing):
 
     def changed_inputs(self) -> list[tuple[Input, torch.fx.Node]]:
         """Inputs that the graph writes to, and their new contents."""
-        found = []
+        positions = []
         for entry in self.inputs:
             if isinstance(entry.example, FakeTensor):
                 tracked = self.recorder.tracked(entry.example)
                 if tracked.memory.root is tracked and tracked.node is not None and tracked.node is not entry.node:
-                    found.append((entry, tracked.node))
-        return found
+                    positions.append((entry, tracked.node))
+        return positions
 
     def _control_flow(self, target: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         recorder = self.recorder
@@ -303,11 +303,11 @@ class _FunctionalGraph(Tracing):
                 given.append(self._body(arg) if isinstance(arg, torch.fx.GraphModule) else recorder._argument(arg))
         finally:
             torch_compat.push_dispatch_mode(recorder)
-        made = tuple([new_fake(value.shape, value.stride(), value.dtype, value.device)
-                      for value in results_of(target, args)])
-        node = recorder.new_node(target, tuple(given), {}, made)
-        recorder._take(made, node)
-        return made
+        fakes = tuple([new_fake(value.shape, value.stride(), value.dtype, value.device)
+                       for value in results_of(target, args)])
+        node = recorder.new_node(target, tuple(given), {}, fakes)
+        recorder._take(fakes, node)
+        return fakes
 
     def _body(self, module: torch.fx.GraphModule) -> torch.fx.Node:
         assert self.recorder.shape_env is not None
@@ -323,19 +323,10 @@ class _FunctionalGraph(Tracing):
         return node
 
 
-def _environment(program: ExportedProgram) -> ShapeEnv:
-    from ..functional.tracing import _environment as environment_of
-
-    for node in program.graph.nodes:
-        found = environment_of([node.meta.get("val")])
-        if found.symbols:
-            return found
-    return ShapeEnv()
-
-
 def run_decompositions(program: ExportedProgram, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
     """The functional form of a program, with the operators of a table taken apart."""
-    tracing = _FunctionalGraph(program.graph_module, table, _environment(program))
+    tracing = _FunctionalGraph(
+        program.graph_module, table, environment_of([node.meta.get("val") for node in program.graph.nodes]))
     state = GlobalState.current()
     try:
         with below_autograd(), any_factor():

@@ -142,7 +142,6 @@ def parameter_names(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         raise UserCodeError(f"forward does not take these arguments: {error}",
                             "args is a tuple of the positional arguments, kwargs a dict of the others") from None
     result: list[Path] = []
-    star: str | None = None
     parameters = list(signature.parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
@@ -153,6 +152,16 @@ def parameter_names(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     for name in kwargs:
         result.append((name,) if name in named else (rest, name))
     return result
+
+
+def put_at(specs: dict[str, Any], path: Path, spec: Any) -> None:
+    """Add the declaration of one argument to those by parameter; items of ``*args`` come in their order."""
+    if len(path) == 1:
+        specs[path[0]] = spec
+    elif isinstance(path[1], str):
+        specs.setdefault(path[0], {})[path[1]] = spec
+    else:
+        specs.setdefault(path[0], []).append(spec)
 
 
 def _path_text(path: Path) -> str:
@@ -192,12 +201,7 @@ def _by_parameter(paths: list[Path], spec: Any) -> dict[str, Any]:
         if len(spec) == len(paths):
             by_name: dict[str, Any] = {}
             for path, one in zip(paths, spec, strict=True):
-                if len(path) == 1:
-                    by_name[path[0]] = one
-                elif isinstance(path[1], str):
-                    by_name.setdefault(path[0], {})[path[1]] = one
-                else:
-                    by_name.setdefault(path[0], []).append(one)
+                put_at(by_name, path, one)
             return by_name
         raise UserCodeError(f"dynamic_shapes has {len(spec)} entries for {len(parameters)} inputs "
                             f"{_names(parameters)}", "give one for each input, None for those that are static")
@@ -460,13 +464,7 @@ def structure_of(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
     """`dynamic_shapes` by names of parameters, with what a function says of each leaf."""
     result: dict[str, Any] = {}
     for value, path in zip((*args, *kwargs.values()), parameter_names(module, args, kwargs), strict=True):
-        spec = _mapped(value, spec_of)
-        if len(path) == 1:
-            result[path[0]] = spec
-        elif isinstance(path[1], str):
-            result.setdefault(path[0], {})[path[1]] = spec
-        else:
-            result.setdefault(path[0], []).append(spec)
+        put_at(result, path, _mapped(value, spec_of))
     return result
 
 

@@ -29,16 +29,16 @@ def functions() -> Mapping[str, Any]:
     """The functions by the names that they have in files."""
     from ..control_flow.operators import OPERATORS
 
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     symbolic = [getattr(torch, name) for name in dir(torch) if name.startswith("sym_")]
     for known in (*(getattr(operator, name) for name in _ARITHMETIC), math.sqrt, *BINARY.values(), *UNARY.values(),
                   *COMPARED_WITH_ZERO.values(), *symbolic):
         module = getattr(known, "__module__", None) or "torch"
-        found[f"{module.removeprefix('_')}.{known.__name__}"] = known
-    found["torch.is_grad_enabled"] = torch.is_grad_enabled
-    found["torch.set_grad_enabled"] = set_grad_mode
-    found.update({f"firesteel.{known.__name__}": known for known in OPERATORS})
-    return found
+        by_name[f"{module.removeprefix('_')}.{known.__name__}"] = known
+    by_name["torch.is_grad_enabled"] = torch.is_grad_enabled
+    by_name["torch.set_grad_enabled"] = set_grad_mode
+    by_name.update({f"firesteel.{known.__name__}": known for known in OPERATORS})
+    return by_name
 
 
 @functools.cache

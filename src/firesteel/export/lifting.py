@@ -111,8 +111,8 @@ def distinct_tensors(module: torch.nn.Module, args: tuple[Any, ...],
         seen.add(id(leaf))
         return leaf
 
-    made: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(copied, (args, kwargs))
-    return made
+    copies: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(copied, (args, kwargs))
+    return copies
 
 
 def positional_names(module: torch.nn.Module, args: tuple[Any, ...]) -> list[str]:
@@ -222,7 +222,7 @@ def argument_of(node: torch.fx.Node, value: Any) -> ArgumentSpec:
 
 def modules_by_id(module: torch.nn.Module) -> Mapping[int, str]:
     """The first name of every submodule."""
-    found: dict[int, str] = {}
+    paths: dict[int, str] = {}
     for name, part in module.named_modules():
-        found.setdefault(id(part), name)
-    return found
+        paths.setdefault(id(part), name)
+    return paths

@@ -88,11 +88,11 @@ def call_module(structure: CallStructure, modules: list[torch.nn.Module], leaves
     else:
         result = module(*args, **kwargs)
         more = tuple([getattr(module, name, None) if name is not None else None for name in structure.more])
-    found, spec = tree_flatten(result)
+    results, spec = tree_flatten(result)
     if spec != structure.out_spec:
         raise InputMismatchError(f"{type(module).__name__} returns {spec} where the exported program has "
                                  f"{structure.out_spec}")
-    return (*found, *more)
+    return (*results, *more)
 
 
 def assign_buffer(module: torch.nn.Module, name: str, value: torch.Tensor | None) -> None:

@@ -159,18 +159,18 @@ class _Call:
             node = outer.graph.create_node("get_attr", attribute)
             node.meta.update(outer.locate() if outer.locate is not None else outer.origin, val=None)
             graphs.append(node)
-        made = tuple([new_fake(value.shape, value.stride(), value.dtype, value.device) for value in results])
-        node = outer.new_node(self.operator, outer._argument_tuple(arguments(graphs, captured)), {}, made)
-        for at, fake in enumerate(made):
+        fakes = tuple([new_fake(value.shape, value.stride(), value.dtype, value.device) for value in results])
+        node = outer.new_node(self.operator, outer._argument_tuple(arguments(graphs, captured)), {}, fakes)
+        for at, fake in enumerate(fakes):
             outer.bind(fake, outer.new_node(getitem, (node, at), {}, fake))
-        return made
+        return fakes
 
 
 def _union(recorders: Sequence[BodyRecorder]) -> list[Any]:
-    found: list[Any] = []
+    united: list[Any] = []
     for recorder in recorders:
-        found += [value for value in recorder.captured if not any(_same(value, other) for other in found)]
-    return found
+        united += [value for value in recorder.captured if not any(_same(value, other) for other in united)]
+    return united
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -249,11 +249,11 @@ def results_of(operator: Any, args: tuple[Any, ...]) -> list[Any]:
     """Fakes like the results of a recorded operator, from the results of its graphs."""
     graph = args[1] if operator in (operators.cond, operators.while_loop) else args[0]
     output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
-    made = [node.meta["val"] for node in output.args[0]]
+    fakes = [node.meta["val"] for node in output.args[0]]
     if operator in (operators.cond, operators.while_loop):
-        return made
+        return fakes
     carried, xs = (0, args[1]) if operator is operators.map else (len(args[1]), args[2])
-    return [*made[:carried], *[_stacked(xs[0].shape[0], value) for value in made[carried:]]]
+    return [*fakes[:carried], *[_stacked(xs[0].shape[0], value) for value in fakes[carried:]]]
 
 
 def _slice(x: FakeTensor) -> FakeTensor:

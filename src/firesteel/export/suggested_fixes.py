@@ -107,17 +107,17 @@ class _Fixes:
         return value
 
     def _ranges(self) -> dict[Symbol, Interval]:
-        found = {symbol: self._interval(name) for symbol, name in self.named.items()}
+        intervals = {symbol: self._interval(name) for symbol, name in self.named.items()}
         for new in self.fresh.values():
-            found[new] = Interval()
+            intervals[new] = Interval()
             for name, value in self.values.items():
                 if new in value.free_symbols:
                     scale, offset = _affine(value)
                     inner = self._interval(name)
                     lower = -((offset - int(inner.lower)) // scale) if inner.lower != -INF else -INF
                     upper = (int(inner.upper) - offset) // scale if inner.upper != INF else INF
-                    found[new] &= Interval(lower, upper)
-        return found
+                    intervals[new] &= Interval(lower, upper)
+        return intervals
 
     def _interval(self, name: str) -> Interval:
         return self.env.interval(self.symbols.roots[name])
@@ -202,8 +202,8 @@ def refine_dynamic_shapes_from_suggested_fixes(message: str, dynamic_shapes: Any
     >>> refine_dynamic_shapes_from_suggested_fixes(text, {"x": {0: a}, "y": (b, None)})
     {'x': {0: a}, 'y': (2*a, None)}
     """
-    _, found, tail = message.partition("Suggested fixes:")
-    if not found:
+    _, heading, tail = message.partition("Suggested fixes:")
+    if not heading:
         raise UserCodeError("the message has no suggested fixes", "pass str(error) of a ConstraintViolationError")
     scope: dict[str, Any] = {"Dim": Dim}
     roots = {dim.root.name: dim.root for dim in _dims_in(dynamic_shapes)}

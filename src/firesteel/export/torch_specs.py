@@ -28,17 +28,17 @@ def dynamic_shapes_of(spec: ArgumentSpec, paths: Sequence[tuple[Any, ...]], valu
         raise UserCodeError(f"dynamic_shapes speaks of {unknown[0]!r}, which is none of the inputs",
                             "its keys are the names of forward's parameters")
     reader = _Reader()
-    found: dict[str, Any] = {}
+    specs: dict[str, Any] = {}
     for path, value in zip(paths, values, strict=True):
         if len(path) == 1:
-            found[path[0]] = reader.read(spec.named.get(path[0]), value)
+            specs[path[0]] = reader.read(spec.named.get(path[0]), value)
         elif isinstance(path[1], int):
             node = spec.positional[path[1]] if path[1] < len(spec.positional) else None
-            found.setdefault(path[0], []).append(reader.read(node, value))
+            specs.setdefault(path[0], []).append(reader.read(node, value))
         else:
             node = spec.keywords.get(path[1], spec.named.get(path[1]))
-            found.setdefault(path[0], {})[path[1]] = reader.read(node, value)
-    return found
+            specs.setdefault(path[0], {})[path[1]] = reader.read(node, value)
+    return specs
 
 
 class _Reader:

@@ -26,8 +26,7 @@ from ..fake.positions import has_positions, selected
 from ..fake.resampling import any_factor
 from ..functional.graph import Unsupported
 from ..functional.state import GlobalState
-from ..functional.tracing import Tracing
-from ..functional.tracing import _environment as environment_of
+from ..functional.tracing import Tracing, environment_of
 from ..runtime.compiler import Compiler
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode
@@ -230,12 +229,7 @@ class _Replay(Tracing):
                 self.program_recorder.origin.get("user_frames", ()), "", "an operator")
             return env
         values = [node.meta.get("example_value") for node in self.module.graph.nodes]
-        values += tree_flatten(result)[0]
-        for value in values:
-            found = environment_of([value])
-            if found.symbols:
-                return found
-        return ShapeEnv()
+        return environment_of([*values, *tree_flatten(result)[0]])
 
     def _fakes_of_inputs(self, env: ShapeEnv) -> dict[int, Any]:
         """Make the placeholders; from the ids of real tensors to the fakes that stand for them."""

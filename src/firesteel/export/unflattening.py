@@ -214,22 +214,22 @@ class _Unflattening:
         arguments = [values[node] if isinstance(node, Node) else node for node in inputs]
         further = [values[node] for node in more]
         if structure is None:
-            made = graph.create_node("call_module", target, tuple(further))
+            call_node = graph.create_node("call_module", target, tuple(further))
         else:
             attribute = f"_call_{identifier(target)}"
             vars(owner)[attribute] = structure
             # what the user puts in the place of the module is there for all its calls, whatever they compute
             first = name if self.known[call.name][0][0][0] is not None else target
             modules = [graph.create_node("get_attr", part) for part in dict.fromkeys((first, target))]
-            made = graph.call_function(call_module, (
+            call_node = graph.call_function(call_module, (
                 graph.create_node("get_attr", attribute), modules, arguments, further))
         if structure is None and len(rest) == 1:
-            values[rest[0]] = made
-            made.meta.update(rest[0].meta)
+            values[rest[0]] = call_node
+            call_node.meta.update(rest[0].meta)
             return
         for position, item in enumerate([*outputs, *rest]):
             if isinstance(item, Node) and item in inside and item not in values:
-                values[item] = graph.call_function(getitem, (made, position))
+                values[item] = graph.call_function(getitem, (call_node, position))
                 values[item].meta.update(item.meta)
 
     def _signature(self, call: _Call, inside: dict[Node, None]) -> ModuleCallSignature | None:
@@ -277,21 +277,21 @@ class _Unflattening:
         self.kept |= owned
         target = numbered(full, len(known))
         kind = torch.fx.GraphModule if structure is None else PreservedModule
-        made = kind(torch.nn.Module(), torch.fx.Graph(), class_name=type(holder).__name__)
-        _set_graph(made, graph)
+        module = kind(torch.nn.Module(), torch.fx.Graph(), class_name=type(holder).__name__)
+        _set_graph(module, graph)
         if structure is not None:
-            vars(made)["structure"] = structure
+            vars(module)["structure"] = structure
         for part, parameter in own_parameters(holder).items():
-            made.register_parameter(part, parameter)
+            module.register_parameter(part, parameter)
         for part, buffer in own_buffers(holder).items():
-            made.register_buffer(part, buffer, is_saved(holder, part))
+            module.register_buffer(part, buffer, is_saved(holder, part))
         for part, child in holder.named_children():
-            made.add_module(part, child)
+            module.add_module(part, child)
         local = target[len(outer) + 1 :] if outer else target
         *path, last = local.split(".")
         for part in path:
             owner = _submodule(owner, part)
-        owner.add_module(last, made)
+        owner.add_module(last, module)
         known.append((shape, target))
         return local
 

@@ -9,16 +9,4 @@ FakeTensor((2, 2), torch.float32, device='cpu')
 """
 
 from .mode import FakeMode, unsupported_reason, wants_plain_sizes
-from .tensor import DataDependentError, FakeError, FakeTensor, FakeUnsupported, TensorMeta, describe
-
-__all__ = [
-    "DataDependentError",
-    "FakeError",
-    "FakeMode",
-    "FakeTensor",
-    "FakeUnsupported",
-    "TensorMeta",
-    "describe",
-    "unsupported_reason",
-    "wants_plain_sizes",
-]
+from .tensor import DataDependentError, FakeError, FakeTensor, FakeUnsupported

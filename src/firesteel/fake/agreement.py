@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..devices import kind_of
 from ..registry import Registry
 from ..torch_compat import storage_address
 from .dims import Dim, depends_on_data, is_one, known_equal, numel_of, require_equal, shape_of
@@ -163,23 +164,6 @@ def _slices(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, dtyp
     return x.ndim == 0 or source.ndim == 0 or _same(_without(shape_of(source), at), _without(shape_of(x), at))
 
 
-@_check("index_add.default")
-def _index_add(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, *, alpha: Any = 1) -> bool:
-    return _slices(x, dim, index, source, _INDEX)
-
-
-@_check("index_copy.default")
-def _index_copy(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor) -> bool:
-    return _slices(x, dim, index, source, _LONG)
-
-
-@_check("index_reduce.default")
-def _index_reduce(
-    x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, reduce: str, *, include_self: bool = True
-) -> bool:
-    return reduce in ("prod", "mean", "amax", "amin") and _slices(x, dim, index, source, _INDEX)
-
-
 @_check("index_fill.int_Scalar", "index_fill.int_Tensor")
 def _index_fill(x: FakeTensor, dim: Any, index: FakeTensor, value: Any) -> bool:
     if isinstance(value, FakeTensor) and value.ndim:
@@ -189,14 +173,15 @@ def _index_fill(x: FakeTensor, dim: Any, index: FakeTensor, value: Any) -> bool:
 
 @_check("scatter.src", "scatter.reduce", "scatter_add.default", "scatter_reduce.two")
 def _scatter(x: FakeTensor, dim: Any, index: FakeTensor, source: FakeTensor, *rest: Any, **more: Any) -> bool:
-    if source.dtype is not x.dtype or not _scatter_value(x, dim, index, 0):
+    if source.dtype is not x.dtype or not _index_in_shape(x, dim, index):
         return False
     own, wanted = ((shape_of(t) or (1,)) for t in (source, index))
     return len(own) == len(wanted) and _at_most(wanted, own)
 
 
-@_check("scatter.value", "scatter.value_reduce")
-def _scatter_value(x: FakeTensor, dim: Any, index: FakeTensor, value: Any, *rest: Any, **more: Any) -> bool:
+@_check("scatter.value", "scatter.value_reduce", "gather.default")
+def _index_in_shape(x: FakeTensor, dim: Any, index: FakeTensor, *rest: Any, **more: Any) -> bool:
+    """An index that is not longer than the tensor, but along the dimension that it indexes."""
     at = wrap_dim(dim, x.ndim)
     if at is None or index.dtype not in _INDEX:
         return False
@@ -208,11 +193,6 @@ def _scatter_value(x: FakeTensor, dim: Any, index: FakeTensor, value: Any, *rest
 def _masked_scatter(x: FakeTensor, mask: FakeTensor, source: FakeTensor) -> bool:
     return mask.dtype is torch.bool and source.dtype is x.dtype \
         and broadcast_shapes([shape_of(x), shape_of(mask)]) is not None
-
-
-@_check("masked_fill.Scalar", "masked_fill.Tensor")
-def _masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> bool:
-    return mask.dtype is torch.bool and not (isinstance(value, FakeTensor) and value.ndim)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -236,56 +216,8 @@ for _name, _view in (
     _check(_name)(_of_view(_view))
 
 
-@_check("as_strided_scatter.default")
-def _as_strided_scatter(x: FakeTensor, source: FakeTensor, size: Sequence[Any], *rest: Any) -> bool:
-    return _same(shape_of(source), size)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# reading by index tensors
-
-
-@_check("take.default")
-def _take(x: FakeTensor, index: FakeTensor) -> bool:
-    return index.dtype in _LONG
-
-
-@_check("gather.default")
-def _gather(x: FakeTensor, dim: Any, index: FakeTensor, **more: Any) -> bool:
-    at = wrap_dim(dim, x.ndim)
-    if at is None or index.dtype not in _INDEX:
-        return False
-    own, wanted = ((shape_of(t) or (1,)) for t in (x, index))
-    return len(own) == len(wanted) and _at_most(_without(wanted, at), _without(own, at))
-
-
-@_check("index_select.default")
-def _index_select(x: FakeTensor, dim: Any, index: FakeTensor) -> bool:
-    return index.dtype in _INDEX and index.ndim <= 1
-
-
-@_check("embedding.default")
-def _embedding(weight: FakeTensor, indices: FakeTensor, *rest: Any, **more: Any) -> bool:
-    return indices.dtype in _INDEX
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # layers
-
-
-@_check("addmv.default")
-def _addmv(bias: FakeTensor, x: FakeTensor, vector: FakeTensor, **more: Any) -> bool:
-    return bias.dtype is x.dtype is vector.dtype and _expands(shape_of(bias), shape_of(x)[:1])
-
-
-@_check("gcd.default", "lcm.default")
-def _divisors(x: FakeTensor, y: FakeTensor) -> bool:
-    return all(t.dtype is not torch.bool and not t.dtype.is_floating_point and not t.dtype.is_complex for t in (x, y))
-
-
-@_check("roll.default")
-def _roll(x: FakeTensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> bool:
-    return len(shifts) == (len(dims) or 1)
 
 
 @_check("prod.dim_int")
@@ -297,12 +229,7 @@ def _prod(x: FakeTensor, *rest: Any, **more: Any) -> bool:
 def _parameters(x: FakeTensor, *parameters: FakeTensor | None) -> bool:
     """Parameters of the dtype of the argument, or float32 for one of half precision."""
     wanted = (x.dtype, torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else (x.dtype,)
-    return x.device.type != "cpu" or all(parameter is None or parameter.dtype in wanted for parameter in parameters)
-
-
-@_check("native_layer_norm.default")
-def _layer_norm(x: FakeTensor, shape: Any, weight: FakeTensor | None, bias: FakeTensor | None, eps: float) -> bool:
-    return _parameters(x, weight, bias)
+    return not kind_of(x).is_host or all(parameter is None or parameter.dtype in wanted for parameter in parameters)
 
 
 @_check("native_batch_norm.default", "_native_batch_norm_legit.default", "_batch_norm_with_update.default")
@@ -318,11 +245,6 @@ def _batch_norm(
     changed = [storage_address(t) for t in (mean, variance) if t is not None]
     read = [storage_address(t) for t in (x, weight, bias) if t is not None]
     return not any(memory in read for memory in changed) and len(set(changed)) == len(changed)
-
-
-@_check("native_group_norm.default")
-def _group_norm(x: FakeTensor, weight: FakeTensor | None, bias: FakeTensor | None, *rest: Any) -> bool:
-    return _parameters(x, weight, bias)
 
 
 @_check("convolution.default")
@@ -357,11 +279,6 @@ def _nll_loss(x: FakeTensor, target: FakeTensor, weight: FakeTensor | None, *res
     return weight is None or (weight.dtype is x.dtype and _same(shape_of(weight), (classes,)))
 
 
-@_check("soft_margin_loss.default")
-def _soft_margin_loss(x: FakeTensor, target: FakeTensor, *rest: Any) -> bool:
-    return _expands(shape_of(target), shape_of(x))
-
-
 @_check("binary_cross_entropy.default")
 def _binary_cross_entropy(x: FakeTensor, target: FakeTensor, weight: FakeTensor | None = None, *rest: Any) -> bool:
     return _same(shape_of(target), shape_of(x)) and (weight is None or _expands(shape_of(weight), shape_of(x)))
@@ -377,16 +294,6 @@ def _binary_cross_entropy_with_logits(
         and all(_expands(shape_of(t), shape_of(x)) for t in weights)
 
 
-@_check("smooth_l1_loss.default")
-def _smooth_l1_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, beta: Any = 1.0) -> bool:
-    return bool(beta >= 0)
-
-
-@_check("huber_loss.default")
-def _huber_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, delta: Any = 1.0) -> bool:
-    return bool(delta > 0)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # ranges and rates of distributions: these operators take plain numbers
 
@@ -399,16 +306,6 @@ def _uniform(x: FakeTensor, start: float = 0.0, end: float = 1.0, **more: Any) -
     return -largest <= start <= end <= largest and end - start <= largest
 
 
-@_check("random.from")
-def _random(x: FakeTensor, start: int, end: int | None, **more: Any) -> bool:
-    return end is not None and start < end and _holds(x.dtype, start) and _holds(x.dtype, end - 1)
-
-
-@_check("random.to")
-def _random_to(x: FakeTensor, end: int, **more: Any) -> bool:
-    return end > 0 and _holds(x.dtype, end - 1)
-
-
 def _holds(dtype: torch.dtype, number: int) -> bool:
     """Whether a number and all below are values of a dtype. Eager warns of others if it does not refuse them."""
     if dtype is torch.bool:
@@ -418,29 +315,54 @@ def _holds(dtype: torch.dtype, number: int) -> bool:
     return not dtype.is_complex and torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max
 
 
-@_check("exponential.default")
-def _exponential(x: FakeTensor, rate: float = 1.0, **more: Any) -> bool:
-    return rate > 0 and x.dtype.is_floating_point
+# ---------------------------------------------------------------------------------------------------------------------
+# what is one condition
 
 
-@_check("geometric.default")
-def _geometric(x: FakeTensor, p: float, **more: Any) -> bool:
-    return 0 < p < 1
+_CONDITIONS: dict[str, Check] = {
+    # writing by index tensors and to views
+    "index_add.default": lambda x, dim, index, source, *, alpha=1: _slices(x, dim, index, source, _INDEX),
+    "index_copy.default": lambda x, dim, index, source: _slices(x, dim, index, source, _LONG),
+    "index_reduce.default": lambda x, dim, index, source, reduce, *, include_self=True:
+        reduce in ("prod", "mean", "amax", "amin") and _slices(x, dim, index, source, _INDEX),
+    "masked_fill.Scalar": lambda x, mask, value: mask.dtype is torch.bool,
+    "masked_fill.Tensor": lambda x, mask, value:
+        mask.dtype is torch.bool and not (isinstance(value, FakeTensor) and value.ndim),
+    "as_strided_scatter.default": lambda x, source, size, *rest: _same(shape_of(source), size),
+    # reading by index tensors
+    "take.default": lambda x, index: index.dtype in _LONG,
+    "index_select.default": lambda x, dim, index: index.dtype in _INDEX and index.ndim <= 1,
+    "embedding.default": lambda weight, indices, *rest, **more: indices.dtype in _INDEX,
+    # layers
+    "addmv.default": lambda bias, x, vector, **more:
+        bias.dtype is x.dtype is vector.dtype and _expands(shape_of(bias), shape_of(x)[:1]),
+    "gcd.default": lambda x, y: _is_integer(x) and _is_integer(y),
+    "lcm.default": lambda x, y: _is_integer(x) and _is_integer(y),
+    "roll.default": lambda x, shifts, dims=(): len(shifts) == (len(dims) or 1),
+    "native_layer_norm.default": lambda x, shape, weight, bias, eps: _parameters(x, weight, bias),
+    "native_group_norm.default": lambda x, weight, bias, *rest: _parameters(x, weight, bias),
+    # losses
+    "soft_margin_loss.default": lambda x, target, *rest: _expands(shape_of(target), shape_of(x)),
+    "smooth_l1_loss.default": lambda x, target, reduction=1, beta=1.0: bool(beta >= 0),
+    "huber_loss.default": lambda x, target, reduction=1, delta=1.0: bool(delta > 0),
+    # ranges and rates of distributions
+    "random.from": lambda x, start, end, **more:
+        end is not None and start < end and _holds(x.dtype, start) and _holds(x.dtype, end - 1),
+    "random.to": lambda x, end, **more: end > 0 and _holds(x.dtype, end - 1),
+    "exponential.default": lambda x, rate=1.0, **more: rate > 0 and x.dtype.is_floating_point,
+    "geometric.default": lambda x, p, **more: 0 < p < 1,
+    "cauchy.default": lambda x, middle=0.0, width=1.0, **more: width > 0 and x.dtype.is_floating_point,
+    "log_normal.default": lambda x, middle=0.0, width=1.0, **more: width > 0 and x.dtype.is_floating_point,
+    "normal.default": lambda x, mean=0.0, std=1.0, **more: std >= 0,
+    "normal.Tensor_float": lambda x, mean=0.0, std=1.0, **more: std >= 0,
+    "normal.float_float": lambda mean, std, size, **more: std >= 0,
+}
+for _name, _condition in _CONDITIONS.items():
+    _check(_name)(_condition)
 
 
-@_check("cauchy.default", "log_normal.default")
-def _wide(x: FakeTensor, middle: float = 0.0, width: float = 1.0, **more: Any) -> bool:
-    return width > 0 and x.dtype.is_floating_point
-
-
-@_check("normal.default", "normal.Tensor_float")
-def _normal(x: FakeTensor, mean: float = 0.0, std: float = 1.0, **more: Any) -> bool:
-    return std >= 0
-
-
-@_check("normal.float_float")
-def _normal_of_size(mean: float, std: float, size: Any, **more: Any) -> bool:
-    return std >= 0
+def _is_integer(x: FakeTensor) -> bool:
+    return x.dtype is not torch.bool and not x.dtype.is_floating_point and not x.dtype.is_complex
 
 
 # ---------------------------------------------------------------------------------------------------------------------

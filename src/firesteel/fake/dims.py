@@ -45,10 +45,10 @@ class DimTable:
         if self.env.facts.version != self._version:
             self._found.clear()
             self._version = self.env.facts.version
-        found = self._found.get(expr)
-        if found is None:
-            found = self._found[expr] = self._make(expr)
-        return found
+        known = self._found.get(expr)
+        if known is None:
+            known = self._found[expr] = self._make(expr)
+        return known
 
     def _make(self, expr: Expr) -> Any:
         expr = self.env.replace(expr)
@@ -144,16 +144,16 @@ class Dim(torch.SymInt):
         return not self == other
 
     def __lt__(self, other: Any) -> bool:
-        return _less(self.table, self.expr, _operand(other))
+        return _compare(self.table, lt, self.table.less, self.expr, _operand(other))
 
     def __gt__(self, other: Any) -> bool:
-        return _less(self.table, _operand(other), self.expr)
+        return _compare(self.table, lt, self.table.less, _operand(other), self.expr)
 
     def __le__(self, other: Any) -> bool:
-        return _less_or_equal(self.table, self.expr, _operand(other))
+        return _compare(self.table, le, self.table.less_or_equal, self.expr, _operand(other))
 
     def __ge__(self, other: Any) -> bool:
-        return _less_or_equal(self.table, _operand(other), self.expr)
+        return _compare(self.table, le, self.table.less_or_equal, _operand(other), self.expr)
 
     def __bool__(self) -> bool:
         return self != 0
@@ -164,10 +164,10 @@ class Dim(torch.SymInt):
             return super().__mul__(other)
         key = (self.expr, right)
         table = self.table
-        found = table.products.get(key)
-        if found is None:
-            found = table.products[key] = self.expr * right
-        return table.dim(found)
+        product = table.products.get(key)
+        if product is None:
+            product = table.products[key] = self.expr * right
+        return table.dim(product)
 
     __rmul__ = __mul__
 
@@ -224,19 +224,12 @@ def _integer(value: Any) -> Any:
     return int(value) if isinstance(value, int) else None
 
 
-def _less(table: DimTable, left: Any, right: Any) -> bool:
+def _compare(table: DimTable, relation: Callable[..., Expr], known: dict[Any, bool], left: Any, right: Any) -> bool:
+    """Whether one number is in a relation to another; ``known`` are the answers so far."""
     key = (left, right)
-    answer = table.less.get(key)
+    answer = known.get(key)
     if answer is None:
-        answer = table.decide(lt(left, right), table.less, key)
-    return answer
-
-
-def _less_or_equal(table: DimTable, left: Any, right: Any) -> bool:
-    key = (left, right)
-    answer = table.less_or_equal.get(key)
-    if answer is None:
-        answer = table.decide(le(left, right), table.less_or_equal, key)
+        answer = table.decide(relation(left, right), known, key)
     return answer
 
 
@@ -413,10 +406,10 @@ def storage_size(shape: Sequence[Any], stride: Sequence[Any]) -> Any:
     if table is None:
         return _storage_size(shape, stride)
     key = (shape, stride)
-    found = table.storage_sizes.get(key)
-    if found is None:
-        found = table.storage_sizes[key] = _storage_size(shape, stride)
-    return found
+    size = table.storage_sizes.get(key)
+    if size is None:
+        size = table.storage_sizes[key] = _storage_size(shape, stride)
+    return size
 
 
 def _storage_size(shape: Sequence[Any], stride: Sequence[Any]) -> Any:

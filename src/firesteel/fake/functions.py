@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..devices import kind_of
 from ..torch_compat import own_functions
 from ..torch_compat import pytrees as pytree
 from .dims import require_equal, shape_of
@@ -45,7 +46,7 @@ def short_name(name: str) -> str:
 def _needs_memory(name: str, args: Sequence[Any], exports: bool) -> bool:
     """Whether a network looks for its parameters in memory, as cuDNN's do. Where gradients are wanted that is left to
     Python, except in programs that are exported."""
-    if not is_described(name) or not isinstance(args[0], torch.Tensor) or args[0].device.type != "cuda":
+    if not is_described(name) or not isinstance(args[0], torch.Tensor) or not kind_of(args[0]).has_cudnn:
         return False
     leaves = pytree.tree_leaves(list(args))
     return exports or not (torch.is_grad_enabled() and any(
@@ -62,24 +63,17 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
-def _lstm(data: torch.Tensor, second: Any, third: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
-    if isinstance(second, torch.Tensor):  # packed: data, batch sizes, states, parameters, ...
-        states, parameters, (_, _, dropout, train, bidirectional) = third, rest[0], rest[1:6]
+def _network(data: torch.Tensor, second: Any, third: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
+    """Of packed sequences: data, batch sizes, state or states, parameters, ...; others come without batch sizes."""
+    packed = isinstance(rest[0], (list, tuple))
+    state, parameters = (third, rest[0]) if packed else (second, third)
+    states = [state] if isinstance(state, torch.Tensor) else list(state)
+    _, _, dropout, train, bidirectional = rest[1:6] if packed else rest[:5]
+    if packed:
         output = data.new_empty((data.size(0), _width(states[0], bidirectional)))
     else:
-        states, parameters, (_, _, dropout, train, bidirectional, batch_first) = second, third, rest
-        output = _padded_output(data, states[0], bidirectional, batch_first)
+        output = _padded_output(data, states[0], bidirectional, batch_first=rest[5])
     return _results(output, states, [data, *states, *parameters], dropout if train else 0.0)
-
-
-def _one_state(data: torch.Tensor, second: Any, third: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
-    if isinstance(third, torch.Tensor):  # packed
-        state, parameters, (_, _, dropout, train, bidirectional) = third, rest[0], rest[1:6]
-        output = data.new_empty((data.size(0), _width(state, bidirectional)))
-    else:
-        state, parameters, (_, _, dropout, train, bidirectional, batch_first) = second, third, rest
-        output = _padded_output(data, state, bidirectional, batch_first)
-    return _results(output, [state], [data, state, *parameters], dropout if train else 0.0)
 
 
 def _width(state: torch.Tensor, bidirectional: bool) -> Any:
@@ -96,15 +90,15 @@ def _padded_output(data: torch.Tensor, state: torch.Tensor, bidirectional: bool,
 
 def _results(output: torch.Tensor, states: Sequence[torch.Tensor], used: Sequence[torch.Tensor],
              dropout: float) -> tuple[torch.Tensor, ...]:
-    made = [output, *(torch.empty(state.shape, dtype=state.dtype, device=state.device) for state in states)]
+    results = [output, *(torch.empty(state.shape, dtype=state.dtype, device=state.device) for state in states)]
     if dropout:
-        made[0] = torch.nn.functional.dropout(output, dropout, True)  # so that random numbers count as drawn
+        results[0] = torch.nn.functional.dropout(output, dropout, True)  # so that random numbers count as drawn
     learned = [t for t in used if t.requires_grad]
     if learned and torch.is_grad_enabled():
         # The results depend on each of these: a sum of single elements says so to autograd.
         link = sum(t[(0,) * t.dim()] for t in learned)
-        made = [result + link for result in made]
-    return tuple(made)
+        results = [result + link for result in results]
+    return tuple(results)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -149,12 +143,9 @@ def _relu_cell(*args: Any) -> torch.Tensor:
     return _gates(*args).relu()
 
 
-_NETWORKS: dict[str, FunctionRule] = {
-    "lstm": _lstm,
-    "gru": _one_state,
-    "rnn_tanh": _one_state,
-    "rnn_relu": _one_state,
-}
+_NETWORKS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+
+
 def one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
     """By rows, as eager fills it; torch compares with a range where tensors have no values, in the order of ``x``."""
     return own_functions.one_hot(x.contiguous() if isinstance(x, torch.Tensor) else x, num_classes)
@@ -169,7 +160,7 @@ CELLS: dict[str, FunctionRule] = {
 """One step in time, of the data, the state or states, and the parameters."""
 _RULES: dict[str, FunctionRule] = {
     "one_hot": one_hot,
-    **_NETWORKS,
+    **dict.fromkeys(_NETWORKS, _network),
     **CELLS,
     "matmul": matmul,
     "linear": linear,

@@ -114,8 +114,8 @@ class MetaRun:
             elif device == _CPU and not with_dims:
                 device, with_dims = own, dims
             else:
-                found = f"found at least two devices, {device} and {own}!"
-                raise RuntimeError(f"Expected all tensors to be on the same device, but {found}")
+                devices = f"found at least two devices, {device} and {own}!"
+                raise RuntimeError(f"Expected all tensors to be on the same device, but {devices}")
         return device or _CPU
 
     def _take_over_changes(self, fake: FakeTensor, meta: torch.Tensor) -> None:

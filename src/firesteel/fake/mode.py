@@ -15,6 +15,7 @@ import torch
 from .. import torch_compat
 from ..shapes import ShapeEnv, Symbol
 from ..torch_compat import has_symbolic_layout
+from ..torch_compat.subclasses import has_own_dispatch, is_overriding
 from . import agreement, symbolic
 from .dims import known_equal, layout_of
 from .meta_kernels import MetaRun
@@ -25,7 +26,7 @@ from .rules.data_dependent import always, data_result, of_unknown_sum, with_mask
 from .rules.elementwise_layouts import Restride, find_layout
 from .rules.strides import TOO_LONG
 from .symbolic import SYMBOLIC_NUMBERS
-from .tensor import DataDependentError, FakeTensor, FakeUnsupported, new_fake
+from .tensor import DataDependentError, FakeTensor, FakeUnsupported, has_wrappers, new_fake
 
 # Sizes and strides.
 Layout = tuple[Sequence[Any], Sequence[Any]]
@@ -68,7 +69,7 @@ class FakeMode(torch_compat.DispatchMode):
         self.before_late_error: Callable[[Sequence[FakeTensor], Sequence[FakeTensor]], None] | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        return dispatch(self, func, args, kwargs or {})
+        return NotImplemented if types and has_wrappers(types) else dispatch(self, func, args, kwargs or {})
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """Call ``fn`` with this mode entered, at less cost than ``with mode:``."""
@@ -202,7 +203,8 @@ class FakeMode(torch_compat.DispatchMode):
 
 def unsupported_reason(t: torch.Tensor) -> str | None:
     """Why a real tensor has no fake version, or None when it has one."""
-    if type(t) is not torch.Tensor and type(t) is not torch.nn.Parameter:
+    if type(t) is not torch.Tensor and type(t) is not torch.nn.Parameter and (
+            is_overriding(type(t)) or has_own_dispatch(type(t)) or type(t).__module__.startswith("torch.")):
         return f"a tensor of the subclass {type(t).__qualname__}"
     if t.layout is not torch.strided:
         return f"a tensor of layout {t.layout}"
@@ -445,12 +447,12 @@ def _half_done(
 
 def _written(operator: _Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor]:
     """The tensors that an operator writes to."""
-    found: list[FakeTensor] = []
+    written: list[FakeTensor] = []
     for position, name in operator.writes:
         given = args[position] if position < len(args) else kwargs.get(name)
-        found += [item for item in (given if isinstance(given, (list, tuple)) else (given,))
-                  if type(item) is FakeTensor]
-    return found
+        written += [item for item in (given if isinstance(given, (list, tuple)) else (given,))
+                    if type(item) is FakeTensor]
+    return written
 
 
 def _with_symbols(

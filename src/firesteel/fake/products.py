@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import own_functions
+from .dims import product
 
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -34,8 +35,8 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     except Exception as error:
         if not wants_plain_sizes(error) or x.dim() < 3 or weight.dim() != 2:
             raise
-    product = matmul_by_parts(x, weight.t())
-    return product if bias is None else product + bias
+    result = matmul_by_parts(x, weight.t())
+    return result if bias is None else result + bias
 
 
 def matmul_by_parts(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -53,15 +54,14 @@ def matmul_by_parts(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         if right.size(0) == 1 and right.requires_grad:
             return matmul_by_parts(left, right.squeeze(0))
     batch = _broadcast(left.shape[:-2], right.shape[:-2])
-    count = _product(batch)
+    count = product(batch)
     rows = left.shape[-2:] if left.dim() > 1 else (1, *left.shape)
     first = left.expand((*batch, *rows)).reshape((count, *rows))
     columns = right.shape[-2:]  # of a vector its length
     second = right.expand((*batch, *columns)).reshape((count, *columns))
-    product = torch.bmm(first, second if right.dim() > 1 else second.unsqueeze(2))
+    products = torch.bmm(first, second if right.dim() > 1 else second.unsqueeze(2))
     ends = [*left.shape[-2:-1], *right.shape[-1:]] if right.dim() > 1 else [*left.shape[-2:-1]]
-    return own_functions.unsafe_view(product, [*batch, *ends])
-
+    return own_functions.unsafe_view(products, [*batch, *ends])
 
 
 def _is_one_matrix(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -84,28 +84,21 @@ def _folded(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     swapped = right.dim() > left.dim()
     large, small = (right.mT, left.t() if left.dim() == 2 else left) if swapped else (left, right)
     *outer, inner = large.shape
-    rows = large.reshape((_product(outer), inner))
+    rows = large.reshape((product(outer), inner))
     if small.dim() == 1:
         return own_functions.unsafe_view(torch.mv(rows, small), outer)
-    product = own_functions.unsafe_view(torch.mm(rows, small), [*outer, small.size(1)])
-    return product.mT.contiguous() if swapped else product
-
-
-def _product(sizes: Any) -> Any:
-    total: Any = 1
-    for size in sizes:
-        total = total * size
-    return total
+    result = own_functions.unsafe_view(torch.mm(rows, small), [*outer, small.size(1)])
+    return result.mT.contiguous() if swapped else result
 
 
 def _broadcast(first: Any, second: Any) -> list[Any]:
     long, short = (first, second) if len(first) >= len(second) else (second, first)
-    found = list(long[: len(long) - len(short)])
-    for x, y in zip(long[len(found) :], short, strict=True):
+    batch = list(long[: len(long) - len(short)])
+    for x, y in zip(long[len(batch) :], short, strict=True):
         if x == 1:
-            found.append(y)
+            batch.append(y)
         elif y == 1 or x == y:
-            found.append(x)
+            batch.append(x)
         else:
             raise RuntimeError(f"batches of {list(first)} and {list(second)} matrices have no product")
-    return found
+    return batch

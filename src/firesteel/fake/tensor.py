@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import torch
@@ -57,6 +56,8 @@ class FakeTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if has_wrappers(types):
+            return NotImplemented
         # Reached when no mode is entered.
         return cls.run_operator(None, func, args, kwargs or {})
 
@@ -87,6 +88,15 @@ class FakeTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise FakeUnsupported("copy or pickle", "a fake tensor has no memory")
+
+
+def has_wrappers(types: Sequence[type]) -> bool:
+    """Whether tensors of a class with a ``__torch_dispatch__`` of its own are among an operator's arguments: it is
+    asked first, and calls operators on the fake tensors inside."""
+    for kind in types:  # noqa: SIM110 (as below)
+        if kind is not FakeTensor:
+            return True
+    return False
 
 
 def _all_plain(numbers: Sequence[Size]) -> bool:
@@ -153,41 +163,3 @@ def update_metadata(
         raise FakeUnsupported("resize_", "a tensor with elements cannot grow while capturing")
     torch_compat.replace_metadata(t, new)
     return t
-
-
-@dataclass(frozen=True, slots=True)
-class TensorMeta:
-    """All that can be known of a tensor without its data.
-
-    >>> describe(torch.zeros(2, 3).t()).stride
-    (1, 3)
-    """
-
-    shape: tuple[Size, ...]
-    stride: tuple[Size, ...]
-    storage_offset: Size
-    dtype: torch.dtype
-    device: torch.device
-    layout: torch.layout
-    requires_grad: bool
-    is_leaf: bool
-    is_inference: bool
-    is_view: bool
-    is_parameter: bool
-
-
-def describe(t: torch.Tensor) -> TensorMeta:
-    """The metadata of a tensor, fake or real."""
-    return TensorMeta(
-        shape=tuple(t.shape),
-        stride=tuple(t.stride()),
-        storage_offset=t.storage_offset(),
-        dtype=t.dtype,
-        device=t.device,
-        layout=t.layout,
-        requires_grad=t.requires_grad,
-        is_leaf=t.is_leaf,
-        is_inference=t.is_inference(),
-        is_view=torch_compat.view_base(t) is not None,
-        is_parameter=t.is_parameter if isinstance(t, FakeTensor) else isinstance(t, torch.nn.Parameter),
-    )

@@ -17,36 +17,12 @@ from .graph import (
     Constant,
     FreshTensor,
     FunctionalGraph,
-    Input,
     InputAlias,
-    Mutation,
     Number,
-    Output,
     SameAs,
     SpentResults,
-    StateChange,
     Unsupported,
-    ViewLayout,
     is_refusal,
 )
 from .running import run
 from .tracing import trace
-
-__all__ = [
-    "Constant",
-    "FreshTensor",
-    "FunctionalGraph",
-    "Input",
-    "InputAlias",
-    "Mutation",
-    "Number",
-    "Output",
-    "SameAs",
-    "SpentResults",
-    "StateChange",
-    "Unsupported",
-    "ViewLayout",
-    "is_refusal",
-    "run",
-    "trace",
-]

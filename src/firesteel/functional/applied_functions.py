@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..fake import FakeTensor, FakeUnsupported
+from ..torch_compat.autograd_functions import BACKWARD_HOOK_FUNCTION
 
 
 class AppliedFunction:
@@ -18,9 +21,21 @@ class AppliedFunction:
         self.traceable = traceable
         self.__name__ = f"{cls.__name__}_apply"
         self.__qualname__ = self.__name__
-        self.__module__ = cls.__module__
+        # code of graphs takes names in torch for what torch has under them
+        self.__module__ = cls.__module__ if cls.__module__.partition(".")[0] != "torch" else __name__
 
     def __call__(self, *args: Any) -> Any:
         if not self.traceable and any(isinstance(arg, FakeTensor) for arg in args):
             raise FakeUnsupported(self.__name__, "its backward is Python that cannot be followed")
         return self.function.apply(*args)  # type: ignore[attr-defined]
+
+
+def pass_hooked(tensor: torch.Tensor) -> torch.Tensor:
+    """The operation for a tensor that goes into or comes out of a module with backward hooks: the same elements.
+
+    torch's own function does it, where there are tensors; when the graph is traced, it is a view like others.
+    """
+    if isinstance(tensor, FakeTensor):
+        return tensor.view_as(tensor)
+    (passed,) = BACKWARD_HOOK_FUNCTION.apply(tensor)
+    return passed  # type: ignore[no-any-return]

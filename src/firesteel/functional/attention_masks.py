@@ -15,7 +15,6 @@ With dropout that happens only where the kernel stays the same, for the random n
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from contextlib import ExitStack
 from enum import Enum
 from operator import getitem
 from typing import Any
@@ -24,6 +23,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..devices import KINDS, kind_of
 from ..fake import FakeTensor
 from ..fake.rules.gpu_attention import kernel_of_attention
 from ..shapes import Const, Expr
@@ -69,7 +69,7 @@ class KnownMasks:
             hides = self._look_at(attn_mask, rows, columns)
             # Kernels of GPUs do not agree on where the diagonal of other than square scores is.
             known = hides is Hides.NOTHING or (
-                hides is Hides.FUTURE and (rows is columns or query.device.type == "cpu"))
+                hides is Hides.FUTURE and (rows is columns or kind_of(query).is_host))
             if known and (dropout_p == 0.0 or _same_kernel(
                     query, key, value, attn_mask, dropout_p, hides is Hides.FUTURE, **kwargs)):
                 attn_mask, is_causal = None, hides is Hides.FUTURE
@@ -78,13 +78,13 @@ class KnownMasks:
 
     def _look_at(self, mask: FakeTensor, rows: Expr, columns: Expr) -> Hides:
         node = self._recorder.node_of(mask)
-        found = self._found.get((node, rows, columns))
-        if found is None:
-            found = self._from_function(node)
-            if found is Hides.OTHER and isinstance(rows, Const) and isinstance(columns, Const):
-                found = self._from_elements(node, int(rows), int(columns))
-            self._found[node, rows, columns] = found
-        return found
+        known = self._found.get((node, rows, columns))
+        if known is None:
+            known = self._from_function(node)
+            if known is Hides.OTHER and isinstance(rows, Const) and isinstance(columns, Const):
+                known = self._from_elements(node, int(rows), int(columns))
+            self._found[node, rows, columns] = known
+        return known
 
     def _from_function(self, node: torch.fx.Node) -> Hides:
         if self._functions is None:
@@ -105,12 +105,12 @@ class KnownMasks:
             return Hides.OTHER
         order = [each for each in self._recorder.graph.nodes if each in nodes]
         try:
-            found = _compare(_compute(node, order, self._recorder.constants), rows, columns)
+            pattern = _compare(_compute(node, order, self._recorder.constants), rows, columns)
         except RuntimeError:  # no memory, or an operator that is not allowed: the program will say so when it runs
             return Hides.OTHER
         for each in nodes:
             each.meta["never_raises"] = True
-        return found
+        return pattern
 
 
 def _may_be_dropped(query: Any, key: Any, mask: Any) -> bool:
@@ -130,25 +130,25 @@ def _may_be_dropped(query: Any, key: Any, mask: Any) -> bool:
 def _same_kernel(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, **kwargs: Any) -> bool:
     """Whether a GPU's kernel is the same with the mask and without: what it drops is the same then, mask or not."""
     with torch_compat.below_python_key():
-        found = kernel_of_attention(query, key, value, mask, dropout_p, False, **kwargs)
-        return isinstance(found, int) and found == kernel_of_attention(
+        kernel = kernel_of_attention(query, key, value, mask, dropout_p, False, **kwargs)
+        return isinstance(kernel, int) and kernel == kernel_of_attention(
             query, key, value, None, dropout_p, is_causal, **kwargs)
 
 
 def _constants_for(result: torch.fx.Node, literals: Container[str]) -> set[torch.fx.Node]:
     """All nodes that a result depends on, with it; none if data has a part in it, or if it is much work."""
-    found: set[torch.fx.Node] = set()
+    constants: set[torch.fx.Node] = set()
     work = 0
     open_nodes = [result]
     while open_nodes:
         node = open_nodes.pop()
-        if node not in found:
+        if node not in constants:
             work += _elements(node)
             if not _is_constant(node, literals) or work > MOST_WORK:
                 return set()
-            found.add(node)
+            constants.add(node)
             open_nodes.extend(node.all_input_nodes)
-    return found
+    return constants
 
 
 def _is_constant(node: torch.fx.Node, literals: Container[str]) -> bool:
@@ -189,17 +189,12 @@ def _compute(wanted: torch.fx.Node, nodes: Sequence[torch.fx.Node],
             return values[argument]
         if isinstance(argument, (tuple, list)):
             return [plain(item) for item in argument]
-        if isinstance(argument, torch.device) and argument.type == "cuda" and not torch.cuda.is_available():
+        if isinstance(argument, torch.device) and argument.type in KINDS and not kind_of(argument).is_there():
             return torch.device("cpu")
         return argument
 
     last_use = {source: node for node in nodes for source in node.all_input_nodes}
-    with ExitStack() as stack:
-        stack.enter_context(torch_compat.below_python_key())
-        stack.enter_context(torch.no_grad())
-        for device in torch_compat.AUTOCAST_DEVICES:
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+    with torch_compat.below_python_key(), torch.no_grad(), torch_compat.autocast_disabled():
         for node in nodes:
             if node.op == "get_attr":
                 values[node] = constants[str(node.target)]

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from ..devices import kind_of
 from ..fake import functions
 
 
 def one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     """``torch.nn.functional.one_hot`` of a given number of classes, which raises for others when the graph runs."""
-    if not isinstance(num_classes, int | torch.SymInt) or num_classes <= 0 or x.device.type != "cpu":
+    if not isinstance(num_classes, int | torch.SymInt) or num_classes <= 0 or not kind_of(x).raises_for_values:
         return functions.one_hot(x, num_classes)
     result = functions.one_hot(x, num_classes)  # which also refuses other dtypes
     torch_compat.check_when_run((x >= 0).all(), "Class values must be non-negative.")
@@ -27,7 +28,7 @@ def quantile(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
     def checked(*args: Any, **kwargs: Any) -> torch.Tensor:
         result = function(*args, **kwargs)  # which also refuses other dtypes
         q = kwargs["q"] if "q" in kwargs else args[1]
-        if isinstance(q, torch.Tensor) and q.device.type == "cpu":
+        if isinstance(q, torch.Tensor) and kind_of(q).raises_for_values:
             torch_compat.check_when_run((q >= 0).logical_and(q <= 1).all(),
                                         "quantile() q values must be in the range [0, 1]")
         return result

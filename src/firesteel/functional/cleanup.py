@@ -19,7 +19,7 @@ from .. import torch_compat
 from ..fake.symbolic import SYMBOLIC_NUMBERS
 from .eager_support import is_refused
 from .graph import FreshTensor, FunctionalGraph, InputAlias, Number, Output
-from .operators import REFUSED, Kind, operator_of, raises_on_data, values_of
+from .operators import REFUSED, Kind, is_view, operator_of, raises_on_data, values_of
 
 _ATEN = torch.ops.aten
 # By identity: an operator's own hash is a Python function.
@@ -68,17 +68,13 @@ def _same_numbers(left: Any, right: Any) -> bool:
 
 def _leaving(graph: FunctionalGraph) -> set[torch.fx.Node]:
     """Nodes whose memory may leave the graph: results, and what they are views of."""
-    found: set[torch.fx.Node] = set()
+    leaving: set[torch.fx.Node] = set()
     for start in graph.graph.output_node().all_input_nodes:
         node: Any = start
-        while isinstance(node, torch.fx.Node) and node not in found:
-            found.add(node)
-            node = node.args[0] if node.args and (_is_view(node) or node.target is getitem) else None
-    return found
-
-
-def _is_view(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch_compat.OpOverload) and operator_of(node.target).kind is Kind.VIEW
+        while isinstance(node, torch.fx.Node) and node not in leaving:
+            leaving.add(node)
+            node = node.args[0] if node.args and (is_view(node) or node.target is getitem) else None
+    return leaving
 
 
 def _copies_nothing(node: torch.fx.Node) -> bool:
@@ -198,7 +194,7 @@ def separate_results(graph: FunctionalGraph) -> None:
 
 
 def _base(node: torch.fx.Node) -> torch.fx.Node:
-    while node.op == "call_function" and _is_view(node):
+    while node.op == "call_function" and is_view(node):
         source = node.args[0]
         assert isinstance(source, torch.fx.Node)
         node = source

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from ..devices import kind_of
 from ..fake import FakeTensor
 from ..fake.dims import layout_of
 from ..fake.rules.strides import suggests_channels_last
@@ -97,7 +98,7 @@ def is_refused(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any
                                     for x in tensors], *large)
     refused = _known.get(key)
     if refused is None:
-        refused = _refuses_any(operator.func, args, kwargs) if pointwise \
+        refused = _raises(operator.func, args, kwargs) if pointwise \
             else _refuses_dtype(operator.func, args, kwargs, tensors)
         if refused is None:
             return False
@@ -131,7 +132,7 @@ def _is_large(value: Any) -> bool:
 
 
 def _can_run(x: FakeTensor) -> bool:
-    return x.device.type == "cpu" or (x.device.type == "cuda" and torch.cuda.is_available())
+    return kind_of(x).is_there()
 
 
 def _are_mixed(args: Sequence[Any], positions: Sequence[int], norm: bool) -> bool:
@@ -160,11 +161,6 @@ def _does_not_fit(position: int, args: Sequence[Any], kwargs: Mapping[str, Any])
     return refused
 
 
-def _refuses_any(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a pointwise operator raises for tensors of one element, 1."""
-    return _raises(func, args, kwargs)
-
-
 def _refuses_dtype(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[FakeTensor]
 ) -> bool | None:
@@ -190,7 +186,7 @@ def _refuses_dtype(
 
 
 def _raises(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call with tensors of one element raises an error."""
+    """Whether a call with tensors of one element, 1, raises an error."""
     return _error(func, args, kwargs, _StandIns()) is not None
 
 
@@ -238,10 +234,10 @@ class _StandIns:
             dtype = self.dtypes.get(value.dtype, value.dtype)
             if longest is None:
                 return torch.ones((1,) * value.dim(), dtype=dtype, device=value.device)
-            made = torch.zeros([self._size(size, longest) for size in value.shape], dtype=dtype, device=value.device)
+            zeros = torch.zeros([self._size(size, longest) for size in value.shape], dtype=dtype, device=value.device)
             if not _is_channels_last(value):
-                return made
-            return made.to(memory_format=torch.channels_last if made.dim() == 4 else torch.channels_last_3d)
+                return zeros
+            return zeros.to(memory_format=torch.channels_last if zeros.dim() == 4 else torch.channels_last_3d)
         if type(value) in (list, tuple):
             return [self.of(item) for item in value]
         if isinstance(value, torch.Tensor):

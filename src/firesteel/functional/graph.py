@@ -225,14 +225,14 @@ _SHORT = {
 def needed_for(results: Iterable[torch.fx.Node], sources: Callable[[torch.fx.Node], list[torch.fx.Node]] | None = None,
                ) -> set[torch.fx.Node]:
     """All nodes that results depend on, with these; ``sources`` says what one depends on, all its inputs otherwise."""
-    found: set[torch.fx.Node] = set()
+    needed: set[torch.fx.Node] = set()
     open_nodes = list(results)
     while open_nodes:
         node = open_nodes.pop()
-        if node not in found:
-            found.add(node)
+        if node not in needed:
+            needed.add(node)
             open_nodes.extend(node.all_input_nodes if sources is None else sources(node))
-    return found
+    return needed
 
 
 def describe(value: Any) -> str:

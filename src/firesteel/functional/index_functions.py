@@ -71,13 +71,13 @@ class IndexFunctions:
     def number(self, argument: Any) -> Expr | None:
         """An integer, or a tensor of integers."""
         if isinstance(argument, torch.fx.Node):
-            found = self._known.get(argument)
-            return self._spread(argument, found) if isinstance(found, Expr) else None
+            known = self._known.get(argument)
+            return self._spread(argument, known) if isinstance(known, Expr) else None
         return as_expr(argument) if type(argument) is int else None
 
     def condition(self, argument: Any) -> Condition | None:
-        found = self._known.get(argument) if isinstance(argument, torch.fx.Node) else None
-        return frozenset(self._spread(argument, each) for each in found) if isinstance(found, frozenset) else None
+        known = self._known.get(argument) if isinstance(argument, torch.fx.Node) else None
+        return frozenset(self._spread(argument, each) for each in known) if isinstance(known, frozenset) else None
 
     def _spread(self, node: torch.fx.Node, function: Expr) -> Expr:
         """A function that does not change along dimensions of size 1, whatever they are broadcast to."""

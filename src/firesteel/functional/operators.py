@@ -72,10 +72,10 @@ _known: dict[int, Operator] = {}
 
 def operator_of(func: Any) -> Operator:
     """What is known of an operator."""
-    found = _known.get(id(func))
-    if found is None:
-        found = _known[id(func)] = _look_at(func)
-    return found
+    operator = _known.get(id(func))
+    if operator is None:
+        operator = _known[id(func)] = _look_at(func)
+    return operator
 
 
 def _look_at(func: Any) -> Operator:
@@ -88,18 +88,23 @@ def _look_at(func: Any) -> Operator:
     space, _, base = schema.name.partition("::")
     random = torch.Tag.nondeterministic_seeded in func.tags
     effect = base in torch_compat.SIDE_EFFECTS or not schema.returns
-    made = Operator(func, name, Kind.PURE, random, effect)
+    operator = Operator(func, name, Kind.PURE, random, effect)
     if space == "aten" and base in _RESHAPES:
-        made.kind = Kind.RESHAPES
+        operator.kind = Kind.RESHAPES
     elif torch_compat.can_decompose(func):
-        made.kind = Kind.COMPOSITE
+        operator.kind = Kind.COMPOSITE
     elif torch_compat.mutates_arguments(func):
-        made.kind = Kind.WRITES
+        operator.kind = Kind.WRITES
         if not (space == "aten" and base in _REFUSED):
-            made.writes = _find_functional(func, space, base)
+            operator.writes = _find_functional(func, space, base)
     elif name in _VIEWS or any(result.alias_info is not None for result in schema.returns):
-        made.kind = Kind.VIEW
-    return made
+        operator.kind = Kind.VIEW
+    return operator
+
+
+def is_view(node: torch.fx.Node) -> bool:
+    """Whether a node makes a view of its first argument."""
+    return isinstance(node.target, torch_compat.OpOverload) and operator_of(node.target).kind is Kind.VIEW
 
 
 def raises_on_data(node: torch.fx.Node) -> bool:
@@ -159,7 +164,7 @@ def _find_functional(func: Any, space: str, base: str) -> Writes | None:
     for name in names:
         for candidate in torch_compat.overloads_of(space, name):
             other = torch_compat.schema_of(candidate)
-            if torch_compat.mutates_arguments(candidate) or _results(other) != count:
+            if torch_compat.mutates_arguments(candidate) or len(other.returns) != count:
                 continue
             if [(arg.name, _plain_type(arg)) for arg in other.arguments] == wanted:
                 return Writes(candidate, tuple(where.values()), outs, fresh, tuple(returns), _defaults(schema, other))
@@ -178,7 +183,3 @@ def _defaults(schema: Any, functional: Any) -> tuple[Any, ...]:
 
 def _plain_type(arg: Any) -> str:
     return str(arg.type).replace("Optional", "")
-
-
-def _results(schema: Any) -> int:
-    return len(schema.returns)

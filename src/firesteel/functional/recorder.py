@@ -27,7 +27,7 @@ from ..fake.dims import layout_of, offset_of
 from ..fake.functions import find_function
 from ..fake.mode import dispatch
 from ..fake.rules.strides import is_dense
-from ..fake.tensor import new_fake, view_of
+from ..fake.tensor import has_wrappers, new_fake, view_of
 from ..shapes import Expr
 from ..shapes.symnode import make_symbolic
 from . import decompositions, views
@@ -42,6 +42,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 _WHOLE = 2**63 - 1
 _ADD = _ATEN.add.Tensor
+_TO_COPY = _ATEN._to_copy.default
+_SCALAR_TENSOR = _ATEN.scalar_tensor.default
 # Views of all elements in the order of the dimensions.
 _OF_ALL = frozenset({_ATEN.view.default, _ATEN.unsqueeze.default, _ATEN.squeeze.default, _ATEN.squeeze.dim,
                      _ATEN.squeeze.dims})
@@ -78,18 +80,18 @@ class Tracked:
     @property
     def top(self) -> Tracked:
         """The root of its memory, or the input that it is a view of where several have one memory."""
-        found = self
-        while found.parent is not None:
-            found = found.parent
-        return found
+        tracked = self
+        while tracked.parent is not None:
+            tracked = tracked.parent
+        return tracked
 
     def is_part(self) -> bool:
         """Whether it has not all elements of what it is a view of, or its dimensions lie in another order."""
-        found: Tracked | None = self
-        while found is not None:
-            if found.place_of_a_part or (found.view is not None and found.view.func not in _OF_ALL):
+        tracked: Tracked | None = self
+        while tracked is not None:
+            if tracked.place_of_a_part or (tracked.view is not None and tracked.view.func not in _OF_ALL):
                 return True
-            found = found.parent
+            tracked = tracked.parent
         return False
 
 
@@ -143,9 +145,9 @@ class Recorder(FakeMode):
 
     def tracked(self, fake: FakeTensor) -> Tracked:
         """What is known of a tensor."""
-        found = self._tracked.get(id(fake))
-        if found is not None:
-            return found
+        tracked = self._tracked.get(id(fake))
+        if tracked is not None:
+            return tracked
         # Some ways to make another tensor of the same storage never reach the dispatcher.
         storage = torch_compat.storage_address(fake)
         for other in list(self._tracked.values()):
@@ -158,9 +160,9 @@ class Recorder(FakeMode):
                     if other.fake.dtype is not fake.dtype:
                         raise Unsupported("memory that is seen as another dtype")
                     view = views.View(_ATEN.as_strided.default, (*layout_of(fake), offset_of(fake)))
-                found = self._tracked[id(fake)] = Tracked(fake, other.memory, None, other, view)
-                found.version = -1
-                return found
+                tracked = self._tracked[id(fake)] = Tracked(fake, other.memory, None, other, view)
+                tracked.version = -1
+                return tracked
         raise Unsupported("a tensor from outside of the graph")
 
     def versions(self) -> dict[Memory, int]:
@@ -271,7 +273,7 @@ class Recorder(FakeMode):
     # operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        return self.call(func, args, kwargs or {})
+        return NotImplemented if types and has_wrappers(types) else self.call(func, args, kwargs or {})
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator on fake tensors and record it."""
@@ -295,6 +297,8 @@ class Recorder(FakeMode):
 
     def _compute(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         func = operator.func
+        if func is _TO_COPY and not isinstance(args[0], torch.Tensor):  # a number, which batches are multiplied by
+            return self.call(_SCALAR_TENSOR, args, {"dtype": kwargs.get("dtype")})
         try:
             decomposition = self._decompositions[id(func)]
         except KeyError:
@@ -524,10 +528,10 @@ def _without_generator(operator: Operator, kwargs: dict[str, Any]) -> tuple[Oper
     """The overload that draws from the default generator, which is meant by ``generator=None``."""
     _, name, overload = operator.name.split(".")
     plain = overload.removesuffix("generator").removesuffix("_") or "default"
-    found = torch_compat.find_operator("aten", name, plain) if overload.endswith("generator") else None
-    if found is None:
+    plain_overload = torch_compat.find_operator("aten", name, plain) if overload.endswith("generator") else None
+    if plain_overload is None:
         return operator, kwargs
-    return operator_of(found), {key: value for key, value in kwargs.items() if key != "generator"}
+    return operator_of(plain_overload), {key: value for key, value in kwargs.items() if key != "generator"}
 
 
 _names: dict[int, tuple[Any, str]] = {}
@@ -535,14 +539,14 @@ _names: dict[int, tuple[Any, str]] = {}
 
 def _name(target: Any) -> str:
     """What nodes of an operator are called: ``add`` for ``aten.add.Tensor``."""
-    found = _names.get(id(target))
-    if found is None:
+    known = _names.get(id(target))
+    if known is None:
         plain = isinstance(target, torch_compat.OpOverload)
         if not plain and hasattr(target, "bodies"):
             return str(target.__name__)  # it belongs to one graph
         name = torch_compat.schema_of(target).name.partition("::")[2] if plain else target.__name__
-        found = _names[id(target)] = (target, name)
-    return found[1]
+        known = _names[id(target)] = (target, name)
+    return known[1]
 
 
 def _with_fresh(writes: Writes, results: list[Any]) -> list[tuple[int | str | None, Any]]:

@@ -21,7 +21,7 @@ def recurrent_call(recorder: Recorder, name: str, rule: Callable[..., Any], args
     packed = _is_packed(name, args)
     if args[_DROPOUT[packed]] and args[_TRAIN[packed]]:
         raise Unsupported(f"{name} with dropout and sizes that are symbols")
-    if torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(args)):
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors_in(args)):
         raise Unsupported(f"training of {name} with sizes that are symbols")
     described = FakeMode()
     described.shape_env = recorder.shape_env
@@ -38,7 +38,8 @@ def _is_packed(name: str, args: Sequence[Any]) -> bool:
     return isinstance(args[1] if name == "lstm" else args[2], torch.Tensor)
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value, which may be a list or tuple of others."""
     if isinstance(value, torch.Tensor):
         return [value]
-    return [t for item in value for t in _tensors(item)] if isinstance(value, (tuple, list)) else []
+    return [t for item in value for t in tensors_in(item)] if isinstance(value, (tuple, list)) else []

@@ -24,7 +24,7 @@ from .graph import (
     SameAs,
     ViewLayout,
 )
-from .operators import Kind, operator_of
+from .operators import is_view
 
 _ATEN = torch.ops.aten
 # Of a view these give a copy of the whole storage behind it.
@@ -55,10 +55,10 @@ def compute(functional: FunctionalGraph, inputs: Sequence[Any]) -> Any:
             (target if change.writes else target.data).copy_(values[change.node])
             torch.autograd.graph.increment_version([target] * (change.writes - 1))
         results: list[Any] = []
-        made = dict(views_to_correct(functional, torch_compat.usual_creation(False)))
+        creations = dict(views_to_correct(functional, torch_compat.usual_creation(False)))
         for position, output in enumerate(functional.outputs):
             result = _result(functional, output, inputs, values, results)
-            results.append(torch_compat.created_as(result, made[position]) if position in made else result)
+            results.append(torch_compat.created_as(result, creations[position]) if position in creations else result)
         if functional.detached:
             detach_views(results, functional.detached)
             _repeat(functional, results)
@@ -98,26 +98,22 @@ def views_to_correct(functional: FunctionalGraph, usual: Any) -> list[tuple[int,
 
     None stands for a result that is no view in eager, but may be one where code makes it from memory that it has.
     """
-    found = []
+    positions = []
     for position, (output, creation) in enumerate(zip(functional.outputs, functional.creations, strict=False)):
         if isinstance(output, (FreshTensor, InputAlias)) and creation is not usual and (
-                output.view is not None or isinstance(output, FreshTensor) and _is_view(output.node)):
-            found.append((position, creation))
-    return found
-
-
-def _is_view(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch_compat.OpOverload) and operator_of(node.target).kind is Kind.VIEW
+                output.view is not None or isinstance(output, FreshTensor) and is_view(output.node)):
+            positions.append((position, creation))
+    return positions
 
 
 def corrected(results: Sequence[Any], functional: FunctionalGraph, creations: list[tuple[int, Any]]) -> tuple[Any, ...]:
     """Results with those of `views_to_correct` as they are in eager."""
-    found = list(results)
+    outputs = list(results)
     for position, creation in creations:
-        found[position] = torch_compat.created_as(found[position], creation)
-    detach_views(found, functional.detached)
-    _repeat(functional, found)
-    return tuple(found)
+        outputs[position] = torch_compat.created_as(outputs[position], creation)
+    detach_views(outputs, functional.detached)
+    _repeat(functional, outputs)
+    return tuple(outputs)
 
 
 def detach_views(results: list[Any], detached: Mapping[int, DetachedBase]) -> None:
@@ -195,34 +191,34 @@ def _result(functional: FunctionalGraph, output: Any, inputs: Sequence[Any], val
 
 def symbols(entries: Sequence[Input], inputs: Sequence[Any], values: dict[torch.fx.Node, Any]) -> dict[Symbol, Any]:
     """The values of all symbols in this run; strides tell only what sizes and numbers do not."""
-    found: dict[Symbol, Any] = {}
+    bound: dict[Symbol, Any] = {}
     tensors = []
     for entry, value in zip(entries, inputs, strict=True):
         if isinstance(value, torch.Tensor):
             tensors.append((entry.example, value))
             for number, known in zip(entry.example.shape, value.shape, strict=True):
-                _bind(found, number, known)
+                _bind(bound, number, known)
         else:
-            _bind(found, entry.example, value)
+            _bind(bound, entry.example, value)
     for example, value in tensors:
         for number, known in zip(example.stride(), value.stride(), strict=True):
-            _bind(found, number, known)
-        _bind(found, example.storage_offset(), value.storage_offset())
+            _bind(bound, number, known)
+        _bind(bound, example.storage_offset(), value.storage_offset())
     for node, value in values.items():
         example = node.meta.get("val")
         if isinstance(value, torch.Tensor) and isinstance(example, torch.Tensor):
             for number, known in zip(example.shape, value.shape, strict=True):  # that only data tells
-                _bind(found, number, known)
+                _bind(bound, number, known)
         else:
-            _bind(found, example, value)
-    return found
+            _bind(bound, example, value)
+    return bound
 
 
-def _bind(found: dict[Symbol, Any], number: Any, value: Any) -> None:
+def _bind(bound: dict[Symbol, Any], number: Any, value: Any) -> None:
     if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         expr = expr_of(number)
         if isinstance(expr, Symbol):
-            found.setdefault(expr, value)
+            bound.setdefault(expr, value)
 
 
 def known_number(known: dict[Symbol, Any], number: Any) -> int:

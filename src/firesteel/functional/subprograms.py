@@ -165,9 +165,9 @@ class Scan(Subprogram):
         carry, xs, additional = _parts(operands, self.carried, self.sliced)
         rows = []
         for position in range(xs[0].shape[0]):
-            made = body(*carry, *[x.select(0, position) for x in xs], *additional)
-            carry = made[:self.carried]
-            rows.append(made[self.carried:])
+            results = body(*carry, *[x.select(0, position) for x in xs], *additional)
+            carry = results[:self.carried]
+            rows.append(results[self.carried:])
         return (*carry, *[torch.stack(parts) for parts in zip(*rows, strict=True)])
 
 
@@ -194,9 +194,9 @@ class WhileLoopBackward(Subprogram):
             current = body(*current, *additional)
         sums = [torch.zeros_like(additional[at], memory_format=torch.contiguous_format) for at in self.wanted]
         for given in reversed(turns):
-            found = backward(*given, *additional, *tangents)
-            tangents = found[:len(self.differentiable)]
-            sums = [total + part for total, part in zip(sums, found[len(tangents):], strict=True)]
+            of_turn = backward(*given, *additional, *tangents)
+            tangents = of_turn[:len(self.differentiable)]
+            sums = [total + part for total, part in zip(sums, of_turn[len(tangents):], strict=True)]
         if not turns:
             tangents = tuple([tangent.clone(memory_format=torch.contiguous_format) for tangent in tangents])
         return (*tangents, *sums)
@@ -233,10 +233,10 @@ class ScanBackward(Subprogram):
         sums = [torch.zeros_like(additional[at], memory_format=torch.contiguous_format) for at in self.wanted]
         rows: list[Results] = []
         for position in reversed(range(len(turns))):
-            found = backward(*turns[position], *gradients, *[tangent.select(0, position) for tangent in of_results])
-            gradients = found[:count]
-            rows.append(found[count:count + len(self.slices)])
-            sums = [total + part for total, part in zip(sums, found[count + len(self.slices):], strict=True)]
+            of_turn = backward(*turns[position], *gradients, *[tangent.select(0, position) for tangent in of_results])
+            gradients = of_turn[:count]
+            rows.append(of_turn[count:count + len(self.slices)])
+            sums = [total + part for total, part in zip(sums, of_turn[count + len(self.slices):], strict=True)]
         stacked = [torch.stack(parts) for parts in zip(*reversed(rows), strict=True)]
         return (*gradients, *stacked, *sums)
 

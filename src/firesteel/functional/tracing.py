@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import getitem, setitem
 from typing import Any
@@ -42,7 +42,7 @@ from .graph import (
 from .handed import Handed
 from .overlap import refuse_overlap
 from .recorder import Memory, Recorder
-from .recurrent import recurrent_call
+from .recurrent import recurrent_call, tensors_in
 from .size_nodes import raw_sizes
 from .state import EnteredModes, GlobalState, is_profiling, is_state_change
 from .views import same_layout, same_numbers
@@ -119,7 +119,7 @@ class Tracing:
 
     def run(self, state: GlobalState) -> FunctionalGraph:
         recorder = self.recorder
-        env = recorder.shape_env = _environment([*self.examples, *_data_results(self.module)])
+        env = recorder.shape_env = environment_of([*self.examples, *_data_results(self.module)])
         known = set(env.guards)
         self.add_inputs()
         torch_compat.push_dispatch_mode(recorder)
@@ -167,13 +167,13 @@ class Tracing:
             elif isinstance(example, (int, float)) and node.users:
                 # Only the caller knows whether another value could come, so nothing is built on this one.
                 raise Unsupported(f"the number {node.name} is no symbol")
-            made = self.recorder.add_input(node.name, example, fake, memory)
+            placeholder = self.recorder.add_input(node.name, example, fake, memory)
             if isinstance(example, FakeTensor) and torch_compat.has_symbolic_layout(example):
                 # The names that sizes had before the program stated them to be something else: that is to be checked.
-                self.recorder.sizes.read_from(example, made)
-                made.meta["size_names"] = {0: raw_sizes(example)}
+                self.recorder.sizes.read_from(example, placeholder)
+                placeholder.meta["size_names"] = {0: raw_sizes(example)}
             self.values[node] = example if fake is None else fake
-            self.inputs.append(Input(made.name, made, self.values[node]))
+            self.inputs.append(Input(placeholder.name, placeholder, self.values[node]))
 
     def fresh_input(self, index: int, example: torch.Tensor) -> FakeTensor:
         """A fake of the example's kind that tracing may change. It shares the storage, so aliases stay aliases."""
@@ -227,7 +227,7 @@ class Tracing:
                 raise Unsupported(f"a node of kind {op}")
             if recorder.data_results:
                 # What an operator writes to has the sizes that it had before, and may get others later.
-                written = {id(item) for source in node.all_input_nodes for item in _tensors(values[source])}
+                written = {id(item) for source in node.all_input_nodes for item in tensors_in(values[source])}
                 example = meta.get("example_sizes", meta.get("example_value", meta.get("val")))
                 self.unify(example, values[node], written)
             if checks is not None and len(checks) > known:
@@ -430,7 +430,7 @@ class Tracing:
         for value, output in zip(results, outputs, strict=True):
             if isinstance(output, FreshTensor) and output.view is None:
                 made_from.setdefault(output.memory, _view_base(value))
-        found: dict[int, DetachedBase] = {}
+        detached: dict[int, DetachedBase] = {}
         bases: dict[int, tuple[int, torch.dtype]] = {}
         for position, (value, output) in enumerate(zip(results, outputs, strict=True)):
             if not isinstance(output, (FreshTensor, InputAlias)) or output.view is None or value.requires_grad \
@@ -448,8 +448,8 @@ class Tracing:
             result = next((at for at, other in enumerate(results) if other is base), None)
             if value.dtype is not (dtype if result is None else base.dtype):
                 raise Unsupported("views of a detached tensor in several dtypes")
-            found[position] = DetachedBase(number, result, creation)
-        return found
+            detached[position] = DetachedBase(number, result, creation)
+        return detached
 
     @functools.cached_property
     def leaves_versions(self) -> bool:
@@ -513,7 +513,8 @@ class _InnerTensor(torch.autograd.Function):
         return gradients[0], None
 
 
-def _environment(examples: Sequence[Any]) -> ShapeEnv:
+def environment_of(examples: Iterable[Any]) -> ShapeEnv:
+    """The environment of the first symbol in some values, tensors or numbers; a new one where there is none."""
     for example in examples:
         for number in (*example.shape, *example.stride()) if isinstance(example, FakeTensor) else (example,):
             if isinstance(number, _SYMBOLIC):
@@ -534,13 +535,6 @@ def _view_base(value: FakeTensor) -> torch.Tensor:
     """The tensor that autograd takes a view for a view of; of others they themselves."""
     base = torch_compat.view_base(value)
     return value if base is None else base
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors in a value, which may be a list or tuple of others."""
-    if isinstance(value, (tuple, list)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return [value] if isinstance(value, torch.Tensor) else []
 
 
 def _numbers(example: Any, value: Any, known: Container[int]) -> list[tuple[Any, Any]]:

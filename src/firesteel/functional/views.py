@@ -170,19 +170,14 @@ def _permute(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTens
     return recorder.call(_ATEN.permute.default, (value, [order.index(dim) for dim in range(count)]), {})
 
 
-@_through("slice.Tensor")
-def _slice(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
-    return recorder.call(_ATEN.slice_scatter.default, (parent, value, *view.args), view.kwargs)
+def _scatter(operator: Any) -> Through:
+    """A write to a view that an operator of the same arguments puts into the parent."""
+    return lambda recorder, view, parent, value: recorder.call(operator, (parent, value, *view.args), view.kwargs)
 
 
-@_through("select.int")
-def _select(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
-    return recorder.call(_ATEN.select_scatter.default, (parent, value, *view.args), view.kwargs)
-
-
-@_through("diagonal.default")
-def _diagonal(recorder: Recorder, view: View, parent: FakeTensor, value: FakeTensor) -> FakeTensor:
-    return recorder.call(_ATEN.diagonal_scatter.default, (parent, value, *view.args), view.kwargs)
+for _view, _operator in (("slice.Tensor", _ATEN.slice_scatter.default), ("select.int", _ATEN.select_scatter.default),
+                         ("diagonal.default", _ATEN.diagonal_scatter.default)):
+    _through(_view)(_scatter(_operator))
 
 
 @_through("as_strided.default")

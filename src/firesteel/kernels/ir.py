@@ -62,12 +62,12 @@ class Value:
     def __new__(cls, op: str, dtype: torch.dtype, args: tuple[Value, ...] = (), data: Any = None) -> Value:
         # 1, 1.0 and True are equal and so are 0.0 and -0.0, but not the same constant
         key = (op, dtype, tuple(map(id, args)), type(data), repr(data) if isinstance(data, float) else data)
-        found = cls._interned.get(key)
-        if found is None:
-            found = object.__new__(cls)
-            found.op, found.dtype, found.args, found.data = op, dtype, args, data
-            cls._interned[key] = found
-        return found
+        known = cls._interned.get(key)
+        if known is None:
+            known = object.__new__(cls)
+            known.op, known.dtype, known.args, known.data = op, dtype, args, data
+            cls._interned[key] = known
+        return known
 
     def __repr__(self) -> str:
         from .printing import print_value

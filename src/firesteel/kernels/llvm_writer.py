@@ -52,9 +52,9 @@ class Function:
 
     def block(self, hint: str) -> Block:
         """A new block behind all others."""
-        made = Block(self.labels(hint)[0])
-        self.blocks.append(made)
-        return made
+        block = Block(self.labels(hint)[0])
+        self.blocks.append(block)
+        return block
 
     def alloca(self, type_: str, count: str = "", align: int = 0) -> str:
         """Memory for the time of the call. One that only holds a value becomes a register again."""
@@ -120,16 +120,16 @@ class Function:
         before = self.current.name
         head, body, after = self.labels("head", "body", "after")
         number = self._count
-        made = Loop(f"%i{number}", [f"%c{number}.{k}" for k in range(len(carried))])
+        loop = Loop(f"%i{number}", [f"%c{number}.{k}" for k in range(len(carried))])
         self.jump(head)
         self.start(head)
         top = self.current
-        self.branch(self.value(f"icmp slt i64 {made.index}, {end}"), body, after)
+        self.branch(self.value(f"icmp slt i64 {loop.index}, {end}"), body, after)
         self.start(body)
-        yield made
-        following = self.value(f"add nsw i64 {made.index}, {step}")
-        phis = [f"{made.index} = phi i64 [{begin}, %{before}], [{following}, %{self.current.name}]"]
-        for (kind, first), name, then in zip(carried, made.values, made.following, strict=True):
+        yield loop
+        following = self.value(f"add nsw i64 {loop.index}, {step}")
+        phis = [f"{loop.index} = phi i64 [{begin}, %{before}], [{following}, %{self.current.name}]"]
+        for (kind, first), name, then in zip(carried, loop.values, loop.following, strict=True):
             phis.append(f"{name} = phi {kind} [{first}, %{before}], [{then}, %{self.current.name}]")
         self.jump(head)
         top.lines[:0] = phis

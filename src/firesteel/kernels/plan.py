@@ -74,10 +74,15 @@ class KernelPlan:
         return print_plan(self)
 
 
-def kernels_of(plan: KernelPlan) -> list[Kernel]:
-    """The kernels that a plan launches, each once, in the order of their first launch."""
-    found: dict[int, Kernel] = {}
+def launches_of(plan: KernelPlan) -> dict[int, Launch]:
+    """The first launch of each kernel, by the identity of the kernel."""
+    launches: dict[int, Launch] = {}
     for step in plan.steps:
         if isinstance(step, Launch):
-            found.setdefault(id(step.kernel), step.kernel)
-    return list(found.values())
+            launches.setdefault(id(step.kernel), step)
+    return launches
+
+
+def kernels_of(plan: KernelPlan) -> list[Kernel]:
+    """The kernels that a plan launches, each once, in the order of their first launch."""
+    return [launch.kernel for launch in launches_of(plan).values()]

@@ -16,10 +16,12 @@ import torch
 import torch.fx
 
 from .. import config, disk_cache, torch_compat
+from ..devices import kind_of
 from ..functional.graph import FunctionalGraph
 from ..logs import enabled, log
 from ..shapes.symnode import SymNode
-from .cpu.engine import CompiledKernel, load_kernels, machine_text
+from .cpu.engine import CompiledKernel
+from .device_target import DeviceTarget
 from .ir import Kernel
 from .plan import KernelPlan
 from .plan_text import NotStorable, plan_text, read_plan
@@ -32,8 +34,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _OWN_OPERATORS = ("aten.", "prims.", "prim.", "mkldnn.", "mkl.")
 
 
-def plan_key(functional: FunctionalGraph, device: torch.device | None = None) -> str | None:
-    """The key of a graph's plan, for a GPU if one is given; None where plans are not kept.
+def plan_key(functional: FunctionalGraph, target: DeviceTarget) -> str | None:
+    """The key of a graph's plan; None where plans are not kept.
 
     People who want to see what happens in a compilation see it whether or not it has happened before.
     """
@@ -44,7 +46,7 @@ def plan_key(functional: FunctionalGraph, device: torch.device | None = None) ->
     if described.unknown:
         return None
     return disk_cache.digest(
-        _sources(), torch.__version__, _machine(device), config.check_bounds, str(torch.get_default_dtype()),
+        _sources(), torch.__version__, target.description(), config.check_bounds, str(torch.get_default_dtype()),
         torch.are_deterministic_algorithms_enabled(), _numbers(functional), "\n".join(lines),
         repr([entry.name for entry in functional.inputs]), repr(functional.outputs), repr(functional.mutated),
         described.facts())
@@ -53,18 +55,10 @@ def plan_key(functional: FunctionalGraph, device: torch.device | None = None) ->
 def _numbers(functional: FunctionalGraph) -> dict[str, str]:
     """Constants without dimensions, which kernels of a GPU have as numbers in their code."""
     return {name: repr(value.item()) for name, value in functional.constants.items()
-            if value.dim() == 0 and value.device.type == "cpu"}
+            if value.dim() == 0 and kind_of(value).is_host}
 
 
-def _machine(device: torch.device | None) -> str:
-    if device is None:
-        return machine_text()
-    from .gpu import engine
-
-    return f"{device} {engine.machine_text(device)}"
-
-
-def load_plan(key: str, functional: FunctionalGraph, device: torch.device | None = None,
+def load_plan(key: str, functional: FunctionalGraph, target: DeviceTarget,
               ) -> tuple[KernelPlan, list[Kernel], Sequence[Any]] | None:
     """The plan of that key with the code of its kernels; None unless all of it is there and in order."""
     text = disk_cache.get(KIND, key)
@@ -75,22 +69,16 @@ def load_plan(key: str, functional: FunctionalGraph, device: torch.device | None
     except Exception as error:
         log("cache", "the plan %s cannot be read: %s: %s", key, type(error).__name__, error)
         return None
-    compiled: Sequence[Any] | None
-    if device is None:
-        compiled = load_kernels(keys)
-    else:
-        from .gpu.engine import load_for_gpu
-
-        compiled = load_for_gpu(keys, programs, device) if len(programs) == len(keys) else None
+    compiled = target.load(keys, programs)
     return None if compiled is None else (plan, kernels, compiled)
 
 
 def store_plan(key: str, plan: KernelPlan, kernels: Sequence[Kernel], compiled: Sequence[CompiledKernel | GpuKernel],
                functional: FunctionalGraph) -> bool:
     """Keep a plan; returns whether it could be kept."""
-    programs = [(made.programs, made.extent) for made in compiled if not isinstance(made, CompiledKernel)]
+    programs = [(code.programs, code.extent) for code in compiled if not isinstance(code, CompiledKernel)]
     try:
-        text = plan_text(plan, kernels, [made.key for made in compiled], functional.constants, programs)
+        text = plan_text(plan, kernels, [code.key for code in compiled], functional.constants, programs)
     except NotStorable as reason:
         log("cache", "a plan is not kept: it has %s", reason)
         return False
@@ -110,18 +98,18 @@ class _Description:
         return f"{node.name} {node.op} {target} {node.args} {node.kwargs} {self.value(node.meta.get('val'))}"
 
     def target(self, target: Any) -> str:
-        found = self.targets.get(target)
-        if found is None:
+        text = self.targets.get(target)
+        if text is None:
             if isinstance(target, torch_compat.OpOverload):
-                found = torch_compat.operator_name(target)
-                if not found.startswith(_OWN_OPERATORS):  # the program's own, which may be another one next time
-                    found = f"{torch_compat.schema_of(target)} {sorted(map(str, target.tags))}"
+                text = torch_compat.operator_name(target)
+                if not text.startswith(_OWN_OPERATORS):  # the program's own, which may be another one next time
+                    text = f"{torch_compat.schema_of(target)} {sorted(map(str, target.tags))}"
             else:
-                found = f"{getattr(target, '__module__', None)}.{getattr(target, '__qualname__', None)}"
+                text = f"{getattr(target, '__module__', None)}.{getattr(target, '__qualname__', None)}"
                 # a control flow operator is known by its bodies only, which have plans of their own
-                self.unknown |= "None" in found or hasattr(target, "bodies")
-            self.targets[target] = found
-        return found
+                self.unknown |= "None" in text or hasattr(target, "bodies")
+            self.targets[target] = text
+        return text
 
     def value(self, value: Any) -> str:
         if isinstance(value, torch.Tensor):
@@ -161,11 +149,9 @@ class _Description:
 def _sources() -> str:
     """What makes plans: the files of these folders, by their sizes and times. Reading them all takes too long."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = []
+    files = [os.path.join(root, "devices.py")]
     for part in ("kernels", "shapes", "torch_compat"):
         for folder, _, names in os.walk(os.path.join(root, part)):
-            for name in names:
-                if name.endswith(".py"):
-                    status = os.stat(os.path.join(folder, name))
-                    found.append((folder[len(root):], name, status.st_size, status.st_mtime_ns))
-    return repr(sorted(found))
+            files += [os.path.join(folder, name) for name in names if name.endswith(".py")]
+    described = [(path[len(root):], os.stat(path)) for path in sorted(files)]
+    return repr([(path, status.st_size, status.st_mtime_ns) for path, status in described])

@@ -88,7 +88,7 @@ class _Writer:
             [buffer.name, str(buffer.dtype)[6:], self.exprs(buffer.shape), self.exprs(buffer.strides), buffer.kind,
              str(buffer.device)] for buffer in self.buffers
         ]  # fmt: skip
-        parts["symbols"] = [[name, found.kind] for name, found in self.symbols.items()]
+        parts["symbols"] = [[name, named.kind] for name, named in self.symbols.items()]
         return json.dumps(parts, separators=(",", ":")).encode()
 
     def constant(self, tensor: Any) -> str:
@@ -108,8 +108,8 @@ class _Writer:
             return [float(expr.value).hex()] if isinstance(expr.value, float) else expr.value
         text = self.checked.get(expr)
         if text is None:
-            for found in expr.free_symbols:
-                if self.symbols.setdefault(found.name, found) is not found:
+            for used in expr.free_symbols:
+                if self.symbols.setdefault(used.name, used) is not used:
                     raise NotStorable("two symbols of one name")
             text = str(expr)
             if parse(text, self.symbols) is not expr:
@@ -133,12 +133,12 @@ class _Writer:
 
     def function(self, target: Any) -> list[str]:
         if isinstance(target, torch_compat.OpOverload):
-            found = ["operator", torch_compat.operator_name(target)]
+            described = ["operator", torch_compat.operator_name(target)]
         else:
-            found = ["function", getattr(target, "__module__", "") or "", getattr(target, "__qualname__", "")]
-        if _find_function(found) is not target:
+            described = ["function", getattr(target, "__module__", "") or "", getattr(target, "__qualname__", "")]
+        if _find_function(described) is not target:
             raise NotStorable(f"a call of {target}")
-        return found
+        return described
 
     def value(self, value: Any) -> Any:
         if value is None or type(value) in (bool, int, str):
@@ -213,10 +213,10 @@ class _Reader:
             return const(given)
         if isinstance(given, list):
             return const(float.fromhex(given[0]))
-        found = self.texts.get(given)
-        if found is None:
-            found = self.texts[given] = parse(given, self.symbols)
-        return found
+        expr = self.texts.get(given)
+        if expr is None:
+            expr = self.texts[given] = parse(given, self.symbols)
+        return expr
 
     def step(self, kind: str, *given: Any) -> Step:
         if kind == "launch":
@@ -267,10 +267,10 @@ class _Reader:
 
 
 def _enum(kind: str, name: str) -> Any:
-    found = getattr(torch, name)
-    if not isinstance(found, _ENUMS[kind]):
+    value = getattr(torch, name)
+    if not isinstance(value, _ENUMS[kind]):
         raise ValueError(name)
-    return found
+    return value
 
 
 def _find_function(given: Sequence[str]) -> Any:

@@ -84,12 +84,12 @@ def _address_in_process(name: str) -> int | None:
 
 @functools.cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    found = [process_library()]
+    libraries = [process_library()]
     try:
-        found.append(ctypes.CDLL("libm.so.6"))
+        libraries.append(ctypes.CDLL("libm.so.6"))
     except OSError:  # another C library, which has the functions of libm itself
         pass
-    return tuple(library for library in found if library is not None)
+    return tuple(library for library in libraries if library is not None)
 
 
 class _LoadedByLLVM(LoadedObject):
@@ -169,13 +169,13 @@ class _Loader:
         if table is None:
             return []
         names = self.sections[table.link].offset
-        found = []
+        symbols = []
         for at in range(table.offset, table.offset + table.size, _SYMBOL.size):
             name, _, _, section, value, _ = _SYMBOL.unpack_from(self.data, at)
             if section > len(self.sections) and section != _ABSOLUTE:
                 raise LoadError(f"a symbol in section {section}")
-            found.append((self._text(names + name), (section, value), section != 0))
-        return found
+            symbols.append((self._text(names + name), (section, value), section != 0))
+        return symbols
 
     def _address_outside(self, name: str) -> int:
         address = self.resolve(name)

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..devices import kind_of
 from ..functional.graph import FunctionalGraph
 from ..records import dataclass
 from .rewriting import ATEN, Rewriter, is_call, same_numbers
@@ -60,11 +61,11 @@ def attention(functional: FunctionalGraph, settings: Settings = STRICT) -> Funct
     """Every product of a softmax of a product."""
     rewriter = Rewriter(functional)
     for node in functional.graph.nodes if settings.relaxed else ():
-        found = _match(node) if is_call(node, ATEN.bmm.default) else None
-        if found is not None:
+        match = _match(node) if is_call(node, ATEN.bmm.default) else None
+        if match is not None:
             with rewriter.before(node):
-                made = _emit(rewriter, found, node.meta["val"])
-            rewriter.replace(node, made)
+                result = _emit(rewriter, match, node.meta["val"])
+            rewriter.replace(node, result)
     return rewriter.finish()
 
 
@@ -81,7 +82,7 @@ def _match(product: torch.fx.Node) -> _Attention | None:
     val = softmax.meta["val"]
     if softmax.args[1] not in (-1, val.ndim - 1) or val.ndim not in (3, 4):
         return None
-    if val.dtype not in _DTYPES or val.device.type != "cpu" or not all(isinstance(size, int) for size in val.shape):
+    if val.dtype not in _DTYPES or not kind_of(val).is_host or not all(isinstance(size, int) for size in val.shape):
         return None
     rows, columns = val.shape[-2:]
     if rows * columns < LEAST_SCORES:
@@ -119,13 +120,13 @@ def _unmoved(node: Any) -> torch.fx.Node | None:
 
 def _with_shape(node: torch.fx.Node, shape: tuple[Any, ...]) -> torch.fx.Node:
     """The first of the nodes behind a matrix that has the shape with all heads, without copies; else the matrix."""
-    found, at = node, node
+    shaped, at = node, node
     while is_call(at, *_MOVES):
         source: Any = at.args[0]
         at = source
         if same_numbers(at.meta["val"].shape, shape):
-            found = at
-    return found
+            shaped = at
+    return shaped
 
 
 def _without_mask(scores: Any) -> tuple[Any, torch.fx.Node | None, bool]:
@@ -174,9 +175,9 @@ def _emit(rewriter: Rewriter, found: _Attention, result: Any) -> torch.fx.Node:
     v = _dense(rewriter, _shaped(rewriter, found.v, (b, h, columns, width)))
     mask = _mask(rewriter, found, result.dtype)
     both = rewriter.call(_FLASH, q, k, v, 0.0, False, attn_mask=mask, scale=found.scale)
-    made = rewriter.call(getitem, both, 0, val=both.meta["val"][0])
-    made = rewriter.call(ATEN.clone.default, made, memory_format=torch.contiguous_format)
-    return rewriter.call(ATEN.view.default, made, [*result.shape], val=result)
+    attended = rewriter.call(getitem, both, 0, val=both.meta["val"][0])
+    attended = rewriter.call(ATEN.clone.default, attended, memory_format=torch.contiguous_format)
+    return rewriter.call(ATEN.view.default, attended, [*result.shape], val=result)
 
 
 def _shaped(rewriter: Rewriter, node: torch.fx.Node, shape: tuple[Any, ...]) -> torch.fx.Node:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..devices import kind_of
 from ..functional.graph import FunctionalGraph
 from ..torch_compat.library_operators import onednn_enabled
 from .rewriting import ATEN, Rewriter, is_call
@@ -47,7 +48,7 @@ def _fits(node: torch.fx.Node) -> bool:
         return False
     if any(type(number) is not int for value in values for number in (*value.shape, *value.stride())):
         return False
-    if any(value.ndim != 4 or value.dtype is not torch.float32 or value.device.type != "cpu" for value in values):
+    if any(value.ndim != 4 or value.dtype is not torch.float32 or not kind_of(value).is_host for value in values):
         return False
     # With channels last the library takes other kernels, and for single pixels it is slower this way round.
     if not all(value.is_contiguous() for value in values) or tuple(values[2].shape[2:]) == (1, 1):
@@ -71,5 +72,5 @@ def _part(rewriter: Rewriter, node: torch.fx.Node) -> None:
                              val=result[0])
         for user in list(node.users):
             at = user.args[1]
-            made = rewriter.call(getitem, rest, at, val=user.meta["val"]) if at else back
-            rewriter.replace(user, made)
+            gradient = rewriter.call(getitem, rest, at, val=user.meta["val"]) if at else back
+            rewriter.replace(user, gradient)

@@ -62,13 +62,13 @@ def _fits(node: torch.fx.Node) -> bool:
 def _split(rewriter: Rewriter, node: torch.fx.Node) -> None:
     args: Any = node.args
     whole, weight, bias = args[:3]
-    made: list[torch.fx.Node] = []
+    parts: list[torch.fx.Node] = []
     start = 0
     with rewriter.before(node):
         for part in whole.args[0]:
             end = start + part.meta["val"].shape[1]
             own = rewriter.call(ATEN.slice.Tensor, weight, 1, start, end)
-            made.append(rewriter.call(ATEN.convolution.default, part, own, None if made else bias, *args[3:]))
+            parts.append(rewriter.call(ATEN.convolution.default, part, own, None if parts else bias, *args[3:]))
             start = end
-        total = rewriter.call(ATEN.add.Tensor, *made, val=node.meta["val"])
+        total = rewriter.call(ATEN.add.Tensor, *parts, val=node.meta["val"])
     rewriter.replace(node, total)

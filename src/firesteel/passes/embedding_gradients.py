@@ -35,8 +35,8 @@ def embedding_gradients(functional: FunctionalGraph, settings: Settings = STRICT
                 continue
             grad, indices, _, padding = rows.args[:4]
             with rewriter.before(node):
-                made = rewriter.call(add_embedding_gradient(), other, grad, indices, padding, val=node.meta["val"])
-            rewriter.replace(node, made)
+                total = rewriter.call(add_embedding_gradient(), other, grad, indices, padding, val=node.meta["val"])
+            rewriter.replace(node, total)
             break
     return rewriter.finish()
 

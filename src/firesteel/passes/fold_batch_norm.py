@@ -57,7 +57,7 @@ def _fold(rewriter: Rewriter, norm: torch.fx.Node, settings: Settings) -> None:
         new_bias = rewriter.call(ATEN.neg.default, rewriter.call(ATEN.mul.Tensor, shift, scale))
         if beta is not None:
             new_bias = rewriter.call(ATEN.add.Tensor, new_bias, beta)
-        made = rewriter.call(ATEN.convolution.default, conv.args[0], new_weight, new_bias, *conv.args[3:],
-                             val=conv.meta["val"])
+        folded = rewriter.call(ATEN.convolution.default, conv.args[0], new_weight, new_bias, *conv.args[3:],
+                               val=conv.meta["val"])
     for user in list(norm.users):
-        rewriter.replace(user, made)
+        rewriter.replace(user, folded)

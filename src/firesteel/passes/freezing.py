@@ -71,7 +71,7 @@ class Kept:
         """Compute everything anew."""
         self.seen = None
         values: dict[torch.fx.Node, Any] = dict(zip(self.sources, frozen, strict=True))
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        with torch.no_grad(), torch_compat.autocast_disabled():
             for node in self.steps:
                 if node.op == "get_attr":
                     values[node] = self.constants[str(node.target)]
@@ -134,16 +134,16 @@ def freeze(functional: FunctionalGraph, settings: Settings) -> tuple[FunctionalG
 
 def _computable(functional: FunctionalGraph, frozen: set[torch.fx.Node]) -> dict[torch.fx.Node, int]:
     """Nodes that need nothing but frozen inputs and constants, with the number of frozen elements behind each."""
-    found: dict[torch.fx.Node, int] = {}
+    computable: dict[torch.fx.Node, int] = {}
     for node in functional.graph.nodes:
         if node.op == "get_attr":
-            found[node] = 0
+            computable[node] = 0
         elif node.op == "call_function" and _is_repeatable(node):
             sources = node.all_input_nodes
-            if all(source in found or source in frozen for source in sources):
-                found[node] = sum(found[source] if source in found else size_hint(source.meta["val"])
-                                  for source in sources)
-    return found
+            if all(source in computable or source in frozen for source in sources):
+                computable[node] = sum(computable[source] if source in computable else size_hint(source.meta["val"])
+                                       for source in sources)
+    return computable
 
 
 def _is_repeatable(node: torch.fx.Node) -> bool:

@@ -23,7 +23,7 @@ import torch.fx
 
 from ..functional.graph import FunctionalGraph
 from ..torch_compat import library_operators
-from .rewriting import ATEN, Rewriter, is_call, same_layout
+from .rewriting import ATEN, Rewriter, is_call, is_dense_bias, same_layout
 from .settings import STRICT, Settings
 
 Activation = tuple[str, list[Any], str | None]
@@ -73,7 +73,7 @@ def _convolution(rewriter: Rewriter, node: torch.fx.Node, settings: Settings) ->
         return
     if is_call(node, ATEN.convolution.default):
         x, weight, bias, stride, padding, dilation, transposed, _, groups = args
-        if transposed:
+        if transposed or not is_dense_bias(bias):
             return
     else:
         x, weight, bias, padding, stride, dilation, groups, *_ = args
@@ -102,13 +102,13 @@ def _convolution(rewriter: Rewriter, node: torch.fx.Node, settings: Settings) ->
             weight = rewriter.call(library_operators.pack_convolution_weight(), weight, *where, size,
                                    val=weight.meta["val"])
         if other is None:
-            made = rewriter.call(library_operators.onednn_convolution(), x, weight, bias, *where,
-                                 *(activation or NONE), val=last.meta["val"])
+            fused = rewriter.call(library_operators.onednn_convolution(), x, weight, bias, *where,
+                                  *(activation or NONE), val=last.meta["val"])
         else:
             name, numbers, algorithm = activation or (None, [], None)
-            made = rewriter.call(library_operators.onednn_convolution_add(), x, other, weight, bias, *where, "add",
-                                 None, name, numbers, algorithm or None, val=last.meta["val"])
-    rewriter.replace(last, made)
+            fused = rewriter.call(library_operators.onednn_convolution_add(), x, other, weight, bias, *where, "add",
+                                  None, name, numbers, algorithm or None, val=last.meta["val"])
+    rewriter.replace(last, fused)
 
 
 def _is_packed(x: torch.fx.Node, weight: torch.fx.Node, settings: Settings) -> bool:
@@ -134,6 +134,6 @@ def _linear(rewriter: Rewriter, node: torch.fx.Node) -> None:
     if user is None or activation is None:
         return
     with rewriter.before(node):
-        made = rewriter.call(node.target, *node.args[:3], *activation, val=node.meta["val"])
-    rewriter.replace(node, made)
-    rewriter.replace(user, views[-1] if views else made)
+        fused = rewriter.call(node.target, *node.args[:3], *activation, val=node.meta["val"])
+    rewriter.replace(node, fused)
+    rewriter.replace(user, views[-1] if views else fused)

@@ -38,16 +38,16 @@ Key = tuple[torch.fx.Node, ...]
 
 def joined_products(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
     """Join products in single precision, as many as there are rows for."""
-    found: dict[Key, dict[int, torch.fx.Node]] = {}
+    groups: dict[Key, dict[int, torch.fx.Node]] = {}
     for node in functional.graph.nodes:
         if is_call(node, ATEN.addmm.default, ATEN.mm.default) and not node.kwargs and _fits(node):
             args: Any = node.args
             base, _, position = args[-2].args
             others = [arg for arg in args if arg is not args[-2]]
-            found.setdefault((base, *others), {}).setdefault(position, node)
+            groups.setdefault((base, *others), {}).setdefault(position, node)
     order = {node: number for number, node in enumerate(functional.graph.nodes)}
     rewriter = Rewriter(functional)
-    for products in found.values():
+    for products in groups.values():
         for group in _groups(products):
             _join(rewriter, group, min(group.values(), key=order.__getitem__))
     return rewriter.finish()
@@ -106,5 +106,5 @@ def _join(rewriter: Rewriter, products: dict[int, torch.fx.Node], first: torch.f
         product = rewriter.call(first.target, *args[:-2], together, args[-1])
         apart = rewriter.call(ATEN.view.default, product, [count, rows, first.meta["val"].shape[1]])
         for position, old in products.items():
-            made = rewriter.call(ATEN.select.int, apart, 0, position - start)
-            rewriter.replace(old, made)
+            result = rewriter.call(ATEN.select.int, apart, 0, position - start)
+            rewriter.replace(old, result)

@@ -43,8 +43,8 @@ def log_softmax_parts(functional: FunctionalGraph, settings: Settings = STRICT) 
             with rewriter.before(node):
                 shifted = rewriter.call(ATEN.sub.Tensor, x, rewriter.call(ATEN.amax.default, x, [dim], True))
                 total = rewriter.call(ATEN.sum.dim_IntList, rewriter.call(ATEN.exp.default, shifted), [dim], True)
-                made = rewriter.call(ATEN.sub.Tensor, shifted, rewriter.call(ATEN.log.default, total))
-            rewriter.replace(node, made)
+                result = rewriter.call(ATEN.sub.Tensor, shifted, rewriter.call(ATEN.log.default, total))
+            rewriter.replace(node, result)
     return rewriter.finish()
 
 

@@ -22,7 +22,7 @@ import torch.fx
 from ..functional.graph import FunctionalGraph
 from ..torch_compat import library_operators
 from .channels_last import is_pointwise
-from .rewriting import ATEN, Rewriter, is_call
+from .rewriting import ATEN, Rewriter, is_call, is_dense_bias
 from .settings import STRICT, Settings
 
 MOST_CHANNELS = 192
@@ -37,16 +37,18 @@ def narrow_convolutions(functional: FunctionalGraph, settings: Settings = STRICT
         if is_call(node, ATEN.convolution.default) and _fits(node):
             x, weight, bias, stride, padding, dilation, _, _, groups = node.args
             with rewriter.before(node):
-                made = rewriter.call(operator, x, weight, bias, padding, stride, dilation, groups, "none", [], "",
-                                     val=node.meta["val"])
-            rewriter.replace(node, made)
+                narrow = rewriter.call(operator, x, weight, bias, padding, stride, dilation, groups, "none", [], "",
+                                       val=node.meta["val"])
+            rewriter.replace(node, narrow)
     return rewriter.finish()
 
 
 def _fits(node: torch.fx.Node) -> bool:
     source: Any = node.args[0]
+    bias: Any = node.args[2]
     x = source.meta["val"]
-    if x.ndim != 4 or x.dtype is not torch.float32 or node.args[6] or node.args[8] != 1 or not is_pointwise(node):
+    if not is_dense_bias(bias) or x.ndim != 4 or x.dtype is not torch.float32 or node.args[6] or node.args[8] != 1 \
+            or not is_pointwise(node):
         return False
     channels, results = x.shape[1], node.meta["val"].shape[1]
     return isinstance(channels, int) and isinstance(results, int) and results >= LEAST_RESULTS and \

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..devices import kind_of
 from ..functional.graph import FunctionalGraph
 from .rewriting import ATEN, Rewriter, is_call
 from .settings import STRICT, Settings
@@ -46,7 +47,7 @@ def _fits(node: torch.fx.Node) -> bool:
         return False
     if any(type(number) is not int for value in values for number in (*value.shape, *value.stride())):
         return False
-    if any(value.ndim != 4 or value.dtype is not torch.float32 or value.device.type != "cpu" or not value.numel()
+    if any(value.ndim != 4 or value.dtype is not torch.float32 or not kind_of(value).is_host or not value.numel()
            for value in values):
         return False
     return all(value.is_contiguous() for value in values) and tuple(values[2].shape[2:]) == (1, 1)
@@ -64,14 +65,14 @@ def _rewrite(rewriter: Rewriter, node: torch.fx.Node) -> None:
             rest = rewriter.call(ATEN.convolution_backward.default, *args[:10], [False, *args[10][1:]],
                                  val=(None, *result[1:]))
         turned = rewriter.call(ATEN.transpose.int, weight, 0, 1)
-        made = rewriter.call(ATEN.convolution.default, grad, turned, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+        gradient = rewriter.call(ATEN.convolution.default, grad, turned, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
         rows = grad.meta["val"].shape[2]
         for dim, shape, step in ((3, [count, channels, rows, width], stride[1]), (2, list(result[0].shape), stride[0])):
             if step != 1:
                 zeros = rewriter.call(ATEN.full.default, shape, 0.0, dtype=result[0].dtype, device=result[0].device)
-                made = rewriter.call(ATEN.slice_scatter.default, zeros, made, dim, 0, shape[dim], step)
+                gradient = rewriter.call(ATEN.slice_scatter.default, zeros, gradient, dim, 0, shape[dim], step)
         for user in list(node.users):
             at = user.args[1]
             assert rest is not None or not at
-            new = rewriter.call(getitem, rest, at, val=user.meta["val"]) if at and rest is not None else made
+            new = rewriter.call(getitem, rest, at, val=user.meta["val"]) if at and rest is not None else gradient
             rewriter.replace(user, new)

@@ -25,6 +25,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..devices import kind_of
 from ..functional.graph import FunctionalGraph
 from ..functional.operators import Kind, operator_of
 from ..torch_compat import cuda_random
@@ -46,7 +47,7 @@ _WHOLE_VIEWS = (
 
 def random_numbers(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
     """Take the numbers of dropout, rand and others from the generator, for kernels to compute."""
-    if settings.device.type != "cuda" or settings.recorded:
+    if not kind_of(settings.device).draws_by_counter or settings.recorded:
         return functional
     if not any(is_call(node, *_DRAWING) for node in functional.graph.nodes) \
             or not cuda_random.follows_rules(settings.device):
@@ -75,10 +76,10 @@ class _Rewriter(Rewriter):
     region: Any = None
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
-        made = super().call(target, *args, **kwargs)
+        node = super().call(target, *args, **kwargs)
         if self.region is not None and target is not operator.getitem and target is not cuda_random.reserve_random():
-            made.meta["recompute"] = self.region
-        return made
+            node.meta["recompute"] = self.region
+        return node
 
 
 class _Generator:
@@ -159,12 +160,12 @@ def _rand(rewriter: Rewriter, node: torch.fx.Node, generator: _Generator) -> boo
     if not _is_plain(value) or node.kwargs.get("memory_format") is not None:
         return False
     with rewriter.before(node):
-        made = generator.uniform(node, value, 1)
+        numbers = generator.uniform(node, value, 1)
         if value.dtype is not torch.float32:
-            made = rewriter.call(ATEN._to_copy.default, made, dtype=value.dtype)
+            numbers = rewriter.call(ATEN._to_copy.default, numbers, dtype=value.dtype)
         # What was rounded to 1 is 0 in eager.
-        made = rewriter.call(ATEN.mul.Tensor, made, rewriter.call(ATEN.ne.Scalar, made, 1.0))
-    rewriter.replace(node, made)
+        numbers = rewriter.call(ATEN.mul.Tensor, numbers, rewriter.call(ATEN.ne.Scalar, numbers, 1.0))
+    rewriter.replace(node, numbers)
     rewriter.graph.erase_node(node)
     return True
 
@@ -175,8 +176,8 @@ def _bernoulli(rewriter: Rewriter, node: torch.fx.Node, generator: _Generator) -
         return False
     with rewriter.before(node):
         below = rewriter.call(ATEN.lt.Scalar, generator.uniform(node, value, 1), _single(p))
-        made = rewriter.call(ATEN._to_copy.default, below, dtype=value.dtype)
-    rewriter.replace(node, made)
+        numbers = rewriter.call(ATEN._to_copy.default, below, dtype=value.dtype)
+    rewriter.replace(node, numbers)
     rewriter.graph.erase_node(node)
     return True
 
@@ -188,19 +189,19 @@ def _randint(rewriter: Rewriter, node: torch.fx.Node, generator: _Generator) -> 
             or not 0 < high - low < _SHORT_RANGE:
         return False
     with rewriter.before(node):
-        made = rewriter.call(ATEN.remainder.Scalar, generator.words(node, value), high - low)
+        numbers = rewriter.call(ATEN.remainder.Scalar, generator.words(node, value), high - low)
         if low:
-            made = rewriter.call(ATEN.add.Tensor, made, low)
+            numbers = rewriter.call(ATEN.add.Tensor, numbers, low)
         if value.dtype is not torch.int64:
-            made = rewriter.call(ATEN._to_copy.default, made, dtype=value.dtype)
-    rewriter.replace(node, made)
+            numbers = rewriter.call(ATEN._to_copy.default, numbers, dtype=value.dtype)
+    rewriter.replace(node, numbers)
     rewriter.graph.erase_node(node)
     return True
 
 
 def _is_plain(value: Any, dtypes: Collection[torch.dtype] = _WIDTHS) -> bool:
     """Whether a tensor has a known size, a dtype whose numbers are known, and no gaps in memory."""
-    if not isinstance(value, torch.Tensor) or value.device.type != "cuda" or value.dtype not in dtypes:
+    if not isinstance(value, torch.Tensor) or not kind_of(value).draws_by_counter or value.dtype not in dtypes:
         return False
     numbers = (*value.shape, *value.stride())
     if not all(isinstance(number, int) for number in numbers) or not 0 < value.numel() < _LARGEST:

@@ -112,6 +112,11 @@ def same_layout(old: Any, new: Any) -> bool:
         and same_numbers(old.stride(), new.stride())
 
 
+def is_dense_bias(bias: torch.fx.Node | None) -> bool:
+    """Whether oneDNN's operators may get this bias: they read it as if its elements lay side by side."""
+    return bias is None or bias.meta["val"].is_contiguous()
+
+
 def same_sizes(old: Any, new: Any) -> bool:
     """Whether two fake tensors are known to have equal sizes."""
     return same_numbers(old.shape, new.shape)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 import torch.fx
 
+from ..functional.graph import FunctionalGraph
 from ..records import dataclass
 
 if TYPE_CHECKING:
@@ -30,3 +32,5 @@ class Settings:
 
 
 STRICT = Settings()
+Pass = Callable[[FunctionalGraph, Settings], FunctionalGraph]
+"""Makes a better graph of one, which is changed."""

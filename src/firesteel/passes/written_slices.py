@@ -58,9 +58,9 @@ def _read_before(rewriter: Rewriter, node: torch.fx.Node) -> None:
     if source is node.args[0]:
         return
     with rewriter.before(node):
-        made = rewriter.call(ATEN.slice.Tensor, source, *node.args[1:])
-    if same_layout(node.meta["val"], made.meta["val"]):
-        rewriter.replace(node, made)
+        part = rewriter.call(ATEN.slice.Tensor, source, *node.args[1:])
+    if same_layout(node.meta["val"], part.meta["val"]):
+        rewriter.replace(node, part)
 
 
 def _use(rewriter: Rewriter, node: torch.fx.Node, written: torch.fx.Node) -> None:

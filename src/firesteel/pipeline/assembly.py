@@ -71,21 +71,21 @@ class Assembly:
             return results
         for index, at in self.changed:
             overwrite(inputs[index], results[at])
-        found: list[Any] = [None] * len(self.steps)
+        returned: list[Any] = [None] * len(self.steps)
         for position in self.order:
             output, at, how = self.steps[position]
-            value = self.result(output, at, how, inputs, results, found)
+            value = self.result(output, at, how, inputs, results, returned)
             if isinstance(output, (FreshTensor, InputAlias)) and (output.view is not None or how is not None):
                 value = torch_compat.created_as(value, self.joint.remade[position].creation)
-            found[position] = value
+            returned[position] = value
         if self.joint.detached:
-            detach_views(found, self.joint.detached)
+            detach_views(returned, self.joint.detached)
             for position, (output, _, _) in enumerate(self.steps):
                 if isinstance(output, SameAs):
-                    found[position] = found[output.index]
+                    returned[position] = returned[output.index]
         for change in self.joint.state_changes:
             change.function(*change.args)
-        return tuple(found) if self.joint.returns_tuple else found[0]
+        return tuple(returned) if self.joint.returns_tuple else returned[0]
 
     def result(self, output: Output, at: int, how: Remade | None, inputs: Sequence[Any], results: tuple[Any, ...],
                made: list[Any]) -> Any:

@@ -66,11 +66,11 @@ class CompiledLater:
                 return
             try:
                 with uninterrupted(), collection_paused():
-                    made = make()
+                    compiled = make()
             except Exception as error:
                 self.error = error  # for the next call, which is the program's own
                 return
-        self.run = made
+        self.run = compiled
         log("kernels", "%s is compiled and takes over", self.name)
 
 

@@ -13,15 +13,16 @@ A graph that an earlier process compiled takes a short cut from its passes to th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
 
 from .. import config, logs
+from ..devices import KINDS, has_accelerators, kind_of
 from ..interruptions import safe_point
 from ..kernels.debug_folder import DebugFolder
 from ..kernels.options import Options
@@ -31,12 +32,11 @@ from .verifying import verify
 
 if TYPE_CHECKING:
     from ..functional.graph import FunctionalGraph
-    from ..kernels.cpu.target import Target
+    from ..kernels.device_target import DeviceTarget, Generated
     from ..kernels.host.printer import HostFunction
     from ..kernels.ir import Kernel
     from ..kernels.lowering import LoweredGraph
     from ..kernels.plan import KernelPlan
-    from ..kernels.targets import DeviceTarget
     from ..kernels.tuning import Tuner
     from .graph_passes import PassedGraph, PassRun
 
@@ -93,31 +93,33 @@ def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], optio
 
 def expect_kernels(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     """Before a captured graph is traced: start what will compile it, if all of that has to be done."""
-    if any(isinstance(example, torch.Tensor) and example.device.type == "cuda" for example in example_inputs):
-        _expect(len(gm.graph.nodes))
+    _expect((example for example in example_inputs if isinstance(example, torch.Tensor)), lambda: len(gm.graph.nodes))
 
 
 def expect_model(model: torch.nn.Module) -> None:
-    """The same before a model is captured; most modules are several operators."""
-    if torch.version.cuda is not None and any(parameter.is_cuda for parameter in model.parameters()):
-        _expect(OPERATORS_OF_MODULES * sum(1 for _ in model.modules()))
+    """Before a model is captured: start what will compile it; most modules are several operators."""
+    _expect(model.parameters(), lambda: OPERATORS_OF_MODULES * sum(1 for _ in model.modules()))
 
 
-def _expect(operators: int) -> None:
-    from ..kernels.gpu import workers
-    from ..kernels.gpu.triton_compiler import is_cold
+def _expect(tensors: Iterable[torch.Tensor], operators: Callable[[], int]) -> None:
+    """Tell the target that is not the CPU, if some tensors are on one, how many operators will come."""
+    device = next((tensor.device for tensor in tensors if not kind_of(tensor).is_host), None) \
+        if has_accelerators() else None
+    if device is not None and device.type in KINDS:
+        from ..kernels.targets import target_for
 
-    if is_cold():
-        workers.expect(operators)
+        target_for(device).expect(operators())
 
 
 def compile_functional(functional: FunctionalGraph, options: Options, name: str,
-                       frozen: frozenset[torch.fx.Node] = frozenset(), takes_list: bool = False) -> Executable:
+                       frozen: frozenset[torch.fx.Node] = frozenset(), takes_list: bool = False,
+                       results_as_planned: bool = False) -> Executable:
     """Compile a functional graph; ``name`` is that of its debug folder, ``frozen`` the inputs that seldom change.
 
-    With ``takes_list`` the function takes its inputs in one list, which it empties to free them early.
+    With ``takes_list`` the function takes its inputs in one list, which it empties to free them early;
+    ``results_as_planned``: kernels of other graphs read its results, which must lie as this graph says.
     """
-    return _compile(functional, options, frozen, _Clock(), DebugFolder(name), takes_list)
+    return _compile(functional, options, frozen, _Clock(), DebugFolder(name), takes_list, results_as_planned)
 
 
 def compile_alternative(functional: FunctionalGraph) -> Callable[..., Any]:
@@ -126,192 +128,115 @@ def compile_alternative(functional: FunctionalGraph) -> Callable[..., Any]:
 
 
 def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
-             folder: DebugFolder, takes_list: bool = False) -> Executable:
-    from ..kernels.cpu.engine import assembly, compile_kernels, llvm_text
-    from ..kernels.cpu.target import host
-    from ..kernels.host.results import with_results
-    from ..kernels.lowering import lower
+             folder: DebugFolder, takes_list: bool = False, results_as_planned: bool = False) -> Executable:
     from ..kernels.plan_cache import load_plan, plan_key, store_plan
-    from ..kernels.scheduling import schedule
     from ..kernels.targets import target_of
     from ..passes.settings import Settings
     from .graph_passes import run_passes
 
     verify(functional, "tracing")
-    device = target_of(functional.graph)
-    if not device.is_cpu:
-        return _compile_for_gpu(functional, options, frozen, clock, folder, takes_list, device)
+    target = target_of(functional.graph)
+    target.check_available()
     tuner: Tuner | None = None
-    checked = config.check_bounds
-    if options.max_autotune and not checked:  # what is measured is not what checked kernels take
-        from ..kernels.tuning import Tuner, hints_of, tuned_targets
-
-        tuner = Tuner(compile=compile_alternative)
+    if options.max_autotune and not _checked(target):  # what is measured is not what checked kernels take
+        tuner = target.tuner(compile_alternative)
     folder.write("traced.txt", functional)
     with clock.stage("passes"):
-        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, tuner))
-        functional = passed.functional
-    folder.write("functional.txt", functional)
-    compile_bodies(functional, options)
-    key = stored = lowered = None
-    if tuner is None and not folder:
-        with clock.stage("recall"):
-            key = plan_key(functional)
-            stored = load_plan(key, functional) if key is not None else None
-    if stored is not None:
-        plan, kernels, compiled = stored
-        return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, checked=checked)
-    with clock.stage("lower"):
-        lowered = lower(functional.module)
-    verify(lowered, "lowering")
-    if folder:
-        folder.write("lowered.txt", lowered)
-    with clock.stage("schedule"):
-        plan = with_results(schedule(lowered), functional)
-    verify(plan, "scheduling")
-    kernels = kernels_of(plan)
-    if folder:
-        from ..kernels.drawing import draw_plan
-
-        folder.write("plan.txt", plan)
-        folder.write("groups.svg", draw_plan(plan).to_svg())
-        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
-    with clock.stage("generate"):
-        if tuner is None:
-            target = replace(host(), checked=True) if checked else None
-            targets: list[Target | None] = [target] * len(kernels)
-            compiled = compile_kernels(kernels, target)
-        else:
-            targets = [*tuned_targets(plan, kernels, hints_of(functional), tuner)]
-            compiled = [compile_kernels([one], target)[0] for one, target in zip(kernels, targets, strict=True)]
-    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, checked=checked)
-    if key is not None:
-        store_plan(key, plan, kernels, compiled, functional)
-    if logs.enabled("kernels"):
-        logs.log("kernels", "%s", made)
-    if folder:
-        folder.write("host.py", made.host.source)
-        folder.write("kernels.ll", "\n\n".join(map(llvm_text, kernels, targets, [one.name for one in kernels])))
-        folder.write("kernels.s", "\n\n".join(map(assembly, kernels, targets)))
-        folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
-    return made
-
-
-def _compile_for_gpu(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
-                     folder: DebugFolder, takes_list: bool, target: DeviceTarget) -> Executable:
-    """The road to a GPU."""
-    from ..kernels.gpu import workers
-    from ..kernels.gpu.engine import check_available
-    from ..kernels.gpu.triton_compiler import is_cold
-    from ..kernels.gpu.versions import print_versions
-    from ..kernels.plan_cache import load_plan, plan_key, store_plan
-    from ..passes.settings import Settings
-    from .graph_passes import run_passes
-
-    check_available()
-    gpu_tuner: Tuner | None = None
-    if options.max_autotune:
-        from ..kernels.gpu.measuring import GpuTuner
-
-        gpu_tuner = GpuTuner(device=target.device, compile=compile_alternative)
-    folder.write("traced.txt", functional)
-    with clock.stage("passes"):
-        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, gpu_tuner, target.device,
+        passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, tuner, target.device,
                                                  options.cuda_graphs))
         functional = passed.functional
     folder.write("functional.txt", functional)
     compile_bodies(functional, options)
-    key = None
-    if not options.max_autotune and not folder:
+    key = stored = None
+    if tuner is None and not folder:
         with clock.stage("recall"):
-            key = plan_key(functional, target.device)
-            stored = load_plan(key, functional, target.device) if key is not None else None
-        if stored is not None:
-            plan, kernels, compiled = stored
-            return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, folder.name)
-    if is_cold():
-        workers.expect(len(functional.graph.nodes))
-    lowered, plan, kernels, compiled, refused_now = _kernels_for_gpu(functional, target, gpu_tuner, clock)
-    made = _executable(passed, lowered, plan, kernels, compiled, options, clock, takes_list, folder.name)
-    if key is not None and not refused_now:
-        store_plan(key, plan, kernels, compiled, functional)
+            key = plan_key(functional, target)
+            stored = load_plan(key, functional, target) if key is not None else None
+    if stored is not None:
+        plan, kernels, compiled = stored
+        return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, results_as_planned,
+                           folder.name, target)
+    target.expect(len(functional.graph.nodes))
+    lowered, plan, kernels, generated, refused = _kernels(functional, target, tuner, clock, folder)
+    executable = _executable(passed, lowered, plan, kernels, generated.kernels, options, clock, takes_list,
+                             results_as_planned, folder.name, target)
+    if key is not None and not refused:
+        store_plan(key, plan, kernels, generated.kernels, functional)
     if logs.enabled("kernels"):
-        logs.log("kernels", "%s", made)
+        logs.log("kernels", "%s", executable)
     if folder:
-        folder.write("lowered.txt", lowered)
-        folder.write("plan.txt", plan)
-        folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
-        folder.write("kernels.py", "\n\n".join(print_versions(kernel).source for kernel in kernels))
-        folder.write("host.py", made.host.source)
+        folder.write("host.py", executable.host.source)
+        for name, text in generated.files().items():
+            folder.write(name, text)
         folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
-    return made
+    return executable
 
 
-def _kernels_for_gpu(functional: FunctionalGraph, target: DeviceTarget, tuner: Tuner | None,
-                     clock: _Clock) -> tuple[LoweredGraph, KernelPlan, list[Kernel], Sequence[Any], bool]:
-    """A graph as a plan and loaded kernels. What a kernel cannot do is done by several, and what these cannot do by
-    calls of ATen. At the end, whether it was the device that refused some, which next time may have room for them."""
+def _kernels(functional: FunctionalGraph, target: DeviceTarget, tuner: Tuner | None, clock: _Clock,
+             folder: DebugFolder) -> tuple[LoweredGraph, KernelPlan, list[Kernel], Generated, bool]:
+    """A graph as a plan and kernels. What a kernel cannot do is done by several, and what these cannot do by calls of
+    ATen. At the end, whether it was the device that refused some, which next time may have room for them."""
     from ..functional import Unsupported
-    from ..kernels.gpu.engine import Refused, compile_for_gpu
-    from ..kernels.gpu.versions import even_sizes
+    from ..functional.size_nodes import hints_of
+    from ..kernels.device_target import Refused
     from ..kernels.host.results import with_results
     from ..kernels.lowering import lower
     from ..kernels.scheduling import schedule
-    from ..kernels.tuning.kernels import hints_of
 
     # Operators of kernels that could not be made: fused with nothing, then not even computed in others, then called.
     unfused: set[Any] = set()
     apart: set[Any] = set()
     without: set[Any] = set()
     hints = hints_of(functional)
-    refused_now = False
+    refused_by_device = False
     while True:
         with clock.stage("lower"):
             lowered = lower(functional.module, device=target.device, without=without, apart=apart)
         verify(lowered, "lowering")
+        if folder:
+            folder.write("lowered.txt", lowered)
         with clock.stage("schedule"):
             plan = with_results(schedule(lowered, target.machine, unfused, hints), functional)
         verify(plan, "scheduling")
         kernels = kernels_of(plan)
-        even = even_sizes(plan, hints)
+        if folder:
+            from ..kernels.drawing import draw_plan
+
+            folder.write("plan.txt", plan)
+            folder.write("groups.svg", draw_plan(plan).to_svg())
+            folder.write("kernels.txt", "\n\n".join(map(str, kernels)))
         try:
             with clock.stage("generate"):
-                compiled = compile_for_gpu(kernels, target.device, even)
-            if tuner is not None:
-                from ..kernels.gpu.tuning import tuned_blocks
-
-                with clock.stage("tune"):
-                    blocks = tuned_blocks(plan, kernels, hints, even, tuner, target.device)
-                    compiled = compile_for_gpu(kernels, target.device, even, blocks)
-            return lowered, plan, kernels, compiled, refused_now
+                return lowered, plan, kernels, target.generate(plan, kernels, hints, tuner), refused_by_device
         except Refused as refused:
             if refused.origins <= without:
                 raise Unsupported(str(refused)) from None
             without |= refused.origins & apart
             apart |= refused.origins & unfused
             unfused |= refused.origins
-            refused_now |= refused.by_device
+            refused_by_device |= refused.by_device
+
+
+def _checked(target: DeviceTarget) -> bool:
+    """Whether every access of kernels is checked."""
+    return config.check_bounds and target.kind.is_host
 
 
 def _executable(passed: PassedGraph, lowered: LoweredGraph | None, plan: KernelPlan, kernels: Sequence[Kernel],
                 compiled: Sequence[Any], options: Options, clock: _Clock, takes_list: bool,
-                name: str = "a graph", checked: bool = False) -> Executable:
+                results_as_planned: bool, name: str, target: DeviceTarget) -> Executable:
     from ..kernels.host.printer import host_function
-    from ..kernels.targets import target_of
 
     with clock.stage("host"):
-        addresses = {id(kernel): made if hasattr(made, "programs") else made.address
-                     for kernel, made in zip(kernels, compiled, strict=True)}
-        host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list, checked)
-    run = host.run
-    if not (target := target_of(passed.functional.graph)).is_cpu:
-        from ..kernels.gpu.devices import on_device
+        addresses = {id(kernel): code if hasattr(code, "programs") else code.address
+                     for kernel, code in zip(kernels, compiled, strict=True)}
+        host = host_function(plan, addresses, options.native_host, (kernels, compiled), takes_list, _checked(target),
+                             results_as_planned)
+    run = target.around(host.run)
+    if options.cuda_graphs and not target.kind.is_host:
+        from .cuda_graphs import graphed
 
-        run = on_device(run, target.device)
-        if options.cuda_graphs:
-            from .cuda_graphs import graphed
-
-            run = graphed(run, passed.functional, target.device, name, takes_list, plan)
+        run = graphed(run, passed.functional, target.device, name, takes_list, plan)
     if passed.kept is not None:
         run = passed.kept.around(run)
     return Executable(run, passed.functional, lowered, plan, host, compiled, clock.seconds, passed.runs)

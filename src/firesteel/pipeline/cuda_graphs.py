@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from .. import config, torch_compat
+from ..devices import kind_of
 from ..functional.graph import FreshTensor, FunctionalGraph, InputAlias, SameAs, ViewLayout
 from ..kernels.ir import ExternCall
 from ..kernels.plan import KernelPlan, Launch
@@ -270,22 +271,22 @@ class GraphedFunction:
         """
         if self.takes_list:
             return False
-        found = set()
+        shared = set()
         for recording in self._own([recording for stack in self.stacks for recording in stack.held()]):
             in_use = recording.held()
             if self.visible is None or all(at < self.visible for at in in_use):
-                found |= {at for at in in_use
-                          if recording.ownership[at] is ResultOwnership.FRESH and recording.can_copy(at)
-                          and (self.visible is not None or count > 1 or _bytes(recording.results[at]) <= SMALL)}
-        if found:
+                shared |= {at for at in in_use
+                           if recording.ownership[at] is ResultOwnership.FRESH and recording.can_copy(at)
+                           and (self.visible is not None or count > 1 or _bytes(recording.results[at]) <= SMALL)}
+        if shared:
             log("kernels", "%s: results %s of CUDA graphs are copied from now on, because they are held", self.name,
-                sorted(found))
-        self.copied_out |= found
+                sorted(shared))
+        self.copied_out |= shared
         for recording in self._own([recording for stack in self.stacks for recording in stack.recordings]):
-            for at in found:
+            for at in shared:
                 if recording.can_copy(at):
                     recording.ownership[at] = ResultOwnership.COPY
-        return bool(found)
+        return bool(shared)
 
     def _own(self, recordings: Sequence[Recording]) -> list[Recording]:
         return [recording for recording in recordings if recording.maker is self.maker]
@@ -364,8 +365,7 @@ class GraphedFunction:
 
     def _wait(self) -> None:
         """Let replays end before their graphs are given up."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        kind_of(self.device).synchronize(self.device)
 
     def _say(self, what: str, reason: str) -> None:
         log("fallbacks", "%s: %s not recorded as a CUDA graph: %s", self.name, what, reason)
@@ -386,11 +386,11 @@ def _is_symbolic(example: Any) -> bool:
 
 def _aliases(functional: FunctionalGraph) -> dict[int, tuple[int, ViewLayout | None]]:
     """The results that are inputs or views of inputs: which input, and the view."""
-    found: dict[int, tuple[int, ViewLayout | None]] = {}
+    aliases: dict[int, tuple[int, ViewLayout | None]] = {}
     for at, output in enumerate(functional.outputs):
         if isinstance(output, InputAlias):
-            found[at] = output.index, output.view
-    return found
+            aliases[at] = output.index, output.view
+    return aliases
 
 
 def _can_view(output: InputAlias, functional: FunctionalGraph) -> bool:

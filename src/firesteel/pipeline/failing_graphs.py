@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from ..devices import KINDS, DeviceKind
 from ..fake.tensor import FakeTensor
 from ..shapes.symnode import hint_of
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..capture.graph import GraphInput
 
 MAX_KEPT_BYTES = 1 << 20
-RandomState = tuple[torch.Tensor, torch.Tensor | None]
+RandomState = list[tuple[DeviceKind, torch.Tensor]]
 
 
 class FailingGraph:
@@ -171,11 +172,11 @@ def is_unrepeatable(error: BaseException) -> bool:
 
 
 def random_state() -> RandomState:
-    """The state of the CPU's generator and, once CUDA is in use, of the current device's."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    """The state of the generator of each kind of device that is in use."""
+    return [(kind, state) for kind in KINDS.values() if (state := kind.random_state()) is not None]
 
 
 def restore_random_state(state: RandomState) -> None:
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state(state[1])
+    """Let all generators go on from where they were."""
+    for kind, numbers in state:
+        kind.set_random_state(numbers)

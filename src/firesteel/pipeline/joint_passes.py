@@ -14,12 +14,9 @@ import torch
 import torch.fx
 
 from ..autodiff.joint import JointGraph
+from ..devices import CPU, kind_of
 from ..functional.graph import FreshTensor, FunctionalGraph, Number, Output
-from ..kernels.products.pad_products import pad_products
-from ..passes.convolution_bias import convolution_bias
-from ..passes.image_layouts import image_layouts
-from ..passes.log_softmax_parts import log_softmax_parts
-from ..passes.random_numbers import random_numbers
+from ..kernels.targets import target_for
 from ..passes.rewriting import ATEN, is_call
 from ..passes.settings import Settings
 from ..records import dataclass
@@ -35,8 +32,9 @@ class WholeGraph(FunctionalGraph):
 
 def run_joint_passes(joint: JointGraph, recorded: bool = False) -> JointGraph:
     """The joint graph, which is changed, behind the passes that know its device; ``recorded`` as in `Settings`."""
-    device = _gpu_of(joint)
-    if device is None:
+    device = _device_of(joint)
+    passes = target_for(device).joint_passes()
+    if not passes:
         return joint
     settings = Settings(device=device, recorded=recorded)
     _forget_running_statistics(joint)
@@ -45,11 +43,11 @@ def run_joint_passes(joint: JointGraph, recorded: bool = False) -> JointGraph:
     whole = WholeGraph(
         joint.graph, joint.inputs, [*joint.outputs, *extra], joint.mutated, joint.constants, joint.state_changes,
         joint.guards, joint.returns_tuple, backward_nodes=frozenset(joint.backward_nodes))
-    for each in (random_numbers, convolution_bias, image_layouts, log_softmax_parts, pad_products):
+    for each in passes:
         known = set(whole.graph.nodes)
-        made = each(whole, settings)
-        assert isinstance(made, WholeGraph)
-        whole = made
+        passed = each(whole, settings)
+        assert isinstance(passed, WholeGraph)
+        whole = passed
         whole.backward_nodes = _with_new_nodes(whole, known)
     count, gradients = len(joint.outputs), len(joint.gradients)
     outputs, tail = whole.outputs[:count], whole.outputs[count:]
@@ -86,9 +84,10 @@ def _renamed(nodes: dict[torch.fx.Node, int], before: list[Output], now: list[Ou
     return {node: behind for node, behind in nodes.items() if left.get(node, node) is node}
 
 
-def _gpu_of(joint: JointGraph) -> torch.device | None:
+def _device_of(joint: JointGraph) -> torch.device:
+    """The device that one of the inputs is on, unless all are on the CPU."""
     for entry in joint.inputs:
         example: Any = entry.example
-        if isinstance(example, torch.Tensor) and example.device.type == "cuda":
+        if isinstance(example, torch.Tensor) and not kind_of(example).is_host:
             return example.device
-    return None
+    return torch.device(CPU.name)

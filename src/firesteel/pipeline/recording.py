@@ -147,20 +147,20 @@ class Recording:
         if self.copied:
             copy_in(self.copied, inputs)
         self.graph.replay()
-        made = list(self.results)
+        results = list(self.results)
         for at in self.first:
             owns = self.ownership[at]
             if owns is ResultOwnership.FRESH:
-                made[at] = made[at].detach()
+                results[at] = results[at].detach()
             elif owns is ResultOwnership.COPY:
-                made[at] = made[at].clone()
-        if len(self.first) < len(made):
-            known = {id(self.results[at]): made[at] for at in self.first}
-            made = [known.get(id(result), result) for result in self.results]
+                results[at] = results[at].clone()
+        if len(self.first) < len(results):
+            known = {id(self.results[at]): results[at] for at in self.first}
+            results = [known.get(id(result), result) for result in self.results]
         for at, (index, layout) in self.aliases.items():
-            made[at] = inputs[index] if layout is None else view(
+            results[at] = inputs[index] if layout is None else view(
                 inputs[index], layout.shape, layout.stride, layout.offset)
-        return tuple(made)
+        return tuple(results)
 
 
 class Stack:

@@ -117,6 +117,12 @@ class _WithoutGradient(torch.autograd.Function):
         return None
 
 
+def _makes_zeros(target: Any) -> bool:
+    """Whether autograd hands zeros to a function where no gradient comes, as it does for those that are not its own."""
+    return isinstance(target, AppliedFunction) or isinstance(target, torch_compat.OPERATOR_TYPES) \
+        and not str(target).startswith(("aten.", "prims."))
+
+
 class Replay:
     """Runs a captured graph again.
 
@@ -160,8 +166,8 @@ class Replay:
         self.changeable = aliases & _inputs_behind(joint) if aliases else aliases
         """Inputs that a program may change after the call, because eager has no need of them any more."""
         self.looks_around = any(_LOOKING.match(str(node.target)) for node in joint.graph.nodes)
-        self.makes_zeros = any(isinstance(node.target, AppliedFunction) for node in module.graph.nodes)
-        """Whether functions of the program's own may have gradients where none come back to the results."""
+        self.makes_zeros = any(_makes_zeros(node.target) for node in module.graph.nodes)
+        """Whether functions of the program's own, or operators, may have gradients where none come to the results."""
         self.draws = any(
             isinstance(node.target, torch_compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
             for node in joint.graph.nodes)
@@ -232,8 +238,8 @@ class Replay:
     def check(self, call: Call, results: int) -> None:
         """Raise if something has been changed that the gradients of some differentiable results, as bits, need."""
         if (now := versions_of(call.watched)) != call.versions and any(
-                found != version and self.needs_unchanged(call, at, results)
-                for at, found, version in zip(call.watched, now, call.versions, strict=True)):
+                current != version and self.needs_unchanged(call, at, results)
+                for at, current, version in zip(call.watched, now, call.versions, strict=True)):
             raise RuntimeError(CHANGED)
 
     def inputs(self, call: Call, saved: dict[int, Any], results: int) -> list[Any]:
@@ -272,14 +278,14 @@ class Replay:
                 starts.append(start)
                 gradients.append(tangent)
         wanted = [source for source in sources if source is not None]
-        found: list[Any] = [None] * len(wanted)
+        placed: list[Any] = [None] * len(wanted)
         if starts and wanted:
-            found = list(torch.autograd.grad(starts, wanted, gradients, create_graph=create, allow_unused=True))
+            placed = list(torch.autograd.grad(starts, wanted, gradients, create_graph=create, allow_unused=True))
             for number, called in hooks.items() if create else ():
                 result = _carried(self.carriers[number], results, given)
                 for hook in called if result.requires_grad else ():
                     result.register_hook(hook)
-        order = iter(found)
+        order = iter(placed)
         return [None if source is None else next(order) for source in sources]
 
     def run(self, call: Call, given: list[Any]) -> Sequence[Any]:
@@ -401,12 +407,12 @@ def _carried(carrier: Carrier | None, results: Sequence[Any], inputs: Sequence[A
         assert carrier.changed is not None
         changed: torch.Tensor = inputs[carrier.changed]
         return changed
-    found: torch.Tensor = results[carrier.output]
+    carried: torch.Tensor = results[carrier.output]
     if carrier.base:
-        base = torch_compat.view_base(found)
+        base = torch_compat.view_base(carried)
         assert base is not None
         return base
-    return found
+    return carried
 
 
 def _needed_for(joint: JointGraph) -> list[int]:

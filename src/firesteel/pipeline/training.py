@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,48 +76,48 @@ class TrainingUnit:
             raise Unsupported("a function of the program's own has no gradient for what autograd goes on to from it")
         self.lock = new_lock()
         self.state = GlobalState.current()
-        made = self.parted = partition(joint, memory_budget)
-        log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, made.saved_bytes,
-            1000 * made.seconds)
-        self.forward = compile_half(made.forward, f"{self.name}_forward", False)
+        parted = self.parted = partition(joint, memory_budget)
+        log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, parted.saved_bytes,
+            1000 * parted.seconds)
+        self.forward = compile_half(parted.forward, f"{self.name}_forward", False)
         self.backwards: dict[tuple[Expected, ...], _Backward] = {}
-        self.result_count = len(made.results)
-        self.numbers_at = len(made.forward.outputs) - len(made.numbers)
+        self.result_count = len(parted.results)
+        self.numbers_at = len(parted.forward.outputs) - len(parted.numbers)
         taken = self.result_count
         self.saved_from: list[int] = []
         """Where saved tensors come from: an input's index, or behind all inputs a value of forward."""
         positions = {entry.node: index for index, entry in enumerate(joint.inputs)}
-        for item in made.kept:
+        for item in parted.kept:
             if item.node in positions and not item.copied and item.narrow is None:
                 self.saved_from.append(positions[item.node])
             else:
                 self.saved_from.append(len(positions) + taken)
                 taken += 1
-        self.tangents_at = made.tangents_at
+        self.tangents_at = parted.tangents_at
         self.results_saved_apart: frozenset[int] = frozenset()
         """Those of `saved_from` that are results. Autograd gives out its function's own results only together with all
         else that is saved, which may have been changed where a backward does not need it."""
         if len(joint.differentiable) > 1:
-            self.results_saved_apart = frozenset(at for at, item in zip(self.saved_from, made.kept, strict=True)
-                                                 if at >= len(positions) and item.node in made.results)
-        self.unreached = [at for at, (how, example) in enumerate(zip(made.gradients, self.examples, strict=True))
-                          if any(made.gradients) and not how and isinstance(example, torch.Tensor)
+            self.results_saved_apart = frozenset(at for at, item in zip(self.saved_from, parted.kept, strict=True)
+                                                 if at >= len(positions) and item.node in parted.results)
+        self.unreached = [at for at, (how, example) in enumerate(zip(parted.gradients, self.examples, strict=True))
+                          if any(parted.gradients) and not how and isinstance(example, torch.Tensor)
                           and example.requires_grad]
         """Inputs that have a history which no gradient flows back to, where others get gradients."""
-        self.parts = parts_of(made, {at for at, example in enumerate(self.examples)
-                                     if isinstance(example, torch.Tensor) and not example.is_leaf})
+        self.parts = parts_of(parted, {at for at, example in enumerate(self.examples)
+                                       if isinstance(example, torch.Tensor) and not example.is_leaf})
         pieces = [set(part.results) for part in self.parts] or [set(range(len(joint.differentiable)))]
         self.reached_by_some = [at for at, numbers in enumerate(behind)
                                 if any(0 < len(numbers & piece) < len(piece) for piece in pieces)]
         """Inputs that get gradients from some of the differentiable results of one function only."""
-        self.others_at = [index for index, node in enumerate(made.results) if index not in set(self.tangents_at)
+        self.others_at = [index for index, node in enumerate(parted.results) if index not in set(self.tangents_at)
                           and isinstance(node.meta["val"], torch.Tensor)]
         self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
                            for result in joint.differentiable]
         """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.tangent_examples: list[Any] = [None if result.tangent is None else result.tangent.meta["val"]
                                             for result in joint.differentiable]
-        self.assembly = Assembly(joint, made)
+        self.assembly = Assembly(joint, parted)
         changed = [(change.index, self.examples[change.index]) for change in joint.mutated]
         self.changed_with_history = [at for at, example in changed if example.requires_grad and not example.is_leaf]
         self.eager_frees = tuple(joint.eager_frees)
@@ -128,7 +127,7 @@ class TrainingUnit:
         """Where forward and backward are recorded as CUDA graphs, if they are."""
         if hasattr(self.forward, "as_forward"):
             self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
-        self.forward = with_counts(self.forward, made.forward.mutated)
+        self.forward = with_counts(self.forward, parted.forward.mutated)
 
     @functools.cached_property
     def elsewhere(self) -> set[int]:
@@ -196,14 +195,14 @@ class TrainingUnit:
             Tangent.NONE if tangent is None else self._order(number, tangent) if not tangent.is_contiguous()
             else Tangent.BY_ROWS if self.by_columns[number] else Tangent.LIKE_RESULT
             for number, tangent in enumerate(tangents)])
-        found = self.backwards.get(kinds)
-        if found is None:
+        backward = self.backwards.get(kinds)
+        if backward is None:
             with self.lock:
-                found = self.backwards.get(kinds)
-                if found is None:
+                backward = self.backwards.get(kinds)
+                if backward is None:
                     with uninterrupted(), collection_paused():
-                        found = self.backwards[kinds] = self._make_backward(kinds)
-        return found
+                        backward = self.backwards[kinds] = self._make_backward(kinds)
+        return backward
 
     def _order(self, number: int, tangent: torch.Tensor) -> Expected:
         """What a tangent is that is not contiguous."""
@@ -224,23 +223,23 @@ class TrainingUnit:
             if there[0] in part.results:
                 whole = part.parted
         wanted = [item.tangent is not None for item in whole.joint.differentiable]
-        made: Partition | None = whole
+        parted: Partition | None = whole
         if any(kind is not (Tangent.LIKE_RESULT if want else Tangent.NONE)
                for kind, want in zip(kinds, wanted, strict=True)):
-            made = self._part_for(kinds)
-            if made is not None and whole.kept_at is not None and not set(made.kept_at or ()) <= set(whole.kept_at):
-                made = None
+            parted = self._part_for(kinds)
+            if parted is not None and whole.kept_at is not None and not set(parted.kept_at or ()) <= set(whole.kept_at):
+                parted = None
         # Otherwise zeros stand for what is missing, which is slower.
-        fill = made is None and sum(wanted) > len(there)
-        made = made or whole
-        run = self.compile_half(made.backward, name, True)
+        fill = parted is None and sum(wanted) > len(there)
+        parted = parted or whole
+        run = self.compile_half(parted.backward, name, True)
         if hasattr(run, "as_backward"):
-            kept = self.saved_from if made.kept_at is None else [self.saved_from[at] for at in made.kept_at]
-            first, saved_at = len(made.numbers), len(self.examples) + self.result_count
+            kept = self.saved_from if parted.kept_at is None else [self.saved_from[at] for at in parted.kept_at]
+            first, saved_at = len(parted.numbers), len(self.examples) + self.result_count
             data = [first + at for at, source in enumerate(kept) if source in self.elsewhere]
-            run.as_backward([*data, *range(first + len(kept), len(made.backward.inputs))],
+            run.as_backward([*data, *range(first + len(kept), len(parted.backward.inputs))],
                             [first + at for at, source in enumerate(kept) if source >= saved_at], self.recordings)
-        return _Backward(made, run, fill, self.parted.numbers)
+        return _Backward(parted, run, fill, self.parted.numbers)
 
     def _part_for(self, kinds: tuple[Expected, ...]) -> Partition | None:
         now = GlobalState.current()
@@ -288,11 +287,11 @@ class _Backward:
         given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
         saved.clear()
         del wanted, laid_out
-        found = iter(self.run(given))
+        computed = iter(self.run(given))
         gradients: list[Any] = []
         for how in self.gradients:
             gradients.append(how(tangents) if isinstance(how, PassedGradient)
-                             else gradients[how.index] if isinstance(how, SameAs) else next(found) if how else None)
+                             else gradients[how.index] if isinstance(how, SameAs) else next(computed) if how else None)
         if missing:
             # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.
             gradients = [None if behind <= missing else gradient
@@ -460,8 +459,8 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         inputs = inputs_of(ctx, call, _bits(tangents))
         if not keeps:
             _free(ctx, tangents, inputs)
-        hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(found.values())
-                 for at, found in getattr(ctx, "result_hooks", {}).items()}
+        hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(gradients.values())
+                 for at, gradients in getattr(ctx, "result_hooks", {}).items()}
         return unit.replay.gradients(call, inputs, tangents, hooks)
     run = unit.backward_for(tangents)
     saved = _saved_for(run, ctx, part) if kept else []
@@ -469,8 +468,8 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         _free(ctx, tangents)
         ctx.maybe_clear_saved_tensors()
     del call  # the inputs that it holds may go now
-    found: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
-    return found
+    gradients: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
+    return gradients
 
 
 def _without_tangents(ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
@@ -547,8 +546,5 @@ def without_autocast(run: Callable[..., Any], args: Sequence[Any]) -> Any:
     """Call a function without autocast. Casts are part of the graph already."""
     if not torch_compat.any_autocast_enabled():
         return run(*args)
-    with ExitStack() as stack:
-        for device in torch_compat.AUTOCAST_DEVICES:
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+    with torch_compat.autocast_disabled():
         return run(*args)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import threading
 import types
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from .. import config, torch_compat
 from ..backends.native import native
@@ -20,16 +17,15 @@ from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.capture import Entry
 from ..capture.global_state import InterpreterSettings
 from ..capture.graph import CapturedGraph
-from ..capture.markers import disabled_frame, is_disabled, own_control_flow
-from ..capture.modules import has_hooks
+from ..capture.markers import disabled_frame, is_disabled
 from ..capture.skipping import runs_plain
 from ..capture.torch_calls import is_graph_function
-from ..capture.user_frames import INSTEAD, frame_at, passed_over
 from ..errors import BackendError, UserCodeError
 from ..interruptions import interruptible
 from . import stance
+from .nested_calls import callee
 from .settings import dynamic_by_default, setting
-from .units import MISS, Resume, Unit, drive, function_start
+from .units import Unit, function_start
 
 if TYPE_CHECKING:
     from ..capture.argument_sizes import ArgumentSizes
@@ -130,49 +126,26 @@ class Compiler:
 
     def nested(self, target: Any) -> Any:
         """What a step between two graphs calls in place of `target`: the same, compiled for itself if possible."""
-        kind = type(target)
-        if kind is types.BuiltinFunctionType:
-            return frame_at if target is sys._getframe else target
-        if kind is types.FunctionType:
-            if target in INSTEAD:
-                return INSTEAD[target]
-            own = own_control_flow(target)
-            if own is not None:
-                return own
-            return NestedCall(self, target) if self.compiles(target) else self.uncompiled(target)
-        if kind is types.MethodType:
-            function = target.__func__
-            if type(function) is types.FunctionType:
-                if self.compiles(function):
-                    return NestedCall(self, function, target.__self__)
-                plain = self.uncompiled(function)
-                if plain is not function:
-                    return types.MethodType(plain, target.__self__)
-            return target
-        if isinstance(target, torch.nn.Module):
-            return self.nested_module(target)
-        return target
-
-    def nested_module(self, module: torch.nn.Module) -> Any:
-        if not torch_compat.calls_forward(module) or has_hooks(module) or is_disabled(module):
-            return module
-        forward = module.forward
-        if type(forward) is types.MethodType and type(forward.__func__) is types.FunctionType and \
-                self.compiles(forward.__func__):
-            return NestedCall(self, forward.__func__, forward.__self__)
-        return module
+        return callee(self, target)
 
     def uncompiled(self, function: Any) -> Any:
         """A function that is not compiled; what it calls still is, if only its own frame is disabled."""
         inner = disabled_frame(function)
         if not isinstance(inner, types.FunctionType) or stance.STATE.eager:
             return function
-        code = self.plain_frames.get(inner.__code__)
+        return self.plain_frame(inner)
+
+    def plain_frame(self, function: types.FunctionType, with_inner: bool = False) -> types.FunctionType:
+        """A function whose own frame runs as plain Python, while what it calls is compiled for itself; `with_inner`:
+        the functions that it defines alike."""
+        code = self.plain_frames.get(function.__code__)
         if code is None:
-            code = self.plain_frames[inner.__code__] = dispatching(inner.__code__, self.nested)
-        made = types.FunctionType(code, inner.__globals__, inner.__name__, inner.__defaults__, inner.__closure__)
-        made.__kwdefaults__ = inner.__kwdefaults__
-        return made
+            code = dispatching(function.__code__, self.nested, with_inner)
+            self.plain_frames[function.__code__] = code
+        same = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__,
+                                  function.__closure__)
+        same.__kwdefaults__ = function.__kwdefaults__
+        return same
 
     def compiles(self, function: types.FunctionType) -> bool:
         return not (stance.STATE.eager or is_disabled(function) or is_graph_function(function) or runs_plain(function))
@@ -231,11 +204,11 @@ CAPTURE_OPTIONS = ("capture_branches",)
 
 def capture_options(options: dict[str, Any]) -> dict[str, bool]:
     """The checked options of the capture."""
-    found = {name: options[name] for name in CAPTURE_OPTIONS if name in options}
-    for name, value in found.items():
+    chosen = {name: options[name] for name in CAPTURE_OPTIONS if name in options}
+    for name, value in chosen.items():
         if not isinstance(value, bool):
             raise UserCodeError(f"option {name!r} is {value!r}", "it takes True or False")
-    return found
+    return chosen
 
 
 def name_of_backend(backend: Any) -> str:
@@ -282,84 +255,3 @@ def _load_tables() -> None:
     operations()
     find_rule("aten.add.Tensor")
     del capture, classes, torch_state, torch_functions
-
-
-class _Nesting(threading.local):
-    depth = 0
-
-
-NESTING = _Nesting()
-MAX_NESTING = 50
-"""A compiled call takes several Python frames. Deeper calls run uncompiled, so that programs which recurse deeply, but
-within Python's limit, stay within it."""
-
-
-class NestedCall:
-    """A Python function called from compiled code, dispatched to its own compiled entries."""
-
-    __slots__ = ("compiler", "function", "receiver")
-
-    def __init__(self, compiler: Compiler, function: types.FunctionType, receiver: Any = MISS) -> None:
-        self.compiler = compiler
-        self.function = function
-        self.receiver = receiver
-
-    @passed_over
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.receiver is not MISS:
-            args = (self.receiver, *args)
-        function = self.function
-        bound = bind(function, args, kwargs)
-        if bound is None:
-            return function(*args, **kwargs)  # Python raises the right TypeError
-        if NESTING.depth >= MAX_NESTING:
-            return function(*args, **kwargs)
-        unit = self.compiler.unit_of(function)
-        NESTING.depth += 1
-        try:
-            result = unit.call(bound)
-            del args, kwargs, bound  # the program may delete what it was given
-            return drive(result) if type(result) is Resume else result
-        finally:
-            NESTING.depth -= 1
-
-
-def bind(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """A unit's arguments for a call; None when Python would refuse the call."""
-    code = function.__code__
-    count, keyword_only, flags = code.co_argcount, code.co_kwonlyargcount, code.co_flags
-    prefix = (function.__closure__,) if code.co_freevars else ()
-    if not kwargs and len(args) == count and not keyword_only and not flags & 0x0C:
-        return (*prefix, *args)
-    if len(args) > count and not flags & 0x04:
-        return None
-    names = code.co_varnames
-    values: list[Any] = list(args[:count])
-    rest = dict(kwargs)
-    defaults = function.__defaults__ or ()
-    for position in range(len(values)):
-        if names[position] in rest and position >= code.co_posonlyargcount:
-            return None
-    for position in range(len(values), count):
-        name = names[position]
-        if name in rest and position >= code.co_posonlyargcount:
-            values.append(rest.pop(name))
-        else:
-            index = position - (count - len(defaults))
-            if index < 0:
-                return None
-            values.append(defaults[index])
-    for name in names[count: count + keyword_only]:
-        if name in rest:
-            values.append(rest.pop(name))
-        elif function.__kwdefaults__ and name in function.__kwdefaults__:
-            values.append(function.__kwdefaults__[name])
-        else:
-            return None
-    if flags & 0x04:
-        values.append(tuple(args[count:]))
-    if flags & 0x08:
-        values.append(rest)
-    elif rest:
-        return None
-    return (*prefix, *values)

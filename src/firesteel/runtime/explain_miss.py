@@ -18,6 +18,7 @@ from ..capture.learned import NOTHING, Learned
 from ..capture.source import InstanceDictSource, LocalSource, Source
 from ..shape_markers import class_marked_static
 from ..shapes import print_python
+from ..torch_compat.subclasses import DisableSubclasses
 
 if TYPE_CHECKING:
     from .units import Unit
@@ -83,8 +84,8 @@ def _first_failure(entry: Entry, values: Values) -> FailedGuard | None:
             names = {symbol: source.name for symbol, source in sources.items()}
             text = print_python(shape_guard.expr, names)
             where = f", needed at {shape_guard.provenance}" if shape_guard.provenance.frames else ""
-            found = ", ".join(sorted(f"{names[symbol]} = {numbers[symbol]}" for symbol in symbols))
-            return FailedGuard(text, "", found + where, is_shape=True)
+            numbers_now = ", ".join(sorted(f"{names[symbol]} = {numbers[symbol]}" for symbol in symbols))
+            return FailedGuard(text, "", numbers_now + where, is_shape=True)
     return None
 
 
@@ -142,9 +143,9 @@ def changed_inputs(entry: Entry, unit: Unit, args: tuple[Any, ...]) -> Changed:
         except Exception:
             return None  # the path to it is gone
 
-    tensors = {name: found for name, seen in entry.tensors.items() if not in_module(seen.source)
-               and isinstance(found := now(seen.source), torch.Tensor) and found.layout is torch.strided
-               and not found.is_nested}
+    tensors = {name: tensor for name, seen in entry.tensors.items() if not in_module(seen.source)
+               and isinstance(tensor := now(seen.source), torch.Tensor) and tensor.layout is torch.strided
+               and not tensor.is_nested}
     outdated = outdated_sizes(entry.tensors, tensors)
     failure = _first_failure(entry, values)
     if failure is None or not (failure.is_shape or failure.source in entry.numbers):
@@ -167,18 +168,23 @@ def _in_static_class(source: Source, now: Callable[[Source], Any]) -> bool:
 
 def _found(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        if value.is_nested:  # has neither sizes nor strides to ask for
-            return f"a nested tensor, {value.dtype}, requires_grad={value.requires_grad}"
-        if value.layout is not torch.strided:
-            return (f"a tensor of layout {value.layout}, shape {tuple(value.shape)}, {value.dtype}, "
-                    f"requires_grad={value.requires_grad}")
-        return (f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, "
-                f"requires_grad={value.requires_grad}")
+        with DisableSubclasses():
+            return _found_tensor(value)
     try:
         text = repr(value) if _has_own_text(value) else object.__repr__(value)
     except RuntimeError:  # another thread changes it at this moment
         text = object.__repr__(value)
     return text if len(text) < 120 else text[:117] + "..."
+
+
+def _found_tensor(value: torch.Tensor) -> str:
+    if value.is_nested:  # has neither sizes nor strides to ask for
+        return f"a nested tensor, {value.dtype}, requires_grad={value.requires_grad}"
+    if value.layout is not torch.strided:
+        return (f"a tensor of layout {value.layout}, shape {tuple(value.shape)}, {value.dtype}, "
+                f"requires_grad={value.requires_grad}")
+    return (f"a tensor of shape {tuple(value.shape)}, {value.dtype}, stride {value.stride()}, "
+            f"requires_grad={value.requires_grad}")
 
 
 def _has_own_text(value: Any, depth: int = 3) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 
 from ..capture.dynamism import TensorSeen, changes
@@ -18,18 +19,18 @@ class FirstCall:
     """The layouts of tensors and the numbers among the arguments of a call."""
 
     tensors: dict[str, TensorSeen]
-    numbers: dict[str, int | float]
+    numbers: dict[str, Any]
 
     @staticmethod
     def of(parameters: Sequence[str], args: Sequence[Any]) -> FirstCall:
         """Look at the arguments of a call."""
         tensors: dict[str, TensorSeen] = {}
-        numbers: dict[str, int | float] = {}
+        numbers: dict[str, Any] = {}
         for parameter, value in zip(parameters, args, strict=True):
             source = LocalSource(parameter)
             if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
                 tensors[source.name] = TensorSeen(source, tuple(value.shape), value.stride())
-            elif type(value) in (int, float):
+            elif type(value) in (int, float) or isinstance(value, numpy.number):
                 numbers[source.name] = value
         return FirstCall(tensors, numbers)
 

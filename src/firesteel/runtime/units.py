@@ -541,11 +541,11 @@ class Unit:
         from ..capture.bytecode.continuation import make_continuation
 
         nulls = frozenset(i for i, kind in enumerate(start.stack) if kind == "null")
-        made = make_continuation(code, start.index, list(start.variables), len(start.stack), null_slots=nulls)
+        continuation = make_continuation(code, start.index, list(start.variables), len(start.stack), null_slots=nulls)
 
         def resume(held: list[Any]) -> Any:
             closure = held.pop(0) if has_closure else None
-            return _taken(len(held))(types.FunctionType(made, globals_, code.co_name, None, closure), held)
+            return _taken(len(held))(types.FunctionType(continuation, globals_, code.co_name, None, closure), held)
 
         return resume
 

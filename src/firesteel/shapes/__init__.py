@@ -31,62 +31,9 @@ from firesteel.shapes.env import (
     UndecidableError,
 )
 from firesteel.shapes.facts import Facts
-from firesteel.shapes.layout import collapse, dense_order, is_channels_last, is_contiguous
+from firesteel.shapes.layout import dense_order
 from firesteel.shapes.parsing import ParseError, parse
-from firesteel.shapes.printing import IndexPrinter, Printer, PythonPrinter, print_python
+from firesteel.shapes.printing import Printer, print_python
 from firesteel.shapes.ranges import Interval
 from firesteel.shapes.relations import and_, eq, ge, gt, if_else, le, lt, ne, not_, or_
-from firesteel.shapes.simplify import fits_int32, simplify_under_ranges
-
-__all__ = [
-    "Call",
-    "Const",
-    "ContradictionError",
-    "Expr",
-    "ExprLike",
-    "Facts",
-    "IndexPrinter",
-    "Interval",
-    "Kind",
-    "LateDecisionError",
-    "ParseError",
-    "Printer",
-    "Product",
-    "Provenance",
-    "PythonPrinter",
-    "Scalar",
-    "ShapeEnv",
-    "ShapeGuard",
-    "Sum",
-    "Symbol",
-    "SymbolInfo",
-    "UndecidableError",
-    "and_",
-    "as_expr",
-    "ceil",
-    "collapse",
-    "const",
-    "dense_order",
-    "eq",
-    "fits_int32",
-    "floor",
-    "ge",
-    "gt",
-    "if_else",
-    "is_channels_last",
-    "is_contiguous",
-    "le",
-    "lt",
-    "maximum",
-    "minimum",
-    "ne",
-    "not_",
-    "or_",
-    "parse",
-    "pow_by_natural",
-    "print_python",
-    "simplify_under_ranges",
-    "symbol",
-    "to_float",
-    "trunc",
-]
+from firesteel.shapes.simplify import simplify_under_ranges

@@ -141,14 +141,14 @@ class Congruences:
 
     def of(self, expr: Expr) -> Congruence:
         """The strongest congruence found for an expression of integers."""
-        found = self._memo.get(expr)
-        if found is None:
-            found = self._compute(expr)
+        congruence = self._memo.get(expr)
+        if congruence is None:
+            congruence = self._compute(expr)
             known = self.known.get(expr)
             if known is not None:
-                found = found.meet(known) or found  # no value is possible: anything is right
-            self._memo[expr] = found
-        return found
+                congruence = congruence.meet(known) or congruence  # no value is possible: anything is right
+            self._memo[expr] = congruence
+        return congruence
 
     def _compute(self, expr: Expr) -> Congruence:
         match expr:

@@ -94,11 +94,11 @@ class Dim:
             _refuse(f"{scale}*{root.name} + {offset}")
         if (scale, offset) == (1, 0):
             return root
-        made = object.__new__(cls)
-        made.root, made.scale, made.offset = root, scale, offset
-        made._name = affine_text(root.name, scale, offset)
-        made._min = made._max = None
-        return made
+        dim = object.__new__(cls)
+        dim.root, dim.scale, dim.offset = root, scale, offset
+        dim._name = affine_text(root.name, scale, offset)
+        dim._min = dim._max = None
+        return dim
 
     @property
     def name(self) -> str:

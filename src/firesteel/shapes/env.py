@@ -135,9 +135,9 @@ class ShapeEnv:
         expr = self.facts.replace(as_expr(expr))
         if isinstance(expr, Const):
             return expr.value
-        found = self._hint_values.get(expr)
-        if found is not None:
-            return found
+        value = self._hint_values.get(expr)
+        if value is not None:
+            return value
         return evaluate(expr, self.hints, self._hint_values) if self.is_backed(expr) else None
 
     def source_names(self) -> dict[Symbol, str]:
@@ -387,14 +387,6 @@ class ShapeEnv:
             if isinstance(value, Const):
                 result.append((self.symbols[free], value.value, guard))
         return result
-
-    def forced_equal(self) -> list[tuple[SymbolInfo, Expr, ShapeGuard]]:
-        """The symbols that guards tied to other symbols: what was declared, what it must equal, and the guard."""
-        return [
-            (self.symbols[free], value, guard)
-            for free, guard in self._replaced_by.items()
-            if not isinstance(value := self.facts.replacements[free], Const)
-        ]
 
     def narrowed(self) -> list[tuple[SymbolInfo, ShapeGuard]]:
         """The symbols whose promised range a guard cut, with the guard.

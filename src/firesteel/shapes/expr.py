@@ -65,11 +65,11 @@ class Expr:
     @property
     def free_symbols(self) -> frozenset[Symbol]:
         """All symbols the value depends on."""
-        found = self._symbols
-        if found is None:
-            found = frozenset().union(*[arg.free_symbols for arg in self.args])
-            self._symbols = found
-        return found
+        symbols = self._symbols
+        if symbols is None:
+            symbols = frozenset().union(*[arg.free_symbols for arg in self.args])
+            self._symbols = symbols
+        return symbols
 
     @property
     def is_constant(self) -> bool:
@@ -322,21 +322,21 @@ def const(value: Scalar) -> Const:
     else:
         raise TypeError(f"expected an int, float or bool, got {type(value).__name__}")
     reference = _references.get(key)
-    found = reference() if reference is not None else None
-    return cast(Const, found if found is not None else _share(key, _new_const(value, kind)))
+    known = reference() if reference is not None else None
+    return cast(Const, known if known is not None else _share(key, _new_const(value, kind)))
 
 
 def symbol(name: str, kind: Kind = "int") -> Symbol:
     """The symbol of that name and kind."""
     key = ("symbol", name, kind)
     reference = _references.get(key)
-    found = reference() if reference is not None else None
-    if found is None:
+    known = reference() if reference is not None else None
+    if known is None:
         node = Symbol.__new__(Symbol)
         node._setup(kind)
         node.name = name
-        found = _share(key, node)
-    return cast(Symbol, found)
+        known = _share(key, node)
+    return cast(Symbol, known)
 
 
 def as_expr(value: ExprLike) -> Expr:
@@ -352,14 +352,14 @@ def make_sum(constant: int, terms: tuple[tuple[Expr, int], ...]) -> Expr:
         return terms[0][0]
     key = ("sum", constant, terms)
     reference = _references.get(key)
-    found = reference() if reference is not None else None
-    if found is None:
+    known = reference() if reference is not None else None
+    if known is None:
         node = Sum.__new__(Sum)
         node._setup("int")
         node.const = constant
         node.terms = terms
-        found = _share(key, node)
-    return found
+        known = _share(key, node)
+    return known
 
 
 def make_product(factors: tuple[tuple[Expr, int], ...]) -> Expr:
@@ -370,13 +370,13 @@ def make_product(factors: tuple[tuple[Expr, int], ...]) -> Expr:
         return ONE
     key = ("product", factors)
     reference = _references.get(key)
-    found = reference() if reference is not None else None
-    if found is None:
+    known = reference() if reference is not None else None
+    if known is None:
         node = Product.__new__(Product)
         node._setup("int")
         node.factors = factors
-        found = _share(key, node)
-    return found
+        known = _share(key, node)
+    return known
 
 
 def make_call(op: str, operands: tuple[Expr, ...], kind: Kind) -> Expr:
@@ -384,14 +384,14 @@ def make_call(op: str, operands: tuple[Expr, ...], kind: Kind) -> Expr:
     # The kind is a function of the operation and its operands, so it need not be in the key.
     key = (op, operands)
     reference = _references.get(key)
-    found = reference() if reference is not None else None
-    if found is None:
+    known = reference() if reference is not None else None
+    if known is None:
         node = Call.__new__(Call)
         node._setup(kind)
         node.op = op
         node.operands = operands
-        found = _share(key, node)
-    return found
+        known = _share(key, node)
+    return known
 
 
 def _unpickle_sum(constant: int, terms: tuple[tuple[Expr, int], ...]) -> Expr:
@@ -409,9 +409,9 @@ def rebuild(expr: Expr, rewrite: Callable[[Expr], Expr | None], memo: dict[Expr,
     `memo` maps expressions to their replacements and is extended. `rewrite` sees every rebuilt operation and sum once
     and may give another expression for it.
     """
-    found = memo.get(expr)
-    if found is not None:
-        return found
+    rebuilt = memo.get(expr)
+    if rebuilt is not None:
+        return rebuilt
     result: Expr = expr
     match expr:
         case Sum():

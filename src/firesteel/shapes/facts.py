@@ -122,13 +122,13 @@ class Facts:
 
     def replace(self, expr: Expr) -> Expr:
         """The expression with known equalities applied, and min, max, // and % resolved where ranges do."""
-        found = self._replaced.get(expr)
-        if found is None:
-            found = rebuild(expr, self._rewrite, self._replaced)
-            if found is not expr:
+        replaced = self._replaced.get(expr)
+        if replaced is None:
+            replaced = rebuild(expr, self._rewrite, self._replaced)
+            if replaced is not expr:
                 # A rebuilt operation may itself be one that has a replacement.
-                found = self._replaced[expr] = rebuild(found, self._rewrite, self._replaced)
-        return found
+                replaced = self._replaced[expr] = rebuild(replaced, self._rewrite, self._replaced)
+        return replaced
 
     def set_bounds(self, expr: Expr, interval: Interval) -> None:
         """State an interval for a symbol; only for symbols that no fact mentions yet."""

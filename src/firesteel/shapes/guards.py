@@ -108,8 +108,8 @@ def in_safe_order(guards: Iterable[ShapeGuard], bounds: Iterable[ShapeGuard]) ->
 
 def _open(expr: Expr, known: Facts) -> list[Expr]:
     """Divisors that may be zero, innermost first."""
-    found = [divisor for divisor in divisors(expr) if known.decide(relations.ne(divisor, 0), expected=True) is not True]
-    return found[::-1]
+    return [divisor for divisor in divisors(expr)
+            if known.decide(relations.ne(divisor, 0), expected=True) is not True][::-1]
 
 
 def conjuncts(guard: ShapeGuard) -> list[ShapeGuard]:

@@ -224,11 +224,6 @@ def divide_const(a: Expr, divisor: int) -> Expr:
     return make_sum(constant // divisor, tuple([(monomial, c // divisor) for monomial, c in terms]))
 
 
-def content(a: Expr) -> int:
-    """The greatest common divisor of the coefficients, without the constant."""
-    return math.gcd(*[c for _, c in parts(a)[1]])
-
-
 def with_positive_lead(a: Expr) -> tuple[Expr, int]:
     """`(a, 1)` or `(-a, -1)`: the one of the two whose first coefficient is positive."""
     _, terms = parts(a)

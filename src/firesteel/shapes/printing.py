@@ -1,4 +1,4 @@
-"""Expressions as text: for people, as Python code for guards, and the frame for printers of kernel index code.
+"""Expressions as text: for people, and as Python code for guards.
 
 A printer is a class with one method per construct; code generators override those that their language spells
 differently. Every method returns text and a precedence, and `Printer.wrap` puts parentheses where they are needed.
@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from firesteel.shapes import polynomials
 from firesteel.shapes.expr import Call, Const, Expr, Product, Scalar, Sum, Symbol
 from firesteel.shapes.operations import MATH_FUNCTIONS
-
-if TYPE_CHECKING:
-    from firesteel.shapes.facts import Facts
 
 Text = tuple[str, int]
 
@@ -80,7 +77,7 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
 
 
 class Printer:
-    """Prints Python. Override the methods, or the `functions` table, for another language."""
+    """Prints Python, as `str(expr)` shows it. Override the methods, or the `functions` table, for another language."""
 
     functions: ClassVar[Mapping[str, str]] = _FUNCTIONS
 
@@ -199,9 +196,9 @@ class Printer:
 
     def function(self, name: str, operands: tuple[Expr, ...]) -> Text:
         """A call."""
-        return f"{name}({', '.join(self.arguments(name, operands))})", ATOM
+        return f"{name}({', '.join(self.arguments(operands))})", ATOM
 
-    def arguments(self, name: str, operands: tuple[Expr, ...]) -> list[str]:
+    def arguments(self, operands: tuple[Expr, ...]) -> list[str]:
         """The texts of arguments; the order of those of integer min and max is not their storage order."""
         texts = [self.print(operand) for operand in operands]
         return sorted(texts, key=_natural) if all(operand.kind == "int" for operand in operands) else texts
@@ -249,11 +246,7 @@ def _degree(monomial: Expr) -> int:
     return sum(exponent for _, exponent in monomial.factors) if isinstance(monomial, Product) else 1
 
 
-class TextPrinter(Printer):
-    """What `str(expr)` gives."""
-
-
-Expr.text_of = staticmethod(lambda expr: TextPrinter().print(expr))
+Expr.text_of = staticmethod(lambda expr: Printer().print(expr))
 
 
 class PythonPrinter(Printer):
@@ -269,86 +262,6 @@ class PythonPrinter(Printer):
         text = self.sources[symbol]
         # A source is normally a name, attribute, subscript or call; anything else is put into parentheses.
         return (text, ATOM) if re.fullmatch(r"[\w.]+(\([^()]*\)|\[[^\[\]]*\]|\.\w+)*", text) else (f"({text})", ATOM)
-
-
-class IndexPrinter(Printer):
-    """The base for index code in kernels: integers of 64 bits only, in the spelling of C.
-
-    In C, division rounds towards zero, so floor division and modulo are the functions `floordiv` and `floormod`, which
-    the code around has to define, as it does `min`, `max` and `abs`. With `facts`, the operators are used where both
-    operands are known not to be negative. What is not integer arithmetic is refused.
-
-    >>> from firesteel.shapes.expr import symbol
-    >>> from firesteel.shapes.facts import Facts
-    >>> i, facts = symbol("i"), Facts()
-    >>> facts.add(i >= 0)
-    >>> IndexPrinter().print((i + 1) // 4), IndexPrinter(facts).print((i + 1) // 4)
-    ('floordiv(i + 1, 4)', '(i + 1) / 4')
-    """
-
-    functions: ClassVar[Mapping[str, str]] = {
-        **{name: name for name in ("min", "max", "abs")},
-        "floordiv": "floordiv",
-        "mod": "floormod",
-    }
-    operators: ClassVar[Mapping[str, str]] = {"floordiv": " / ", "mod": " % "}
-
-    def __init__(self, facts: Facts | None = None) -> None:
-        self.facts = facts
-
-    def visit(self, expr: Expr) -> Text:
-        if expr.kind == "float":
-            raise TypeError(f"index code has no floats: {expr.__class__.__name__} of {TextPrinter().print(expr)}")
-        return super().visit(expr)
-
-    def constant(self, value: Scalar) -> Text:
-        if isinstance(value, bool):
-            return str(int(value)), ATOM
-        # The lowest number of 64 bits is left out: C has no literal for it.
-        if abs(value) >= 2**63:
-            raise OverflowError(f"{value} does not fit 64 bits")
-        return super().constant(value)
-
-    def call(self, call: Call) -> Text:
-        op, operands = call.op, call.operands
-        if op == "not":
-            return f"!{self.wrap(operands[0], UNARY)}", UNARY
-        if op in ("bitand", "bitor", "bitxor"):  # these bind less tightly in C than in Python
-            return f"({super().call(call)[0]})", ATOM
-        if op in ("min", "max"):
-            return self.nested(self.functions[op], self.arguments(op, operands))
-        if op in _BINARY or op in _COMPARE or op in _COMPARE_ZERO or op in ("ge0", "and", "or", "ifelse", "abs"):
-            return super().call(call)
-        raise TypeError(f"index code has no {op}: {TextPrinter().print(call)}")
-
-    def nested(self, name: str, texts: list[str]) -> Text:
-        """A function of two arguments applied to more."""
-        text = texts[0]
-        for other in texts[1:]:
-            text = f"{name}({text}, {other})"
-        return text, ATOM
-
-    def binary(self, op: str, left: Expr, right: Expr) -> Text:
-        if op not in self.operators:
-            return super().binary(op, left, right)
-        facts = self.facts
-        if facts is not None and facts.interval(left).lower >= 0 and facts.interval(right).lower >= 0:
-            return f"{self.wrap(left, MUL)}{self.operators[op]}{self.wrap(right, MUL + 1)}", MUL
-        return f"{self.functions[op]}({self.print(left)}, {self.print(right)})", ATOM
-
-    def power(self, base: Expr, exponent: int) -> str:
-        return "*".join([self.wrap(base, UNARY)] * exponent)
-
-    def product(self, product: Product) -> Text:
-        return super().product(product)[0], MUL
-
-    def junction(self, op: str, operands: tuple[Expr, ...]) -> Text:
-        precedence = AND if op == "and" else OR
-        sign = {"and": "&&", "or": "||"}[op]
-        return f" {sign} ".join(self.alternatives(operands, precedence)), precedence
-
-    def choice(self, condition: Expr, then: Expr, otherwise: Expr) -> Text:
-        return f"({self.print(condition)} ? {self.print(then)} : {self.print(otherwise)})", ATOM
 
 
 def print_python(expr: Expr, sources: Mapping[Symbol, str]) -> str:

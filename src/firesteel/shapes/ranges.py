@@ -219,14 +219,14 @@ class RangeAnalysis:
 
     def interval(self, expr: Expr) -> Interval:
         """Bounds on the expression."""
-        found = self._memo.get(expr)
-        if found is None:
-            found = self._compute(expr)
+        interval = self._memo.get(expr)
+        if interval is None:
+            interval = self._compute(expr)
             known = self.known.get(expr)
             if known is not None:
-                found = found & known
-            self._memo[expr] = found
-        return found
+                interval = interval & known
+            self._memo[expr] = interval
+        return interval
 
     def _compute(self, expr: Expr) -> Interval:
         match expr:

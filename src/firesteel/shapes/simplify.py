@@ -6,13 +6,10 @@ after:  i and j
 
 from __future__ import annotations
 
-import math
-
 from firesteel.shapes import arithmetic, polynomials
-from firesteel.shapes.expr import ZERO, Call, Const, Expr, Product, Sum, const, rebuild
+from firesteel.shapes.expr import ZERO, Call, Expr, Sum, const, rebuild
 from firesteel.shapes.facts import Facts
 from firesteel.shapes.proofs import expand_remainders
-from firesteel.shapes.ranges import INF
 from firesteel.shapes.relations import with_remainders
 
 
@@ -115,36 +112,3 @@ def _join_digits(node: Sum, facts: Facts) -> Expr:
                 joined = polynomials.scale(arithmetic.mod(x, arithmetic.mul(d, m)), c)
                 return polynomials.add(polynomials.add(node, polynomials.scale(both, -1)), joined)
     return node
-
-
-def fits_int32(expr: Expr, facts: Facts) -> bool:
-    """Whether an integer expression and everything computed on the way to it is known to fit 32 bits, with sign.
-
-    >>> from firesteel.shapes.expr import symbol
-    >>> s0, s1, facts = symbol("s0"), symbol("s1"), Facts()
-    >>> facts.add(s0 >= 0), facts.add(s0 < 65536), facts.add(s1 >= 0), facts.add(s1 < 65536)
-    (None, None, None, None)
-    >>> fits_int32(s0 * 32767, facts), fits_int32(s0 * s1, facts), fits_int32((s0 * s1) // 65536, facts)
-    (True, False, False)
-    """
-    return _largest(facts.replace(expr), facts) < 2**31
-
-
-def _largest(expr: Expr, facts: Facts) -> float:
-    """A bound on the magnitude of the expression and of its parts, whatever the order of sums and products."""
-    if isinstance(expr, Const):
-        return abs(expr.value)
-    interval = facts.interval(expr)
-    own = max(abs(interval.lower), abs(interval.upper))
-    if isinstance(expr, Sum):
-        total: float = abs(expr.const)
-        for monomial, coefficient in expr.terms:
-            total += abs(coefficient) * _largest(monomial, facts)
-        return total
-    if isinstance(expr, Product):
-        return math.prod([max(_largest(base, facts), 1) ** exponent for base, exponent in expr.factors])
-    if isinstance(expr, Call):
-        if any([operand.kind == "float" for operand in expr.operands]) or own == INF:
-            return INF
-        return max([own, *[_largest(operand, facts) for operand in expr.operands]])
-    return own

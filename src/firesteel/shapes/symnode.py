@@ -43,24 +43,24 @@ class TorchShapeEnv:
 
     def node(self, expr: Expr) -> SymNode:
         """The one node of an expression."""
-        found = self._nodes.get(expr)
-        if found is None:
-            found = self._nodes[expr] = SymNode(expr, self)
-        return found
+        node = self._nodes.get(expr)
+        if node is None:
+            node = self._nodes[expr] = SymNode(expr, self)
+        return node
 
     def wrapped(self, expr: Expr) -> Any:
         """The one `torch.SymInt`, `SymFloat` or `SymBool` of an expression."""
-        found = self._wrapped.get(expr)
-        if found is None:
-            found = self._wrapped[expr] = _WRAPPERS[expr.kind](self.node(expr))
-        return found
+        wrapped = self._wrapped.get(expr)
+        if wrapped is None:
+            wrapped = self._wrapped[expr] = _WRAPPERS[expr.kind](self.node(expr))
+        return wrapped
 
     def answer(self, expr: Expr) -> Scalar:
         """`ShapeEnv.evaluate`, remembered: what was known stays so, and for what was not a guard was left."""
-        found = self._answers.get(expr)
-        if found is None:
-            found = self._answers[expr] = self._evaluate(expr)
-        return found
+        answer = self._answers.get(expr)
+        if answer is None:
+            answer = self._answers[expr] = self._evaluate(expr)
+        return answer
 
     def _evaluate(self, expr: Expr) -> Scalar:
         # torch asks of sizes whether they are 0 or 1. That a number is not its least value is guarded as an inequality,
@@ -74,24 +74,24 @@ class TorchShapeEnv:
 
     def answer_for_size(self, expr: Expr) -> bool:
         """`ShapeEnv.evaluate_as_general_size`, remembered where hints decide."""
-        found = self._answers.get(expr)
-        if found is not None:
-            return bool(found)
+        answer = self._answers.get(expr)
+        if answer is not None:
+            return bool(answer)
         return bool(self.answer(expr)) if self.env.is_backed(expr) else self.env.evaluate_as_general_size(expr)
 
     def answer_or(self, expr: Expr, default: bool) -> bool:
         """`ShapeEnv.evaluate_or`."""
-        found = self._answers.get(expr)
-        if found is not None:
-            return bool(found)
+        answer = self._answers.get(expr)
+        if answer is not None:
+            return bool(answer)
         return bool(self.answer(expr)) if self.env.is_backed(expr) else self.env.evaluate_or(expr, default)
 
     def hint(self, expr: Expr) -> Scalar | None:
         """`ShapeEnv.hint`, remembered: hints do not change."""
-        found = self._hints.get(expr)
-        if found is None:
-            found = self._hints[expr] = self.env.hint(expr)
-        return found
+        hint = self._hints.get(expr)
+        if hint is None:
+            hint = self._hints[expr] = self.env.hint(expr)
+        return hint
 
     def evaluate_sym_node(
         self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
@@ -395,15 +395,15 @@ class SymNode:
         # Every new tensor has this asked of it. What is decided stays so; an answer still open may close, though.
         results = self.shape_env.results
         key = (build.__name__, order, *[node.raw_expr for node in sizes], *[node.raw_expr for node in strides])
-        found = results.get(key)
-        if found is None:
+        known = results.get(key)
+        if known is None:
             condition = build([node.expr for node in sizes], [node.expr for node in strides], order)
             if not isinstance(condition, Const) and not self.shape_env.env.is_backed(condition):
                 return self._new(const(self._likely(condition)))
-            found = self._new(condition)
-            if isinstance(found.raw_expr, Const):
-                results[key] = found
-        return found
+            known = self._new(condition)
+            if isinstance(known.raw_expr, Const):
+                results[key] = known
+        return known
 
     def _likely(self, condition: Expr) -> bool:
         """Whether a layout is as asked where data decides: it is when that is so for all sizes from 2 on."""
@@ -461,10 +461,10 @@ def _install_operations() -> None:
         def operate(self: SymNode, other: SymNode) -> SymNode:
             adapter = self.shape_env
             key = (name, self.raw_expr, other.raw_expr)
-            found = adapter.results.get(key)
-            if found is None:
-                found = adapter.results[key] = adapter.node(build(self.raw_expr, other.raw_expr))
-            return found
+            node = adapter.results.get(key)
+            if node is None:
+                node = adapter.results[key] = adapter.node(build(self.raw_expr, other.raw_expr))
+            return node
 
         return operate
 

@@ -85,10 +85,10 @@ def in_names(expr: Expr, names: dict[Symbol, str]) -> str:
 
 def readable_names(symbols: Iterable[SymbolInfo]) -> dict[Symbol, str]:
     """What the user calls these values: the variable that the line of their origin assigns, if it is that simple."""
-    found = {info.symbol: _assigned_name(info) for info in symbols}
-    names = list(found.values())
+    readable = {info.symbol: _assigned_name(info) for info in symbols}
+    names = list(readable.values())
     # A line such as `a = x.item() + y.item()` has two values and one name, which is neither's.
-    return {symbol: name for symbol, name in found.items() if name and names.count(name) == 1}
+    return {symbol: name for symbol, name in readable.items() if name and names.count(name) == 1}
 
 
 def _assigned_name(info: SymbolInfo) -> str:

@@ -40,3 +40,7 @@ def apply_in_python() -> Iterator[None]:
         yield
     finally:
         function.apply = _RAW
+
+
+BACKWARD_HOOK_FUNCTION: Any = torch.nn.modules._functions.BackwardHookFunction  # type: ignore[attr-defined]
+"""What tensors pass through before and behind a module with backward hooks: it returns its arguments."""

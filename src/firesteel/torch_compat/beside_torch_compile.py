@@ -32,9 +32,9 @@ def set_own_attributes(function: Any, **attributes: Any) -> None:
     """Give a function attributes that are not copied to functions around it."""
     table = function.__dict__
     if not isinstance(table, OwnAttributes):
-        made = OwnAttributes()
-        made.update(table)
-        function.__dict__ = table = made
+        own = OwnAttributes()
+        own.update(table)
+        function.__dict__ = table = own
     table.own |= attributes.keys()
     table.update(attributes)
 

@@ -138,7 +138,6 @@ def _tags_work() -> bool:
 TENSOR_METHODS = ClassStamp(torch.Tensor, None, torch._C.TensorBase)
 PARAMETER_METHODS = ClassStamp(torch.nn.Parameter, None, torch.Tensor)
 MODULE_METHODS = ClassStamp(torch.nn.Module, MODULE_PROTOCOL)
-STAMPS = (TENSOR_METHODS, PARAMETER_METHODS, MODULE_METHODS)
 
 
 def calls_forward(module: torch.nn.Module) -> bool:

@@ -48,9 +48,9 @@ def _template(*args: Any, **kwargs: Any) -> Any:
 def set_torch_stance(*args: Any, **kwargs: Any) -> Any:
     """``torch.compiler.set_stance`` as it was, seen by the listener."""
     assert _original is not None
-    made = _original(*args, **kwargs)
+    stance = _original(*args, **kwargs)
     _watch()
-    return made
+    return stance
 
 
 def _watch() -> None:

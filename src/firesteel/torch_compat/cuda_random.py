@@ -139,8 +139,8 @@ def uniform_numbers(seed: int, offset: int, count: int, threads: int, width: int
                     device: torch.device) -> torch.Tensor:
     """The first ``count`` numbers as floats, in the order of memory: the middle of the interval that 32 bits name."""
     step = 2.0**-32
-    found = words(seed, offset, count, threads, width, device)
-    return (found.to(torch.float32).to(torch.float64) * step + step / 2).to(torch.float32)
+    integers = words(seed, offset, count, threads, width, device)
+    return (integers.to(torch.float32).to(torch.float64) * step + step / 2).to(torch.float32)
 
 
 def words(seed: int, offset: int, count: int, threads: int, width: int, device: torch.device) -> torch.Tensor:

@@ -70,9 +70,9 @@ def attention_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
 
 def cuda_library_function(name: str) -> Any:
     """The same for the part of torch that is for CUDA, where there is one."""
-    found = library_function(name)
-    if found is not None:
-        return found
+    function = library_function(name)
+    if function is not None:
+        return function
     path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cuda.so")
     return getattr(ctypes.PyDLL(path), name, None) if os.path.exists(path) else None
 
@@ -137,11 +137,6 @@ def function_mode_devices() -> tuple[torch.device, ...] | None:
     return tuple([mode.device for mode in modes])
 
 
-def torch_function_enabled() -> bool:
-    """Whether ``__torch_function__`` of subclasses is consulted in this thread."""
-    return torch._C._is_torch_function_enabled()
-
-
 def functorch_active() -> bool:
     """Whether we run inside a transform of ``torch.func`` (vmap, grad, jvp, functionalize).
 
@@ -187,10 +182,10 @@ def find_operator(space: str, name: str, overload: str) -> OpOverload | None:
     <OpOverload(op='aten.add', overload='Tensor')>
     """
     try:
-        found = getattr(getattr(getattr(torch.ops, space), name), overload)
+        operator = getattr(getattr(getattr(torch.ops, space), name), overload)
     except AttributeError:
         return None
-    return found if isinstance(found, OpOverload) else None
+    return operator if isinstance(operator, OpOverload) else None
 
 
 def schema_of(op: OpOverload) -> torch._C.FunctionSchema:

@@ -100,8 +100,8 @@ def _forget() -> None:
 
 def _factory() -> Callable[..., Any] | None:
     """What torch's functions are decorated with that its compiler leaves alone."""
-    found = getattr(torch, "_disable_dynamo", None)
-    return found if found is getattr(sys.modules.get("torch._compile"), "_disable_dynamo", None) else None
+    decorator = getattr(torch, "_disable_dynamo", None)
+    return decorator if decorator is getattr(sys.modules.get("torch._compile"), "_disable_dynamo", None) else None
 
 
 def _mark_future_functions(original: Callable[..., Any]) -> None:
@@ -344,8 +344,3 @@ def _keep_promotion_from_sympy() -> None:
     patches.set_module(PROMOTION, _SympyTypes.NAME, _SympyTypes(_SympyTypes.NAME))
     names = tuple(_SympyTypes.NAME if name == "sympy" else name for name in code.co_names)
     patches.set_code(PROMOTION, function, code.replace(co_names=names))  # type: ignore[arg-type]
-
-
-def dynamo_is_loaded() -> bool:
-    """Whether something in this process has imported torch's own compiler."""
-    return "torch._dynamo" in sys.modules

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from ..devices import KINDS
 
 #: ``set_grad_enabled(bool)`` without the object that the public function makes.
 set_grad_enabled = torch._C._set_grad_enabled
@@ -80,7 +82,18 @@ def leave_autocast_block() -> None:
 
 
 #: Device types whose autocast state compiled code depends on.
-AUTOCAST_DEVICES: tuple[str, ...] = ("cpu", "cuda")
+AUTOCAST_DEVICES: tuple[str, ...] = tuple(KINDS)
+
+
+@contextmanager
+def autocast_disabled() -> Iterator[None]:
+    """No casts on any device, for graphs whose casts are part of them."""
+    with ExitStack() as stack:
+        for device in AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
 
 #: Questions that guards ask, as torch's own C functions: no Python frame around them.
 function_stack_length = torch._C._len_torch_function_stack
@@ -131,13 +144,13 @@ SAVED_ONE_BY_ONE = hasattr(torch._C._autograd.SavedTensor, "unpack")
 def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:
     """Some of the tensors that an autograd function saved, and None for the others; None if one cannot be had."""
     saved = getattr(ctx, "_raw_saved_tensors", ())
-    found: list[Any] = [None] * len(saved)
+    tensors: list[Any] = [None] * len(saved)
     try:
         for at in positions:
-            found[at] = saved[at].unpack()
+            tensors[at] = saved[at].unpack()
     except (AttributeError, IndexError, RuntimeError):  # changed since, a result of the function, or freed
         return None
-    return found
+    return tensors
 
 
 def saves_tensors(function: Any) -> bool:

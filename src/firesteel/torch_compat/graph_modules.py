@@ -68,9 +68,9 @@ def _bind_functions(module: torch.fx.GraphModule) -> None:
                 break
             here = here.__dict__.setdefault(space, _Bound(original))
         else:
-            found = names.get(name, getattr(original, last, None))
-            if found is not None and not isinstance(found, types.ModuleType):
-                here.__dict__[last] = found
+            function = names.get(name, getattr(original, last, None))
+            if function is not None and not isinstance(function, types.ModuleType):
+                here.__dict__[last] = function
     table["torch"] = root
 
 

@@ -45,7 +45,10 @@ _CAPTURE: dict[str, Releases] = {
         _EnablePythonDispatcher _disabled_torch_function_impl _dispatch_get_registrations_for_dispatch_key
         _dispatch_has_kernel_for_dispatch_key _dispatch_keys _dispatch_tls_is_dispatch_key_included
         _get_dispatch_stack_at _get_function_stack_at _is_torch_function_enabled _len_torch_dispatch_stack
-        _len_torch_function_stack _pop_torch_dispatch_stack _push_on_torch_dispatch_stack"""),
+        _len_torch_function_stack _pop_torch_dispatch_stack _pop_torch_function_stack _push_on_torch_dispatch_stack
+        _push_on_torch_function_stack DisableTorchFunctionSubclass"""),
+    **_all("torch.nn.modules._functions.", "BackwardHookFunction"),
+    **_all("torch.Tensor.", "_make_subclass _post_accumulate_grad_hooks"),
     **_all("torch._ops.", "HigherOrderOperator OpOverload OpOverloadPacket"),
     **_all("torch.ops.aten.add.Tensor.", "_op _op_dk _schema"),
     **_all("torch.utils._python_dispatch.", "TorchDispatchMode _disable_current_modes"),
@@ -57,11 +60,15 @@ _CAPTURE: dict[str, Releases] = {
         _InferenceMode _get_deterministic_algorithms _get_tracing_state _is_any_autocast_enabled _is_tracing
         _set_grad_enabled _set_tracing_state _vmapmode_decrement_nesting _vmapmode_increment_nesting
         _functorch.is_functorch_wrapped_tensor _functorch.is_legacy_batchedtensor _functorch.peek_interpreter_stack
+        _functorch._grad_decrement_nesting _functorch._grad_increment_nesting _functorch._unwrap_for_grad
+        _functorch._wrap_for_grad _functorch.get_inplace_requires_grad_allowed
+        _functorch.TransformType _functorch.set_inplace_requires_grad_allowed
         _autograd._get_creation_meta _autograd._get_current_graph_task_keep_graph _autograd._set_creation_meta
         _autograd._top_saved_tensors_default_hooks _autograd._unsafe_set_version_counter _current_graph_task_id
         _current_autograd_node _autograd.SavedTensor"""),
     **_all("torch._functorch.pyfunctorch.", "temporarily_clear_interpreter_stack"),
     **_all("torch.autograd.forward_ad.", "_current_level"),
+    **_all("torch.jit._state.", "_try_get_jit_cached_function"),
     # Tensors and storages
     **_all("torch.Tensor.", """
         _backward_hooks _base _cdata _fix_weakref _has_symbolic_sizes_strides _is_view _is_zerotensor
@@ -82,8 +89,8 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch.autograd.function.BackwardCFunction.", "_raw_saved_tensors _register_hook_dict"),
     **_all("torch.autograd.Function.", "_backward_cls"),
     **_all("torch.utils._pytree.", """
-        LeafSpec SUPPORTED_NODES SUPPORTED_SERIALIZED_TYPES TreeSpec keystr tree_flatten tree_flatten_with_path
-        tree_leaves tree_map tree_map_only tree_structure tree_unflatten treespec_dumps treespec_loads"""),
+        SUPPORTED_NODES SUPPORTED_SERIALIZED_TYPES TreeSpec keystr tree_flatten tree_flatten_with_path
+        tree_leaves tree_map tree_map_only tree_structure tree_unflatten"""),
     **_all("torch.optim.optimizer.", "_get_value"),
     # Operators
     **_all("torch.ops.aten.", """

@@ -8,7 +8,6 @@ from typing import Any
 from torch.utils._pytree import (
     SUPPORTED_NODES,
     SUPPORTED_SERIALIZED_TYPES,
-    LeafSpec,
     TreeSpec,
     keystr,
     tree_flatten,
@@ -18,31 +17,7 @@ from torch.utils._pytree import (
     tree_map_only,
     tree_structure,
     tree_unflatten,
-    treespec_dumps,
-    treespec_loads,
 )
-
-__all__ = [
-    "LeafSpec",
-    "TreeSpec",
-    "children_of",
-    "functions_of_class",
-    "is_namedtuple_spec",
-    "keystr",
-    "leaf_spec",
-    "make_spec",
-    "registered_types",
-    "stored_context",
-    "tree_flatten",
-    "tree_flatten_with_path",
-    "tree_leaves",
-    "tree_map",
-    "tree_map_only",
-    "tree_structure",
-    "tree_unflatten",
-    "treespec_dumps",
-    "treespec_loads",
-]
 
 
 def children_of(spec: TreeSpec) -> list[TreeSpec]:
@@ -69,8 +44,8 @@ def registered_types() -> list[Any]:
 def functions_of_class(cls: type) -> tuple[Any, Any] | None:
     """The functions that take an instance of a registered class apart, into items and a context, and put one together;
     None for other classes."""
-    found = SUPPORTED_NODES.get(cls)
-    return None if found is None else (found.flatten_fn, found.unflatten_fn)
+    functions = SUPPORTED_NODES.get(cls)
+    return None if functions is None else (functions.flatten_fn, functions.unflatten_fn)
 
 
 def stored_context(spec: TreeSpec) -> Any:

@@ -110,11 +110,11 @@ def state_getters() -> list[Callable[..., Any]]:
 def always_true_while_compiling() -> list[Callable[..., Any]]:
     """Questions that captured code must see answered with yes."""
     compiler = sys.modules.get("torch.compiler")
-    found = [getattr(compiler, name) for name in ("is_compiling", "is_dynamo_compiling") if hasattr(compiler, name)]
+    functions = [getattr(compiler, name) for name in ("is_compiling", "is_dynamo_compiling") if hasattr(compiler, name)]
     utilities = sys.modules.get("torch._utils")
     if utilities is not None and hasattr(utilities, "is_compiling"):
-        found.append(utilities.is_compiling)
-    return found
+        functions.append(utilities.is_compiling)
+    return functions
 
 
 @contextlib.contextmanager
@@ -136,6 +136,14 @@ def is_torchscript_class(cls: type) -> bool:
     """Whether objects of a class are scripted or traced modules, functions or methods."""
     script = sys.modules["torch.jit._script"]
     return issubclass(cls, (script.ScriptModule, torch._C.ScriptFunction, torch._C.ScriptMethod, torch._C.ScriptModule))
+
+
+def script_original(value: Any) -> str | None:
+    """The attribute in which a scripted function keeps the Python function that it was made from. Traced functions do
+    what that function did once, which is not always the same."""
+    original = getattr(value, "_torchdynamo_inline", None) if isinstance(value, torch._C.ScriptFunction) else None
+    scripted = sys.modules["torch.jit._state"]._try_get_jit_cached_function(original) if original is not None else None
+    return "_torchdynamo_inline" if scripted is not None and scripted.qualified_name == value.qualified_name else None
 
 
 def is_torchscript(value: Any) -> bool:

@@ -26,7 +26,7 @@ def lent_handles(tensors: Sequence[torch.Tensor]) -> Iterator[list[int]]:
         # The object of a tensor holds its at::Tensor.
         yield [id(tensor) + offset for tensor in tensors]
         return
-    handles = [_pointer(made, None) for made in torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(list(tensors))]
+    handles = [_pointer(pointer, None) for pointer in torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors(list(tensors))]
     try:
         yield handles
     finally:
@@ -36,10 +36,10 @@ def lent_handles(tensors: Sequence[torch.Tensor]) -> Iterator[list[int]]:
 
 def take_tensor(handle: int) -> torch.Tensor:
     """The tensor of a handle, which is used up."""
-    made: torch.Tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(_capsule(handle, None, None))
+    tensor: torch.Tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(_capsule(handle, None, None))
     if _leaves_handles():
         _delete(handle)
-    return made
+    return tensor
 
 
 def _delete(handle: int) -> None:

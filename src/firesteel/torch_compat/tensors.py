@@ -280,10 +280,10 @@ def alias_with_history(t: torch.Tensor) -> torch.Tensor:
 
 def alive(reference: weakref.ref[torch.Tensor]) -> torch.Tensor | None:
     """The tensor of a weak reference. It may be one that only C++ refers to."""
-    found = reference()
-    if found is not None:
-        found._fix_weakref()  # type: ignore[attr-defined]
-    return found
+    tensor = reference()
+    if tensor is not None:
+        tensor._fix_weakref()  # type: ignore[attr-defined]
+    return tensor
 
 
 def is_functional_tensor(t: torch.Tensor) -> bool:

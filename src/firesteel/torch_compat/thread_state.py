@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..devices import KINDS
 from .dispatch import library_function
 from .global_state import (
     any_autocast_enabled,
@@ -47,18 +48,18 @@ class NativeQuestion:
 @functools.cache
 def native_questions() -> Mapping[Callable[[], Any], NativeQuestion]:
     """Python's questions that torch's libraries answer too: those for which both agreed when tried."""
-    found: dict[Callable[[], Any], NativeQuestion] = {}
+    questions: dict[Callable[[], Any], NativeQuestion] = {}
     for question, name, mask in (
         (torch.is_grad_enabled, _GRAD_MODE, 1), (torch.is_inference_mode_enabled, _INFERENCE_MODE, 1),
         (dispatch_stack_length, _DISPATCH_MODES, _COUNT_MASK), (function_stack_length, _FUNCTION_MODES, _COUNT_MASK),
     ):
         address = _address(name)
         if address is not None:
-            found[question] = NativeQuestion(address, 0, mask, negated=False)
+            questions[question] = NativeQuestion(address, 0, mask, negated=False)
     keys, address = _autocast_keys(), _address(_KEYS_EXCLUDED)
     if keys and address is not None:
-        found[any_autocast_enabled] = NativeQuestion(address, keys, 1, negated=True)
-    return {question: native for question, native in found.items() if ask(native) == native.result(question())}
+        questions[any_autocast_enabled] = NativeQuestion(address, keys, 1, negated=True)
+    return {question: native for question, native in questions.items() if ask(native) == native.result(question())}
 
 
 def ask(question: NativeQuestion) -> int:
@@ -85,7 +86,7 @@ def _autocast_keys() -> int:
 
     def look() -> None:
         excluded.append(excluded_keys().raw_repr())
-        for device in ("cpu", "cuda"):
+        for device in KINDS:
             torch.set_autocast_enabled(device, True)
             excluded.append(excluded_keys().raw_repr())
 

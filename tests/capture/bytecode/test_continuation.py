@@ -14,16 +14,12 @@ from typing import Any
 
 import pytest
 
-from firesteel.capture.bytecode import DecodedCode, decode, make_continuation, raise_at
+from firesteel.capture.bytecode import DecodedCode, decode, make_continuation
 from firesteel.capture.bytecode.assemble import assemble
 from firesteel.capture.bytecode.machine import CALLABLE_FIRST
 
 from . import programs
-from .transfer import Instrumented, Raising
-
-
-class Injected(Exception):
-    """Raised at an instruction by the tests of `raise_at`."""
+from .transfer import Instrumented
 
 
 def cases() -> list[Any]:
@@ -115,22 +111,6 @@ def test_continue_at_every_instruction(function: types.FunctionType, args: tuple
 
 
 @pytest.mark.parametrize(("function", "args"), cases())
-def test_raise_at_every_instruction(function: types.FunctionType, args: tuple[Any, ...] | None) -> None:
-    decoded = decode(function.__code__)
-    for index, depth in enumerate(decoded.depths):
-        # Nothing may stand between SEND and its END_SEND, so the tests cannot stop there.
-        if depth is None or index < body_start(decoded) or decoded.instructions[index].op == "END_SEND":
-            continue
-        expected = observe(Raising(function, index, Injected("here")).callable, args, function.__name__)
-        if not expected[2]:
-            # Nothing ever raises there: the compiler gave the instruction no handler that ends the handling.
-            continue
-        instrumented = Instrumented(function, index, Injected("here"))
-        actual = observe(instrumented.run, args, function.__name__)
-        assert actual == expected, f"at {decoded.instructions[index]}\n{decoded}"
-
-
-@pytest.mark.parametrize(("function", "args"), cases())
 def test_continue_before_the_frame_is_set_up(function: types.FunctionType, args: tuple[Any, ...] | None) -> None:
     expected = observe(function, args, function.__name__)
     code = function.__code__
@@ -211,31 +191,13 @@ def test_name_and_lines() -> None:
         return b.missing
 
     load = next(i for i in decode(f.__code__).instructions if i.op == "LOAD_ATTR")
-    made = make_continuation(f.__code__, load.index, [], 1, name_hint="f, continued")
+    made = make_continuation(f.__code__, load.index, [], 1)
     assert made.co_filename == f.__code__.co_filename
     with pytest.raises(AttributeError) as caught:
         types.FunctionType(made, {})(5)
     entry = traceback.extract_tb(caught.value.__traceback__)[-1]
-    assert (entry.name, entry.lineno) == ("f, continued", f.__code__.co_firstlineno + 2)
-    assert make_continuation(f.__code__, load.index, [], 1, name_hint="f, continued") is made
-
-
-def test_raise_at_keeps_the_context() -> None:
-    def f(a):
-        try:
-            a()
-        except KeyError as error:
-            return error, sys.exception()
-
-    call = next(i for i in decode(f.__code__).instructions if i.op == "CALL")
-    rest = types.FunctionType(raise_at(f.__code__, call.index, [], 0), globals())
-    error, context = KeyError("k"), TypeError("t")
-    error.__context__ = context
-    try:
-        raise ValueError("handled meanwhile")
-    except ValueError:
-        assert rest(error) == (error, error)
-    assert error.__context__ is context
+    assert (entry.name, entry.lineno) == ("f", f.__code__.co_firstlineno + 2)
+    assert make_continuation(f.__code__, load.index, [], 1) is made
 
 
 def test_wrong_use_is_refused() -> None:

@@ -12,11 +12,11 @@ import sys
 import types
 from collections.abc import Callable, Generator
 
-from firesteel.capture.bytecode import cells_at, decode, handled_slots, live_locals, make_continuation, raise_at
+from firesteel.capture.bytecode import cells_at, decode, handled_slots, live_locals, make_continuation
 from firesteel.capture.bytecode.assemble import assemble
 from firesteel.capture.bytecode.frame_state import lasti_slots
 from firesteel.capture.bytecode.liveness import own_variables
-from firesteel.capture.bytecode.machine import CALLABLE_FIRST, LASTI_IS_NO_OBJECT, MachineInstruction, Region
+from firesteel.capture.bytecode.machine import CALLABLE_FIRST, LASTI_IS_NO_OBJECT, MachineInstruction
 
 
 @dataclasses.dataclass
@@ -29,10 +29,9 @@ class Transfer:
 class Instrumented:
     """`function` with the hook before instruction `index`; `arrivals` counts how often it came there."""
 
-    def __init__(self, function: types.FunctionType, index: int, injected: BaseException | None = None) -> None:
+    def __init__(self, function: types.FunctionType, index: int) -> None:
         self.function = function
         self.index = index
-        self.injected = injected
         self.arrivals = 0
         self.original = function.__code__
         self.decoded = decode(self.original)
@@ -147,14 +146,9 @@ class Instrumented:
             stack[slot] = exception
         values = {n: v for n, v in found.items() if n in self.slot and n in self.live and n not in self.cells}
         values.update((n, c) for n, c in zip(self.cells, cells) if n in self.live)
-        make, extra = make_continuation, ()
-        if self.injected is not None:
-            # What raising it here for the first time would do; `raise_at` leaves the context alone.
-            self.injected.__context__ = sys.exception()
-            make, extra = raise_at, (self.injected,)
-        made = make(self.code, self.copy_index, list(values), self.depth, null_slots=null_slots)
+        made = make_continuation(self.code, self.copy_index, list(values), self.depth, null_slots=null_slots)
         rest = types.FunctionType(made, frame.f_globals, self.function.__name__, None, self.function.__closure__)
-        arguments = (*stack, *values.values(), *extra)
+        arguments = (*stack, *values.values())
         del frame
         return Transfer(lambda: rest(*arguments))
 
@@ -172,35 +166,3 @@ class Instrumented:
             if not isinstance(result, Transfer):
                 return result
             generator = result.resume()  # type: ignore[assignment]
-
-
-class Raising:
-    """The reference for `raise_at`: a copy of the code that raises right at the instruction."""
-
-    def __init__(self, function: types.FunctionType, index: int, injected: BaseException) -> None:
-        decoded = decode(function.__code__)
-        entry = decoded.machine_entry[index]
-        consts = (*function.__code__.co_consts, injected)
-        where = decoded.instructions[index].positions
-        region = decoded.machine.instructions[entry].region
-        body = []
-
-        def move(position: int) -> int:
-            return position if position <= entry else position + 2
-
-        def move_region(region: Region | None) -> Region | None:
-            return None if region is None else dataclasses.replace(region, target=move(region.target))
-
-        for position, instruction in enumerate(decoded.machine.instructions):
-            if position == entry:
-                body.append(MachineInstruction("LOAD_CONST", len(consts) - 1, where, -1, None, move_region(region)))
-                body.append(MachineInstruction("RAISE_VARARGS", 1, where, -1, None, move_region(region)))
-            moved = dataclasses.replace(instruction, region=move_region(instruction.region))
-            if moved.target is not None:
-                moved.target = move(moved.target)
-            body.append(moved)
-        code = assemble(function.__code__, body, co_consts=consts, co_stacksize=function.__code__.co_stacksize + 2)
-        self.callable = types.FunctionType(
-            code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-        )
-        self.callable.__kwdefaults__ = function.__kwdefaults__

@@ -22,8 +22,8 @@ from tests.capture.equivalents.observing import Source, Tracked, assert_equivale
 
 import firesteel as fs
 from firesteel.capture import all_handlers
-from firesteel.capture.call_handlers import HANDLERS, handles
-from firesteel.capture.equivalents import REGISTRY, equivalent_of
+from firesteel.capture.call_handlers import HANDLERS, equivalent_of, handles
+from firesteel.capture.equivalents import REGISTRY
 from firesteel.capture.equivalents.sorting import sorted_pairs
 
 quick = settings(max_examples=30, deadline=None)
@@ -460,7 +460,8 @@ def test_registering_twice_is_an_error() -> None:
 NATIVE = {
     "abs", "bool", "bytearray", "bytes", "callable", "complex", "dict", "float", "frozenset", "getattr", "hasattr",
     "id", "int", "isinstance", "issubclass", "iter", "len", "list", "math.isfinite", "next", "object",
-    "operator.index", "range", "repr", "set", "setattr", "str", "tuple", "type", "types.MethodType", "zip",
+    "operator.index", "range", "repr", "set", "setattr", "str", "torch.is_grad_enabled", "tuple", "type",
+    "types.MethodType", "zip",
     "types.SimpleNamespace", "defaultdict", "deque", "OrderedDict",
 }  # fmt: skip
 

@@ -4,9 +4,10 @@ import sys
 
 import pytest
 import torch
+from tests.fake.tensor_meta import describe
 from torch.utils import _pytree as pytree
 
-from firesteel.fake import FakeMode, FakeTensor, FakeUnsupported, describe
+from firesteel.fake import FakeMode, FakeTensor, FakeUnsupported
 from firesteel.fake import mode as mode_module
 from firesteel.fake.rules import find_rule, rule_names
 

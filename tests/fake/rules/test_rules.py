@@ -235,6 +235,7 @@ def test_copies_that_are_written_to_keep_their_gaps():
             assert_same(lambda x: torch.select_scatter(x, x.select(-1, 0) * 2, -1, 0), x)
             assert_same(lambda x: torch.slice_scatter(x, x[..., 1:] * 2, -1, 1), x)
             assert_same(lambda x: torch.diagonal_scatter(x, x.diagonal() * 2), x)
+            assert_same(lambda x: torch.as_strided_scatter(x, x.new_ones(2), (2,), (1,)), x)
 
 
 IN_PLACE = [
@@ -493,6 +494,17 @@ def test_decompositions():
     assert_same(lambda x: tuple(torch.linalg.eigh(x)), torch.eye(3))
 
 
+def test_tangents():
+    parts = (torch.ones(3), torch.ones(4, 3)[1], torch.ones(3, 4).t()[0], torch.ones(()).expand(3), torch.ones(7)[2:5])
+    for x, y in itertools.product(parts, parts):
+        assert_same(aten._new_zeros_with_same_feature_meta.default, x, y)
+        assert_same(lambda x, y: torch.empty(int(aten._has_same_storage_numel.default(x, y))), x, y)
+        assert_same(lambda x, y: torch.empty(
+            aten._new_zeros_with_same_feature_meta.default(x, y).untyped_storage().nbytes()), x, y)
+    assert_same(lambda x, y: aten._new_zeros_with_same_feature_meta.default(x, y, self_num_batch_dims=2),
+                torch.ones(2, 4, 3, dtype=torch.float64), torch.ones(4, 3)[:, 1])
+
+
 CONSTRUCTORS = [
     lambda: torch.empty(2, 3),
     lambda: torch.empty(2, 3, 4, 5, memory_format=torch.channels_last),
@@ -536,6 +548,6 @@ def test_constructors(number):
 
 
 def test_every_rule_is_used_by_these_tests(request):
-    files = "creation in_place linalg matmul nn pointwise reduction views".split()
+    files = "creation in_place linalg matmul nn pointwise reduction tangents views".split()
     # Reached only in inference mode or from other files' tests.
     assert recorder.untested(request, files) == {"aten._reshape_alias.default"}

@@ -205,6 +205,7 @@ def added(o):
 LEAST_UNBOUND = int(sys.version_info[:2] == (3, 13))
 # what prints as an address
 ADDRESS = "lambda|Plain|Holder|iter|for"
+SCOPE = {"collections": collections, **vars(builtins)}
 
 
 class _Writer:
@@ -258,11 +259,17 @@ class _Writer:
         receiver = dice.choice(RECEIVERS[owner])
         name = self.method(owner)
         if kind == "method":
-            return f"{self.bracketed(receiver)}.{name}({self.arguments()})"
-        if dice.chance(0.5):
-            return f"{owner}.{name}({self.arguments(LEAST_UNBOUND)})"
-        more = self.arguments()
-        return f"{owner}.{name}({receiver}{', ' if more else ''}{more})"
+            text = f"{self.bracketed(receiver)}.{name}({self.arguments()})"
+        elif dice.chance(0.5):
+            text = f"{owner}.{name}({self.arguments(LEAST_UNBOUND)})"
+        else:
+            more = self.arguments()
+            text = f"{owner}.{name}({receiver}{', ' if more else ''}{more})"
+        return f"({text} != 0)" if name == "__hash__" and self.hashes_addresses(owner, text) else text
+
+    @staticmethod
+    def hashes_addresses(owner: str, text: str) -> bool:
+        return eval(owner, SCOPE).__hash__ is object.__hash__ or re.search(ADDRESS, text) is not None
 
     @staticmethod
     def bracketed(text: str) -> str:
@@ -271,8 +278,7 @@ class _Writer:
     def method(self, owner: str) -> str:
         if owner == "torch.Tensor":
             return self.dice.choice(TENSOR_METHODS)
-        scope = {"collections": collections, **vars(builtins)}
-        found = [name for name in sorted(dir(eval(owner, scope))) if name not in LEFT_OUT]
+        found = [name for name in sorted(dir(eval(owner, SCOPE))) if name not in LEFT_OUT]
         ordinary = [name for name in found if not name.startswith("_")]
         if ordinary and self.dice.chance(0.75):
             return self.dice.choice(ordinary)

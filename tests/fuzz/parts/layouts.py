@@ -21,7 +21,7 @@ DTYPES = ("float32",) * 6 + ("float64", "int64", "int32", "int8", "uint8", "bool
 MOST_ELEMENTS = 6000
 # Numbers that are rounded: how, is nobody's promise. What tells the smallest differences between them apart would show
 # it, or make it large.
-ROUNDED = re.compile(r"layer_norm|softmax|logsumexp|var\(|mean\(|sin\(|sigmoid|conv2d")
+ROUNDED = re.compile(r"layer_norm|softmax|logsumexp|var\(|mean\(|sin\(|sigmoid|conv2d|linear")
 TELLING = re.compile(r" > 0|!= 0|argmax|\[1\]|any\(|int16|layer_norm|var\(")
 
 HEADER = """
@@ -219,6 +219,8 @@ def _moved(w: _Writer, v: str) -> str:
     pads = [dice.between(-2, 4) for _ in range(2 * dice.between(1, 2))]
     mode = dice.choice(("", "", ", mode='reflect'", ", mode='replicate'"))
     return dice.choice((f"torch.cat([{v}, {o}], {d})", f"torch.stack([{v}, {v} + 1], {d})", f"F.pad({v}, {pads}{mode})",
+                        f"torch.sort({v}, {d})[{dice.between(0, 1)}]", f"{v}.t().sort()[0] * 2",
+                        f"{v}.index_fill({d}, torch.tensor([0]), torch.ones((), dtype={v}.dtype))",
                         f"torch.roll({v}, {dice.between(-5, 9)}, {d})", f"{v}.repeat({dice.choice((2, (2, 1)))})",
                         f"torch.tril({v}, {dice.between(-2, 2)})", f"{v}.repeat_interleave({dice.between(1, 3)}, {d})",
                         f"torch.cat([{v}, {v}.flip({d}), {o}], {d})", f"{v}.split({dice.between(1, 4)}, {d})[-1]",
@@ -270,9 +272,26 @@ def _image(w: _Writer, v: str) -> str | None:
                           f"F.conv2d(torch.rand_like(F.conv2d({v}, {more})), {more})", f"F.max_pool2d({v}, 2)"))
 
 
+def _layer(w: _Writer, v: str) -> str | None:
+    """Layers with a bias that lies in memory in any way."""
+    dim = w.values[v].dim()
+    if not dim:
+        return None
+    image = dim == 4 and w.dice.chance(0.6)
+    dtype = "float32" if image else w.dice.choice(("float32", "bfloat16"))
+    bias = w.dice.choice(("torch.arange(8, dtype={})[::2]", "torch.ones(1, dtype={}).expand(4)",
+                          "torch.arange(4, dtype={})", "torch.arange(12, dtype={}).reshape(4, 3)[:, 1]"))
+    bias = bias.format(f"torch.{dtype}")
+    if image:
+        layout = w.dice.choice(("", ".contiguous(memory_format=torch.channels_last)"))
+        return f"F.conv2d({v}.float(){layout}, torch.ones(4, {v}.shape[1], 1, 1) / 4, {bias})"
+    weight = f"torch.ones(4, {v}.shape[-1], dtype=torch.{dtype}) / 4"
+    return f"F.linear({v}.to(torch.{dtype}).contiguous(), {weight}, {bias})"
+
+
 def _random(w: _Writer, v: str) -> str:
     return w.dice.choice((f"{v} + torch.rand_like({v})", f"F.dropout({v}, 0.5)", f"torch.randn_like({v})"))
 
 
 KINDS: list[tuple[float, Kind]] = [(3, _unary), (3, _binary), (4, _view), (3, _reduction), (3, _moved), (2, _indexed),
-                                   (1, _in_place), (2, _image), (0.5, _random)]
+                                   (1, _in_place), (2, _image), (2, _layer), (0.5, _random)]

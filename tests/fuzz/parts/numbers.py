@@ -103,6 +103,8 @@ OF_ONE = (
 SIGNLESS = ("max", "min", "clamp", "relu", "hardtanh", "threshold", "soft", "sum", "mean", "norm", "sort", "hardshrink",
             "remainder", "%", "//", "rounding_mode", "fmod", "lerp", "addcmul", "alpha", "cumsum", "var(", "logaddexp",
             "leaky", "mish", "tanhshrink", "i0", "i1", "angle", "sinc", "expm1", "interpolate", "glu", "hypot")
+# What shows the sign of a zero: an infinity of that sign, a half turn, another sign.
+SHOWS_SIGNS = ("/", "reciprocal", "rsqrt", "**", "pow", "digamma", "atan2", "copysign", "signbit")
 REMAINDERS = ("remainder", "%", "fmod")
 # Templates with several results, which end a chain.
 SEVERAL = ("return_indices", "max(", "min(", "minmax", "cummax", ".sort")
@@ -121,6 +123,13 @@ NEAR = (
     "        return value",
     "    size = value.abs()",
     "    return torch.where((size < 1e4) & (size > 1e-3) | (size == 0), value, 1.0)", "",
+)
+# Zeros have no sign, where the next operator would show one that is not eager's own choice.
+UNSIGNED = (
+    "def unsigned(value):",
+    "    if isinstance(value, torch.Tensor) and value.is_floating_point():",
+    "        return torch.where(value == 0, torch.zeros_like(value), value)",
+    "    return value", "",
 )
 
 
@@ -215,8 +224,11 @@ def generate(seed: int) -> Program:
             scalar = "n" if varies and dice.chance(0.5) else dice.choice(SCALARS)
             second = dice.choice(("y", "x", "y", value))
             rest = any(word in template for word in REMAINDERS)
-            text = template.replace("{x}", f"near({value})" if rest else value)
-            text = text.replace("{y}", f"near({second})" if rest else second)
+            operand = f"near({value})" if rest else value
+            second = f"near({second})" if rest else second
+            if not is_signed and any(word in template for word in SHOWS_SIGNS):
+                operand, second = f"unsigned({operand})", f"unsigned({second})"
+            text = template.replace("{x}", operand).replace("{y}", second)
             while "{s}" in text:
                 text = text.replace("{s}", f"near({scalar})" if rest else f"({scalar})", 1)
                 scalar = "n" if varies and dice.chance(0.3) else dice.choice(SCALARS)
@@ -238,6 +250,7 @@ def generate(seed: int) -> Program:
     "INF, NAN = float('inf'), float('nan')",
         f"SIGNED = {tuple(signed)}", "",
         *NEAR,
+        *UNSIGNED,
         f"def fn(x, y{', n' if varies else ''}):", *lines, f"    return ({', '.join(results)},)", "",
         "def zeros(value):",
         "    if isinstance(value, (tuple, list)):",

@@ -214,3 +214,11 @@ def test_views_have_to_lie_inside_of_their_storage():
     base.untyped_storage().resize_(32)
     with pytest.raises(RuntimeError, match="views elements 0 to 9 of a storage of 8"):
         check_tensor(view)
+
+
+@pytest.mark.parametrize("function", [lambda x: (x * x).repeat(2, 1, 1), lambda x: x.cumsum(-1)])
+def test_loops_that_do_not_run_load_nothing(function):
+    """Not in front of loops around them either: with a step of 0 every element is the first, which is not there."""
+    x = torch.empty(0).as_strided((4, 0), (0, 0))
+    with config.patch(check_bounds=True):
+        assert torch.equal(fs.compile(function)(x), function(x))

@@ -39,13 +39,13 @@ from firesteel.autodiff import joint
 from firesteel.functional.graph import Unsupported
 from firesteel.kernels import plan_cache, targets
 from firesteel.kernels.gpu import devices, engine, workers
+from firesteel.kernels.gpu.device import CudaTarget
 from firesteel.kernels.gpu.triton_compiler import Request, compile_all
 from firesteel.kernels.gpu.triton_printer import TritonKernel
 from firesteel.kernels.gpu.versions import print_versions
 from firesteel.kernels.host import printer
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.options import make_options
-from firesteel.kernels.scheduling import machines
 from firesteel.pipeline import compile as stages
 from firesteel.pipeline import training
 from firesteel.torch_compat import cuda_random
@@ -175,7 +175,7 @@ class PretendedGpu:
 
         trace_training = joint.trace_training
         changes: list[tuple[Any, Mapping[str, Any]]] = [
-            (targets, {"target_of": lambda graph: targets.DeviceTarget(GPU, machines.GPU)}),
+            (targets, {"target_of": lambda graph: CudaTarget(GPU)}),
             (autodiff, {"trace": _moved(autodiff.trace)}),
             (joint, {"trace_training": _moved(trace_training)}),
             (training, {"trace_training": _moved(trace_training)}),

@@ -10,12 +10,12 @@ from firesteel import config, disk_cache
 from firesteel.functional import Unsupported, trace
 from firesteel.kernels import lowering, plan_cache, targets
 from firesteel.kernels.gpu import engine, workers
+from firesteel.kernels.gpu.device import CudaTarget
 from firesteel.kernels.gpu.driver import GpuKernel
 from firesteel.kernels.gpu.versions import print_versions
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.options import Options
 from firesteel.kernels.plan import Launch
-from firesteel.kernels.scheduling import machines
 from firesteel.pipeline import compile as stages
 from passes.gpu_graphs import GPU, on_gpu
 
@@ -40,7 +40,7 @@ def made(monkeypatch, tmp_path):
         return [GpuKernel(one.name, 64, one.programs, f"{number:040x}") for number, one in enumerate(printed)]
 
     compiled.refuse, compiled.by_device, compiled.attempts = lambda kernel: False, False, attempts
-    monkeypatch.setattr(targets, "target_of", lambda graph: targets.DeviceTarget(GPU, machines.GPU))
+    monkeypatch.setattr(targets, "target_of", lambda graph: CudaTarget(GPU))
     monkeypatch.setattr(engine, "check_available", lambda: None)
     monkeypatch.setattr(engine, "compile_for_gpu", compiled)
     monkeypatch.setattr(engine, "machine_text", lambda device: "a GPU")
@@ -110,6 +110,6 @@ def test_models_tell_early_what_they_will_need(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     fs.compile(large)
     assert not expected  # it is on the CPU
-    monkeypatch.setattr(torch.nn.Parameter, "is_cuda", True, raising=False)
+    monkeypatch.setattr(torch.nn.Parameter, "device", torch.device("cuda"), raising=False)
     fs.compile(small), fs.compile(large), fs.compile(large, backend="eager")
     assert [count >= workers.LEAST_NODES for count in expected] == [False, True]

@@ -6,10 +6,10 @@ import torch
 
 import firesteel as fs
 from firesteel.functional import trace
+from firesteel.functional.size_nodes import hints_of
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import GPU
-from firesteel.kernels.tuning.kernels import hints_of
 from kernels.scheduling.programs import kernels
 from kernels.scheduling.running import run
 

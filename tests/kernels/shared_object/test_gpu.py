@@ -16,10 +16,9 @@ from firesteel.export import Dim, PackageError, export
 from firesteel.kernels.cpu import object_emitter
 from firesteel.kernels.cpu.target import host
 from firesteel.kernels.gpu import driver, triton_compiler
+from firesteel.kernels.gpu.device import CudaTarget
 from firesteel.kernels.gpu.triton_compiler import Binary
-from firesteel.kernels.scheduling.machines import GPU
 from firesteel.kernels.shared_object import gpu, linking
-from firesteel.kernels.targets import DeviceTarget
 from firesteel.pipeline import package_plans as planning
 from kernels.gpu.stand_in_triton import run
 
@@ -164,7 +163,7 @@ def write(place, kind, value):
 @pytest.fixture
 def pretended(tmp_path, monkeypatch):
     machine = PretendedGpu(tmp_path)
-    monkeypatch.setattr(planning, "target_of", lambda graph: DeviceTarget(torch.device("cpu"), GPU))
+    monkeypatch.setattr(planning, "target_of", lambda graph: CudaTarget(torch.device("cpu")))
     monkeypatch.setattr(driver, "architecture", lambda device: 90)
     monkeypatch.setattr(triton_compiler, "compile_all", machine.compile_all)
     monkeypatch.setattr(triton_compiler, "triton_version", lambda: "0")

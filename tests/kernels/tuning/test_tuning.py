@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 import firesteel as fs
 from firesteel import config, disk_cache
+from firesteel.functional.size_nodes import hints_of
 from firesteel.kernels import ir, tuning
 from firesteel.kernels.cpu.target import Tuning, host
 from firesteel.kernels.options import Options
@@ -136,7 +137,7 @@ def executable(f, *args):
 def data_for(f, *args):
     made = executable(f, *args)
     launch = [step for step in made.plan.steps if isinstance(step, Launch)][-1]
-    return made_up(launch.kernel, launch, tuning.hints_of(made.functional))
+    return made_up(launch.kernel, launch, hints_of(made.functional))
 
 
 def test_made_up_memory_holds_all_that_a_kernel_reads():

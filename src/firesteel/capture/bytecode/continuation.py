@@ -23,7 +23,7 @@ What to pass, slot by slot and variable by variable:
 
 Free variables come through the closure, in the order of the original `co_freevars`:
 `types.FunctionType(made, globals, name, None, closure)`. For generator code, calling gives a generator that continues
-at `index` on the first `next`. `raise_at` is the same with an exception, its last parameter, raised at `index`.
+at `index` on the first `next`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import cast
 
 from .assemble import assemble
 from .frame_state import cells_at, handled_slots, lasti_slots
-from .instructions import ATTRIBUTE_SHIFT, LOAD_FAST_UNCHECKED, SLOT_OPCODES, DecodedCode, decode
+from .instructions import LOAD_FAST_UNCHECKED, SLOT_OPCODES, DecodedCode, decode
 from .liveness import own_variables
 from .machine import LASTI_IS_NO_OBJECT, MachineInstruction, Positions, Region
 
@@ -50,7 +50,6 @@ def make_continuation(
     stack_depth: int,
     *,
     null_slots: frozenset[int] = frozenset(),
-    name_hint: str | None = None,
 ) -> types.CodeType:
     """Code of a function that continues `code` at instruction `index` of `decode(code)`.
 
@@ -69,46 +68,12 @@ def make_continuation(
     decoded = decode(code)
     if decoded.depths[index] != stack_depth:
         raise ValueError(f"the stack has {decoded.depths[index]} slots before instruction {index}, not {stack_depth}")
-    return _build(decoded, index, tuple(local_names), stack_depth, frozenset(null_slots), name_hint, raising=False)
-
-
-def raise_at(
-    code: types.CodeType,
-    index: int,
-    local_names: Sequence[str],
-    stack_depth: int,
-    *,
-    null_slots: frozenset[int] = frozenset(),
-    name_hint: str | None = None,
-) -> types.CodeType:
-    """Like `make_continuation`, but instruction `index` raises: the exception is one more parameter, the last.
-
-    The handler of that instruction gets it, or else the caller. The traceback gets an entry with the instruction's line
-    and the exception keeps its `__context__`. Slots above the handler's depth need not be passed.
-    """
-    decoded = decode(code)
-    depth, handler = decoded.depths[index], decoded.instructions[index].handler
-    least = 0 if handler is None else handler.depth
-    if depth is None or not least <= stack_depth <= depth:
-        raise ValueError(f"raising at instruction {index} needs {least} to {depth} stack slots, not {stack_depth}")
-    return _build(decoded, index, tuple(local_names), stack_depth, frozenset(null_slots), name_hint, raising=True)
-
-
-def _build(
-    decoded: DecodedCode,
-    index: int,
-    local_names: tuple[str, ...],
-    stack_depth: int,
-    null_slots: frozenset[int],
-    name_hint: str | None,
-    raising: bool,
-) -> types.CodeType:
     memo = cast("dict[object, types.CodeType]", decoded.facts.setdefault("continuations", {}))
-    key = (index, local_names, stack_depth, null_slots, name_hint, raising)
-    made = memo.get(key)
-    if made is None:
-        made = memo[key] = _Builder(decoded, index, local_names, stack_depth, null_slots, raising).build(name_hint)
-    return made
+    key = (index, tuple(local_names), stack_depth, null_slots)
+    continuation = memo.get(key)
+    if continuation is None:
+        continuation = memo[key] = _Builder(decoded, *key).build()
+    return continuation
 
 
 class _Builder:
@@ -121,7 +86,6 @@ class _Builder:
         local_names: tuple[str, ...],
         stack_depth: int,
         null_slots: frozenset[int],
-        raising: bool,
     ) -> None:
         code = decoded.code
         self.decoded = decoded
@@ -130,8 +94,7 @@ class _Builder:
         self.local_names = local_names
         self.stack_depth = stack_depth
         self.null_slots = null_slots
-        self.raising = raising
-        self.parameter_count = stack_depth + len(local_names) + raising
+        self.parameter_count = stack_depth + len(local_names)
         # Parameters take the first slots of the frame, whatever variable has its home there; the prologue sorts that
         # out. So all variables keep their slots, which zero-argument super() and locals() rely on.
         self.padding = max(0, self.parameter_count - len(code.co_varnames))
@@ -143,7 +106,6 @@ class _Builder:
         self.passed = {slot for slot, name in enumerate(own) if name in local_names}
         self.positions: Positions = decoded.instructions[index].positions
         self.prologue: list[MachineInstruction] = []
-        self.names = code.co_names
 
     def moved(self, slot: int) -> int:
         """Where a frame slot of the original is in the continuation: behind the padding, unless it is a plain local."""
@@ -153,23 +115,17 @@ class _Builder:
         """Add to the prologue; `target` and the region's target are positions in the prologue."""
         self.prologue.append(MachineInstruction(name, arg, self.positions, -1, target, region))
 
-    def build(self, name_hint: str | None) -> types.CodeType:
+    def build(self) -> types.CodeType:
         code = self.code
         self.enter_frame()
         self.push_stack()
         self.store_variables()
-        if self.raising:
-            self.raise_exception()
-        else:
-            self.emit("JUMP_FORWARD")
+        self.emit("JUMP_FORWARD")
         # Only now is it known where the body starts.
         shift = len(self.prologue)
         entry = self.decoded.machine_entry[self.index]
         body = [self.relocate(instruction, shift) for instruction in self.decoded.machine.instructions]
-        if self.raising:
-            self.prologue[-1].region = body[entry].region
-        else:
-            self.prologue[-1].target = entry + shift
+        self.prologue[-1].target = entry + shift
         deepest = max(depth for depth in self.decoded.depths if depth is not None)
         return assemble(
             code,
@@ -180,11 +136,8 @@ class _Builder:
             co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
             co_varnames=code.co_varnames + tuple(f".slot{i}" for i in range(self.padding)),
             co_nlocals=len(code.co_varnames) + self.padding,
-            co_names=self.names,
-            # The prologue needs all parameters at once and the steps of `raise_exception` on top.
+            # The prologue needs all parameters at once, and what a handler pushes on top.
             co_stacksize=max(code.co_stacksize, deepest, self.parameter_count) + 3,
-            co_name=name_hint or code.co_name,
-            co_qualname=name_hint or code.co_qualname,
         )
 
     def relocate(self, instruction: MachineInstruction, shift: int) -> MachineInstruction:
@@ -231,37 +184,13 @@ class _Builder:
                     self.emit("POP_TOP")
 
     def store_variables(self) -> None:
-        """Move the variables from their parameters to their own slots; all other slots become unbound.
-
-        An exception to raise is the last parameter and stays on the stack.
-        """
+        """Move the variables from their parameters to their own slots; all other slots become unbound."""
         for parameter in range(self.stack_depth, self.parameter_count):
             self.emit("LOAD_FAST", parameter)
         for parameter in range(self.parameter_count):
             self.emit("DELETE_FAST", parameter)
         for name in reversed(self.local_names):
-            if self.raising:
-                self.emit("SWAP", 2)
             self.emit("STORE_FAST", self.slots[name])
         for name in cells_at(self.decoded, self.index).difference(self.local_names):
             # Reading a cell variable whose slot is empty would crash, not raise.
             self.emit("MAKE_CELL", self.slots[name])
-
-    def raise_exception(self) -> None:
-        """Raise the exception on top of the stack as if the instruction did.
-
-        RERAISE alone would leave no traceback entry, and RAISE_VARARGS alone would set `__context__` anew. So: raise
-        it, catch it at once, put the context back, and raise it again.
-        """
-        context = len(self.names)
-        self.names = (*self.names, "__context__")
-        self.emit("COPY", 1)
-        self.emit("LOAD_ATTR", context << ATTRIBUTE_SHIFT)
-        self.emit("SWAP", 2)
-        caught = Region(len(self.prologue) + 1, self.stack_depth + 1, push_lasti=False)
-        self.emit("RAISE_VARARGS", 1, region=caught)
-        self.emit("SWAP", 2)
-        self.emit("COPY", 2)
-        self.emit("STORE_ATTR", context)
-        # Its region becomes the instruction's own.
-        self.emit("RERAISE", 0)

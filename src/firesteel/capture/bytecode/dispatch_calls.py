@@ -7,7 +7,8 @@ while what it calls can be compiled:
         return b(c(x), k=1)                  return choose(b)(choose(c)(x), k=1)
 
 Methods are looked up as bound objects and go through ``choose`` too. Comprehensions and generator expressions belong to
-the frame and are changed with it; nested functions, decorators and the calls of a with statement stay as they are.
+the frame and are changed with it, functions that it defines if that is asked for; decorators and the calls of a with
+statement stay as they are.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ INNER_SCOPES = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 PRECALL = "PRECALL" in dis.opmap
 
 
-def dispatching(code: types.CodeType, choose: Callable[[Any], Any]) -> types.CodeType:
-    """`code` with every callee passed through `choose`.
+def dispatching(code: types.CodeType, choose: Callable[[Any], Any], with_inner: bool = False) -> types.CodeType:
+    """`code` with every callee passed through `choose`; `with_inner` in functions that it defines too.
 
     >>> def f(x):
     ...     return abs(x) + max(x, 1)
@@ -40,32 +41,33 @@ def dispatching(code: types.CodeType, choose: Callable[[Any], Any]) -> types.Cod
     >>> seen
     ['abs', 'max']
     """
-    consts = tuple(dispatching(const, choose) if _is_inner_scope(const) else const for const in code.co_consts)
+    consts = tuple(dispatching(const, choose, with_inner) if _is_inner_scope(const, with_inner) else const
+                   for const in code.co_consts)
     instructions = read_machine_code(code).instructions
     depths = _depths(instructions)
     choose_at = len(consts)
-    made: list[MachineInstruction] = []
+    instructions_out: list[MachineInstruction] = []
     position: list[int] = []
     for at, instruction in enumerate(instructions):
-        position.append(len(made))
+        position.append(len(instructions_out))
         call = _call_from(instructions, at)
         if call is not None and _has_null_below(instructions, depths, call):
-            made.extend(_choose(instruction, _above(instructions[call]), choose_at))
+            instructions_out.extend(_choose(instruction, _above(instructions[call]), choose_at))
         if instruction.name in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_SUPER_ATTR") and _finds_method(instruction):
-            made.extend(_plain_attribute(instruction))
+            instructions_out.extend(_plain_attribute(instruction))
         else:
-            made.append(dataclasses.replace(instruction))
-    position.append(len(made))
-    for moved in made:
+            instructions_out.append(dataclasses.replace(instruction))
+    position.append(len(instructions_out))
+    for moved in instructions_out:
         if moved.target is not None:
             moved.target = position[moved.target]
         if moved.region is not None:
             moved.region = dataclasses.replace(moved.region, target=position[moved.region.target])
-    return assemble(code, made, co_consts=(*consts, choose), co_stacksize=code.co_stacksize + 3)
+    return assemble(code, instructions_out, co_consts=(*consts, choose), co_stacksize=code.co_stacksize + 3)
 
 
-def _is_inner_scope(const: Any) -> bool:
-    return isinstance(const, types.CodeType) and const.co_name in INNER_SCOPES
+def _is_inner_scope(const: Any, functions: bool) -> bool:
+    return isinstance(const, types.CodeType) and (functions or const.co_name in INNER_SCOPES)
 
 
 def _call_from(instructions: list[MachineInstruction], at: int) -> int | None:

@@ -155,6 +155,7 @@ from .machine import (
     MachineCode,
     MachineInstruction,
     Positions,
+    Region,
     read_machine_code,
 )
 
@@ -400,9 +401,9 @@ def decode(code: types.CodeType) -> DecodedCode:
     """
     # Code objects compare by value and ignore the file name, hence the key by identity.
     key = id(code)
-    found = _memo.get(key)
-    if found is not None and found[0]() is code:
-        return found[1]
+    known = _memo.get(key)
+    if known is not None and known[0]() is code:
+        return known[1]
     decoded = _decode(code)
 
     def forget(reference: weakref.ref[types.CodeType]) -> None:
@@ -478,17 +479,27 @@ def _decode(code: types.CodeType) -> DecodedCode:
         if jumps_to is not None:
             jumps.append((instruction, jumps_to))
         instructions.append(instruction)
+    _aim(jumps, machine.instructions, index_of_position)
+    _protect(instructions, [machine.instructions[position].region for position in machine_entry], index_of_position)
+    return DecodedCode(code, instructions, machine, machine_entry)
+
+
+def _aim(jumps: list[tuple[Instruction, int]], machine: list[MachineInstruction], index_of_position: list[int]) -> None:
+    """Give jumps the instructions they go to, where their targets are positions in machine code."""
     for jump, target in jumps:
         # 3.12 leaves the receiver on the stack for an END_SEND that follows; the normal form's SEND does that itself.
-        if jump.op == "SEND" and machine.instructions[target].name == "END_SEND":
+        if jump.op == "SEND" and machine[target].name == "END_SEND":
             target += 1
         # 3.13 has END_FOR and POP_TOP behind a loop, and neither runs.
-        if jump.op == "FOR_ITER" and CALLABLE_FIRST and machine.instructions[target].name == "END_FOR":
+        if jump.op == "FOR_ITER" and CALLABLE_FIRST and machine[target].name == "END_FOR":
             target += 2
         jump.argval = index_of_position[target]
+
+
+def _protect(instructions: list[Instruction], regions: list[Region | None], index_of_position: list[int]) -> None:
+    """Give instructions their handlers: one object for all that share it."""
     handlers: dict[tuple[int, int, bool], ExceptionHandler] = {}
-    for instruction, position in zip(instructions, machine_entry, strict=True):
-        region = machine.instructions[position].region
+    for instruction, region in zip(instructions, regions, strict=True):
         if region is not None:
             key = (region.target, region.depth, region.push_lasti)
             handler = handlers.get(key)
@@ -496,7 +507,6 @@ def _decode(code: types.CodeType) -> DecodedCode:
                 handler = ExceptionHandler(index_of_position[region.target], region.depth, region.push_lasti)
                 handlers[key] = handler
             instruction.handler = handler
-    return DecodedCode(code, instructions, machine, machine_entry)
 
 
 def _follows(instructions: list[MachineInstruction], position: int, name: str) -> bool:
@@ -505,8 +515,8 @@ def _follows(instructions: list[MachineInstruction], position: int, name: str) -
 
 def _enters(instructions: list[MachineInstruction], position: int) -> str:
     """What begins here: a with block, an asynchronous one, or neither (3.14)."""
-    found = [(real.name, real.arg) for real in instructions[position:position + len(_ENTERS)]]
-    return "BEFORE_WITH" if found == _ENTERS else "BEFORE_ASYNC_WITH" if found == _ENTERS_ASYNC else ""
+    here = [(real.name, real.arg) for real in instructions[position:position + len(_ENTERS)]]
+    return "BEFORE_WITH" if here == _ENTERS else "BEFORE_ASYNC_WITH" if here == _ENTERS_ASYNC else ""
 
 
 def _function_attributes(instructions: list[MachineInstruction], position: int) -> int:

@@ -28,10 +28,10 @@ def join_point(decoded: DecodedCode, index: int) -> int | None:
     >>> [join_point(code, i.index) for i in code.instructions if i.op == "POP_JUMP_IF_FALSE"]
     [-1]
     """
-    found = decoded.facts.get("join_points")
-    if found is None:
-        found = decoded.facts["join_points"] = _passed_by_all(decoded)
-    passed = cast("list[int]", found)
+    known = decoded.facts.get("join_points")
+    if known is None:
+        known = decoded.facts["join_points"] = _passed_by_all(decoded)
+    passed = cast("list[int]", known)
     rest = passed[index] & ~(1 << index)
     leaving = 1 << len(passed)
     if rest == leaving:

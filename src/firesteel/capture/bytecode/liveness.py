@@ -48,18 +48,18 @@ def live_locals(decoded: DecodedCode, index: int) -> frozenset[str]:
     >>> sorted(live_locals(decode(f.__code__), 0))
     ['a', 'b']
     """
-    found = decoded.facts.get("liveness")
-    if found is None:
-        found = decoded.facts["liveness"] = _Liveness(decoded)
-    return cast(_Liveness, found).names_at(index)
+    known = decoded.facts.get("liveness")
+    if known is None:
+        known = decoded.facts["liveness"] = _Liveness(decoded)
+    return cast(_Liveness, known).names_at(index)
 
 
 def reads_variables_of_frames(code: types.CodeType, names: Mapping[str, Any]) -> bool:
     """Whether code, or a function that it knows by a global name, mentions the variables of a frame."""
     if "f_locals" in code.co_names:
         return True
-    found = [names.get(name) for name in code.co_names]
-    return any(type(value) is types.FunctionType and "f_locals" in value.__code__.co_names for value in found)
+    readers = [names.get(name) for name in code.co_names]
+    return any(type(value) is types.FunctionType and "f_locals" in value.__code__.co_names for value in readers)
 
 
 def own_variables(code: types.CodeType) -> tuple[str, ...]:

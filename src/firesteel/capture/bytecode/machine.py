@@ -56,7 +56,6 @@ _OWNING = {"LOAD_FAST_BORROW": "LOAD_FAST"}
 _COMPARES_TO_BOOL = 16
 
 Positions = dis.Positions
-NO_POSITIONS = dis.Positions(None, None, None, None)
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,38 +12,6 @@ Not reproduced: the type of an iterator (`type(chain())`), its pickling, the wor
 names of arguments, and overflow errors of arguments beyond `sys.maxsize`.
 """
 
-from firesteel.capture.call_handlers import MISSING, REGISTRY, equivalent_of
-from firesteel.capture.equivalents import (
-    bisecting,
-    collections_methods,
-    combinatorics,
-    copying,
-    descriptors,
-    heaps,
-    iteration,
-    iteration_grouping,
-    object_reduction,
-    operator_getters,
-    operators,
-    reductions,
-    sorting,
-)
+from firesteel.capture.call_handlers import REGISTRY
 
-__all__ = [
-    "MISSING",
-    "REGISTRY",
-    "bisecting",
-    "collections_methods",
-    "combinatorics",
-    "copying",
-    "descriptors",
-    "equivalent_of",
-    "heaps",
-    "iteration",
-    "iteration_grouping",
-    "object_reduction",
-    "operator_getters",
-    "operators",
-    "reductions",
-    "sorting",
-]
+REGISTRY.load()

@@ -96,24 +96,24 @@ def dict_copy(self: dict[Any, Any], /) -> dict[Any, Any]:
 def dict_or(self: dict[Any, Any], other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
-    made = dict(self)
-    made.update(other)
-    return made
+    merged = dict(self)
+    merged.update(other)
+    return merged
 
 
 def dict_ror(self: dict[Any, Any], other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
-    made = dict(other)
-    made.update(self)
-    return made
+    merged = dict(other)
+    merged.update(self)
+    return merged
 
 
 def fromkeys(cls: Any, iterable: Iterable[Any], value: Any = None, /) -> Any:
-    made = cls()
+    mapping = cls()
     for key in iterable:
-        made[key] = value
-    return made
+        mapping[key] = value
+    return mapping
 
 
 def ordered_dict_update(self: Any, /, *others: Any, **named: Any) -> None:
@@ -139,10 +139,10 @@ def ordered_dict_ior(self: Any, other: Any, /) -> Any:
 
 
 def ordered_dict_copy(self: Any, /) -> Any:
-    made = type(self)()
+    copied = type(self)()
     for key in OrderedDict.keys(self):
-        made[key] = self[key]
-    return made
+        copied[key] = self[key]
+    return copied
 
 
 def ordered_dict_setdefault(self: Any, key: Any, default: Any = None) -> Any:
@@ -155,17 +155,17 @@ def ordered_dict_setdefault(self: Any, key: Any, default: Any = None) -> Any:
 def ordered_dict_or(self: Any, other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
-    made = type(self)(self)
-    ordered_dict_update(made, other)
-    return made
+    merged = type(self)(self)
+    ordered_dict_update(merged, other)
+    return merged
 
 
 def ordered_dict_ror(self: Any, other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
-    made = (type(other) if isinstance(other, OrderedDict) else type(self))(other)
-    ordered_dict_update(made, self)
-    return made
+    merged = (type(other) if isinstance(other, OrderedDict) else type(self))(other)
+    ordered_dict_update(merged, self)
+    return merged
 
 
 def defaultdict_copy(self: Any, /) -> Any:
@@ -175,18 +175,18 @@ def defaultdict_copy(self: Any, /) -> Any:
 def defaultdict_or(self: Any, other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
-    made = type(self)(self.default_factory, self)
-    defaultdict.update(made, other)
-    return made
+    merged = type(self)(self.default_factory, self)
+    defaultdict.update(merged, other)
+    return merged
 
 
 def defaultdict_ror(self: Any, other: Any, /) -> Any:
     if not isinstance(other, dict):
         return NotImplemented
     leading = other if isinstance(other, defaultdict) else self
-    made = type(leading)(leading.default_factory, other)
-    defaultdict.update(made, self)
-    return made
+    merged = type(leading)(leading.default_factory, other)
+    defaultdict.update(merged, self)
+    return merged
 
 
 ON_SUBCLASSES: dict[type, dict[str, Callable[..., Any]]] = {

@@ -8,18 +8,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from firesteel.capture.call_handlers import equivalent_of
+from firesteel.capture.equivalents.sequence_iterators import OwnIterator
 
 
-class ProductIterator:
+class ProductIterator(OwnIterator):
     """What `itertools.product` returns. `positions` is where the last tuple's elements lie in their pools."""
 
     def __init__(self, pools: list[tuple[Any, ...]]) -> None:
         self.pools = pools
         self.positions: list[int] | None = None
         self.ended = False
-
-    def __iter__(self) -> ProductIterator:
-        return self
 
     def __next__(self) -> tuple[Any, ...]:
         if not self.ended:
@@ -58,7 +56,7 @@ def product(*iterables: Iterable[Any], repeat: Any = 1) -> ProductIterator:
     return ProductIterator(pools * times)
 
 
-class SelectionIterator:
+class SelectionIterator(OwnIterator):
     """What the other three return: tuples of `pool` elements at `positions`, with `_advance` to the next positions."""
 
     def __init__(self, pool: tuple[Any, ...], positions: list[int], ended: bool) -> None:
@@ -66,9 +64,6 @@ class SelectionIterator:
         self.positions = positions
         self.started = False
         self.ended = ended
-
-    def __iter__(self) -> SelectionIterator:
-        return self
 
     def __next__(self) -> tuple[Any, ...]:
         if self.started and not self.ended:

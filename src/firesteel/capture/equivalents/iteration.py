@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from firesteel.capture.call_handlers import MISSING, equivalent_of
+from firesteel.capture.equivalents.sequence_iterators import OwnIterator
 
 
-class AccumulateIterator:
+class AccumulateIterator(OwnIterator):
     """What `itertools.accumulate` returns."""
 
     def __init__(self, iterator: Iterator[Any], function: Callable[[Any, Any], Any] | None, initial: Any) -> None:
@@ -18,9 +19,6 @@ class AccumulateIterator:
         self.function = function
         self.initial = initial
         self.total = MISSING
-
-    def __iter__(self) -> AccumulateIterator:
-        return self
 
     def __next__(self) -> Any:
         if self.initial is not None:
@@ -44,15 +42,12 @@ def accumulate(
     return AccumulateIterator(iter(iterable), func, initial)
 
 
-class ChainIterator:
+class ChainIterator(OwnIterator):
     """What `itertools.chain` returns. An error from `source` ends the chain, one from an element of it does not."""
 
     def __init__(self, source: Iterator[Any]) -> None:
         self.source: Iterator[Any] | None = source
         self.active: Iterator[Any] | None = None
-
-    def __iter__(self) -> ChainIterator:
-        return self
 
     def __next__(self) -> Any:
         while self.source is not None:
@@ -82,15 +77,12 @@ def chain_from_iterable(iterable: Iterable[Iterable[Any]], /) -> ChainIterator:
     return ChainIterator(iter(iterable))
 
 
-class CompressIterator:
+class CompressIterator(OwnIterator):
     """What `itertools.compress` returns."""
 
     def __init__(self, data: Iterator[Any], selectors: Iterator[Any]) -> None:
         self.data = data
         self.selectors = selectors
-
-    def __iter__(self) -> CompressIterator:
-        return self
 
     def __next__(self) -> Any:
         while True:
@@ -104,16 +96,13 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> CompressIterator:
     return CompressIterator(iter(data), iter(selectors))
 
 
-class CycleIterator:
+class CycleIterator(OwnIterator):
     """What `itertools.cycle` returns."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self.iterator: Iterator[Any] | None = iterator
         self.saved: list[Any] = []
         self.index = 0
-
-    def __iter__(self) -> CycleIterator:
-        return self
 
     def __next__(self) -> Any:
         if self.iterator is not None:
@@ -136,24 +125,25 @@ def cycle(iterable: Iterable[Any], /) -> CycleIterator:
     return CycleIterator(iter(iterable))
 
 
-class DropWhileIterator:
-    """What `itertools.dropwhile` returns."""
+class PredicateIterator(OwnIterator):
+    """Base of those with a predicate; `refused` says whether it has refused an element yet."""
 
     def __init__(self, predicate: Callable[[Any], Any], iterator: Iterator[Any]) -> None:
         self.predicate = predicate
         self.iterator = iterator
-        self.dropping = True
+        self.refused = False
 
-    def __iter__(self) -> DropWhileIterator:
-        return self
+
+class DropWhileIterator(PredicateIterator):
+    """What `itertools.dropwhile` returns."""
 
     def __next__(self) -> Any:
         while True:
             element = next(self.iterator)
-            if not self.dropping:
+            if self.refused:
                 return element
             if not self.predicate(element):
-                self.dropping = False
+                self.refused = True
                 return element
 
 
@@ -162,24 +152,16 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Dr
     return DropWhileIterator(predicate, iter(iterable))
 
 
-class TakeWhileIterator:
+class TakeWhileIterator(PredicateIterator):
     """What `itertools.takewhile` returns."""
 
-    def __init__(self, predicate: Callable[[Any], Any], iterator: Iterator[Any]) -> None:
-        self.predicate = predicate
-        self.iterator = iterator
-        self.ended = False
-
-    def __iter__(self) -> TakeWhileIterator:
-        return self
-
     def __next__(self) -> Any:
-        if self.ended:
+        if self.refused:
             raise StopIteration
         element = next(self.iterator)
         if self.predicate(element):
             return element
-        self.ended = True
+        self.refused = True
         raise StopIteration
 
 
@@ -188,15 +170,12 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Ta
     return TakeWhileIterator(predicate, iter(iterable))
 
 
-class FilterFalseIterator:
+class FilterFalseIterator(OwnIterator):
     """What `itertools.filterfalse` returns."""
 
     def __init__(self, function: Callable[[Any], Any] | None, iterator: Iterator[Any]) -> None:
         self.function = function
         self.iterator = iterator
-
-    def __iter__(self) -> FilterFalseIterator:
-        return self
 
     def __next__(self) -> Any:
         while True:
@@ -214,15 +193,12 @@ def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], 
     return FilterFalseIterator(function, iter(iterable))
 
 
-class RepeatIterator:
+class RepeatIterator(OwnIterator):
     """What `itertools.repeat` returns."""
 
     def __init__(self, element: Any, remaining: int | None) -> None:
         self.element = element
         self.remaining = remaining
-
-    def __iter__(self) -> RepeatIterator:
-        return self
 
     def __next__(self) -> Any:
         if self.remaining is not None:
@@ -250,15 +226,12 @@ def repeat(object: Any, times: Any = MISSING) -> RepeatIterator:
     return RepeatIterator(object, remaining if remaining > 0 else 0)
 
 
-class StarMapIterator:
+class StarMapIterator(OwnIterator):
     """What `itertools.starmap` returns."""
 
     def __init__(self, function: Callable[..., Any], iterator: Iterator[Any]) -> None:
         self.function = function
         self.iterator = iterator
-
-    def __iter__(self) -> StarMapIterator:
-        return self
 
     def __next__(self) -> Any:
         arguments = tuple(next(self.iterator))
@@ -270,16 +243,13 @@ def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> StarMap
     return StarMapIterator(function, iter(iterable))
 
 
-class ZipLongestIterator:
+class ZipLongestIterator(OwnIterator):
     """What `itertools.zip_longest` returns. An iterator that ended is replaced by None."""
 
     def __init__(self, iterators: list[Iterator[Any] | None], fillvalue: Any) -> None:
         self.iterators = iterators
         self.active = len(iterators)
         self.fillvalue = fillvalue
-
-    def __iter__(self) -> ZipLongestIterator:
-        return self
 
     def __next__(self) -> tuple[Any, ...]:
         if self.active == 0:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from firesteel.capture.call_handlers import MISSING, equivalent_of
+from firesteel.capture.equivalents.sequence_iterators import OwnIterator
 
 
-class SliceIterator:
+class SliceIterator(OwnIterator):
     """What `itertools.islice` returns. `consumed` counts what was taken from the iterator, which is None at the end."""
 
     def __init__(self, iterator: Iterator[Any], start: int, stop: int | None, step: int) -> None:
@@ -20,9 +21,6 @@ class SliceIterator:
         self.upcoming = start
         self.stop = stop
         self.step = step
-
-    def __iter__(self) -> SliceIterator:
-        return self
 
     def __next__(self) -> Any:
         iterator = self.iterator
@@ -81,15 +79,12 @@ def islice(iterable: Iterable[Any], first: Any, second: Any = MISSING, step: Any
     return SliceIterator(iter(iterable), start, stop, stride)
 
 
-class PairwiseIterator:
+class PairwiseIterator(OwnIterator):
     """What `itertools.pairwise` returns."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self.iterator: Iterator[Any] | None = iterator
         self.previous = MISSING
-
-    def __iter__(self) -> PairwiseIterator:
-        return self
 
     def __next__(self) -> tuple[Any, Any]:
         if self.iterator is None:
@@ -112,15 +107,12 @@ def pairwise(iterable: Iterable[Any], /) -> PairwiseIterator:
     return PairwiseIterator(iter(iterable))
 
 
-class BatchedIterator:
+class BatchedIterator(OwnIterator):
     """What `itertools.batched` returns."""
 
     def __init__(self, iterator: Iterator[Any], size: int) -> None:
         self.iterator: Iterator[Any] | None = iterator
         self.size = size
-
-    def __iter__(self) -> BatchedIterator:
-        return self
 
     def __next__(self) -> tuple[Any, ...]:
         if self.iterator is None:
@@ -151,7 +143,7 @@ if sys.version_info >= (3, 12):
     equivalent_of(itertools.batched)(batched)
 
 
-class GroupByIterator:
+class GroupByIterator(OwnIterator):
     """What `itertools.groupby` returns. It and the current group draw from the iterator by turns."""
 
     def __init__(self, iterator: Iterator[Any], key: Callable[[Any], Any] | None) -> None:
@@ -161,9 +153,6 @@ class GroupByIterator:
         self.current_key = MISSING
         self.current_value = MISSING
         self.current_group: GroupIterator | None = None
-
-    def __iter__(self) -> GroupByIterator:
-        return self
 
     def __next__(self) -> tuple[Any, GroupIterator]:
         self.current_group = None
@@ -185,15 +174,12 @@ class GroupByIterator:
         return group_key is self.current_key or bool(group_key == self.current_key)
 
 
-class GroupIterator:
+class GroupIterator(OwnIterator):
     """One group of a `GroupByIterator`; it ends early when the parent moves on."""
 
     def __init__(self, parent: GroupByIterator, key: Any) -> None:
         self.parent = parent
         self.key = key
-
-    def __iter__(self) -> GroupIterator:
-        return self
 
     def __next__(self) -> Any:
         parent = self.parent
@@ -242,15 +228,12 @@ class TeeLink:
         self.following: TeeLink | None = None
 
 
-class TeeIterator:
+class TeeIterator(OwnIterator):
     """One branch of what `itertools.tee` returns: a place in the chain of links that all branches share."""
 
     def __init__(self, source: TeeSource, link: TeeLink) -> None:
         self.source = source
         self.link = link
-
-    def __iter__(self) -> TeeIterator:
-        return self
 
     def __next__(self) -> Any:
         link = self.link

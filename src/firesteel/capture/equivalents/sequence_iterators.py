@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 
-class ReversedIterator:
+class OwnIterator:
+    """Base of iterators: ``iter()`` of one is the iterator itself."""
+
+    def __iter__(self) -> Any:
+        return self
+
+
+class ReversedIterator(OwnIterator):
     """What `reversed` returns for a sequence without `__reversed__`."""
 
     def __init__(self, sequence: Any, index: int) -> None:
         self.sequence = sequence
         self.index = index
-
-    def __iter__(self) -> ReversedIterator:
-        return self
 
     def __next__(self) -> Any:
         index = self.index
@@ -33,15 +37,12 @@ class ReversedIterator:
         return 0 if len(self.sequence) < remaining else remaining
 
 
-class SequenceIterator:
+class SequenceIterator(OwnIterator):
     """What `iter` returns for an object that has `__getitem__` but no `__iter__`."""
 
     def __init__(self, sequence: Any) -> None:
         self.sequence = sequence
         self.index = 0
-
-    def __iter__(self) -> SequenceIterator:
-        return self
 
     def __next__(self) -> Any:
         if self.index < 0:

@@ -86,9 +86,9 @@ class Prologue:
     def holds(self, namespace: dict[str, Any], args: tuple[Any, ...]) -> bool:
         """Whether the guards hold in Python now: another thread may have changed what they read a moment ago."""
         lines = ["try:", *(f"    {line}" for line in self.lines), REFUSAL, "return True"]
-        made: dict[str, Any] = {}
-        exec("\n    ".join([f"def guards({', '.join(self.parameters)}):", *lines]), made)
-        return types.FunctionType(made["guards"].__code__, namespace)(*args) is True
+        defined: dict[str, Any] = {}
+        exec("\n    ".join([f"def guards({', '.join(self.parameters)}):", *lines]), defined)
+        return types.FunctionType(defined["guards"].__code__, namespace)(*args) is True
 
 
 @dataclass
@@ -146,15 +146,15 @@ class Upgrade:
         if torch_compat.torch_function_stack_length():
             return  # the entry is for calls inside of a mode, where reading a tensor's attributes runs Python
         try:
-            made = checker()
+            program = checker()
         except NativeUnavailable as reason:
             log("guards", "guards stay in Python: %s", reason)
             return
         for _ in range(2):
-            parts = split(Lowering(made, prologue.parameters, args, prologue.symbol_sources), prologue)
+            parts = split(Lowering(program, prologue.parameters, args, prologue.symbol_sources), prologue)
             if not parts.program.rows or len(parts.kept) >= len(prologue.lines):
                 return
-            native = made.function(parts.program, parts.inputs, parts.others)
+            native = program.function(parts.program, parts.inputs, parts.others)
             if native(*args) is not None:
                 self._install(native, parts, prologue)
                 return

@@ -7,27 +7,5 @@ they are imported, which happens here.
 from __future__ import annotations
 
 from ..opcode_handlers import HANDLERS
-from . import (
-    building,
-    calls,
-    control_flow,
-    exceptions,
-    generators,
-    not_captured,
-    operators,
-    patterns,
-    variables,
-)
 
-__all__ = [
-    "HANDLERS",
-    "building",
-    "calls",
-    "control_flow",
-    "exceptions",
-    "generators",
-    "not_captured",
-    "operators",
-    "patterns",
-    "variables",
-]
+HANDLERS.load()

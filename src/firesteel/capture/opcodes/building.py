@@ -28,28 +28,28 @@ def build_list(frame: Frame, inst: Instruction) -> None:
 
 @opcode("BUILD_SET")
 def build_set(frame: Frame, inst: Instruction) -> None:
-    made = SetValue({})
+    items = SetValue({})
     for item in frame.popn(inst.argval):
-        made.items.setdefault(item.key(frame.tx), item.realize())
-    frame.push(made)
+        items.items.setdefault(item.key(frame.tx), item.realize())
+    frame.push(items)
 
 
 @opcode("BUILD_MAP")
 def build_map(frame: Frame, inst: Instruction) -> None:
     parts = frame.popn(2 * inst.argval)
-    made = DictValue({})
+    mapping = DictValue({})
     for key, value in zip(parts[::2], parts[1::2], strict=True):
-        made.set_item(frame.tx, key, value)
-    frame.push(made)
+        mapping.set_item(frame.tx, key, value)
+    frame.push(mapping)
 
 
 @opcode("BUILD_CONST_KEY_MAP")
 def build_const_key_map(frame: Frame, inst: Instruction) -> None:
     keys = frame.tx.to_list(frame.pop())
-    made = DictValue({})
+    mapping = DictValue({})
     for key, value in zip(keys, frame.popn(inst.argval), strict=True):
-        made.set_item(frame.tx, key, value)
-    frame.push(made)
+        mapping.set_item(frame.tx, key, value)
+    frame.push(mapping)
 
 
 @opcode("BUILD_STRING")

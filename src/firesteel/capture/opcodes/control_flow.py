@@ -53,6 +53,8 @@ def _truth(frame: Frame, inst: Instruction, value: Value, jumps_when: bool) -> b
     """The truth of a branch's condition; None where data decides. If one way only raises, the graph asserts the other.
     """
     tx = frame.tx
+    if isinstance(value, TensorValue) and (known := value.known_truth()) is not None:
+        return known
     on_data = isinstance(value, TensorValue) or (isinstance(value, NumberValue) and value.hint is None)
     if on_data and not any(active.current.handler for active in tx.frames):
         for raising, answer in ((frame.index, jumps_when), (inst.argval, not jumps_when)):
@@ -61,8 +63,8 @@ def _truth(frame: Frame, inst: Instruction, value: Value, jumps_when: bool) -> b
                 if isinstance(number, NumberValue) and tx.symbols.state(number, answer):
                     return answer
                 return tx.truth(number)
-    known = isinstance(value, NumberValue) and tx.shape_env.decide(value.expr) is not None
-    if isinstance(value, TensorValue) or (on_data and not known and _captures_branches(frame)):
+    decided = isinstance(value, NumberValue) and tx.shape_env.decide(value.expr) is not None
+    if isinstance(value, TensorValue) or (on_data and not decided and _captures_branches(frame)):
         return None
     return tx.truth(value)
 

@@ -6,6 +6,7 @@ from ..bytecode.instructions import EXIT_HAS_RECEIVER, Instruction
 from ..frame import Frame, HandledMark, handled_exception
 from ..objects import find_on_class, special_method
 from ..opcode_handlers import opcode
+from ..python_errors import missing_method
 from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
 from ..values.constants import NULL, ConstantValue
@@ -84,8 +85,9 @@ def before_with(frame: Frame, inst: Instruction) -> None:
     if isinstance(manager, OpaqueValue):
         raise GraphBreak(f"with statement over {manager.describe()}")
     kind = manager.python_type()
-    if find_on_class(kind, "__enter__")[1] is None or find_on_class(kind, "__exit__")[1] is None:
-        raise GraphBreak(f"{manager.describe()} is not a context manager")
+    for name in ("__enter__", "__exit__"):
+        if find_on_class(kind, name, tx)[1] is None:
+            raise missing_method(tx, kind, name) or GraphBreak(f"{manager.describe()} is not a context manager")
     enter, leave = special_method(tx, manager, "__enter__"), special_method(tx, manager, "__exit__")
     assert enter is not None and leave is not None
     frame.push(leave)

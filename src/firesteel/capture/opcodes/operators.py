@@ -67,8 +67,8 @@ def is_op(frame: Frame, inst: Instruction) -> None:
 @opcode("CONTAINS_OP")
 def contains_op(frame: Frame, inst: Instruction) -> None:
     container, item = frame.pop(), frame.pop()
-    found = contains(frame.tx, container, item)
-    frame.push(ConstantValue(frame.tx.truth(found) != bool(inst.argval)))
+    contained = contains(frame.tx, container, item)
+    frame.push(ConstantValue(frame.tx.truth(contained) != bool(inst.argval)))
 
 
 @opcode("BINARY_SUBSCR")
@@ -124,13 +124,13 @@ def load_super_attr(frame: Frame, inst: Instruction) -> None:
     name, is_method, two_arg = inst.argval
     receiver, cls, function = frame.pop(), frame.pop().realize(), frame.pop().realize()
     if isinstance(function, ClassValue) and function.cls is super and isinstance(cls, ClassValue):
-        found = SuperValue(cls.cls, receiver).get_attr(frame.tx, name)
+        attribute = SuperValue(cls.cls, receiver).get_attr(frame.tx, name)
     else:
         raise GraphBreak("super is not the builtin")
     if is_method:
-        _push_function(frame, found)
+        _push_function(frame, attribute)
     else:
-        frame.push(found)
+        frame.push(attribute)
 
 
 def _push_function(frame: Frame, function: Value, receiver: NullValue = NULL) -> None:

@@ -64,15 +64,16 @@ def match_class(frame: Frame, inst: Instruction) -> None:
     count: Any = inst.argval
     values: list[Value] = []
     if count:
-        match_args = getattr(cls.cls, "__match_args__", None)
-        if match_args is None:
-            if cls.cls not in SELF_MATCHING or count != 1:
-                raise GraphBreak(f"{cls.describe()} has no __match_args__")
+        match_args = tx.constant_of(tx.get_attr(cls, "__match_args__")) if tx.has_attr(cls, "__match_args__") else ()
+        if not tx.has_attr(cls, "__match_args__") and cls.cls in SELF_MATCHING:
+            if count != 1:
+                raise tx.raised(TypeError(f"{cls.cls.__name__}() accepts 1 positional sub-pattern ({count} given)"))
             values.append(subject)
         else:
             if count > len(match_args):
+                patterns = "sub-pattern" if len(match_args) == 1 else "sub-patterns"
                 raise tx.raised(TypeError(
-                    f"{cls.cls.__name__}() accepts {len(match_args)} positional sub-patterns ({count} given)"))
+                    f"{cls.cls.__name__}() accepts {len(match_args)} positional {patterns} ({count} given)"))
             names = [*match_args[:count], *names]
     for name in names:
         if not tx.has_attr(subject, name):

@@ -8,7 +8,7 @@ when they hold the same object.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..effects import forget_any_attribute
 from ..signals import GraphBreak, NotConstant
@@ -28,6 +28,8 @@ class Value:
     """Base class. An operation that a subclass does not model breaks the graph."""
 
     __slots__ = ("source",)
+    fixed_type: ClassVar[type | None] = None
+    """The class of the objects, where this kind of value stands for objects of one class only."""
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
@@ -37,7 +39,9 @@ class Value:
         return self
 
     def python_type(self) -> type:
-        raise NotImplementedError(type(self).__name__)
+        if self.fixed_type is None:
+            raise NotImplementedError(type(self).__name__)
+        return self.fixed_type
 
     def describe(self) -> str:
         """For messages: what kind of object this is."""
@@ -71,6 +75,7 @@ class Value:
         """Call a method implemented in C on a value modelled natively (``list.append`` and the like)."""
         self.unsupported(f"method {name!r}")
 
+    @property
     def native_methods(self) -> bool:
         """Whether C-implemented methods of this value's type are modelled by `call_method`."""
         return False
@@ -146,7 +151,7 @@ class ContainerValue(Value):
 
 
 class LazyValue(Value):
-    """An input that nothing has looked at yet: no guard exists for it."""
+    """An input that nothing has looked at yet: no guard exists for it. The first question makes it known."""
 
     __slots__ = ("tx", "real", "known")
 
@@ -161,59 +166,21 @@ class LazyValue(Value):
             self.known = self.tx.wrap(self.real, self.source)
         return self.known
 
-    def python_type(self) -> type:
-        return self.realize().python_type()
-
-    def describe(self) -> str:
-        return self.realize().describe()
-
-    def is_constant(self) -> bool:
-        return self.realize().is_constant()
-
-    def as_constant(self) -> Any:
-        return self.realize().as_constant()
-
-    def get_attr(self, tx: Tracer, name: str) -> Value:
-        return self.realize().get_attr(tx, name)
-
-    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
-        self.realize().set_attr(tx, name, value)
-
-    def del_attr(self, tx: Tracer, name: str) -> None:
-        self.realize().del_attr(tx, name)
-
-    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.realize().call(tx, args, kwargs)
-
-    def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.realize().call_method(tx, name, args, kwargs)
-
+    @property
     def native_methods(self) -> bool:
-        return self.realize().native_methods()
+        return self.realize().native_methods
 
-    def truth(self, tx: Tracer) -> bool:
-        return self.realize().truth(tx)
 
-    def length(self, tx: Tracer) -> Value:
-        return self.realize().length(tx)
+def _ask_realized(name: str) -> Callable[..., Any]:
+    def ask(self: LazyValue, *args: Any) -> Any:
+        return getattr(self.realize(), name)(*args)
 
-    def get_item(self, tx: Tracer, key: Value) -> Value:
-        return self.realize().get_item(tx, key)
+    return ask
 
-    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        self.realize().set_item(tx, key, value)
 
-    def del_item(self, tx: Tracer, key: Value) -> None:
-        self.realize().del_item(tx, key)
-
-    def iterate(self, tx: Tracer) -> Value:
-        return self.realize().iterate(tx)
-
-    def next_item(self, tx: Tracer) -> Value | None:
-        return self.realize().next_item(tx)
-
-    def key(self, tx: Tracer) -> Any:
-        return self.realize().key(tx)
+for _name in ("python_type", "describe", "is_constant", "as_constant", "get_attr", "set_attr", "del_attr", "call",
+              "call_method", "truth", "length", "get_item", "set_item", "del_item", "iterate", "next_item", "key"):
+    setattr(LazyValue, _name, _ask_realized(_name))
 
 
 class IdentityKey:
@@ -241,13 +208,11 @@ class IdentityNumber(Value):
     """``id(obj)``: may be compared, used as a key and passed on; arithmetic on it needs the real number."""
 
     __slots__ = ("of",)
+    fixed_type = int
 
     def __init__(self, of: Value) -> None:
         super().__init__(None)
         self.of = of
-
-    def python_type(self) -> type:
-        return int
 
     def key(self, tx: Tracer) -> Any:
         return ("id", IdentityKey(self.of))
@@ -257,6 +222,25 @@ class IdentityNumber(Value):
 
     def emit(self, code: EntryCode) -> str:
         return f"id({code.value(self.of)})"
+
+
+class IdentityHash(Value):
+    """``hash(obj)`` of an object that hashes by identity: may be compared with another one and passed on."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Value) -> None:
+        super().__init__(None)
+        self.of = of
+
+    def python_type(self) -> type:
+        return int
+
+    def key(self, tx: Tracer) -> Any:
+        return ("hash", IdentityKey(self.of))
+
+    def emit(self, code: EntryCode) -> str:
+        return f"hash({code.value(self.of)})"
 
 
 class UserKey(IdentityKey):

@@ -6,6 +6,7 @@ import dis
 import enum
 import inspect
 import operator
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ class ConstantValue(Value):
     """An int, str, dtype, enum member or other immutable object; guarded by equality when it came from outside."""
 
     __slots__ = ("value",)
+    native_methods = True
 
     def __init__(self, value: Any, source: Source | None = None) -> None:
         super().__init__(source)
@@ -60,17 +62,14 @@ class ConstantValue(Value):
     def as_constant(self) -> Any:
         return self.value
 
-    def native_methods(self) -> bool:
-        return True
-
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if isinstance(self.value, enum.Enum):
             tx.reliance.classes[type(self.value)] = None
             if type(self.value).__getattribute__ not in PLAIN_LOOKUPS:
                 raise GraphBreak(f"{type(self.value).__name__} has its own __getattribute__")
-            found = self.member_attr(tx, name) or self.method_of_member(tx, name)
-            if found is not None:
-                return found
+            attribute = self.member_attr(tx, name) or self.method_of_member(tx, name)
+            if attribute is not None:
+                return attribute
         try:
             attr = getattr(self.value, name)
         except AttributeError as error:
@@ -115,6 +114,13 @@ class ConstantValue(Value):
                 raise tx.raised(TypeError("can only join an iterable")) from None
             parts = [item.as_constant() for item in tx.to_list(iterator)]
             return tx.fold(self.value.join, [parts], {})
+        if name == "format" and type(self.value) is str and any(isinstance(part.realize(), tx.builtin_text.HAVE_TEXT)
+                                                               for part in (*args, *kwargs.values())):
+            return tx.builtin_text.format_fields(tx, self.value, args, kwargs)
+        if type(self.value) is re.Pattern:
+            result = tx.pure_functions.call_pattern(tx, self.value, name, args, kwargs)
+            if result is not None:
+                return result
         if name == "__iter__" and type(self.value) in (range, str, bytes):
             return self.iterate(tx)
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
@@ -123,6 +129,11 @@ class ConstantValue(Value):
             return tx.fold(format, [self.value, *(a.as_constant() for a in args)], {})
         return itself_or(self, tx.fold(getattr(self.value, name), [tx.constant_of(a) for a in args],
                                        {k: tx.constant_of(v) for k, v in kwargs.items()}))
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        if isinstance(self.value, enum.Enum) and name in ("name", "value"):
+            tx.fold(setattr, [self.value, name, None], {})  # which raises
+        super().set_attr(tx, name, value)
 
     def truth(self, tx: Tracer) -> bool:
         try:
@@ -196,6 +207,7 @@ class NumberValue(Value):
     """
 
     __slots__ = ("expr", "hint", "node", "known")
+    native_methods = True
 
     def __init__(self, expr: Any, hint: Any, node: Any = None, source: Source | None = None) -> None:
         super().__init__(source)
@@ -237,18 +249,15 @@ class NumberValue(Value):
             return tx.number_rules.apply(tx, operator.pos, [self])
         if name == "imag" or (name == "denominator" and kind is not float):
             return ConstantValue((0.0 if kind is float else 0) if name == "imag" else 1)
-        found = getattr(kind, name, None)
-        if found is None and not hasattr(kind, name):
+        attribute = getattr(kind, name, None)
+        if attribute is None and not hasattr(kind, name):
             raise tx.raised(AttributeError(f"{name_in_messages(kind)!r} object has no attribute {name!r}", name=name))
-        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return NativeMethod(self, name)
         return self.specialize(tx).get_attr(tx, name)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tx.number_rules.call_method(tx, self, name, args, kwargs)
-
-    def native_methods(self) -> bool:
-        return True
 
     def truth(self, tx: Tracer) -> bool:
         return tx.symbols.decide(self.expr if self.expr.kind == "bool" else shapes.ne(self.expr, 0))
@@ -264,13 +273,12 @@ class SliceValue(Value):
     """``slice(start, stop, step)`` whose parts may be tensors or numbers of the graph."""
 
     __slots__ = ("parts",)
+    fixed_type = slice
+    native_methods = True
 
     def __init__(self, start: Value, stop: Value, step: Value) -> None:
         super().__init__(None)
         self.parts = (start, stop, step)
-
-    def python_type(self) -> type:
-        return slice
 
     def as_constant(self) -> slice:
         return slice(*(part.as_constant() for part in self.parts))
@@ -279,9 +287,6 @@ class SliceValue(Value):
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
         return super().get_attr(tx, name)
-
-    def native_methods(self) -> bool:
-        return True
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tx.fold(getattr(tx.constant_of(self), name), [tx.constant_of(a) for a in args], {})
@@ -337,8 +342,8 @@ class PythonObject(Value):
             if name not in obj.__dict__ and (hasattr(type(obj), "__getattr__") or isinstance(
                     fallback, types.FunctionType) and _imports(fallback.__code__)):
                 getattr(obj, name, None)  # loads or makes it, and mostly leaves it in the module's dictionary
-            found = table.lookup(tx, ConstantValue(name))
-            return found.realize() if found is not None else self.computed_attr(tx, name, where)
+            attribute = table.lookup(tx, ConstantValue(name))
+            return attribute.realize() if attribute is not None else self.computed_attr(tx, name, where)
         if name == "__class__":
             return tx.python_object(type(obj))
         try:

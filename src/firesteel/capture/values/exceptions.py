@@ -10,7 +10,6 @@ from .base import Value
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
-    from ..tracer import Tracer
     from .objects import ExceptionValue
 
 # Where an exception passed: the code and the line, innermost first.
@@ -21,17 +20,12 @@ class TracebackValue(Value):
     """``error.__traceback__`` at some moment: may be ignored or passed on; looking into it breaks the graph."""
 
     __slots__ = ("error", "places")
+    fixed_type = types.TracebackType
 
     def __init__(self, error: ExceptionValue | Value, places: Places) -> None:
         super().__init__(None)
         self.error = error
         self.places = list(places)
-
-    def python_type(self) -> type:
-        return types.TracebackType
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def emit(self, code: EntryCode) -> str:
         if self.error.source is not None:

@@ -48,9 +48,9 @@ class FunctionDict(DictValue):
         self.unsupported("deleting an item")
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name in ("pop", "popitem", "clear"):
-            self.unsupported(f"method {name!r}")
         self.fill(tx)
+        if name in ("popitem", "clear") or name == "pop" and (len(args) < 2 or super().lookup(tx, args[0]) is not None):
+            self.unsupported(f"method {name!r}")
         return super().call_method(tx, name, args, kwargs)
 
     def emit_items(self, code: EntryCode) -> str:

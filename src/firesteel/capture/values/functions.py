@@ -21,15 +21,13 @@ class CellValue(Value):
     """A closure cell. `content` is None while empty or, for a cell from outside, while unread."""
 
     __slots__ = ("content", "real", "loaded")
+    fixed_type = types.CellType
 
     def __init__(self, source: Source | None = None, real: types.CellType | None = None) -> None:
         super().__init__(source)
         self.content: Value | None = None
         self.real = real
         self.loaded = real is None
-
-    def python_type(self) -> type:
-        return types.CellType
 
     def load(self, tx: Tracer) -> Value | None:
         if not self.loaded:
@@ -42,6 +40,14 @@ class CellValue(Value):
                 return None
             self.content = tx.looked_up(contents, AttrSource(self.source, "cell_contents"))
         return self.content
+
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name != "cell_contents":
+            return super().get_attr(tx, name)
+        content = self.load(tx)
+        if content is None:
+            raise tx.raised(ValueError("Cell is empty"))
+        return content
 
     def store(self, tx: Tracer, value: Value | None) -> None:
         self.loaded = True
@@ -80,6 +86,8 @@ class FunctionValue(Value):
     """A Python function: one from outside (`real`) or one that the captured program made."""
 
     __slots__ = ("code", "globals", "name", "defaults", "kwdefaults", "closure", "real", "attrs", "annotations")
+    fixed_type = types.FunctionType
+    native_methods = True
 
     def __init__(self, code: types.CodeType, globals_: dict[str, Any], name: str, defaults: list[Value],
                  kwdefaults: dict[str, Value], closure: list[CellValue], source: Source | None = None,
@@ -101,14 +109,8 @@ class FunctionValue(Value):
     def describe(self) -> str:
         return f"function {self.code.co_qualname}"
 
-    def python_type(self) -> type:
-        return types.FunctionType
-
     def is_constant(self) -> bool:
         return False
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def key(self, tx: Tracer) -> Any:
         return identity_key(tx, self)
@@ -118,9 +120,9 @@ class FunctionValue(Value):
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name in self.attrs:
-            found = self.attrs[name]
-            if found is not None:
-                return found
+            value = self.attrs[name]
+            if value is not None:
+                return value
             raise tx.raised(AttributeError(f"'function' object has no attribute {name!r}"))
         if name == "__name__":
             return self.text(tx, name, self.name)
@@ -137,9 +139,13 @@ class FunctionValue(Value):
             return tx.make_tuple(self.defaults) if self.defaults else tx.constant(None)
         if name == "__get__":
             return NativeMethod(self, name)
+        if name == "__closure__":
+            return tx.make_tuple(list(self.closure)) if self.closure else tx.constant(None)
         if self.real is not None:
             if name == "__dict__":
-                raise GraphBreak("__dict__ of a function")
+                if self.attrs or self.source is None:
+                    raise GraphBreak("__dict__ of a function")
+                return tx.looked_up(self.real.__dict__, AttrSource(self.source, name))
             try:
                 attr = getattr(self.real, name)
             except AttributeError as error:
@@ -159,15 +165,15 @@ class FunctionValue(Value):
             return FunctionDict(self)
         annotate = self.attrs.get("__annotate__")
         if name in ("__annotations__", "__type_params__"):
-            made: Value
+            default: Value
             if name == "__type_params__":
-                made = tx.make_tuple([])
+                default = tx.make_tuple([])
             elif annotate is not None:
-                made = tx.call(annotate, [tx.constant(1)], {})  # their values, in the format of annotationlib.Format
+                default = tx.call(annotate, [tx.constant(1)], {})  # their values, in the format of annotationlib.Format
             else:
-                made = tx.make_dict({})
-            self.attrs[name] = made
-            return made
+                default = tx.make_dict({})
+            self.attrs[name] = default
+            return default
         if name == "__kwdefaults__":
             return tx.make_dict(dict(self.kwdefaults)) if self.kwdefaults else tx.constant(None)
         raise tx.raised(AttributeError(f"'function' object has no attribute {name!r}"))
@@ -177,9 +183,6 @@ class FunctionValue(Value):
         if self.real is None or self.source is None:
             return tx.constant(made_inside if self.real is None else getattr(self.real, name))
         return LazyValue(tx, getattr(self.real, name), AttrSource(self.source, name)).realize()
-
-    def native_methods(self) -> bool:
-        return True
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__get__":
@@ -222,6 +225,7 @@ class PartialValue(Value):
     """``functools.partial``."""
 
     __slots__ = ("function", "args", "kwargs", "attrs")
+    fixed_type = functools.partial
 
     def __init__(
         self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
@@ -231,12 +235,6 @@ class PartialValue(Value):
         self.function = function
         self.args = args
         self.kwargs = kwargs
-
-    def python_type(self) -> type:
-        return functools.partial
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def key(self, tx: Tracer) -> Any:
         return identity_key(tx, self)

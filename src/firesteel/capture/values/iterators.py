@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..signals import UserRaise
 from .base import Value, identity_key
@@ -24,12 +24,7 @@ class IteratorValue(Value):
     """An iterator in progress."""
 
     __slots__ = ()
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def native_methods(self) -> bool:
-        return True
+    native_methods = True
 
     def iterate(self, tx: Tracer) -> Value:
         return self
@@ -163,14 +158,12 @@ class CountIterator(IteratorValue):
     """``itertools.count(start, step)``."""
 
     __slots__ = ("current", "step")
+    fixed_type = itertools.count
 
     def __init__(self, start: Value, step: Value) -> None:
         super().__init__(None)
         self.current = start
         self.step = step
-
-    def python_type(self) -> type:
-        return itertools.count
 
     def next_item(self, tx: Tracer) -> Value | None:
         tx.effects.stepped(self)
@@ -235,6 +228,7 @@ class SetIterator(IteratorValue):
     """Iterates a set; a change of its size meanwhile raises as in Python."""
 
     __slots__ = ("set", "items", "position", "tokens")
+    fixed_type: ClassVar[type] = type(iter(set()))
 
     def __init__(self, of: SetValue, items: list[Value]) -> None:
         super().__init__(None)
@@ -242,9 +236,6 @@ class SetIterator(IteratorValue):
         self.items = items
         self.tokens = list(of.items)
         self.position = 0
-
-    def python_type(self) -> type:
-        return type(iter(set()))
 
     def next_item(self, tx: Tracer) -> Value | None:
         tx.effects.stepped(self)
@@ -288,14 +279,12 @@ class ZipIterator(IteratorValue):
     """``zip(...)``."""
 
     __slots__ = ("parts", "strict")
+    fixed_type = zip
 
     def __init__(self, parts: list[Value], strict: bool) -> None:
         super().__init__(None)
         self.parts = parts
         self.strict = strict
-
-    def python_type(self) -> type:
-        return zip
 
     def next_item(self, tx: Tracer) -> Value | None:
         if not self.parts:
@@ -329,14 +318,12 @@ class EnumerateIterator(IteratorValue):
     """``enumerate(iterable, start)``."""
 
     __slots__ = ("inner", "count")
+    fixed_type = enumerate
 
     def __init__(self, inner: Value, count: Value) -> None:
         super().__init__(None)
         self.inner = inner
         self.count = count
-
-    def python_type(self) -> type:
-        return enumerate
 
     def next_item(self, tx: Tracer) -> Value | None:
         item = tx.next_item(self.inner)
@@ -355,14 +342,12 @@ class MapIterator(IteratorValue):
     """``map(function, *iterables)``."""
 
     __slots__ = ("function", "parts")
+    fixed_type = map
 
     def __init__(self, function: Value, parts: list[Value]) -> None:
         super().__init__(None)
         self.function = function
         self.parts = parts
-
-    def python_type(self) -> type:
-        return map
 
     def next_item(self, tx: Tracer) -> Value | None:
         items = []
@@ -382,14 +367,12 @@ class FilterIterator(IteratorValue):
     """``filter(function, iterable)``."""
 
     __slots__ = ("function", "inner")
+    fixed_type = filter
 
     def __init__(self, function: Value, inner: Value) -> None:
         super().__init__(None)
         self.function = function
         self.inner = inner
-
-    def python_type(self) -> type:
-        return filter
 
     def next_item(self, tx: Tracer) -> Value | None:
         while True:
@@ -411,15 +394,13 @@ class CallableIterator(IteratorValue):
     """``iter(callable, sentinel)``."""
 
     __slots__ = ("function", "sentinel", "done")
+    fixed_type = type(iter(int, 1))
 
     def __init__(self, function: Value, sentinel: Value) -> None:
         super().__init__(None)
         self.function = function
         self.sentinel = sentinel
         self.done = False
-
-    def python_type(self) -> type:
-        return type(iter(int, 1))
 
     def next_item(self, tx: Tracer) -> Value | None:
         if self.done:
@@ -454,6 +435,7 @@ class GeneratorValue(IteratorValue):
     """A generator whose frame is executed symbolically, step by step."""
 
     __slots__ = ("frame", "started", "finished", "rebuild", "running")
+    fixed_type = type((lambda: (yield))())
 
     def __init__(self, frame: Frame, rebuild: Callable[[EntryCode], str]) -> None:
         super().__init__(None)
@@ -462,9 +444,6 @@ class GeneratorValue(IteratorValue):
         self.finished = False
         self.running = False
         self.rebuild = rebuild  # how to make the real generator when it has not started
-
-    def python_type(self) -> type:
-        return type((lambda: (yield))())
 
     def resume(self, tx: Tracer, sent: Value | None = None, error: Value | None = None) -> Value | None:
         """Run to the next yield; None when the generator has returned (see ``frame.returned``)."""

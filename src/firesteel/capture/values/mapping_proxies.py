@@ -19,16 +19,12 @@ class MappingProxyValue(Value):
     """A proxy made by the program."""
 
     __slots__ = ("mapping",)
+    fixed_type = types.MappingProxyType
+    native_methods = True
 
     def __init__(self, mapping: Value) -> None:
         super().__init__(None)
         self.mapping = mapping
-
-    def python_type(self) -> type:
-        return types.MappingProxyType
-
-    def native_methods(self) -> bool:
-        return True
 
     def truth(self, tx: Tracer) -> bool:
         return tx.truth(self.length(tx))

@@ -32,6 +32,7 @@ class DictValue(ContainerValue):
     """A dictionary. One from outside is read key by key; only iteration and length guard all its keys."""
 
     __slots__ = ("items", "real", "complete", "cls", "factory", "stored", "found")
+    native_methods = True
 
     def __init__(self, items: dict[Any, tuple[Value, Value]] | None = None, source: Source | None = None,
                  real: Any = None, cls: type = dict, factory: Value | None = None) -> None:
@@ -50,9 +51,6 @@ class DictValue(ContainerValue):
     def python_type(self) -> type:
         return self.cls
 
-    def native_methods(self) -> bool:
-        return True
-
     # Reading
 
     def refuse_stale(self, tx: Tracer) -> None:
@@ -69,16 +67,16 @@ class DictValue(ContainerValue):
         """The item under `key`, or None with a guard that there is none."""
         self.refuse_stale(tx)
         token = key.key(tx)
-        found = self.items.get(token)
-        if found is not None:
-            return found[1]
+        entry = self.items.get(token)
+        if entry is not None:
+            return entry[1]
         if self.complete:
             return None
         assert self.source is not None
         if isinstance(token, (IdentityKey, tuple)):
             self.fill(tx)
-            found = self.items.get(token)
-            return found[1] if found is not None else None
+            entry = self.items.get(token)
+            return entry[1] if entry is not None else None
         cls: Any = self.cls
         if cls.__contains__(self.real, token) if isinstance(self.real, dict) else token in self.real:
             real = cls.__getitem__(self.real, token) if isinstance(self.real, dict) else self.real[token]
@@ -141,9 +139,9 @@ class DictValue(ContainerValue):
             return value
         if self.factory is not None and not (self.factory.is_constant() and self.factory.as_constant() is None):
             tx.in_one_step(self, "__missing__")
-            made = self.factory.call(tx, [], {})
-            self.set_item(tx, key, made)
-            return made
+            default = self.factory.call(tx, [], {})
+            self.set_item(tx, key, default)
+            return default
         raise tx.raised(KeyError(*( [key.as_constant()] if key.is_constant() else [tx.constant_of(key)])))
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
@@ -173,7 +171,7 @@ class DictValue(ContainerValue):
         """What is raised by methods that an OrderedDict has of its own: a key that is a tuple is taken for the error's
         arguments, None for having none."""
         if self.cls is collections.OrderedDict:
-            if isinstance(key, TupleValue):
+            if isinstance(key, TupleValue) and key.python_type() is tuple:
                 return UserRaise(tx.make_exception(KeyError, key.items))
             if key.is_constant() and key.as_constant() is None:
                 return tx.raised(KeyError())
@@ -250,11 +248,56 @@ class DictValue(ContainerValue):
             return other.call_method(tx, "__ror__", [self], {})
         return self.call_method(tx, "__or__", [other], {})
 
+    def pop(self, tx: Tracer, key: Value, default: Value | None) -> Value:
+        """``self.pop(key)``, with a default if one is given."""
+        try:
+            held = self.lookup(tx, key)
+        except UserRaise:
+            if self.cls is collections.OrderedDict or self.truth(tx):
+                raise
+            held = None  # an empty dictionary asks nobody for a hash
+        if held is None:
+            if default is None:
+                raise self.not_found(tx, key)
+            return default
+        tx.in_one_step(self, "pop")
+        items = self.fill(tx)
+        tx.effects.mutated(self)
+        return items.pop(key.key(tx))[1]
+
+    def pop_item(self, tx: Tracer, last: Value | None) -> Value:
+        """``self.popitem(last)``: the first item of an OrderedDict where `last` is given and false."""
+        tx.in_one_step(self, "popitem")
+        items = self.fill(tx)
+        if not items:
+            raise tx.raised(KeyError("popitem(): dictionary is empty" if self.cls is not collections.OrderedDict
+                                     else "dictionary is empty"))
+        tx.effects.mutated(self)
+        token = next(iter(items)) if last is not None and not last.truth(tx) else next(reversed(items))
+        return_key, return_value = items.pop(token)
+        return tx.make_tuple([return_key, return_value])
+
+    def move_to_end(self, tx: Tracer, key: Value, last: Value | None) -> None:
+        """``self.move_to_end(key, last)`` of an OrderedDict: to its beginning where `last` is given and false."""
+        items = self.fill(tx)
+        token = key.key(tx)
+        if token not in items:
+            raise self.not_found(tx, key)
+        tx.effects.mutated(self)
+        entry = items.pop(token)
+        if last is not None and not last.truth(tx):
+            rest = dict(items)
+            items.clear()
+            items[token] = entry
+            items.update(rest)
+        else:
+            items[token] = entry
+
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         none = tx.constant(None)
         if name == "get" and 1 <= len(args) <= 2:
-            found = self.lookup(tx, args[0].realize())
-            return found if found is not None else (args[1] if len(args) == 2 else none)
+            held = self.lookup(tx, args[0].realize())
+            return held if held is not None else (args[1] if len(args) == 2 else none)
         if name in ("keys", "values", "items") and not args:
             return DictViewValue(self, name)
         if name == "__getitem__":
@@ -286,40 +329,16 @@ class DictValue(ContainerValue):
                 self.set_item(tx, tx.constant(text), value)
             return self if name == "__ior__" else none
         if name == "setdefault":
-            found = self.lookup(tx, args[0].realize())
-            if found is None:
+            held = self.lookup(tx, args[0].realize())
+            if held is None:
                 tx.in_one_step(self, name)
-                found = args[1] if len(args) > 1 else none
-                self.set_item(tx, args[0], found)
-            return found
+                held = args[1] if len(args) > 1 else none
+                self.set_item(tx, args[0], held)
+            return held
         if name == "pop":
-            key = args[0].realize()
-            default = args[1] if len(args) > 1 else kwargs.get("default")
-            try:
-                found = self.lookup(tx, key)
-            except UserRaise:
-                if self.cls is collections.OrderedDict or self.truth(tx):
-                    raise
-                found = None  # an empty dictionary asks nobody for a hash
-            if found is None:
-                if default is None:
-                    raise self.not_found(tx, key)
-                return default
-            tx.in_one_step(self, name)
-            items = self.fill(tx)
-            tx.effects.mutated(self)
-            return items.pop(key.key(tx))[1]
+            return self.pop(tx, args[0].realize(), args[1] if len(args) > 1 else kwargs.get("default"))
         if name == "popitem":
-            tx.in_one_step(self, name)
-            items = self.fill(tx)
-            if not items:
-                raise tx.raised(KeyError("popitem(): dictionary is empty" if self.cls is not collections.OrderedDict
-                                         else "dictionary is empty"))
-            tx.effects.mutated(self)
-            last = args[0] if args else kwargs.get("last")
-            token = next(iter(items)) if last is not None and not last.truth(tx) else next(reversed(items))
-            return_key, return_value = items.pop(token)
-            return tx.make_tuple([return_key, return_value])
+            return self.pop_item(tx, args[0] if args else kwargs.get("last"))
         if name == "clear":
             self.fill(tx)
             tx.effects.mutated(self)
@@ -328,20 +347,7 @@ class DictValue(ContainerValue):
         if name in ("copy", "__copy__"):
             return DictValue(dict(self.fill(tx)), cls=self.cls, factory=self.factory)
         if name == "move_to_end":
-            items = self.fill(tx)
-            token = args[0].realize().key(tx)
-            if token not in items:
-                raise self.not_found(tx, args[0].realize())
-            last = args[1] if len(args) > 1 else kwargs.get("last")
-            tx.effects.mutated(self)
-            entry = items.pop(token)
-            if last is not None and not last.truth(tx):
-                rest = dict(items)
-                items.clear()
-                items[token] = entry
-                items.update(rest)
-            else:
-                items[token] = entry
+            self.move_to_end(tx, args[0].realize(), args[1] if len(args) > 1 else kwargs.get("last"))
             return none
         if name in ("__or__", "__ror__"):
             other = args[0].realize()
@@ -408,6 +414,7 @@ class DictViewValue(Value):
     """``d.keys()``, ``d.values()`` or ``d.items()``; live, like the real ones."""
 
     __slots__ = ("mapping", "kind")
+    native_methods = True
 
     def __init__(self, mapping: DictValue, kind: str) -> None:
         super().__init__(None)
@@ -416,9 +423,6 @@ class DictViewValue(Value):
 
     def python_type(self) -> type:
         return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
-
-    def native_methods(self) -> bool:
-        return True
 
     def elements(self, tx: Tracer) -> list[Value]:
         pairs = self.mapping.fill(tx).values()
@@ -459,8 +463,8 @@ class DictViewValue(Value):
                 pair = args[0].realize()
                 if not isinstance(pair, TupleValue) or len(pair.items) != 2:
                     return tx.constant(False)
-                found = self.mapping.lookup(tx, pair.items[0].realize())
-                return tx.constant(found is not None and tx.operators.same_or_equal(tx, found, pair.items[1]))
+                value = self.mapping.lookup(tx, pair.items[0].realize())
+                return tx.constant(value is not None and tx.operators.same_or_equal(tx, value, pair.items[1]))
             return tx.constant(any(tx.same(item, args[0]) or tx.truth(tx.compare("==", item, args[0]))
                                    for item in self.elements(tx)))
         if name == "__reversed__":
@@ -473,6 +477,8 @@ class DictViewValue(Value):
         if name in SetValue.OPERATIONS:
             if not isinstance(args[0].realize(), (SetValue, DictViewValue)) and name.startswith("__"):
                 self.unsupported(f"method {name!r} with {args[0].describe()}")
+            if name.startswith("__r"):  # the other side, which may be a frozenset, is the first one; views make sets
+                args = [SetValue.of(tx, args[0], set)]
             return self.as_set(tx).call_method(tx, name, args, kwargs)
         self.unsupported(f"method {name!r}")
 

@@ -18,14 +18,12 @@ class NativeMethod(Value):
     """A bound method implemented in C of a natively modelled value: ``items.append``."""
 
     __slots__ = ("receiver", "name")
+    fixed_type = types.BuiltinFunctionType
 
     def __init__(self, receiver: Value, name: str) -> None:
         super().__init__(None)
         self.receiver = receiver
         self.name = name
-
-    def python_type(self) -> type:
-        return type([].append)
 
     def describe(self) -> str:
         return f"method {self.name!r} of {self.receiver.describe()}"
@@ -39,9 +37,6 @@ class NativeMethod(Value):
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return call_native_method(tx, self.receiver, self.name, args, kwargs)
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def emit(self, code: EntryCode) -> str:
         storage = getattr(self.receiver, "storage", None)
@@ -76,9 +71,6 @@ class MethodValue(Value):
         kind = self.function.python_type()
         return types.MethodType if kind not in C_METHODS else BOUND_TYPES[C_METHODS.index(kind)]
 
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
     def key(self, tx: Tracer) -> Any:
         return (MethodValue, self.receiver.key(tx), self.function.key(tx))
 
@@ -104,14 +96,12 @@ class SuperValue(Value):
     """``super(cls, obj)``."""
 
     __slots__ = ("after", "receiver")
+    fixed_type = super
 
     def __init__(self, after: type, receiver: Value) -> None:
         super().__init__(None)
         self.after = after
         self.receiver = receiver
-
-    def python_type(self) -> type:
-        return super
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         return tx.objects.super_get_attr(tx, self, name)

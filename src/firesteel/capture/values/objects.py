@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import types
 from collections.abc import Callable
@@ -27,11 +28,13 @@ from ..source import (
 )
 from ..tracebacks import as_raised
 from .base import ContainerValue, LazyValue, Value, identity_key, inherits_method, user_key
+from .constants import ConstantValue
 from .exceptions import Places, TracebackValue
 from .iterators import ListIterator
 from .mappings import DictValue
 from .methods import MethodValue
 from .sequences import ListValue, TupleValue
+from .sets import SetValue
 from .tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ class ObjectValue(Value):
     def python_type(self) -> type:
         return self.cls
 
+    @property
     def native_methods(self) -> bool:
         return self.storage is not None
 
@@ -76,14 +80,18 @@ class ObjectValue(Value):
                 if written_in_python(tx.objects.find_on_class(self.cls, "__missing__", tx)[1] or dict) and \
                         self.storage.lookup(tx, args[0].realize()) is None:
                     return tx.call(tx.objects.special_method(tx, self, "__missing__"), args, {})
-            if name in ("__str__", "__format__"):
+            if name in ("__str__", "__format__") and not isinstance(self.storage, ConstantValue):
                 if args and not (args[0].is_constant() and args[0].as_constant() == ""):
                     self.unsupported("a format")  # Python raises
                 function = repr if name == "__str__" else str  # as object's do
                 return tx.constant(tx.builtin_text.text_of(tx, self, function))
-            if name == "__repr__" and self.storage.python_type() not in (list, tuple, dict):
+            if name == "__repr__" and self.storage.python_type() not in (list, tuple, dict, int, float, str, bytes):
                 self.unsupported(f"method {name!r}")  # the text has the name of the class in it
+            if isinstance(self.storage, ConstantValue):  # a number or text is taken for what it is
+                args = [bare_constant(arg) for arg in args]
             result = self.storage.call_method(tx, name, args, kwargs)
+            if isinstance(self.storage, ConstantValue):
+                return ConstantValue(result.value) if result is self.storage else result
             return self if result is self.storage else result
         self.unsupported(f"method {name!r}")
 
@@ -176,11 +184,20 @@ class ObjectValue(Value):
         if isinstance(self.storage, TupleValue):
             name = code.assign(self, f"{code.constant(tuple.__new__)}({code.constant(self.cls)}, "
                                      f"{self.storage.emit_items(code)})")
+        elif isinstance(self.storage, ConstantValue):
+            plain = self.storage.value
+            name = code.assign(self, f"{code.constant(type(plain).__new__)}({code.constant(self.cls)}, "
+                                     f"{self.storage.emit(code)})")
+        elif isinstance(self.storage, SetValue) and self.storage.cls is frozenset:
+            name = code.assign(self, f"{code.constant(frozenset.__new__)}({code.constant(self.cls)}, "
+                                     f"{self.storage.emit_items(code)})")
         elif isinstance(self.storage, (ListValue, DictValue)) or self.storage is None:
             base = f"{code.constant(self.cls)}.__new__({code.constant(self.cls)})"
             if not inherits_method(self.cls, "__new__", object):
                 base = f"{code.constant(_builtin_new(self.cls))}({code.constant(self.cls)})"
             name = code.assign(self, base)
+            if isinstance(self.storage, ListValue) and self.storage.maxlen is not None:
+                code.line(f"{code.constant(collections.deque.__init__)}({name}, (), {self.storage.maxlen})")
             if self.storage is not None:
                 self.storage.emit_mutation(code, name, self.cls)
             if isinstance(self.storage, DictValue) and self.storage.factory is not None:
@@ -198,6 +215,12 @@ class ObjectValue(Value):
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         if self.storage is not None:
             self.storage.emit_mutation(code, target, self.cls)  # type: ignore[attr-defined]
+
+
+def bare_constant(value: Value) -> Value:
+    """The number or text that an object of a subclass of int, float, str or bytes is."""
+    value = value.realize()
+    return value.storage if isinstance(value, ObjectValue) and isinstance(value.storage, ConstantValue) else value
 
 
 def _builtin_new(cls: type) -> Any:
@@ -225,9 +248,9 @@ class InstanceDict(DictValue):
         if self.source is not None:
             tx.guard_keys(self.source, self.real)
             for name in self.real:
-                found = owner.instance_attr(tx, name)
-                if found is not None and not tx.effects.was_deleted(owner, name):
-                    items[name] = (tx.constant(name), found)
+                attribute = owner.instance_attr(tx, name)
+                if attribute is not None and not tx.effects.was_deleted(owner, name):
+                    items[name] = (tx.constant(name), attribute)
         for name in owner.attrs if self.source is None else tx.effects.attributes_set(owner):
             value = owner.attrs[name]
             if value is not None and name not in items and not owner.is_slot(name):
@@ -287,10 +310,10 @@ class InstanceDict(DictValue):
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "pop":
-            found = self.lookup(tx, args[0])
-            if found is not None:
+            value = self.lookup(tx, args[0])
+            if value is not None:
                 self.del_item(tx, args[0])
-                return found
+                return value
         elif name in ("clear", "popitem"):
             self.unsupported(f"method {name!r}")
         return super().call_method(tx, name, args, kwargs)
@@ -324,9 +347,9 @@ class ModuleValue(ObjectValue):
         return None
 
     def instance_attr(self, tx: Tracer, name: str) -> Value | None:
-        found = super().instance_attr(tx, name)
-        if found is None or name not in ("_parameters", "_buffers", "_modules"):
-            return found
+        value = super().instance_attr(tx, name)
+        if value is None or name not in ("_parameters", "_buffers", "_modules"):
+            return value
         assert self.source is not None
         return tx.wrap(self.real.__dict__[name], ModuleTableSource(self.source, name))
 
@@ -344,9 +367,9 @@ class ModuleValue(ObjectValue):
                 and name not in self.real.__dict__ and not _on_class(self.cls, name) \
                 and torch_compat.MODULE_METHODS.quick():
             tx.guard_stamp(torch_compat.MODULE_METHODS)
-            found = self.table_attr(tx, name)
-            if found is not None:
-                return found
+            value = self.table_attr(tx, name)
+            if value is not None:
+                return value
             if name == "__dict__":
                 return self.instance_dict(tx)
             tx.guard(self.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
@@ -358,11 +381,13 @@ class ModuleValue(ObjectValue):
             super().set_attr(tx, name, value)
             return
         tx.guard_stamp(torch_compat.MODULE_METHODS)
-        found = getattr(self.cls, name, None)
-        if isinstance(found, property):
+        member = getattr(self.cls, name, None)
+        if isinstance(member, property):
             super().set_attr(tx, name, value)
             return
         value = value.realize()
+        if isinstance(value, ModuleValue) and own_modules(self.real).get(name) is value.real is not None:
+            return  # as in `self.layer = self.layer.to(dtype)`, which returns the module itself
         if name in own_modules(self.real) or name in own_parameters(self.real) or isinstance(value, ModuleValue) or \
                 (isinstance(value, TensorValue) and issubclass(value.cls, torch.nn.Parameter)):
             raise GraphBreak(f"assigning parameter or submodule {name!r} of a module")
@@ -430,7 +455,19 @@ class ClassValue(Value):
         return tx.objects.class_get_attr(tx, self, name)
 
     def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
-        if type(self.cls).__setattr__ is not type.__setattr__ or (name.startswith("__") and name.endswith("__")):
+        setter = self.metaclass_method(tx, "__setattr__")
+        if setter is not None:
+            tx.call(setter, [tx.constant(name), value], {})
+        else:
+            self.set_own_attr(tx, name, value)
+
+    def set_own_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        """``type.__setattr__``."""
+        if self.cls in tx.made_classes.recipes:
+            tx.made_classes.set_member(self.cls, name, value.realize())
+            tx.effects.version += 1
+            return
+        if name.startswith("__") and name.endswith("__"):
             self.unsupported(f"setting attribute {name!r}")
         self.attrs[name] = value
         if self.source is None:
@@ -476,6 +513,7 @@ class ExceptionValue(ObjectValue):
     """An exception object."""
 
     __slots__ = ("args", "cause", "context", "suppress", "places")
+    native_methods = True
 
     def __init__(self, cls: type, args: list[Value], source: Source | None = None, real: Any = None) -> None:
         super().__init__(cls, source, real)
@@ -534,9 +572,6 @@ class ExceptionValue(ObjectValue):
         else:
             super().set_attr(tx, name, value)
 
-    def native_methods(self) -> bool:
-        return True
-
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__init__":
             self.args = list(args)
@@ -550,11 +585,26 @@ class ExceptionValue(ObjectValue):
             plain = Exception if inherits_method(self.cls, "__str__", BaseException) else self.cls
             constants = [tx.constant_of(a) for a in self.args]
             if name == "__str__":
-                return tx.fold(lambda *a: str(plain(*a)), constants, {})
-            return tx.fold(lambda *a: repr(self.cls(*a)), constants, {})
-        if name == "add_note":
-            self.unsupported("add_note")
+                if plain is self.cls and self.has_python_constructor() and not issubclass(plain, KeyError):
+                    self.unsupported("the text of such an exception")
+                return tx.fold(lambda *a: str(self.rebuilt(plain, a)), constants, {})
+            return tx.fold(lambda *a: repr(self.rebuilt(self.cls, a)), constants, {})
+        if name == "add_note" and self.source is None:
+            if args[0].python_type() is not str:
+                self.unsupported("add_note of something that is no string")  # Python raises
+            notes = self.attrs.get("__notes__")
+            if notes is None:
+                notes = self.attrs["__notes__"] = ListValue([])
+            tx.call_method(notes, "append", args, {})
+            return tx.constant(None)
         return super().call_method(tx, name, args, kwargs)
+
+    def has_python_constructor(self) -> bool:
+        return self.python_dunder("__init__") or self.python_dunder("__new__")
+
+    def rebuilt(self, cls: type, args: tuple[Any, ...]) -> Any:
+        """An exception with these ``args``, for which no code of the program runs."""
+        return _builtin_new(cls)(cls, *args) if self.has_python_constructor() else cls(*args)
 
     def python_dunder(self, name: str) -> bool:
         return isinstance(getattr(self.cls, name), types.FunctionType)
@@ -568,7 +618,7 @@ class ExceptionValue(ObjectValue):
     def emit(self, code: EntryCode) -> str:
         cls = code.constant(self.cls)
         args = "".join(f"{code.value(arg)}, " for arg in self.args)
-        if self.python_dunder("__init__") or self.python_dunder("__new__"):
+        if self.has_python_constructor():
             name = code.assign(self, f"{code.constant(_builtin_new(self.cls))}({cls}, {args})")
         else:
             name = code.assign(self, f"{cls}({args})")

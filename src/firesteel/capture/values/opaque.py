@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..break_reasons import hint_for_object, not_known, written_name
 from ..signals import GraphBreak
-from ..source import Source
+from ..source import AttrSource, Source
 from .base import Value, identity_key, inherits_method
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class OpaqueValue(Value):
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "__class__":
             return tx.python_object(type(self.real))
+        if type(self.real) is property and self.source is not None and name in ("fget", "fset", "fdel", "__doc__"):
+            return tx.looked_up(getattr(self.real, name), AttrSource(self.source, name))
         self.unsupported(f"reading attribute {name!r}" + (f" ({self.reason})" if self.reason else ""),
                          hint_for_object(self.real))
 

@@ -29,6 +29,8 @@ class RangeValue(Value):
     """``range(start, stop, step)``. Only stepping through it needs to know how many numbers there are."""
 
     __slots__ = ("tx", "start", "stop", "step", "known")
+    fixed_type = range
+    native_methods = True
 
     def __init__(self, tx: Tracer, start: Value, stop: Value, step: int) -> None:
         super().__init__(None)
@@ -43,12 +45,6 @@ class RangeValue(Value):
 
     def realize(self) -> Value:
         return self if self.known is None else self.known
-
-    def python_type(self) -> type:
-        return range
-
-    def native_methods(self) -> bool:
-        return True
 
     def specialize(self) -> ConstantValue:
         """Make the bounds constants."""

@@ -64,14 +64,12 @@ class ReversedIterator(IteratorValue):
     """``reversed()`` of an object of the program's, which is asked for one item after the other."""
 
     __slots__ = ("sequence", "index")
+    fixed_type = reversed
 
     def __init__(self, sequence: Value, index: int) -> None:
         super().__init__(None)
         self.sequence: Value | None = sequence  # None: exhausted
         self.index = index
-
-    def python_type(self) -> type:
-        return reversed
 
     def next_item(self, tx: Tracer) -> Value | None:
         sequence, index = self.sequence, self.index

@@ -72,13 +72,11 @@ class SequenceValue(ContainerValue):
     """What lists, tuples and deques share; `elements` is the Python list of their items."""
 
     __slots__ = ()
+    native_methods = True
     builtin: type = tuple
 
     def elements(self, tx: Tracer) -> list[Value]:
         raise NotImplementedError
-
-    def native_methods(self) -> bool:
-        return True
 
     def truth(self, tx: Tracer) -> bool:
         return len(self.elements(tx)) > 0
@@ -130,14 +128,14 @@ class SequenceValue(ContainerValue):
             start = bounds[0] if bounds else 0
             stop = bounds[1] if len(bounds) > 1 else None
             start = max(start + len(items), 0) if start < 0 else start
-            found = self.find(tx, args[0], start, stop)
-            if found is None:
+            index = self.find(tx, args[0], start, stop)
+            if index is None:
                 if self.builtin is tuple:
                     raise tx.raised(ValueError("tuple.index(x): x not in tuple"))
                 if not args[0].is_constant():
                     raise GraphBreak(f"{args[0].describe()} is not in the {self.builtin.__name__}")  # Python raises
                 raise tx.raised(ValueError(f"{args[0].as_constant()!r} is not in {self.builtin.__name__}"))
-            return tx.constant(found)
+            return tx.constant(index)
         if name == "count" and not kwargs:
             return tx.constant(sum(1 for item in items if tx.operators.same_or_equal(tx, item, args[0])))
         if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
@@ -249,6 +247,10 @@ def make_tuple(cls: type, items: Any) -> Any:
     if hasattr(cls, "n_sequence_fields") or cls.__module__ == "torch":
         return cls(items)
     return tuple.__new__(cls, items)
+
+
+DEQUE_METHODS = frozenset({"__getitem__", "appendleft", "extendleft", "popleft", "rotate"})
+"""Methods of a deque that `ListValue.deque_method` knows."""
 
 
 class ListValue(SequenceValue):
@@ -410,9 +412,14 @@ class ListValue(SequenceValue):
             self.repeat(tx, times)
             return self
         if name == "__init__":
-            if self.cls is not list:
+            bound = args[1] if len(args) > 1 else kwargs.get("maxlen", none)
+            if self.cls is not list and self.source is not None:
                 self.unsupported("making it anew")
             self.changed(tx).clear()
+            self.maxlen = tx.constant_of(bound)
+            if self.maxlen is not None and not (type(self.maxlen) is int and self.maxlen >= 0):
+                self.unsupported("an unusual length")  # Python raises
+            args = args or [kwargs[word] for word in ("iterable",) if word in kwargs]
             if args:
                 self.extend(tx, args[0].realize())
             return none
@@ -434,12 +441,12 @@ class ListValue(SequenceValue):
             except IndexError as error:
                 raise tx.raised(error) from None
         if name == "remove" and len(args) == 1:
-            found = self.find(tx, args[0])
-            if found is None:
+            index = self.find(tx, args[0])
+            if index is None:
                 if self.cls is list:
                     raise tx.raised(ValueError("list.remove(x): x not in list"))
                 raise tx.raised(ValueError(f"{tx.builtin_text.text_of(tx, args[0], repr)} is not in deque"))
-            del self.changed(tx)[found]
+            del self.changed(tx)[index]
             return none
         if name == "clear":
             self.changed(tx).clear()
@@ -460,33 +467,37 @@ class ListValue(SequenceValue):
             else:
                 self.del_item(tx, key)
             return none
-        if self.cls is collections.deque:
-            if name == "__getitem__":
-                return self.get_item(tx, tx.constant(_number(tx, args[0])))
-            if name == "appendleft":
-                items = self.changed(tx)
-                items.insert(0, args[0])
-                if self.maxlen is not None and len(items) > self.maxlen:
-                    items.pop()
-                return none
-            if name == "extendleft":
-                for item in tx.to_list(args[0]):
-                    self.call_method(tx, "appendleft", [item], {})
-                return none
-            if name == "popleft":
-                if not self.elements(tx):
-                    raise tx.raised(IndexError("pop from an empty deque"))
-                return self.changed(tx).pop(0)
-            if name == "rotate":
-                count = _number(tx, args[0]) if args else 1
-                if len(self.elements(tx)) > 1:
-                    items = self.changed(tx)
-                    count %= len(items)
-                    items[:] = items[-count:] + items[:-count] if count else items
-                return none
+        if self.cls is collections.deque and name in DEQUE_METHODS:
+            return self.deque_method(tx, name, args)
         if name == "__hash__":
             raise tx.raised(TypeError(f"unhashable type: '{self.cls.__name__}'"))
         return self.common_method(tx, name, args, kwargs)
+
+    def deque_method(self, tx: Tracer, name: str, args: list[Value]) -> Value:
+        """One of the methods that only a deque has, or has in its own way."""
+        none = tx.constant(None)
+        if name == "__getitem__":
+            return self.get_item(tx, tx.constant(_number(tx, args[0])))
+        if name == "appendleft":
+            items = self.changed(tx)
+            items.insert(0, args[0])
+            if self.maxlen is not None and len(items) > self.maxlen:
+                items.pop()
+            return none
+        if name == "extendleft":
+            for item in tx.to_list(args[0]):
+                self.call_method(tx, "appendleft", [item], {})
+            return none
+        if name == "popleft":
+            if not self.elements(tx):
+                raise tx.raised(IndexError("pop from an empty deque"))
+            return self.changed(tx).pop(0)
+        count = _number(tx, args[0]) if args else 1
+        if len(self.elements(tx)) > 1:
+            items = self.changed(tx)
+            count %= len(items)
+            items[:] = items[-count:] + items[:-count] if count else items
+        return none
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "maxlen" and self.cls is collections.deque:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak, NotConstant
@@ -14,15 +16,63 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 
+Steps = tuple[tuple[str, Any], ...]
+"""Methods of sets, each with its argument: elements one by one in a tuple, a dictionary, or a set's own steps."""
+LOST: Steps = (("lost", None),)
+"""The past of a set from outside is not known, and that of what is made of it: its elements are put in anew."""
+
+
+@dataclass(frozen=True)
+class SetSteps:
+    """A set as the argument of a step."""
+
+    steps: Steps
+
+
+def rebuilt(cls: type, steps: Steps) -> Any:
+    """A set or frozenset to which all this has been done: how a set iterates depends on its past.
+
+    >>> list(rebuilt(set, (("update", (0, 3, 6, 9, 12)), ("discard", (12,))))), list({0, 3, 6, 9})
+    ([0, 3, 6, 9], [0, 9, 3, 6])
+    """
+    made = cls()
+    for method, argument in steps:
+        if type(argument) is SetSteps:
+            argument = rebuilt(set, argument.steps)
+        if method == "hold" or method == "update" and cls is frozenset:
+            made = cls(argument)
+        elif method == "copy":
+            made = cls(made)
+        elif method in _IN_PLACE:
+            changed(made, ((method, argument),))
+        else:
+            made = getattr(cls, method)(made, argument)
+    return made
+
+
+_IN_PLACE = frozenset({"discard", "update", "intersection_update", "difference_update", "symmetric_difference_update"})
+
+
+def changed(target: set[Any], steps: Steps) -> None:
+    """Do all this to a set."""
+    for method, argument in steps:
+        given = rebuilt(set, argument.steps) if type(argument) is SetSteps else argument
+        getattr(set, method)(target, *(given if method == "discard" else (given,)))
+
+
 class SetValue(ContainerValue):
     """A set or frozenset; `items` maps each element's key to its Value.
 
     The order in which a set iterates comes from its history, so every operation is also carried out on `table`, a real
     set of the keys. None: the keys were put into an empty set one after the other, or the set came from outside and has
     not been changed. `held` is what a set from outside held, by key and in its order; relying on that order guards it.
+    `steps` is what was done to make and change the table, so that the real set can be made in the same way; None where
+    that is no more than those keys put in, or the set came from outside and has not been changed. `room` is how much
+    memory a set from outside has.
     """
 
-    __slots__ = ("items", "cls", "table", "held")
+    __slots__ = ("items", "cls", "table", "held", "steps", "room")
+    native_methods = True
 
     OPERATIONS = {
         "union": "|", "intersection": "&", "difference": "-", "symmetric_difference": "^",
@@ -34,21 +84,21 @@ class SetValue(ContainerValue):
     }
 
     def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None,
-                 held: dict[Any, Any] | None = None, table: Any = None) -> None:
+                 held: dict[Any, Any] | None = None, table: Any = None, steps: Steps | None = None,
+                 room: int | None = None) -> None:
         super().__init__(source)
         self.items = items
         self.cls = cls
         self.held = held
         self.table: Any = table
+        self.steps = steps
+        self.room = room
 
     def __repr__(self) -> str:
         return f"SetValue({list(self.items)})"
 
     def python_type(self) -> type:
         return self.cls
-
-    def native_methods(self) -> bool:
-        return True
 
     def is_constant(self) -> bool:
         return self.cls is frozenset and all(v.is_constant() for v in self.items.values())
@@ -57,12 +107,53 @@ class SetValue(ContainerValue):
         for value in self.items.values():
             if not value.is_constant():
                 raise NotConstant("set")
+        if self.steps is not None and self.steps is not LOST:
+            return rebuilt(self.cls, self._constant_steps(self.steps))
         return self.cls(self.items[token].as_constant() for token in self.layout())
 
     def key(self, tx: Tracer) -> Any:
         if self.cls is not frozenset:
             raise tx.raised(TypeError("unhashable type: 'set'"))
         return frozenset(self.items)
+
+    def history(self) -> Steps:
+        """What to do to an empty set so that it iterates as the real one, also after more is done to it."""
+        if self.steps is not None:
+            return self.steps
+        if self.held is None and self.table is None:
+            return (("update", tuple(self.items)),)
+        # One that came from outside: as if its elements had been put in as they come, if that makes it.
+        order = tuple(self.layout() if self.held is None else self.held)
+        room = self.room if self.held is not None else sys.getsizeof(self.layout())
+        again = set(order)
+        return (("hold", order),) if tuple(again) == order and sys.getsizeof(again) == room else LOST
+
+    def after(self, step: str, argument: Any = ()) -> Steps:
+        """The history with one more step, if it is known."""
+        past = self.history()
+        return LOST if past is LOST or argument is None else (*past, (step, argument))
+
+    def as_argument(self) -> Any:
+        """How another set takes this one's keys in: from a list, from a dictionary, or from a set with its history."""
+        if type(self.table) is list:
+            return tuple(self.table)
+        if type(self.table) is dict:
+            return dict.fromkeys(self.table)
+        past = self.history()
+        return None if past is LOST else SetSteps(past)
+
+    def _constant_steps(self, steps: Steps) -> Steps:
+        """The history of a set of constants with its elements in the place of keys, which may be of another class."""
+        own = {token: value.as_constant() for token, value in self.items.items()}
+
+        def elements(argument: Any) -> Any:
+            if type(argument) is SetSteps:
+                return SetSteps(tuple((method, elements(inner)) for method, inner in argument.steps))
+            if type(argument) is dict:
+                return {own.get(token, token): None for token in argument}
+            return tuple(own.get(token, token) for token in argument)
+
+        return tuple((method, elements(argument)) for method, argument in steps)
 
     def layout(self) -> Any:
         """A real set of the keys, in the order of the real one where keys are constants."""
@@ -105,7 +196,8 @@ class SetValue(ContainerValue):
         """``set(iterable)`` or ``frozenset(iterable)``."""
         taken = SetValue({}, cls)
         theirs = taken.other_items(tx, iterable)
-        return SetValue(dict(theirs.items), cls, table=set(theirs.layout()))
+        return SetValue(dict(theirs.items), cls, table=set(theirs.layout()),
+                        steps=taken.after("update", theirs.as_argument()))
 
     def combine(self, tx: Tracer, operation: str, theirs: SetValue, in_place: bool = False) -> SetValue:
         keys = theirs.layout()
@@ -117,11 +209,12 @@ class SetValue(ContainerValue):
         else:
             methods = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
             table = getattr(set(self.layout()), methods[operation])(keys)
+        steps = self.after(methods[operation], theirs.as_argument())
         both = {**theirs.items, **self.items}
         if operation == "&" and (not isinstance(keys, (set, frozenset)) or len(keys) <= len(self.items)):
             both = {**self.items, **theirs.items}  # of two equal elements, the one of the side that Python goes through
         kept = [token for token in (*self.items, *theirs.items) if token in table]
-        return SetValue({token: both[token] for token in kept}, self.cls, table=table)
+        return SetValue({token: both[token] for token in kept}, self.cls, table=table, steps=steps)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in self.OPERATIONS:
@@ -131,18 +224,16 @@ class SetValue(ContainerValue):
             if name.startswith("__r"):
                 result, args = self.other_items(tx, args[0]), [self]
             if not args:
-                result = SetValue(dict(self.items), self.cls, table=set(self.layout()))
+                result = self.copied()
             for other in args:
                 result = result.combine(tx, self.OPERATIONS[name], self.other_items(tx, other))
-            return SetValue(result.items, result.cls, table=result.layout())
+            return SetValue(result.items, result.cls, table=result.layout(), steps=result.steps)
         if name == "__rsub__":
             if not _is_set(args[0]):
                 return tx.constant(NotImplemented)
             return self.other_items(tx, args[0]).combine(tx, "-", self)
         if name == "copy" or name == "__copy__":
-            if self.cls is frozenset:
-                return self
-            return SetValue(dict(self.items), self.cls, table=set(self.layout()))
+            return self if self.cls is frozenset else self.copied()
         if name == "__contains__":
             return tx.constant(_key_to_find(tx, args[0]) in self.items)
         if name == "__len__":
@@ -168,6 +259,9 @@ class SetValue(ContainerValue):
             return tx.fold(repr, [tx.constant_of(self)], {})
         self.unsupported(f"method {name!r}")
 
+    def copied(self) -> SetValue:
+        return SetValue(dict(self.items), self.cls, table=set(self.layout()), steps=self.after("copy"))
+
     def change(self, tx: Tracer, name: str, args: list[Value]) -> Value | None:
         """Methods that a frozenset does not have."""
         none = tx.constant(None)
@@ -181,7 +275,8 @@ class SetValue(ContainerValue):
             token = args[0].key(tx)
             table = self.own_table()
             table.add(token)
-            self.replace(tx, SetValue({**self.items, token: self.items.get(token, args[0].realize())}, table=table))
+            self.replace(tx, SetValue({**self.items, token: self.items.get(token, args[0].realize())}, table=table,
+                                      steps=self.after("update", (token,))))
             return none
         if name in ("remove", "discard", "pop"):
             if name != "discard":
@@ -199,13 +294,14 @@ class SetValue(ContainerValue):
                 return none
             table = self.own_table()
             table.discard(token)
-            self.replace(tx, SetValue({k: v for k, v in self.items.items() if k != token}, table=table))
+            self.replace(tx, SetValue({k: v for k, v in self.items.items() if k != token}, table=table,
+                                      steps=self.after("discard", (token,))))
             return popped
         if name == "clear":
             self.replace(tx, SetValue({}))
             return none
         if name == "__init__":
-            self.replace(tx, self.other_items(tx, args[0]) if args else SetValue({}))
+            self.replace(tx, self.of(tx, args[0], set) if args else SetValue({}))
             return none
         return None
 
@@ -217,8 +313,14 @@ class SetValue(ContainerValue):
         tx.effects.mutated(self)
         self.items = dict(new.items)
         self.table = new.table if type(new.table) is set else set(new.layout())
+        self.steps = new.history()
 
     def emit_items(self, code: EntryCode) -> str:
+        if self.steps not in (None, LOST) and any(method != "update" or type(argument) is not tuple
+                                          for method, argument in self.steps) \
+                and all(value.is_constant() for value in self.items.values()):
+            steps = code.constant(self._constant_steps(self.steps))
+            return code.assign(self, f"{code.constant(rebuilt)}({self.cls.__name__}, {steps})")
         items = ", ".join(code.value(item) for item in self.items.values())
         return code.assign(self, f"{self.cls.__name__}(({items}{',' if items else ''}))")
 
@@ -227,6 +329,11 @@ class SetValue(ContainerValue):
         return value is not None and (not value.is_constant() or value.as_constant() is item)
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
+        if self.steps is not None and self.steps[0][0] == "hold" and all(v.is_constant() for v in self.items.values()) \
+                and all(method in _IN_PLACE for method, _ in self.steps[1:]):
+            steps = code.constant(self._constant_steps(self.steps[1:]))
+            code.line(f"{code.constant(changed)}({target}, {steps})")
+            return
         # an equal element may have taken the place of one: True that of 1
         stays = {token: item for token, item in (self.held or {}).items() if self._holds(token, item)}
         gone = [code.constant(item) for token, item in (self.held or {}).items() if token not in stays]

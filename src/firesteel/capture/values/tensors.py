@@ -7,6 +7,7 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from ... import torch_compat
@@ -15,7 +16,7 @@ from ..call_signatures import refused
 from ..signals import GraphBreak, SkipFrame
 from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source
 from .base import LazyValue, Value, identity_key
-from .constants import ConstantValue, NumberValue
+from .constants import ConstantValue, NumberValue, SliceValue
 from .methods import MethodValue, NativeMethod
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ METADATA = frozenset(name for name in (
     "is_hpu", "is_mtia", "is_maia", "is_ort", "itemsize", "nbytes", "names", "output_nr", "retains_grad",
 ) if hasattr(torch.Tensor, name))
 
+# Attributes that torch has a getter for, which function modes are asked about.
+GETTERS = frozenset(name for name in dir(torch.Tensor) if isinstance(
+    getattr(torch.Tensor, name, None), (types.GetSetDescriptorType, property)) and not name.startswith("__"))
+
 # Attributes that compute a tensor.
 COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
@@ -37,8 +42,6 @@ BREAKING_METHODS = {
     "numpy": ("Tensor.numpy() leaves PyTorch", "use torch functions instead of NumPy's here"),
     "__array__": ("conversion of a tensor to a NumPy array", "use torch functions instead of NumPy's here"),
     "data_ptr": ("Tensor.data_ptr() is an address", ""),
-    "register_hook": ("Tensor.register_hook() is not captured", "register hooks outside of the compiled function"),
-    "register_post_accumulate_grad_hook": ("registering a gradient hook", "register hooks outside"),
     "__complex__": ("complex() of a tensor needs its data", ""),
     "__repr__": ("the text of a tensor needs its data", ""),
     "__str__": ("the text of a tensor needs its data", ""),
@@ -48,10 +51,11 @@ BREAKING_METHODS = {
     "set_": ("Tensor.set_()", ""), "resize_": ("Tensor.resize_()", ""), "apply_": ("Tensor.apply_()", ""),
     "map_": ("Tensor.map_()", ""), "share_memory_": ("Tensor.share_memory_()", ""),
     "__dlpack__": ("DLPack conversion of a tensor", ""), "cpu_data": ("", ""),
-    "retain_grad": ("Tensor.retain_grad()", ""),
 }
 
 
+# Methods that ask for the gradient that will come.
+GRADIENT_HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook", "retain_grad"})
 # Methods that give the value of a tensor's only element as a number.
 NUMBER_METHODS = frozenset({"item", "__int__", "__float__", "__bool__", "__index__", "is_nonzero"})
 # Tensors with more elements than this are not taken apart into numbers.
@@ -67,6 +71,7 @@ class TensorValue(Value):
     """A tensor of the captured program."""
 
     __slots__ = ("node", "fake", "cls", "real", "attrs")
+    native_methods = True
 
     def __init__(
         self, node: Any, fake: Any, source: Source | None = None, cls: type = torch.Tensor, real: Any = None
@@ -87,10 +92,17 @@ class TensorValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def native_methods(self) -> bool:
-        return True
+    def known_truth(self) -> bool | None:
+        """Its truth where that is the same for all data."""
+        from ..data_facts import known_truth  # few programs ask
+
+        single = all(type(size) is int and size == 1 for size in self.fake.shape)
+        return known_truth(self.node) if single else None
 
     def truth(self, tx: Tracer) -> bool:
+        known = self.known_truth()
+        if known is not None:
+            return known
         if tx.frames and tx.frames[-1].user_frame().is_loop:
             raise GraphBreak("a loop depends on the value of a tensor",
                              "use fs.while_loop; otherwise the graph ends in every round")
@@ -100,9 +112,15 @@ class TensorValue(Value):
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name in self.attrs:
-            found = self.attrs[name]
-            if found is not None:
-                return found
+            value = self.attrs[name]
+            if value is not None:
+                return value
+        if tx.torch_functions.modes and tx.torch_functions.asked_modes and name in GETTERS:
+            return tx.torch_functions.read(tx, self, name)
+        return self.plain_attr(tx, name)
+
+    def plain_attr(self, tx: Tracer, name: str) -> Value:
+        """An attribute that no mode is asked about."""
         if name == "shape":
             return tx.symbols.shape(self.fake)
         if name == "nbytes":
@@ -162,19 +180,26 @@ class TensorValue(Value):
             tx.effects.attribute(self, name)
             return
         if name == "data":
+            if isinstance(value, TensorValue) and value.fake is self.fake:  # as `module.to(dtype)` does without need
+                return
             raise GraphBreak("assigning to Tensor.data")
         if hasattr(torch.Tensor, name):
             self.unsupported(f"setting attribute {name!r}")
-        if self.source is None:
-            raise GraphBreak(f"setting attribute {name!r} of a tensor made in the compiled function")
         self.attrs[name] = value
         tx.effects.attribute(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "numpy" and not args and not kwargs and not tx.compiler.exports:
+            return tx.arrays.of_tensor(tx, self)
+        if name in GRADIENT_HOOKS:
+            return tx.register_hook(self, name, args, kwargs)
         if name in BREAKING_METHODS:
             reason, hint = BREAKING_METHODS[name]
-            raise (self.break_for_autograd(tx, reason, hint) if name in ("register_hook", "retain_grad")
-                   else GraphBreak(reason, hint))
+            raise GraphBreak(reason, hint)
+        if tx.torch_functions.modes and tx.torch_functions.asked_modes and name != "as_subclass":
+            return tx.torch_functions.call(tx, name, [self, *args], kwargs)
+        if name == "as_subclass":
+            return tx.call(tx.python_object(torch.Tensor.as_subclass), [self, *args], kwargs)
         if name == "backward":
             return tx.backward(self, args, kwargs)
         if name in NUMBER_METHODS and not args and not kwargs:
@@ -235,7 +260,14 @@ class TensorValue(Value):
         """The value of the only element: a number that the graph reads."""
         if self.fake.dtype.is_complex:
             raise GraphBreak("a complex number in a tensor is read")
-        return tx.call_torch("item", [self], {})
+        return self.known_number(tx) or tx.call_torch("item", [self], {})
+
+    def known_number(self, tx: Tracer) -> Value | None:
+        """The value of its only element where the program made it of numbers alone."""
+        from ..data_facts import known_number  # few programs ask
+
+        number = known_number(self.node)
+        return None if number is None else tx.constant(number)
 
     def number(self, tx: Tracer, method: str) -> Value:
         """A method that converts the only element to a number."""
@@ -275,9 +307,36 @@ class TensorValue(Value):
         return tx.call_torch("unbind", [self, tx.constant(0)], {}).iterate(tx)
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
+        key = key.realize()
+        if tx.objects.has_special(key, "__index__") and not isinstance(key, (TensorValue, ConstantValue, NumberValue)):
+            key = tx.objects.call_special(tx, key, "__index__").realize()
+        if key.python_type() is tuple and self.fake.requires_grad and torch.is_grad_enabled():
+            key = self._without_whole_slices(tx, key)
         return tx.call_torch(operator.getitem, [self, key], {})
 
+    def _without_whole_slices(self, tx: Tracer, key: Value) -> Value:
+        """A subscript where slices by varying numbers that take everything take it by name: for eager they are no
+        slices then, and gradients lie in memory as they come."""
+        parts = [part for item in tx.to_list(key) if isinstance(part := item.realize(), SliceValue)]
+        if not len(parts) == tx.constant_of(key.length(tx)) <= self.fake.dim() \
+                or not any(_varies(part) for slices in parts for part in slices.parts):
+            return key
+        whole: list[Value] = []
+        for dim, slices in enumerate(parts):
+            start, stop, step = [part.realize() for part in slices.parts]
+            if _is_one_of(step, None, 1):
+                if _varies(start) and tx.truth(tx.compare("==", start, tx.constant(0))):
+                    start = tx.constant(None)
+                if _is_one_of(start, None, 0) and _varies(stop) and tx.truth(
+                        tx.compare(">=", stop, tx.symbols.shape(self.fake).get_item(tx, tx.constant(dim)))):
+                    stop = tx.constant(None)
+            whole.append(SliceValue(start, stop, step))
+        return tx.make_tuple(whole)
+
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        kind = value.realize().python_type()
+        if issubclass(kind, numpy.inexact) and not issubclass(kind, (float, complex)):
+            raise GraphBreak(f"numpy.{kind.__name__} written into a tensor, which torch refuses")
         tx.call_torch(operator.setitem, [self, key, value], {})
 
     def key(self, tx: Tracer) -> Any:
@@ -285,8 +344,27 @@ class TensorValue(Value):
 
     def emit(self, code: EntryCode) -> str:
         name = code.graph_output(self)
-        grad = self.attrs.get("grad")
-        if grad is not None and not grad.is_constant():  # of a leaf made inside
+        if self.attrs:
             name = code.assign(self, name)
-            code.line(f"{name}.grad = {code.value(grad)}")
+            self.emit_attributes(code, name)
         return name
+
+    def emit_attributes(self, code: EntryCode, name: str) -> None:
+        """What the program has set on a tensor that it has made."""
+        for attribute, value in self.attrs.items():
+            if value is None or attribute == "grad" and value.is_constant():  # of a leaf made inside
+                continue
+            if attribute == "grad":
+                code.line(f"{name}.grad = {code.value(value)}")
+            else:
+                code.line(f"{code.constant(object.__setattr__)}({name}, {attribute!r}, {code.value(value)})")
+
+
+def _varies(value: Value) -> bool:
+    """Whether a value is a number that another call may have otherwise, and that is known in this one."""
+    value = value.realize()
+    return isinstance(value, NumberValue) and value.hint is not None
+
+
+def _is_one_of(value: Value, *constants: Any) -> bool:
+    return isinstance(value, ConstantValue) and any(value.value is constant for constant in constants)

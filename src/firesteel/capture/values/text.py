@@ -21,6 +21,8 @@ class TextValue(Value):
     """A string that the entry puts together. To look into it the numbers must be constants."""
 
     __slots__ = ("tx", "parts", "known")
+    fixed_type = str
+    native_methods = True
 
     def __init__(self, tx: Tracer, parts: list[Part]) -> None:
         super().__init__(None)
@@ -33,12 +35,6 @@ class TextValue(Value):
 
     def realize(self) -> Value:
         return self if self.known is None else self.known
-
-    def python_type(self) -> type:
-        return str
-
-    def native_methods(self) -> bool:
-        return True
 
     def specialize(self) -> ConstantValue:
         """Make the numbers constants."""
@@ -114,7 +110,7 @@ def text_of_numbers(tx: Tracer, value: Value) -> list[Part] | None:
 
 def _enclosed(tx: Tracer, before: str, items: list[Value], after: str) -> list[Part] | None:
     parts: list[Part] = [before]
-    found = False
+    enclosed = False
     for position, item in enumerate(items):
         item = item.realize()
         inner = text_of_numbers(tx, item)
@@ -123,7 +119,7 @@ def _enclosed(tx: Tracer, before: str, items: list[Value], after: str) -> list[P
                 return None
             inner = [repr(item.value)]
         else:
-            found = True
+            enclosed = True
         parts.extend([", "] if position else [])
         parts.extend(inner)
-    return [*parts, after] if found else None
+    return [*parts, after] if enclosed else None

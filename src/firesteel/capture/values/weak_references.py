@@ -18,17 +18,12 @@ class WeakReference(Value):
     """A ``weakref.ref`` without a callback of its own class; calling it gives the object it refers to."""
 
     __slots__ = ("real", "referent")
+    fixed_type = weakref.ref
 
     def __init__(self, real: Any = None, source: Source | None = None, referent: Value | None = None) -> None:
         super().__init__(source)
         self.real = real
         self.referent = referent
-
-    def python_type(self) -> type:
-        return weakref.ref
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def key(self, tx: Tracer) -> Any:
         """References to equal objects are equal, as long as both are alive."""
@@ -41,8 +36,8 @@ class WeakReference(Value):
         if args or kwargs:
             raise GraphBreak("a weak reference called with arguments")
         if self.source is not None and tx.resumed:
-            found = self.real()
-            if found is not None and not _is_held(tx, found):
+            referent = self.real()
+            if referent is not None and not _is_held(tx, referent):
                 # only variables of the function may have held it, and it may be gone by now
                 raise GraphBreak("a weak reference to an object that no variable holds any more")
         if self.referent is None:

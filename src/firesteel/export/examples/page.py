@@ -22,19 +22,19 @@ def page() -> str:
     parts = [_HEAD, "Tags: " + ", ".join(f"`{tag}`" for tag in tags()) + "\n\n"]
     for title, supported in (("What works", True), ("What does not, and what to write instead", False)):
         parts.append(f"## {title}\n\n")
-        parts += [_section(found) for found in every() if found.supported is supported]
+        parts += [_section(example) for example in every() if example.supported is supported]
     return "".join(parts)
 
 
-def _section(found: Example) -> str:
-    text = f"### {found.name}\n\n{found.description}\n\nTags: {', '.join(f'`{tag}`' for tag in found.tags)}."
-    if found.rewrite:
-        text += f" Instead: [{found.rewrite}](#{found.rewrite})."
-    if found.strict_only and found.supported:
+def _section(example: Example) -> str:
+    text = f"### {example.name}\n\n{example.description}\n\nTags: {', '.join(f'`{tag}`' for tag in example.tags)}."
+    if example.rewrite:
+        text += f" Instead: [{example.rewrite}](#{example.rewrite})."
+    if example.strict_only and example.supported:
         text += " Only with `strict=True`."
-    if found.dynamic_shapes:
-        text += f"\n\n`dynamic_shapes={found.dynamic_shapes}`"
-    source = "\n".join(line for line in found.source.splitlines() if not line.startswith(("@example", "         ")) or
+    if example.dynamic_shapes:
+        text += f"\n\n`dynamic_shapes={example.dynamic_shapes}`"
+    source = "\n".join(line for line in example.source.splitlines() if not line.startswith(("@example", "         ")) or
                        line.startswith("    "))
     source = source[source.index("class "):]
     return f"{text}\n\n```python\n{source.rstrip()}\n```\n\n"

@@ -76,19 +76,19 @@ def every() -> list[Example]:
 
 def get(name: str) -> Example:
     """The example of a name."""
-    found = _load().get(name)
-    if found is None:
+    example = _load().get(name)
+    if example is None:
         raise KeyError(f"there is no example {name}; firesteel.export.examples.search(text) finds some")
-    return found
+    return example
 
 
 def search(text: str) -> list[Example]:
     """The examples that have a tag, or a text in their name or description."""
     text = text.lower()
-    return [found for found in every()
-            if text in found.tags or text in found.name or text in found.description.lower()]
+    return [example for example in every()
+            if text in example.tags or text in example.name or text in example.description.lower()]
 
 
 def tags() -> list[str]:
     """All tags."""
-    return sorted({tag for found in every() for tag in found.tags})
+    return sorted({tag for example in every() for tag in example.tags})

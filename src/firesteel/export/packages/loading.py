@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...devices import CPU, CUDA
 from ...kernels.shared_object.interface import INTERFACE_VERSION
 from ...kernels.shared_object.program import INTEGER, NONE, NUMBER, TENSOR, TRUTH
 from ...torch_compat.pytrees import TreeSpec, leaf_spec, tree_flatten, tree_structure, tree_unflatten
@@ -44,12 +45,7 @@ class _Library:
 
 def load_package(path: str | os.PathLike[str], *, verify: bool = True,
                  device: torch.device | str | int | None = None) -> Package:
-    """Open a package that `package` made.
-
-    A package contains machine code, so open only those that you trust. ``verify`` compares checksums of all parts
-    first; a damaged file is an error either way, as far as it can be noticed. Models for a GPU go to ``device``, the
-    current one unless it is given.
-    """
+    """Open a package that `package` made, as `firesteel.export.load_package` says."""
     return Package(ArchiveReader(os.fspath(path), verify), _gpu_number(device))
 
 
@@ -63,7 +59,7 @@ class Package(Mapping[str, "PackagedModel"]):
         if not isinstance(described, dict) or not described:
             raise PackageError(f"{archive.path} is damaged: its manifest names no models")
         _check_cpu(archive)
-        if "cuda" in archive.manifest.get("devices", []):
+        if CUDA.name in archive.manifest.get("devices", []):
             _check_gpu(archive)
         if WEIGHTS in archive.parts:
             archive.check(WEIGHTS)
@@ -104,7 +100,7 @@ class PackagedModel:
 
     def __init__(self, name: str, entry: Mapping[str, Any], archive: ArchiveReader, gpu: int = -1) -> None:
         self.name = name
-        self.device = str(entry.get("device", "cpu"))
+        self.device = str(entry.get("device", CPU.name))
         self.inputs: list[dict[str, Any]] = list(entry["inputs"])
         self.outputs: list[dict[str, Any]] = list(entry["outputs"])
         self.sizes = dict(entry["sizes"])
@@ -126,14 +122,14 @@ class PackagedModel:
         part = archive.parts.get(WEIGHTS)
         model = ctypes.c_void_p()
         at = part.offset if part is not None else 0
-        if self.device == "cpu":
+        if self.device == CPU.name:
             failed = library.firesteel_model_load(os.fsencode(archive.path), at, ctypes.byref(model))
         else:
             failed = library.firesteel_model_load_on(os.fsencode(archive.path), at, gpu, ctypes.byref(model))
         if failed:
             raise PackageError(f"the model {name} cannot be loaded: {self._library.error()}")
         self._model = model
-        if self.device != "cpu":
+        if self.device != CPU.name:
             self.device = f"{self.device}:{library.firesteel_model_device(model)}"
         self._close = weakref.finalize(self, library.firesteel_model_free, model)
 
@@ -167,7 +163,7 @@ class PackagedModel:
                 else:
                     _set_number(place, value)
             if torch_compat.any_autocast_enabled():
-                with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+                with torch_compat.autocast_disabled():
                     code = library.firesteel_model_run(self._model, inputs, len(given), outputs, len(self.outputs))
             else:
                 code = library.firesteel_model_run(self._model, inputs, len(given), outputs, len(self.outputs))
@@ -237,7 +233,7 @@ def _gpu_number(device: torch.device | str | int | None) -> int:
     if device is None or isinstance(device, int):
         return -1 if device is None else device
     chosen = torch.device(device)
-    if chosen.type != "cuda":
+    if chosen.type != CUDA.name:
         raise PackageError(f"a package cannot be moved to {chosen}", "models run where they were exported: export the "
                            "model on the device that it is for; cuda:1 and the like choose among GPUs")
     return -1 if chosen.index is None else chosen.index

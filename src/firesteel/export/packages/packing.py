@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ...devices import kind_of
 from ...errors import UnsupportedError, UserCodeError
 from ...functional.graph import FunctionalGraph, Unsupported
 from ...kernels.cpu.target import Target, avx2, host, host_architecture
@@ -25,16 +26,16 @@ from ...pipeline.package_plans import plan_graph
 from ...shapes import Expr, ShapeGuard, Symbol
 from ...torch_compat.tensors import storage_address
 from ...version import __version__
+from ..callable_module import MUTATIONS, add_output
 from ..program import ExportedProgram
 from ..saving.errors import SavedProgramError
 from ..saving.trees import write_tree
 from ..saving.values import write_value
-from ..signature import ConstantArgument, InputKind, OutputKind
+from ..signature import ConstantArgument, InputKind
 from .archive import HEADER, PAGE, WEIGHTS, ArchiveWriter
 from .errors import PackageError
 from .weights import Layout, Store
 
-_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _CPUS: dict[str, Callable[[], Target]] = {"native": host, "avx2": avx2}
 
@@ -57,18 +58,7 @@ class _Model:
 
 def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str | os.PathLike[str], *,
             cpu: str = "native", **options: Any) -> str:
-    """Compile programs into a file that runs without Python; the path of that file.
-
-    Args:
-        program: an exported program, or several under names.
-        path: where the file goes.
-        cpu: ``"native"`` for CPUs like this one, ``"avx2"`` for all x86-64 CPUs with AVX2.
-        options: those of the native backend, such as ``relaxed_libraries``.
-
-    A program whose tensors are on a GPU becomes a package for GPUs like that one. The weights go along and can be
-    changed later. `load_package` runs a package in Python; the file
-    ``firesteel_model.h`` inside shows how C and C++ programs do.
-    """
+    """Compile programs into a file that runs without Python, as `firesteel.export.package` says; its path."""
     if host_architecture() != "x86_64":
         raise UnsupportedError(f"packages are made on x86-64 and for it, this machine is {host_architecture()}")
     programs: dict[str, Any] = {"model": program} if not isinstance(program, Mapping) else dict(program)
@@ -164,25 +154,14 @@ def _flat_graph(program: ExportedProgram) -> tuple[torch.fx.GraphModule, list[An
     """The program with everything that it changes changed in place, and without inputs that are always the same."""
     signature = program.graph_signature
     constant = {spec.arg.name for spec in signature.input_specs if isinstance(spec.arg, ConstantArgument)}
-    inputs = {spec.target if spec.target is not None else spec.arg.name: spec.arg.name
-              for spec in signature.input_specs}
     graph = torch.fx.Graph()
     copied: dict[torch.fx.Node, torch.fx.Node] = {}
-    by_name: dict[str, torch.fx.Node] = {}
     examples = []
     for node in program.graph.nodes:
         if node.op == "output":
-            results = []
-            for spec, value in zip(signature.output_specs, node.args[0], strict=True):
-                result = copied[value] if isinstance(value, torch.fx.Node) else value
-                if spec.kind in _MUTATIONS:
-                    assert spec.target is not None
-                    graph.call_function(torch.ops.aten.copy_.default, (by_name[inputs[spec.target]], result))
-                else:
-                    results.append(result)
-            graph.output(tuple(results))
+            add_output(program, graph, copied, node)
         elif node.op != "placeholder" or node.name not in constant:
-            copied[node] = by_name[node.name] = graph.node_copy(node, copied.__getitem__)
+            copied[node] = graph.node_copy(node, copied.__getitem__)
             # Numbers that data decides on keep what the program knows of them.
             copied[node].meta["example_value"] = node.meta.get("val")
             if node.op == "placeholder":
@@ -206,7 +185,7 @@ def _input_names(program: ExportedProgram) -> list[str]:
 def _output_names(program: ExportedProgram) -> list[str]:
     names: list[str] = []
     for spec in program.graph_signature.output_specs:
-        if spec.kind not in _MUTATIONS:
+        if spec.kind not in MUTATIONS:
             names.append(getattr(spec.arg, "name", "") or f"output_{len(names)}")
     return names
 
@@ -217,7 +196,7 @@ def _output_names(program: ExportedProgram) -> list[str]:
 def _add_model(writer: ArchiveWriter, name: str, model: _Model, layout: Layout, target: Target) -> dict[str, Any]:
     ordered = list(model.tensors)
     weights = [Weight(key, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()),
-                      layout.offsets[model.keys[key]], tensor.device.type != "cpu")
+                      layout.offsets[model.keys[key]], not kind_of(tensor).is_host)
                for key, tensor in model.tensors.items()]
     places = {buffer: ordered.index(key) for buffer, key in model.buffers.items()}
     for number, buffer in enumerate(_kept_inputs(model.planned)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ...devices import KINDS
 from ...kernels.shared_object.interface import WeightsFile
 from .errors import PackageError
 
@@ -44,7 +45,7 @@ class Store:
         if tensor.dtype not in DTYPES or tensor.layout is not torch.strided:
             raise PackageError(f"the weight {wanted} is of {tensor.dtype} and layout {tensor.layout}",
                                "weights of a package are dense tensors of the usual dtypes")
-        if tensor.device.type not in ("cpu", "cuda"):
+        if tensor.device.type not in KINDS:
             raise PackageError(f"the weight {wanted} is on {tensor.device}", "packages are for the CPU and for CUDA")
         identity = _identity(tensor)
         if identity not in self._known or not tensor.numel():
@@ -110,12 +111,12 @@ def read_head(data: bytes | memoryview) -> tuple[dict[str, tuple[torch.dtype, tu
     length = struct.unpack("<Q", bytes(data[:8]))[0]
     if length > len(data) - 8:
         raise ValueError("the file is too short")
-    found = {}
+    places = {}
     entries = json.loads(bytes(data[8 : 8 + length]))
     for name, entry in entries.items():
         if name != "__metadata__":
             first, last = entry["data_offsets"]
             if not 0 <= first <= last <= len(data) - 8 - length:
                 raise ValueError(f"{name} lies outside of the file")
-            found[name] = NAMES[entry["dtype"]], tuple(int(size) for size in entry["shape"]), int(first)
-    return found, 8 + length
+            places[name] = NAMES[entry["dtype"]], tuple(int(size) for size in entry["shape"]), int(first)
+    return places, 8 + length

@@ -15,20 +15,3 @@
     programs.py     whole programs
     files.py        `save` and `load`
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .files import load, save
-
-__all__ = ["load", "save"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from . import files
-
-        return getattr(files, name)
-    raise AttributeError(name)

@@ -28,9 +28,9 @@ _PROGRAM, _WEIGHTS, _EXAMPLES, _TEXT, _EXTRA = (
 
 def save(program: ExportedProgram, path: str | os.PathLike[str], *,
          extra_files: Mapping[str, str | bytes] | None = None) -> None:
-    """Write a program to a file, which `load` reads. ``extra_files`` are kept beside it under their names.
+    """Write a program to a file, which `load` reads: a zip archive of JSON, safetensors and text.
 
-    The file is a zip archive of JSON, safetensors and text. It appears under its name when it is complete.
+    ``extra_files`` are kept in it under their names. The file appears under its name when it is complete.
     """
     if not isinstance(program, ExportedProgram):
         raise SavedProgramError(f"save takes an ExportedProgram, not an object of type {type(program).__qualname__}",
@@ -58,10 +58,10 @@ def _add(archive: ArchiveWriter, name: str, data: bytes) -> None:
 
 def load(path: str | os.PathLike[str], *, device: str | torch.device | None = None,
          extra_files: dict[str, Any] | None = None) -> ExportedProgram:
-    """Read a program that `save` wrote.
+    """Read a program that `save` wrote. Nothing in the file is executed, so it may come from anywhere.
 
-    Nothing in the file is executed: it names operators, which must be registered, and everything else is data. Weights
-    go to the device that they were saved from unless ``device`` says another. Keys of ``extra_files`` are filled in.
+    It names operators, which must be registered, and everything else is data. Weights go to the device that they were
+    saved from unless ``device`` says another. The keys of ``extra_files`` are filled with what was saved under them.
     """
     try:
         archive = ArchiveReader(os.fspath(path), kind=(FORMAT, VERSION))

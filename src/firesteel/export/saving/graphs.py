@@ -164,13 +164,13 @@ class GraphReader:
 
     def expr(self, text: str) -> Expr:
         """The expression that a text says."""
-        found = self._exprs.get(text)
-        if found is None:
+        expr = self._exprs.get(text)
+        if expr is None:
             try:
-                found = self._exprs[text] = parse(text, self.symbols)
+                expr = self._exprs[text] = parse(text, self.symbols)
             except ParseError as error:
                 raise ValueError(str(error)) from error
-        return found
+        return expr
 
 
 def checked_name(name: str) -> str:

@@ -72,7 +72,7 @@ def write_program(program: ExportedProgram, versions: tuple[str, str], weights: 
 def _write_symbols(program: ExportedProgram) -> list[SavedSymbol]:
     """All symbols that the program speaks of, with what the environment of its trace knows about them."""
     env = environment_of(program)
-    found: dict[Symbol, None] = {}
+    symbols: dict[Symbol, None] = {}
     exprs: list[Any] = [*program.range_constraints, *(guard.expr for guard in program.guards)]
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
@@ -80,9 +80,9 @@ def _write_symbols(program: ExportedProgram) -> list[SavedSymbol]:
                 exprs += numbers_of(node.meta.get("val"))
     for expr in exprs:
         if isinstance(expr, Expr):
-            found.update(dict.fromkeys(sorted(expr.free_symbols, key=str)))
+            symbols.update(dict.fromkeys(sorted(expr.free_symbols, key=str)))
     saved = []
-    for symbol in found:
+    for symbol in symbols:
         info = env.symbols.get(symbol) if env is not None else None
         bounds = env.interval(symbol) if env is not None and symbol.kind == "int" else None
         lower, upper = (None, None) if bounds is None else (
@@ -106,13 +106,13 @@ def symbolic_numbers(value: Any) -> list[Any]:
         numbers = [*value.shape, *value.stride(), value.storage_offset()] if value.layout is torch.strided else []
     else:
         numbers = list(value) if isinstance(value, (tuple, list)) else [value]
-    found = []
+    symbolic = []
     for number in numbers:
         if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            found.append(number)
+            symbolic.append(number)
         elif isinstance(number, (torch.Tensor, tuple, list)):
-            found += symbolic_numbers(number)
-    return found
+            symbolic += symbolic_numbers(number)
+    return symbolic
 
 
 def numbers_of(value: Any) -> list[Expr]:

@@ -205,13 +205,13 @@ def _read_choice(kind: Any, data: Any, where: str) -> Any:
 def _read_object(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _unfit(where, "an object", data)
-    found = {}
+    fields = {}
     for name, inner, needed in _fields(kind):
         if name in data:
-            found[name] = read(inner, data[name], f"{where}.{name}" if where else name)
+            fields[name] = read(inner, data[name], f"{where}.{name}" if where else name)
         elif needed:
             raise ValueError(f"{where or kind.__name__}: there is no {name}")
-    return kind(**found)
+    return kind(**fields)
 
 
 @functools.cache

@@ -38,13 +38,13 @@ def write_target(target: Any) -> str:
 
 def read_target(name: str) -> Any:
     """The function of that name. Raises ValueError."""
-    found = functions().get(name)
-    if found is not None:
-        return found
+    target = functions().get(name)
+    if target is not None:
+        return target
     match = _OPERATOR.fullmatch(name)
     if match is None or f"{match[1]}::{match[2]}" in _REFUSED:
         raise ValueError(f"{name[:200]} is not a function that programs call")
-    found = torch_compat.find_operator(*match.groups())
-    if found is None:
+    target = torch_compat.find_operator(*match.groups())
+    if target is None:
         raise ValueError(f"there is no operator {name[:200]}: import the library that registers it first")
-    return found
+    return target

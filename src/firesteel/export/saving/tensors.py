@@ -74,13 +74,13 @@ class TensorReader:
 
     def read_all(self, saved: Iterable[SavedTensor]) -> dict[str, torch.Tensor]:
         """The tensors by name. Raises ValueError."""
-        found = {}
+        tensors = {}
         for entry in saved:
             try:
-                found[entry.name] = self._read(entry)
+                tensors[entry.name] = self._read(entry)
             except (ValueError, RuntimeError, TypeError, OverflowError) as error:
                 raise ValueError(f"tensor {entry.name[:80]}: {error}") from error
-        return found
+        return tensors
 
     def _read(self, saved: SavedTensor) -> torch.Tensor:
         key = (saved.key, saved.dtype, tuple(saved.shape), tuple(saved.stride), saved.offset, saved.device,

@@ -67,8 +67,8 @@ def read_tree(data: Any, depth: int = 0) -> TreeSpec:
     if kind != "registered":
         raise ValueError(f"{str(data)[:80]} is no structure")
     context = read_value(data.get("context"))
-    found = _latest([known for known in registered_types() if _name(known) == name])
-    return _stand_in(name, context, items) if found is None else make_spec(found, context, items, stored=True)
+    known_type = _latest([known for known in registered_types() if _name(known) == name])
+    return _stand_in(name, context, items) if known_type is None else make_spec(known_type, context, items, stored=True)
 
 
 def _check_keys(kind: str, keys: Any, count: int) -> None:
@@ -95,10 +95,10 @@ def _stand_in(name: str, context: Any, items: list[TreeSpec]) -> TreeSpec:
 
 def _named_tuple(name: str) -> Any:
     """A class that the program has defined already."""
-    found = _latest([known for known in _subclasses(tuple) if hasattr(known, "_fields") and _name(known) == name])
-    if found is None:
+    named_tuple = _latest([known for known in _subclasses(tuple) if hasattr(known, "_fields") and _name(known) == name])
+    if named_tuple is None:
         raise ValueError(f"there is no named tuple {name[:200]}: import the module that defines it first")
-    return found
+    return named_tuple
 
 
 def _latest(classes: list[type]) -> type | None:

@@ -95,10 +95,10 @@ def _container(kind: str, parts: list[Any]) -> Any:
 
 def read_enum(kind: str, name: str) -> Any:
     """A dtype, layout or memory format by its name in torch."""
-    found = getattr(torch, name, None)
-    if not isinstance(found, _ENUMS[kind]):
+    member = getattr(torch, name, None)
+    if not isinstance(member, _ENUMS[kind]):
         raise ValueError(f"there is no {kind} {name[:40]}")
-    return found
+    return member
 
 
 def read_device(name: str) -> torch.device:

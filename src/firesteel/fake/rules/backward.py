@@ -14,14 +14,7 @@ from ..dims import layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import CPU, same_kind, wrap_dim
 from .registry import rule
-from .strides import (
-    broadcast_shapes,
-    channels_last_strides,
-    elementwise_layout,
-    is_contiguous,
-    is_dense,
-    suggests_channels_last,
-)
+from .strides import broadcast_shapes, elementwise_layout, in_format_of, is_contiguous, is_dense
 
 _ACTIVATIONS = "tanh sigmoid gelu silu elu hardswish hardsigmoid hardtanh softplus hardshrink softshrink"
 
@@ -38,7 +31,7 @@ def activation(grad: FakeTensor, *params: Any, **kwargs: Any) -> Any:
 
 @rule("aten.threshold_backward.default", "aten.leaky_relu_backward.default")
 def rectifier(grad: FakeTensor, x: FakeTensor, *params: Any) -> Any:
-    """As above, but the activation's input comes first where the layouts differ."""
+    """Elementwise in the activation's input, which comes first where the layouts differ, and the gradient."""
     return activation(x, grad)
 
 
@@ -89,6 +82,11 @@ def layer_norm(
     return (new_fake(shape_of(x), None, x.dtype, x.device) if output_mask[0] else None, *parameters)
 
 
+def _norm_gradients(x: FakeTensor, channels: Any, output_mask: Sequence[bool]) -> tuple[FakeTensor | None, ...]:
+    parameters = [new_fake((channels,), None, x.dtype, x.device) if asked else None for asked in output_mask[1:]]
+    return (in_format_of(x, shape_of(x)) if output_mask[0] else None, *parameters)
+
+
 @rule("aten.native_group_norm_backward.default")
 def group_norm(
     grad: FakeTensor,
@@ -105,9 +103,7 @@ def group_norm(
     """The layout of the argument; of the parameters a number per channel."""
     if x.device != CPU or not x.dtype.is_floating_point or not same_kind(x, grad, mean, rstd, weight):
         return NotImplemented
-    strides = channels_last_strides(shape_of(x)) if suggests_channels_last(*layout_of(x)) else None
-    parameters = [new_fake((channels,), None, x.dtype, x.device) if asked else None for asked in output_mask[1:]]
-    return (new_fake(shape_of(x), strides, x.dtype, x.device) if output_mask[0] else None, *parameters)
+    return _norm_gradients(x, channels, output_mask)
 
 
 @rule("aten.native_batch_norm_backward.default")
@@ -128,10 +124,7 @@ def batch_norm(
         return NotImplemented
     if not same_kind(x, grad, weight, running_mean, running_var, save_mean, save_invstd):
         return NotImplemented
-    channels = shape_of(x)[1]
-    strides = channels_last_strides(shape_of(x)) if suggests_channels_last(*layout_of(x)) else None
-    parameters = [new_fake((channels,), None, x.dtype, x.device) if asked else None for asked in output_mask[1:]]
-    return (new_fake(shape_of(x), strides, x.dtype, x.device) if output_mask[0] else None, *parameters)
+    return _norm_gradients(x, shape_of(x)[1], output_mask)
 
 
 @rule("aten.embedding_dense_backward.default")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...devices import kind_of
 from ..dims import layout_of, numel_of, require_equal, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import CPU, same_kind
@@ -31,7 +32,7 @@ def _known(x: FakeTensor, weight: FakeTensor, *others: FakeTensor | None) -> boo
 
 def _on_gpu(x: FakeTensor) -> bool:
     """Whether cuDNN computes images of this kind; then channels last go in and out."""
-    return x.device.type == "cuda" and x.dtype in (torch.float32, torch.float16, torch.bfloat16) \
+    return kind_of(x).has_cudnn and x.dtype in (torch.float32, torch.float16, torch.bfloat16) \
         and torch.backends.cudnn.enabled and torch.backends.cudnn.is_available()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...devices import kind_of
 from ..dims import (
     contiguous_strides,
     depends_on_data,
@@ -26,6 +27,7 @@ from .strides import (
     channels_last_strides,
     format_strides,
     has_no_elements,
+    in_format_of,
     is_dense,
     preserved_strides,
     suggests_channels_last,
@@ -39,9 +41,7 @@ def indexed(device: torch.device | None) -> torch.device:
     """The device that a constructor really uses: CPU when none is given, the current one of its kind without index."""
     if device is None:
         return CPU
-    if device.index is None and device.type == "cuda":
-        return torch.device("cuda", torch.cuda.current_device())
-    return device
+    return kind_of(device).with_index(device)
 
 
 def _plain(layout: Any, pin_memory: Any) -> bool:
@@ -74,16 +74,9 @@ def empty(
 
 
 @rule("aten.zeros.default", "aten.ones.default", "aten.rand.default", "aten.randn.default")
-def filled(
-    size: Sequence[Any],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: torch.device | None = None,
-    pin_memory: Any = None,
-) -> Any:
+def filled(size: Sequence[Any], **options: Any) -> Any:
     """Contiguous, of the default dtype unless told otherwise. Random numbers are not drawn."""
-    return empty(size, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory)
+    return empty(size, **options)
 
 
 @rule("aten.full.default")
@@ -199,12 +192,26 @@ def _any_positive(counts: Sequence[Any]) -> bool:
 
 @rule("aten.roll.default")
 def roll(x: FakeTensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
-    """By rows, and without elements a copy in the same layout. Without dimensions the elements are moved as one row."""
+    """By rows, and without elements a copy in the same layout. Without dimensions the elements are moved as one row.
+    The CPU joins two parts along each dimension, and keeps their memory format."""
     if len(shifts) != (len(dims) or 1) or any(wrap_dim(dim, x.ndim) is None for dim in dims) or x.ndim == 0:
         return NotImplemented
     shape, stride = layout_of(x)
     strides = preserved_strides(shape, stride) if (dims or x.ndim == 1) and has_no_elements(shape) else None
+    if strides is None and dims and kind_of(x).is_host and not depends_on_data(shifts) and \
+            all(_keeps_channels_last(shape, stride, *move) for move in zip(shifts, dims, strict=True)):
+        strides = channels_last_strides(shape)
     return new_fake(shape, strides, x.dtype, x.device)
+
+
+def _keeps_channels_last(shape: Sequence[Any], stride: Sequence[Any], shift: Any, dim: int) -> bool:
+    """Whether both parts that a tensor is rolled as lie with the channels last."""
+    if not suggests_channels_last(shape, stride):
+        return False
+    moved = shift % shape[dim]
+    parts = [[size if at != dim % len(shape) else length for at, size in enumerate(shape)]
+             for length in (moved, shape[dim] - moved)]
+    return all(suggests_channels_last(part, stride) for part in parts)
 
 
 @rule("aten.constant_pad_nd.default")
@@ -236,8 +243,7 @@ def pad(x: FakeTensor, padding: Sequence[Any], value: Any = 0) -> Any:
                 raise FakeUnsupported("aten.constant_pad_nd", "cuts more than there is")
     if not grows and not _any_positive(unknown):
         return like(view_of(x, left, stride, offset))
-    strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
-    return new_fake(shape, strides, x.dtype, x.device)
+    return in_format_of(x, shape)
 
 
 @rule("aten.full_like.default")
@@ -253,20 +259,11 @@ def clone(x: FakeTensor, *, memory_format: torch.memory_format | None = None) ->
 
 
 @rule("aten._to_copy.default")
-def to_copy(
-    x: FakeTensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: torch.device | None = None,
-    pin_memory: Any = None,
-    non_blocking: bool = False,
-    memory_format: torch.memory_format | None = None,
-) -> Any:
+def to_copy(x: FakeTensor, *, non_blocking: bool = False, **options: Any) -> Any:
     """A copy of another dtype or device. Layouts with gaps or overlaps are left to torch."""
-    if not is_dense(*layout_of(x)):
-        return NotImplemented
-    return like(x, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory, memory_format=memory_format)
+    if not isinstance(x, FakeTensor):  # a number, as batches of scalars are multiplied by
+        return scalar_tensor(x, dtype=options.get("dtype"))
+    return like(x, **options) if is_dense(*layout_of(x)) else NotImplemented
 
 
 @rule("aten.new_empty.default", "aten.new_zeros.default", "aten.new_ones.default")
@@ -277,7 +274,7 @@ def new(x: FakeTensor, size: Sequence[Any], *, dtype: Any = None, device: Any = 
 
 @rule("aten.new_full.default")
 def new_full(x: FakeTensor, size: Sequence[Any], fill_value: Any, **options: Any) -> Any:
-    """As above; the number does not matter."""
+    """dtype and device of the argument unless given; the number does not matter."""
     return new(x, size, **options)
 
 
@@ -285,5 +282,5 @@ def new_full(x: FakeTensor, size: Sequence[Any], fill_value: Any, **options: Any
 def new_empty_strided(
     x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, device: Any = None, **options: Any
 ) -> Any:
-    """As above with given strides."""
+    """dtype and device of the argument unless given, strides as given."""
     return empty_strided(size, stride, dtype=dtype or x.dtype, device=x.device if device is None else device, **options)

@@ -15,7 +15,7 @@ from ... import torch_compat
 from ...registry import Registry
 from ...shapes import Kind, Symbol, le
 from ...shapes.symnode import make_symbolic
-from ..dims import at_least_one, depends_on_data, dim_of, numel_of, require_equal, shape_of
+from ..dims import at_least_one, depends_on_data, dim_of, numel_of, product, require_equal, shape_of
 from ..tensor import DataDependentError, FakeTensor, new_fake
 from .operands import wrap_dim
 from .strides import broadcast_shapes, packed_strides
@@ -32,10 +32,10 @@ _MASKS = (torch.bool, torch.uint8)
 
 def data_result(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of an operator that depends on data."""
-    made = _rules.get(str(func))
-    if made is None or mode is None or mode.shape_env is None:
+    rule = _rules.get(str(func))
+    if rule is None or mode is None or mode.shape_env is None:
         raise DataDependentError(func)
-    return made(mode, *args, **kwargs)
+    return rule(mode, *args, **kwargs)
 
 
 def always(*args: Any, **kwargs: Any) -> bool:
@@ -93,8 +93,7 @@ def new_number(mode: FakeMode, x: FakeTensor, name: str) -> Symbol:
     if kind == "int":
         limits = torch.iinfo(x.dtype)
         bounds = {"lower": limits.min, "upper": limits.max}
-    symbol = env.new_symbol(None, name, kind=kind, **bounds)
-    return symbol
+    return env.new_symbol(None, name, kind=kind, **bounds)
 
 
 @data_rule("aten._local_scalar_dense.default", "aten.item.default")
@@ -121,10 +120,7 @@ def masked_select(mode: FakeMode, x: FakeTensor, mask: FakeTensor) -> Any:
     shape = broadcast_shapes([shape_of(x), shape_of(mask)])
     if shape is None or mask.dtype not in _MASKS:
         raise DataDependentError("aten.masked_select")
-    total: Any = 1
-    for size in shape:
-        total = total * size
-    return new_fake((new_size(mode, "masked_select().size(0)", total),), None, x.dtype, x.device)
+    return new_fake((new_size(mode, "masked_select().size(0)", product(shape)),), None, x.dtype, x.device)
 
 
 def _true_elements(mode: FakeMode, mask: FakeTensor) -> Any:
@@ -164,7 +160,7 @@ def index(mode: FakeMode, x: FakeTensor, indices: Sequence[FakeTensor | None]) -
 
 
 def _with_counts(
-    mode: FakeMode, x: FakeTensor, count: Any, return_inverse: bool, inverse: Sequence[Any], return_counts: bool
+    x: FakeTensor, count: Any, return_inverse: bool, inverse: Sequence[Any], return_counts: bool
 ) -> tuple[FakeTensor, FakeTensor]:
     empty = new_fake((0,), None, torch.int64, x.device)
     return (new_fake(inverse, None, torch.int64, x.device) if return_inverse else empty,
@@ -179,7 +175,7 @@ def _unique(mode: FakeMode, x: FakeTensor, return_inverse: bool, return_counts: 
     if dim is None:
         count = new_size(mode, "unique().size(0)", elements, least)
         result = new_fake((count,), None, x.dtype, x.device)
-        return result, *_with_counts(mode, x, count, return_inverse, shape, return_counts)
+        return result, *_with_counts(x, count, return_inverse, shape, return_counts)
     at = wrap_dim(dim, x.ndim)
     if at is None or x.ndim == 0:
         raise DataDependentError("aten.unique_dim")
@@ -189,7 +185,7 @@ def _unique(mode: FakeMode, x: FakeTensor, return_inverse: bool, return_counts: 
     # The slices are compared with their dimension in front, and go back to their place as a view.
     order = [d for d in range(x.ndim - 1, -1, -1) if d != at] + [at]
     result = new_fake(shape, packed_strides([at_least_one(s) for s in shape], order), x.dtype, x.device)
-    return result, *_with_counts(mode, x, count, return_inverse, (size,), return_counts)
+    return result, *_with_counts(x, count, return_inverse, (size,), return_counts)
 
 
 @data_rule("aten._unique.default")
@@ -211,7 +207,7 @@ def unique_dim(
     mode: FakeMode, x: FakeTensor, dim: int, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
     return_counts: bool = False,
 ) -> Any:
-    """As above for the slices along a dimension."""
+    """Different slices along a dimension, which of them each slice is, and how often each occurs."""
     return _unique(mode, x, True, True, dim)
 
 
@@ -219,7 +215,7 @@ def unique_dim(
 def unique_dim_consecutive(
     mode: FakeMode, x: FakeTensor, dim: int, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
-    """As above, where equal slices follow each other."""
+    """The first of each run of equal slices along a dimension, the run of each slice, and how long each run is."""
     return _unique(mode, x, True, True, dim)
 
 
@@ -227,7 +223,7 @@ def unique_dim_consecutive(
 def unique_consecutive(
     mode: FakeMode, x: FakeTensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """As above for elements, or slices where a dimension is given."""
+    """The first of each run of equal elements, or slices where a dimension is given, with runs and their lengths."""
     if dim is None:
         return _unique(mode, x, return_inverse, return_counts, None)
     return _unique(mode, x, True, True, dim)

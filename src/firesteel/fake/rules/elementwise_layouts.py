@@ -15,7 +15,7 @@ from ... import torch_compat
 from ..dims import contiguous_strides, layout_of, shape_of
 from ..tensor import FakeTensor, new_fake
 from .operands import is_number
-from .strides import cast_layout, elementwise_layout, preserved_strides
+from .strides import cast_layout, elementwise_layout, has_no_elements, preserved_strides
 
 Restride = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 """From a result, the arguments and the keywords of a call to the result as eager lays it out."""
@@ -50,6 +50,10 @@ def find_layout(func: Any) -> Restride | None:
         return _by_rows
     if name == "aten.ldexp.Tensor":
         return _scaled
+    if name == "aten.convolution.default":
+        return _of_no_images
+    if name == "aten.convolution_backward.default":
+        return _back_to_no_images
     elementwise = torch.Tag.pointwise in func.tags or name in _UNTAGGED
     if not elementwise or name.startswith(_OTHERS) or torch_compat.mutates_arguments(func):
         return None
@@ -88,6 +92,29 @@ def _scaled(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     shape = shape_of(args[1])
     layout = elementwise_layout((cast_layout(args[0], result.dtype), (shape, contiguous_strides(shape))))
     return result if layout is None else _with_strides(result, layout[1])
+
+
+def _of_no_images(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Where a convolution has no images, eager multiplies them with one weight and views that in the result's shape,
+    which keeps strides where the shape is the same. Signals are images of one row."""
+    shape, stride = layout_of(args[0])
+    if shape[:1] != (0,) or shape != shape_of(result) or has_no_elements(shape[1:]):
+        return result
+    if len(shape) != 3:
+        layout = elementwise_layout(((shape, stride), _NUMBER_LAYOUT))
+        return result if layout is None else _with_strides(result, layout[1])
+    image = (*shape[:2], 1, shape[2]), (*stride[:2], shape[2] * stride[2], stride[2])
+    layout = elementwise_layout((image, _NUMBER_LAYOUT))
+    return result if layout is None else _with_strides(result, (*layout[1][:2], layout[1][3]))
+
+
+def _back_to_no_images(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Gradients where a convolution has no images or no channels are zeros, made with ``zeros_like``."""
+    if not has_no_elements(shape_of(args[1])):
+        return result
+    like = [None if gradient is None else _with_strides(gradient, preserved_strides(*layout_of(argument)))
+            for gradient, argument in zip(result, args[1:3], strict=False)]
+    return type(result)((*like, *result[2:]))
 
 
 def _with_strides(result: Any, stride: Sequence[Any]) -> Any:

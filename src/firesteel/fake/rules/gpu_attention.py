@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...devices import kind_of
 from ..dims import layout_of
 from ..tensor import FakeTensor
 from .registry import rule
@@ -26,7 +27,7 @@ def kernel_of_attention(
 ) -> Any:
     """The number of the kernel; meta kernels do not know about GPUs and answer with the slowest."""
     given = [query, key, value] if attn_mask is None else [query, key, value, attn_mask]
-    if query.device.type != "cuda" or any(torch_compat.has_symbolic_layout(t) for t in given):
+    if not kind_of(query).has_cudnn or any(torch_compat.has_symbolic_layout(t) for t in given):
         return NotImplemented
     mask = None if attn_mask is None else _like(attn_mask)
     return torch_compat.attention_kernel(
@@ -35,5 +36,5 @@ def kernel_of_attention(
 
 def _like(fake: FakeTensor) -> torch.Tensor:
     shape, stride = layout_of(fake)
-    made = torch.empty_strided(shape, stride, dtype=fake.dtype, device=fake.device)
-    return made.requires_grad_(fake.requires_grad) if fake.is_floating_point() else made
+    empty = torch.empty_strided(shape, stride, dtype=fake.dtype, device=fake.device)
+    return empty.requires_grad_(fake.requires_grad) if fake.is_floating_point() else empty

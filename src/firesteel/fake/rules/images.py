@@ -7,16 +7,12 @@ from typing import Any
 
 import torch
 
+from ...devices import KINDS
 from ..dims import layout_of, numel_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import CPU
 from .registry import rule
-from .strides import channels_last_strides, preserved_strides, suggests_channels_last
-
-
-def _in_format_of(x: FakeTensor, shape: Sequence[Any], dtype: torch.dtype | None = None) -> FakeTensor:
-    strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
-    return new_fake(shape, strides, dtype or x.dtype, x.device)
+from .strides import in_format_of, preserved_strides, suggests_channels_last
 
 
 def _pair(values: Sequence[Any], default: Sequence[Any] = ()) -> tuple[Any, ...] | None:
@@ -34,7 +30,7 @@ def _image(x: FakeTensor) -> bool:
 
 def _resampled(x: FakeTensor) -> bool:
     """Whether resampling an image is known; one function of torch says for CPU and GPU what comes out."""
-    return x.device.type in ("cpu", "cuda") and x.dtype.is_floating_point and x.ndim in (3, 4)
+    return x.device.type in KINDS and x.dtype.is_floating_point and x.ndim in (3, 4)
 
 
 def _pooled_shape(
@@ -74,7 +70,7 @@ def max_pool2d(
 ) -> Any:
     """The largest of each window, and where it was."""
     shape = _pooled_shape(x, kernel_size, stride, padding, dilation, ceil_mode) if _image(x) else None
-    return NotImplemented if shape is None else (_in_format_of(x, shape), _in_format_of(x, shape, torch.int64))
+    return NotImplemented if shape is None else (in_format_of(x, shape), in_format_of(x, shape, torch.int64))
 
 
 @rule("aten.avg_pool2d.default")
@@ -91,7 +87,7 @@ def avg_pool2d(
     if not _image(x) or divisor_override == 0:
         return NotImplemented
     shape = _pooled_shape(x, kernel_size, stride, padding, (1,), ceil_mode)
-    return NotImplemented if shape is None else _in_format_of(x, shape)
+    return NotImplemented if shape is None else in_format_of(x, shape)
 
 
 @rule("aten._adaptive_avg_pool2d.default")
@@ -101,7 +97,7 @@ def adaptive_avg_pool2d(x: FakeTensor, output_size: Sequence[Any]) -> Any:
         return NotImplemented
     if any(size <= 0 for size in output_size):
         return NotImplemented
-    return _in_format_of(x, (*shape_of(x)[:-2], *output_size))
+    return in_format_of(x, (*shape_of(x)[:-2], *output_size))
 
 
 @rule(
@@ -111,7 +107,7 @@ def adaptive_avg_pool2d(x: FakeTensor, output_size: Sequence[Any]) -> Any:
 )
 def pool2d_backward(grad: FakeTensor, x: FakeTensor, *params: Any) -> Any:
     """In the shape of the argument."""
-    return _in_format_of(x, shape_of(x)) if _image(x) and x.dtype is grad.dtype else NotImplemented
+    return in_format_of(x, shape_of(x)) if _image(x) and x.dtype is grad.dtype else NotImplemented
 
 
 @rule("aten.upsample_nearest2d.default", "aten._upsample_nearest_exact2d.default", "aten.upsample_bilinear2d.default",
@@ -124,7 +120,7 @@ def upsample2d(x: FakeTensor, output_size: Sequence[Any], *params: Any) -> Any:
         return NotImplemented
     if any(size <= 0 for size in output_size) or any(size == 0 for size in shape_of(x)[1:]):
         raise FakeUnsupported("aten.upsample", "an image without pixels, which meta kernels let pass")
-    return _in_format_of(x, (*shape_of(x)[:2], *output_size))
+    return in_format_of(x, (*shape_of(x)[:2], *output_size))
 
 
 @rule("aten.upsample_bicubic2d_backward.default")
@@ -139,7 +135,7 @@ def upsample_bicubic2d_backward(grad: FakeTensor, output_size: Any, input_size: 
       "aten.upsample_bilinear2d_backward.default")
 def upsample2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Any], *params: Any) -> Any:
     """In the shape of the argument, which is given as numbers."""
-    return _in_format_of(grad, input_size) if _resampled(grad) and grad.ndim == 4 else NotImplemented
+    return in_format_of(grad, input_size) if _resampled(grad) and grad.ndim == 4 else NotImplemented
 
 
 def _padded(x: FakeTensor, padding: Sequence[Any], reflects: bool) -> Any:
@@ -156,7 +152,7 @@ def _padded(x: FakeTensor, padding: Sequence[Any], reflects: bool) -> Any:
         shape[-1 - k] = size + before + after
         if shape[-1 - k] < 1:
             return NotImplemented
-    return _in_format_of(x, shape)
+    return in_format_of(x, shape)
 
 
 @rule("aten.reflection_pad2d.default", "aten.reflection_pad3d.default")
@@ -177,7 +173,7 @@ def pixel_shuffle(x: FakeTensor, factor: int) -> Any:
     batch, channels, height, width = shape_of(x)
     if channels % (factor * factor) != 0:
         return NotImplemented
-    return _in_format_of(x, (batch, channels // (factor * factor), height * factor, width * factor))
+    return in_format_of(x, (batch, channels // (factor * factor), height * factor, width * factor))
 
 
 @rule("aten.pixel_unshuffle.default")
@@ -193,7 +189,7 @@ def channel_shuffle(x: FakeTensor, groups: int) -> Any:
     """A copy in the memory format of the argument."""
     if x.device != CPU or x.ndim != 4 or groups <= 0 or any(size == 0 for size in shape_of(x)):
         return NotImplemented
-    return _in_format_of(x, shape_of(x)) if shape_of(x)[1] % groups == 0 else NotImplemented
+    return in_format_of(x, shape_of(x)) if shape_of(x)[1] % groups == 0 else NotImplemented
 
 
 @rule("aten.im2col.default")

@@ -17,7 +17,6 @@ from .strides import (
     Stride,
     broadcast_shapes,
     elementwise_layout,
-    is_dense,
     is_repeated,
     memory_order,
     packed_strides,
@@ -155,6 +154,14 @@ def index_fill(x: FakeTensor, dim: int, index: FakeTensor, value: Any) -> Any:
     return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 
+@rule("aten.index_fill.int_Tensor")
+def index_fill_tensor(x: FakeTensor, dim: int, index: FakeTensor, value: FakeTensor) -> Any:
+    """A copy filled with the only element of `value`."""
+    if value.ndim or value.dtype.is_complex or value.device != x.device:
+        return NotImplemented
+    return index_fill(x, dim, index, 0)
+
+
 @rule("aten.index_put.default")
 def index_put(x: FakeTensor, indices: Sequence[FakeTensor | None], values: FakeTensor, accumulate: bool = False) -> Any:
     """A copy with some elements replaced."""
@@ -178,17 +185,17 @@ def topk(x: FakeTensor, k: Any, dim: int = -1, largest: bool = True, sorted: boo
 
 @rule("aten.sort.default")
 def sort(x: FakeTensor, dim: int = -1, descending: bool = False) -> Any:
-    """Values and their places, in the layout of the argument where that is dense."""
+    """Values and their places, in the layout of the argument, its gaps left out."""
     if wrap_dim(dim, x.ndim) is None:
         raise FakeUnsupported("aten.sort", "the dimension is out of range, which meta kernels let pass")
     if x.dtype.is_complex:
         return NotImplemented
     shape, stride = layout_of(x)
-    strides = tuple(stride) if is_dense(shape, stride) else None
+    strides = preserved_strides(shape, stride)
     return new_fake(shape, strides, x.dtype, x.device), new_fake(shape, strides, torch.int64, x.device)
 
 
 @rule("aten.sort.stable")
 def stable_sort(x: FakeTensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    """As above."""
+    """Values and their places, in the layout of the argument, its gaps left out."""
     return sort(x, dim, descending)

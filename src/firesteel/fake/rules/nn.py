@@ -16,6 +16,7 @@ from .strides import (
     channels_last_strides,
     contiguous,
     elementwise_layout,
+    in_format_of,
     is_channels_last,
     preserved_strides,
     suggests_channels_last,
@@ -74,7 +75,7 @@ def native_group_norm(
 
 @rule("aten._safe_softmax.default")
 def safe_softmax(x: FakeTensor, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """As below, with rows of minus infinity giving zeros."""
+    """Contiguous, the dtype of the argument; rows of minus infinity give zeros."""
     if dtype not in (None, x.dtype) or wrap_dim(dim, x.ndim) is None or not x.dtype.is_floating_point:
         return NotImplemented
     return new_fake(shape_of(x), None, x.dtype, x.device)
@@ -131,9 +132,8 @@ def batch_norm(
     if not training and (running_mean is None or running_var is None):
         return NotImplemented
     statistics = (channels,) if training else (0,)
-    strides = channels_last_strides(shape_of(x)) if suggests_channels_last(*layout_of(x)) else None
     return (
-        new_fake(shape_of(x), strides, x.dtype, x.device),
+        in_format_of(x, shape_of(x)),
         new_fake(statistics, None, x.dtype, x.device),
         new_fake(statistics, None, x.dtype, x.device),
     )
@@ -172,7 +172,7 @@ def batch_norm_functional(
     momentum: float,
     eps: float,
 ) -> Any:
-    """The same with the new running statistics as results."""
+    """Batch norm with the new running statistics as further results."""
     results = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
     if results is NotImplemented:
         return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...devices import kind_of
 from ..dims import shape_of
 from ..tensor import FakeTensor
 from .registry import rule
@@ -20,7 +21,7 @@ def fused(*lists: Sequence[FakeTensor], **settings: Any) -> None:
 def product_with_each(tensors: Sequence[FakeTensor], first: Sequence[FakeTensor], second: Sequence[FakeTensor],
                       scalars: FakeTensor) -> Any:
     """The scalars are read from a vector on the CPU."""
-    sound = scalars.device.type == "cpu" and scalars.ndim == 1 and shape_of(scalars) == (len(tensors),) and all(
+    sound = kind_of(scalars).is_host and scalars.ndim == 1 and shape_of(scalars) == (len(tensors),) and all(
         shape_of(a) == shape_of(b) == shape_of(c) and a.dtype.is_floating_point and a.dtype is b.dtype is c.dtype
         for a, b, c in zip(tensors, first, second, strict=True))
     return None if sound else NotImplemented

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...devices import kind_of
 from ..dims import known_equal, layout_of, shape_of, stride_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import is_number, result_device, result_dtype, scalar_dtype, wrap_dim
@@ -235,7 +236,7 @@ def glu(x: FakeTensor, dim: int = -1) -> Any:
 @rule("aten.log_sigmoid_forward.default")
 def log_sigmoid(x: FakeTensor) -> Any:
     """On the CPU by rows whatever the argument is, with what backward needs."""
-    if x.device.type != "cpu" or not x.dtype.is_floating_point:
+    if not kind_of(x).is_host or not x.dtype.is_floating_point:
         return NotImplemented
     return tuple([new_fake(shape_of(x), None, x.dtype, x.device) for _ in range(2)])
 

@@ -40,7 +40,7 @@ def sum_all(x: FakeTensor, *, dtype: torch.dtype | None = None) -> Any:
 
 @rule("aten.sum.dim_IntList")
 def sum_dims(x: FakeTensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """As above, over some dimensions."""
+    """Over some dimensions; integers and bool are summed as int64."""
     shape = reduced_shape(x, dim, keepdim)
     if shape is None:
         return NotImplemented

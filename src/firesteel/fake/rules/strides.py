@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from ...devices import kind_of
 from ...torch_compat import has_symbolic_layout
 from ..dims import Dim, at_least_one, contiguous_strides, known_equal, layout_of, layout_question, require_equal
+from ..tensor import FakeTensor, new_fake
 
 Shape = Sequence[Any]
 Stride = Sequence[Any]
@@ -235,7 +237,7 @@ def preserved_strides(shape: Shape, stride: Stride) -> tuple[Any, ...]:
 def cast_layout(x: torch.Tensor, dtype: torch.dtype | None) -> Layout:
     """How an operand lies that is computed with in a dtype: the iterator of the CPU reads a copy if that is another."""
     shape, stride = layout_of(x)
-    if dtype is None or x.dtype is dtype or len(shape) < 2 or x.device.type != "cpu":
+    if dtype is None or x.dtype is dtype or len(shape) < 2 or not kind_of(x).is_host:
         return shape, stride
     return shape, preserved_strides(shape, stride)
 
@@ -268,3 +270,9 @@ def suggests_channels_last(shape: Shape, stride: Stride) -> bool:
             return False
         smallest = stride[dim] * at_least_one(shape[dim])
     return True
+
+
+def in_format_of(x: FakeTensor, shape: Shape, dtype: torch.dtype | None = None) -> FakeTensor:
+    """A tensor of another shape in the memory format of an argument, and in its dtype unless one is given."""
+    strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
+    return new_fake(shape, strides, dtype or x.dtype, x.device)

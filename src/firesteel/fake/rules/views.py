@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -111,7 +111,32 @@ def alias(x: FakeTensor) -> Any:
     return view_of(x, shape_of(x), stride_of(x), offset_of(x))
 
 
-def _swapped(x: FakeTensor, dim0: int, dim1: int) -> tuple[list[Any], list[Any]] | None:
+Layout = tuple[Sequence[Any], Sequence[Any], Any]
+"""Sizes, strides and offset."""
+
+
+def _both_forms(views: str, in_place: str) -> Callable[[Callable[..., Layout | None]], Callable[..., Layout | None]]:
+    """Registers the layout of a view, a function of the operator's arguments, for the view and its form in place."""
+
+    def register(layout_for: Callable[..., Layout | None]) -> Callable[..., Layout | None]:
+        def make_view(x: FakeTensor, *args: Any, **kwargs: Any) -> Any:
+            layout = layout_for(x, *args, **kwargs)
+            return NotImplemented if layout is None else view_of(x, *layout)
+
+        def change(x: FakeTensor, *args: Any, **kwargs: Any) -> Any:
+            layout = layout_for(x, *args, **kwargs)
+            return NotImplemented if layout is None else update_metadata(x, *layout)
+
+        rule(*[f"aten.{name}" for name in views.split()])(make_view)
+        rule(*[f"aten.{name}" for name in in_place.split()])(change)
+        return layout_for
+
+    return register
+
+
+@_both_forms("transpose.int", "transpose_.default")
+def _swapped(x: FakeTensor, dim0: int, dim1: int) -> Layout | None:
+    """Two dimensions exchanged."""
     first, second = wrap_dim(dim0, x.ndim), wrap_dim(dim1, x.ndim)
     if first is None or second is None:
         return None
@@ -119,37 +144,15 @@ def _swapped(x: FakeTensor, dim0: int, dim1: int) -> tuple[list[Any], list[Any]]
     if shape:
         shape[first], shape[second] = shape[second], shape[first]
         stride[first], stride[second] = stride[second], stride[first]
-    return shape, stride
+    return shape, stride, offset_of(x)
 
 
-@rule("aten.transpose.int")
-def transpose(x: FakeTensor, dim0: int, dim1: int) -> Any:
-    """Two dimensions exchanged."""
-    layout = _swapped(x, dim0, dim1)
-    return NotImplemented if layout is None else view_of(x, *layout, offset_of(x))
-
-
-@rule("aten.transpose_.default")
-def transpose_(x: FakeTensor, dim0: int, dim1: int) -> Any:
-    """Two dimensions exchanged, in place."""
-    layout = _swapped(x, dim0, dim1)
-    return NotImplemented if layout is None else update_metadata(x, *layout, offset_of(x))
-
-
-@rule("aten.t.default")
-def t(x: FakeTensor) -> Any:
+@_both_forms("t.default", "t_.default")
+def _transposed(x: FakeTensor) -> Layout | None:
     """Matrices transposed, fewer dimensions as they are."""
     if x.ndim > 2:
-        return NotImplemented
-    return transpose(x, 0, 1) if x.ndim == 2 else alias(x)
-
-
-@rule("aten.t_.default")
-def t_(x: FakeTensor) -> Any:
-    """As ``t``, in place."""
-    if x.ndim > 2:
-        return NotImplemented
-    return transpose_(x, 0, 1) if x.ndim == 2 else x
+        return None
+    return _swapped(x, 0, 1) if x.ndim == 2 else (*layout_of(x), offset_of(x))
 
 
 @rule("aten.permute.default")
@@ -194,7 +197,9 @@ def expand(x: FakeTensor, size: Sequence[Any], *, implicit: bool = False) -> Any
     return view_of(x, shape, stride, offset_of(x))
 
 
-def _unsqueezed(x: FakeTensor, dim: int) -> tuple[list[Any], list[Any]] | None:
+@_both_forms("unsqueeze.default", "unsqueeze_.default")
+def _unsqueezed(x: FakeTensor, dim: int) -> Layout | None:
+    """A new dimension of size 1."""
     at = wrap_dim(dim, x.ndim + 1)
     if at is None:
         return None
@@ -202,57 +207,26 @@ def _unsqueezed(x: FakeTensor, dim: int) -> tuple[list[Any], list[Any]] | None:
     step = shape[at] * stride[at] if at < len(shape) else 1
     shape.insert(at, 1)
     stride.insert(at, step)
-    return shape, stride
+    return shape, stride, offset_of(x)
 
 
-@rule("aten.unsqueeze.default")
-def unsqueeze(x: FakeTensor, dim: int) -> Any:
-    """A new dimension of size 1."""
-    layout = _unsqueezed(x, dim)
-    return NotImplemented if layout is None else view_of(x, *layout, offset_of(x))
-
-
-@rule("aten.unsqueeze_.default")
-def unsqueeze_(x: FakeTensor, dim: int) -> Any:
-    """As ``unsqueeze``, in place."""
-    layout = _unsqueezed(x, dim)
-    return NotImplemented if layout is None else update_metadata(x, *layout, offset_of(x))
-
-
-def _squeezed(x: FakeTensor, dims: Any) -> tuple[list[Any], list[Any]] | None:
+@_both_forms("squeeze.default squeeze.dim squeeze.dims", "squeeze_.default squeeze_.dim squeeze_.dims")
+def _squeezed(x: FakeTensor, dim: Any = None) -> Layout | None:
+    """Dimensions of size 1 dropped."""
+    dims = range(x.ndim) if dim is None else dim if isinstance(dim, (list, tuple)) else (dim,)
     ndim = x.ndim
     wrapped = {wrap_dim(d, ndim) for d in dims}
     if None in wrapped or len(wrapped) != len(dims):
         return None
     shape, stride = layout_of(x)
     kept = [i for i in range(ndim) if i not in wrapped or not is_one(shape[i])]
-    return [shape[i] for i in kept], [stride[i] for i in kept]
-
-
-def _squeeze_dims(x: FakeTensor, dims: Any) -> Any:
-    if dims is None:
-        return range(x.ndim)
-    return dims if isinstance(dims, (list, tuple)) else (dims,)
-
-
-@rule("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims")
-def squeeze(x: FakeTensor, dims: Any = None) -> Any:
-    """Dimensions of size 1 dropped."""
-    layout = _squeezed(x, _squeeze_dims(x, dims))
-    return NotImplemented if layout is None else view_of(x, *layout, offset_of(x))
-
-
-@rule("aten.squeeze_.default", "aten.squeeze_.dim", "aten.squeeze_.dims")
-def squeeze_(x: FakeTensor, dims: Any = None) -> Any:
-    """As ``squeeze``, in place."""
-    layout = _squeezed(x, _squeeze_dims(x, dims))
-    return NotImplemented if layout is None else update_metadata(x, *layout, offset_of(x))
+    return [shape[i] for i in kept], [stride[i] for i in kept], offset_of(x)
 
 
 @rule("aten.squeeze_copy.default", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims")
 def squeeze_copy(x: FakeTensor, dims: Any = None) -> Any:
-    """As ``squeeze``, copied."""
-    layout = _squeezed(x, _squeeze_dims(x, dims))
+    """A contiguous copy without dimensions of size 1."""
+    layout = _squeezed(x, dims)
     return NotImplemented if layout is None else new_fake(layout[0], None, x.dtype, x.device)
 
 
@@ -395,37 +369,38 @@ def diagonal(x: FakeTensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> An
 def scatter_to_view(x: FakeTensor, source: FakeTensor, *where: Any, **more: Any) -> Any:
     """A copy with gaps and all, of which a part is another; the source fits, that was looked at."""
     shape, stride = layout_of(x)
-    overlaps = any(type(step) is int and step == 0 and size > 1 for size, step in zip(shape, stride, strict=True))
-    return new_fake(shape, preserved_strides(shape, stride) if overlaps else stride, x.dtype, x.device)
+    return new_fake(shape, preserved_strides(shape, stride) if _is_expanded(x) else stride, x.dtype, x.device)
 
 
-def _require_in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:
-    """Leave a layout that is not sound to eager, which says what is wrong; torch's meta kernels take any."""
+def _is_expanded(x: FakeTensor) -> bool:
+    return any(type(step) is int and step == 0 and size > 1 for size, step in zip(*layout_of(x), strict=True))
+
+
+@_both_forms("as_strided.default", "as_strided_.default")
+def _in_storage(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Layout:
+    """Any view of the storage. What is not sound is left to eager, which says what is wrong; meta kernels take any."""
+    offset = offset_of(x) if storage_offset is None else storage_offset
     if len(size) != len(stride) or offset < 0 or any(s < 0 for s in size) or any(s < 0 for s in stride):
         raise FakeUnsupported("aten.as_strided", "is no layout of a tensor")
     if any(s == 0 for s in size):
-        return
+        return size, stride, offset
     last: Any = offset + 1
     for s, st in zip(size, stride, strict=True):
         last = last + (s - 1) * st
     if not x.unbounded and last * x.dtype.itemsize > dim_of(x.untyped_storage().nbytes()):
         raise FakeUnsupported("aten.as_strided", "reaches outside the storage")
+    return size, stride, offset
 
 
-@rule("aten.as_strided.default")
-def as_strided(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
-    """Any view of the storage."""
-    offset = offset_of(x) if storage_offset is None else storage_offset
-    _require_in_storage(x, size, stride, offset)
-    return view_of(x, size, stride, offset)
-
-
-@rule("aten.as_strided_.default")
-def as_strided_(x: FakeTensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
-    """As ``as_strided``, in place."""
-    offset = offset_of(x) if storage_offset is None else storage_offset
-    _require_in_storage(x, size, stride, offset)
-    return update_metadata(x, size, stride, offset)
+@rule("aten.as_strided_scatter.default")
+def as_strided_scatter(x: FakeTensor, source: FakeTensor, size: Sequence[Any], stride: Sequence[Any],
+                       storage_offset: Any = None) -> Any:
+    """A copy of which a part is another; that of an expanded tensor is dense."""
+    if x.unbounded or not known_equal(offset_of(x), 0):
+        return NotImplemented
+    copy = scatter_to_view(x, source)
+    _in_storage(copy, size, stride, storage_offset)
+    return copy
 
 
 @rule("aten.resize_.default")

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...devices import kind_of
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -47,12 +48,12 @@ def _of_one_precision(decomposition: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(decomposition)
     def of_one_precision(*args: Any, **kwargs: Any) -> Any:
-        found: torch.dtype | None = None
+        precision: torch.dtype | None = None
         for value in (*args, *kwargs.values()):
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
-                if found is not None and value.dtype is not found:
+                if precision is not None and value.dtype is not precision:
                     return NotImplemented
-                found = value.dtype
+                precision = value.dtype
         return decomposition(*args, **kwargs)
 
     return of_one_precision
@@ -80,7 +81,7 @@ def _exact(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
 def _dropout_gradient(grad: torch.Tensor, mask: torch.Tensor, scale: float) -> Any:
     """The product in the layout of eager's, where torch's decomposition copies it by rows. On a GPU the scale is not
     rounded to half precision."""
-    if grad.device.type == "cpu" or grad.dtype not in _HALVES:
+    if kind_of(grad).rounds_steps or grad.dtype not in _HALVES:
         return grad * (mask.to(grad.dtype) * scale)
     return (grad.to(torch.float32) * (mask.to(torch.float32) * scale)).to(grad.dtype)
 
@@ -93,7 +94,7 @@ def _of_probabilities(decomposition: Callable[..., Any]) -> Callable[..., Any]:
         if any(isinstance(value, torch.Tensor) and value.stride() != x.stride() for value in (target, *args)):
             return NotImplemented  # eager's result lies as the first argument does
         torch_compat.check_when_run(((x >= 0) & (x <= 1)).all(), "all elements of input should be between 0 and 1")
-        if x.device.type == "cpu":
+        if kind_of(x).raises_for_values:
             torch_compat.check_when_run(((target >= 0) & (target <= 1)).all(),
                                         "all elements of target should be between 0 and 1")
         return decomposition(x, target, *args, **kwargs)

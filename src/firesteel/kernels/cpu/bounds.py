@@ -110,9 +110,9 @@ class _Checker:
         """The memory behind a pointer; None for parameters and variables."""
         while pointer in self.origins and pointer not in self.extents:
             pointer = self.origins[pointer]
-        found = self.extents.get(pointer)
-        if found is not None:
-            return found
+        extent = self.extents.get(pointer)
+        if extent is not None:
+            return extent
         if pointer in self.single or pointer in self.parameters:
             return None
         raise Unsupported(f"a check of an access to {pointer}")
@@ -122,12 +122,12 @@ class _Checker:
         if not _TOUCHES.search(line):
             yield line
             return
-        if found := _LANES.fullmatch(line):
-            yield from self.every_lane(found)
-        elif found := _MASKED.fullmatch(line):
-            yield from self.masked(found)
-        elif found := _LOAD.fullmatch(line) or _STORE.fullmatch(line):
-            yield from self.plain(found, line)
+        if access := _LANES.fullmatch(line):
+            yield from self.every_lane(access)
+        elif access := _MASKED.fullmatch(line):
+            yield from self.masked(access)
+        elif access := _LOAD.fullmatch(line) or _STORE.fullmatch(line):
+            yield from self.plain(access, line)
         else:
             raise Unsupported(f"a check of {line}")
 
@@ -136,8 +136,8 @@ class _Checker:
         return (f"call ptr @PREFIX.check(ptr {pointer}, i64 {skip}, i64 {size}, i1 {active}, ptr {extent.start}, "
                 f"ptr {extent.end}, i64 {number}, ptr {self.report})")
 
-    def plain(self, found: re.Match[str], line: str) -> Iterator[str]:
-        pointer, active = found["pointer"], "true"
+    def plain(self, access: re.Match[str], line: str) -> Iterator[str]:
+        pointer, active = access["pointer"], "true"
         chosen = self.choices.get(pointer)
         if chosen is not None:
             active, pointer = chosen[0], chosen[1]
@@ -145,25 +145,25 @@ class _Checker:
         if place is None:
             yield line
             return
-        made = self.function.temporary()
+        safe = self.function.temporary()
         store = line.startswith("store")
-        yield f"{made} = {self.call(found['pointer'], '0', str(_width(found['type'])), active, place, store)}"
-        middle = "" if store else found["type"]
-        yield f"{found['before']}{middle}, ptr {made}{found['after']}"
+        yield f"{safe} = {self.call(access['pointer'], '0', str(_width(access['type'])), active, place, store)}"
+        middle = "" if store else access["type"]
+        yield f"{access['before']}{middle}, ptr {safe}{access['after']}"
 
-    def masked(self, found: re.Match[str]) -> Iterator[str]:
+    def masked(self, access: re.Match[str]) -> Iterator[str]:
         """A vector of which some lanes are there: from the first to the last of them."""
-        pointer, lanes, width = found["pointer"], int(found["lanes"]), int(found["width"])
+        pointer, lanes, width = access["pointer"], int(access["lanes"]), int(access["width"])
         place = self.extent(pointer)
         if place is None:
             raise Unsupported(f"a check of a masked access to {pointer}")
         new = self.function.temporary
-        bits, any_lane, first, last, skip, behind, size, made = (new() for _ in range(8))
+        bits, any_lane, first, last, skip, behind, size, safe = (new() for _ in range(8))
         kind = f"i{lanes}"
         wide = f"i{max(lanes, 64)}"
         for count in ("cttz", "ctlz"):
             self.module.declare(f"llvm.{count}.{wide}", wide, f"{wide}, i1")
-        yield f"{bits} = bitcast {found['mask']} to {kind}"
+        yield f"{bits} = bitcast {access['mask']} to {kind}"
         if lanes < 64:
             small, bits = bits, new()
             yield f"{bits} = zext {kind} {small} to {wide}"
@@ -179,24 +179,24 @@ class _Checker:
         count = new()
         yield f"{count} = sub i64 {behind}, {first}"
         yield f"{size} = mul i64 {count}, {width}"
-        yield f"{made} = {self.call(pointer, skip, size, any_lane, place, found['kind'] == 'store')}"
-        yield f"{found['before']}ptr {made}{found['after']}"
+        yield f"{safe} = {self.call(pointer, skip, size, any_lane, place, access['kind'] == 'store')}"
+        yield f"{access['before']}ptr {safe}{access['after']}"
 
-    def every_lane(self, found: re.Match[str]) -> Iterator[str]:
+    def every_lane(self, access: re.Match[str]) -> Iterator[str]:
         """A gather or scatter."""
-        lanes, width, pointers = int(found["lanes"]), found["width"], found["pointer"]
+        lanes, width, pointers = int(access["lanes"]), access["width"], access["pointer"]
         place = self.extent(pointers)
         if place is None:
             raise Unsupported(f"a check of scattered accesses to {pointers}")
         vector = f"<{lanes} x ptr>"
         for lane in range(lanes):
-            one, active, made, whole = (self.function.temporary() for _ in range(4))
+            one, active, safe, whole = (self.function.temporary() for _ in range(4))
             yield f"{one} = extractelement {vector} {pointers}, i64 {lane}"
-            yield f"{active} = extractelement {found['mask']}, i64 {lane}"
-            yield f"{made} = {self.call(one, '0', width, active, place, found['kind'] == 'scatter')}"
-            yield f"{whole} = insertelement {vector} {pointers}, ptr {made}, i64 {lane}"
+            yield f"{active} = extractelement {access['mask']}, i64 {lane}"
+            yield f"{safe} = {self.call(one, '0', width, active, place, access['kind'] == 'scatter')}"
+            yield f"{whole} = insertelement {vector} {pointers}, ptr {safe}, i64 {lane}"
             pointers = whole
-        yield f"{found['before']}{vector} {pointers}{found['after']}"
+        yield f"{access['before']}{vector} {pointers}{access['after']}"
 
 
 def _width(kind: str) -> int:

@@ -55,9 +55,9 @@ def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> 
         missing: dict[str, Kernel] = {}
         for key, kernel in zip(keys, kernels, strict=True):
             if key not in _compiled and key not in missing:
-                found = _load(key)
-                if found is not None:
-                    _compiled[key] = found
+                stored = _load(key)
+                if stored is not None:
+                    _compiled[key] = stored
                 else:
                     missing[key] = kernel
         if missing:
@@ -73,14 +73,14 @@ def compile_text(subject: str, text: Callable[[str], str], target: Target | None
     target = target or host()
     key = disk_cache.digest(maker(), target.description, subject)
     with _lock:
-        found = _compiled.get(key) or _load(key)
-        if found is None:
+        compiled = _compiled.get(key) or _load(key)
+        if compiled is None:
             data = object_emitter.object_code(text(_name(key)), target)
-            found = _install(key, data)
+            compiled = _install(key, data)
             disk_cache.put(KIND, key, data)
             log("kernels", "%s: %d bytes of machine code", subject, len(data))
-        _compiled[key] = found
-        return found
+        _compiled[key] = compiled
+        return compiled
 
 
 def load_kernels(keys: Sequence[str]) -> list[CompiledKernel] | None:
@@ -88,10 +88,10 @@ def load_kernels(keys: Sequence[str]) -> list[CompiledKernel] | None:
     with _lock:
         for key in keys:
             if key not in _compiled:
-                found = _load(key)
-                if found is None:
+                stored = _load(key)
+                if stored is None:
                     return None
-                _compiled[key] = found
+                _compiled[key] = stored
         return [_compiled[key] for key in keys]
 
 
@@ -103,14 +103,14 @@ def machine_text() -> str:
 @functools.cache
 def maker() -> str:
     """What makes the code: LLVM's version and the sources of this printer and of the table of operations."""
-    made = hashlib.sha256()
+    sources_hash = hashlib.sha256()
     folder = os.path.dirname(os.path.abspath(__file__))
     sources = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith((".py", ".ll"))]
     for path in (*sources, *[os.path.abspath(str(module.__file__)) for module in (llvm_writer, operations)]):
         with open(path, "rb") as file:
-            made.update(file.read())
+            sources_hash.update(file.read())
     llvm = llvm_binding()
-    return f"{llvm.llvm_version_info} {made.hexdigest()}"
+    return f"{llvm.llvm_version_info} {sources_hash.hexdigest()}"
 
 
 def _name(key: str) -> str:

@@ -57,11 +57,11 @@ def module_text(target: Target, name: str) -> str:
 
 
 def _load_fields(code: Code) -> dict[str, str]:
-    found = {}
+    fields = {}
     for number, name in enumerate(FIELDS):
         kind = "ptr" if name in POINTERS else "i64"
-        found[name] = code.value(f"load {kind}, ptr {code.offset('%context', 8 * number)}, align 8")
-    return found
+        fields[name] = code.value(f"load {kind}, ptr {code.offset('%context', 8 * number)}, align 8")
+    return fields
 
 
 def _task(shape: Shape, attributes: str) -> Code:

@@ -83,12 +83,12 @@ class IndexEmitter(Emitter):
         if uses_indirect:
             return self._compute_index(expr, indirect)
         level = self.level(expr.free_symbols)
-        found = self.scopes[level].found.get(expr)
-        if found is None:
+        operand = self.scopes[level].found.get(expr)
+        if operand is None:
             with self.at(level):
-                found = self._compute_index(expr, None)
-            self.scopes[level].found[expr] = found
-        return found
+                operand = self._compute_index(expr, None)
+            self.scopes[level].found[expr] = operand
+        return operand
 
     def level(self, names: Collection[object]) -> int:
         """The innermost scope that one of these is bound in."""
@@ -106,12 +106,12 @@ class IndexEmitter(Emitter):
             return operand
         level = self.levels[symbol]
         key = ("lanes of", symbol)
-        found = self.scopes[level].found.get(key)
-        if found is None:
+        known = self.scopes[level].found.get(key)
+        if known is None:
             with self.at(level):
-                found = self.binary("add", self.splat(operand, self.lanes), self.iota(self.lanes))
-            self.scopes[level].found[key] = found
-        return found
+                known = self.binary("add", self.splat(operand, self.lanes), self.iota(self.lanes))
+            self.scopes[level].found[key] = known
+        return known
 
     def _compute_index(self, expr: Expr, indirect: Mapping[Symbol, Operand] | None) -> Operand:
         if isinstance(expr, Sum):

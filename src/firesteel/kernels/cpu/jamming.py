@@ -64,16 +64,16 @@ def _moved(value: Value, axis: Symbol, by: int, known: dict[Value, Value]) -> Va
     """A value of a later iteration."""
     if not by:
         return value
-    found = known.get(value)
-    if found is None:
+    moved = known.get(value)
+    if moved is None:
         args = tuple([_moved(arg, axis, by, known) for arg in value.args])
         data = value.data
         if value.op == "load":
             data = Place(data.buffer, _later(data.index, axis, by))
         elif value.op == "index":
             data = _later(data, axis, by)
-        found = known[value] = Value(value.op, value.dtype, args, data)
-    return found
+        moved = known[value] = Value(value.op, value.dtype, args, data)
+    return moved
 
 
 def _later(expr: Expr, axis: Symbol, by: int) -> Expr:

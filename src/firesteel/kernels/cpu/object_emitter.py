@@ -39,8 +39,8 @@ class ObjectEmitter:
 
     def assembly(self, text: str) -> str:
         """LLVM IR as assembly, for people."""
-        made: str = self.machine.emit_assembly(self._optimised(text))
-        return made
+        listing: str = self.machine.emit_assembly(self._optimised(text))
+        return listing
 
     def _optimised(self, text: str) -> Any:
         """The few passes that code with explicit vectors needs; LLVM's standard pipeline takes ten times as long."""
@@ -103,10 +103,10 @@ def object_codes(texts: Iterable[str], count: int, target: Target) -> Iterator[b
         pending: list[Future[bytes]] = []
         try:
             pending.extend(pool.submit(object_code, text, target) for text in texts)
-            yield from (made.result() for made in pending)
+            yield from (future.result() for future in pending)
         finally:
-            for made in pending:
-                made.cancel()
+            for future in pending:
+                future.cancel()
 
 
 def _processors() -> int:

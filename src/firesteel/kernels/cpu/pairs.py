@@ -24,7 +24,7 @@ UPPER = -0x10000
 
 def applies(body: Sequence[Statement], axis: Symbol, dtypes: Mapping[str, torch.dtype]) -> bool:
     """Whether a loop's lanes may stand in this order."""
-    found = False
+    has_pair = False
     for place, _, _ in vectorising.accesses(body):
         if place.masked or place.indirect:
             return False
@@ -34,8 +34,8 @@ def applies(body: Sequence[Statement], axis: Symbol, dtypes: Mapping[str, torch.
         if parts[0].value:
             if dtypes.get(place.buffer) is not torch.bfloat16:
                 return False
-            found = True
-    if not found or any(isinstance(statement, Scan) for statement in vectorising.statements(body)):
+            has_pair = True
+    if not has_pair or any(isinstance(statement, Scan) for statement in vectorising.statements(body)):
         return False
     return not any(node.op == "index" and axis in node.data.free_symbols for node in vectorising.nodes(body))
 

@@ -90,13 +90,13 @@ class KernelPrinter(StatementEmitter):
         for position, symbol in enumerate(kernel.sizes):
             at = self.raw(f"getelementptr i64, ptr {sizes}, i64 {position}")
             self.symbols[symbol] = self.instruction(f"load i64, ptr {at}, align 8{INVARIANT}", torch.int64, 1)
-        found: dict[Symbol, Operand] = {}
+        operands: dict[Symbol, Operand] = {}
         for position, symbol in enumerate(kernel.numbers):
             at = self.raw(f"getelementptr double, ptr {numbers}, i64 {position}")
-            found[symbol] = self.instruction(f"load double, ptr {at}, align 8{INVARIANT}", torch.float64, 1)
+            operands[symbol] = self.instruction(f"load double, ptr {at}, align 8{INVARIANT}", torch.float64, 1)
         written = frozenset(kernel.writes) | {scratch.name for scratch in kernel.scratch}
         dtypes.update({scratch.name: scratch.dtype for scratch in kernel.scratch})
-        self.setup(pointers, dtypes, written, found)
+        self.setup(pointers, dtypes, written, operands)
         self.large = self._is_large()
         if self.target.checked:
             self._note_extents(buffers, frozenset((buffers, sizes, numbers, "%context")))

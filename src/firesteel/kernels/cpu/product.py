@@ -37,8 +37,8 @@ def is_available() -> bool:
 def machine_code(target: Target | None = None) -> Callable[..., None]:
     """The function that `gemm.module_text` describes."""
     target = target or host()
-    made = compile_text("matrix product", functools.partial(gemm.module_text, target), target)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 7)(made.address)
+    compiled = compile_text("matrix product", functools.partial(gemm.module_text, target), target)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 7)(compiled.address)
 
 
 def is_large(rows: int, columns: int, depth: int) -> bool:

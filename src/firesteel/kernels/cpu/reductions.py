@@ -41,8 +41,8 @@ def order_axes(e: StatementEmitter, statement: Reduce) -> tuple[list[int], bool]
     order = list(range(count))
     if e.axis is not None:
         return order, False
-    found = [vectorising.contiguous([statement], axis.symbol) for axis in statement.axes]
-    best = max(order, key=lambda i: (found[i][0] - found[i][1], i))
+    side_by_side = [vectorising.contiguous([statement], axis.symbol) for axis in statement.axes]
+    best = max(order, key=lambda i: (side_by_side[i][0] - side_by_side[i][1], i))
     order.remove(best)
     return [*order, best], True
 

@@ -25,6 +25,8 @@ COMBINE = {"cumsum": ("sum", "add"), "cumprod": ("prod", "mul"), "cummax": ("max
 
 def emit_scan(e: StatementEmitter, statement: Scan) -> None:
     """Run along the axis and store."""
+    if constant_size(statement.axis.size) == 0:
+        return
     dtype = statement.value.dtype
     if dtype in (torch.bfloat16, torch.float16):
         dtype = torch.float32

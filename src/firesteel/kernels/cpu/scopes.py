@@ -124,16 +124,16 @@ class Emitter:
             return Operand(f"splat ({operand.typed})", operand.dtype, lanes)
         scope = self.scopes[operand.scope]
         key = ("splat", operand.text, lanes)
-        found = scope.found.get(key)
-        if found is None:
+        spread = scope.found.get(key)
+        if spread is None:
             with self.at(operand.scope):
                 element, vector = element_type(operand.dtype), type_of(operand.dtype, lanes)
                 one = self.raw(f"insertelement {vector} poison, {element} {operand.text}, i64 0")
-                found = self.instruction(
+                spread = self.instruction(
                     f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer",
                     operand.dtype, lanes)
-            scope.found[key] = found
-        return found
+            scope.found[key] = spread
+        return spread
 
     def iota(self, lanes: int, dtype: torch.dtype = torch.int64) -> Operand:
         element = element_type(dtype)

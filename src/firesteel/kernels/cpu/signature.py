@@ -102,19 +102,19 @@ class _Writer:
         return self.values[value]
 
     def expr(self, expr: Expr) -> str:
-        found = self.exprs.get(expr)
-        if found is None:
+        text = self.exprs.get(expr)
+        if text is None:
             if isinstance(expr, Const):
-                found = repr(expr.value)
+                text = repr(expr.value)
             elif isinstance(expr, Symbol):
-                found = self.symbols.get(expr) or f"?{expr.name}"
+                text = self.symbols.get(expr) or f"?{expr.name}"
             elif isinstance(expr, Sum):
                 terms = [f"{factor}{self.expr(part)}" for part, factor in expr.terms]
-                found = f"({expr.const}+{'+'.join(terms)})"
+                text = f"({expr.const}+{'+'.join(terms)})"
             elif isinstance(expr, Product):
-                found = "*".join([f"{self.expr(base)}^{power}" for base, power in expr.factors])
+                text = "*".join([f"{self.expr(base)}^{power}" for base, power in expr.factors])
             else:
                 assert isinstance(expr, Call)
-                found = f"{expr.op}({','.join([self.expr(operand) for operand in expr.operands])})"
-            self.exprs[expr] = found
-        return found
+                text = f"{expr.op}({','.join([self.expr(operand) for operand in expr.operands])})"
+            self.exprs[expr] = text
+        return text

@@ -104,6 +104,8 @@ class StatementEmitter(ValueEmitter):
         return self.index(expr)
 
     def emit_loop(self, loop: Loop) -> None:
+        if constant_size(loop.axis.size) == 0:
+            return  # what its body loads would be hoisted out of loops around it that do run
         zero = self.integer(0)
         if self.axis is None and self.emit_in_blocks(loop):
             return

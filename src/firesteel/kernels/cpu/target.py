@@ -108,9 +108,9 @@ def new_machine(cpu: str, features: str, architecture: str = "") -> Any:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         kind = llvm.Target.from_triple(f"{architecture}-unknown-linux-gnu")
-    made = kind.create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small", jit=True)
-    made.set_asm_verbosity(False)
-    return made
+    machine = kind.create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small", jit=True)
+    machine.set_asm_verbosity(False)
+    return machine
 
 
 _initialised = False

@@ -238,11 +238,11 @@ def transposed(e: StatementEmitter, rows: list[Operand]) -> list[Operand]:
     width = len(rows)
     inside = min(16 // max(rows[0].dtype.itemsize, 1), width)
     groups = [_in_parts(e, rows[at:at + inside], inside) for at in range(0, width, inside)]
-    found: list[Operand] = []
+    turned: list[Operand] = []
     columns = [_parts_moved(e, [group[row] for group in groups], inside) for row in range(inside)]
     for part in range(width // inside):
-        found.extend([column[part] for column in columns])
-    return found
+        turned.extend([column[part] for column in columns])
+    return turned
 
 
 def _in_parts(e: StatementEmitter, rows: list[Operand], size: int) -> list[Operand]:

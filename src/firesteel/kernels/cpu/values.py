@@ -49,13 +49,13 @@ class ValueEmitter(IndexEmitter):
     def names(self, value: Value) -> frozenset[object]:
         """The symbols and locals behind a value, and `VOLATILE` if memory that is written is among them."""
         known = self._names
-        found = known.get(value)
-        if found is None:
+        mentioned = known.get(value)
+        if mentioned is None:
             for node in value.walk():
                 if node not in known:
                     known[node] = self._own_names(node).union(*[known[arg] for arg in node.args])
-            found = known[value]
-        return found
+            mentioned = known[value]
+        return mentioned
 
     def _own_names(self, node: Value) -> frozenset[object]:
         if node.op == "index":
@@ -91,25 +91,25 @@ class ValueEmitter(IndexEmitter):
         names = self.names(node)
         if VOLATILE in names:
             here = self.scopes[-1].volatile
-            found = here.get(node)
-            if found is None:
-                found = here[node] = self._compute(node)
-            return found
+            operand = here.get(node)
+            if operand is None:
+                operand = here[node] = self._compute(node)
+            return operand
         level = self.level(names)
-        found = self.scopes[level].found.get(node)
-        if found is not None:
-            return found
+        operand = self.scopes[level].found.get(node)
+        if operand is not None:
+            return operand
         inner = min(level + 1, len(self.scopes) - 1)
-        found = self.scopes[inner].found.get(node)
-        if found is not None:
-            return found
+        operand = self.scopes[inner].found.get(node)
+        if operand is not None:
+            return operand
         args = [self._find(arg) for arg in node.args]
         # In front of the next loop, where it is known to run, unless nothing can go wrong outside either.
         place = inner if node.op == "load" else max([level, *[arg.scope for arg in args]])
         with self.at(place):
-            found = self._compute(node, args)
-        self.scopes[place].found[node] = found
-        return found
+            operand = self._compute(node, args)
+        self.scopes[place].found[node] = operand
+        return operand
 
     def _compute(self, node: Value, args: list[Operand] | None = None) -> Operand:
         if args is None:
@@ -117,8 +117,8 @@ class ValueEmitter(IndexEmitter):
         if node.op == "load":
             return self.load(node, args)
         if node.op == "index":
-            found = self.index(node.data)
-            return self.convert("zext", found, torch.int64) if found.dtype is torch.bool else found
+            operand = self.index(node.data)
+            return self.convert("zext", operand, torch.int64) if operand.dtype is torch.bool else operand
         lanes = max([arg.lanes for arg in args])
         wide = [self.splat(arg, lanes) for arg in args]
         if node.op == "cast":
@@ -179,12 +179,13 @@ class ValueEmitter(IndexEmitter):
         key = ("address", buffer, index)
         if not indirect or not any(symbol in index.free_symbols for symbol in indirect):
             scope = self.scopes[offset.scope]
-            found = scope.found.get(key)
-            if found is None:
+            pointer = scope.found.get(key)
+            if pointer is None:
                 with self.at(offset.scope):
-                    found = self.instruction(f"getelementptr {element}, ptr {base}, i64 {offset.text}", torch.int64, 1)
-                scope.found[key] = found
-            return found.text
+                    pointer = self.instruction(
+                        f"getelementptr {element}, ptr {base}, i64 {offset.text}", torch.int64, 1)
+                scope.found[key] = pointer
+            return pointer.text
         return self.raw(f"getelementptr {element}, ptr {base}, i64 {offset.text}")
 
     def lane_address(self, buffer: str, rest: Expr, indirect: Mapping[Symbol, Operand] | None = None,
@@ -207,8 +208,8 @@ class ValueEmitter(IndexEmitter):
 
     def _load_where(self, pointer: str, dtype: torch.dtype, mask: Operand) -> Operand:
         """One element, in the lanes of the mask."""
-        found = self.call_mask("or", self.with_mask(mask))
-        one = self._load_one(pointer, dtype, found)
+        condition = self.call_mask("or", self.with_mask(mask))
+        one = self._load_one(pointer, dtype, condition)
         return self.select(mask, self.splat(one, mask.lanes), self.constant(0, dtype, mask.lanes))
 
     def call_mask(self, kind: str, mask: Operand) -> Operand:
@@ -270,15 +271,15 @@ class ValueEmitter(IndexEmitter):
         for offset in offsets:
             pointer = self.raw(f"getelementptr {memory_type(dtype)}, ptr {start}, i64 {offset}")
             vectors.append(self._load_lanes(pointer, dtype, None))
-        found, filled = vectors[0], -(-lanes // step)
+        joined, filled = vectors[0], -(-lanes // step)
         for vector, offset in zip(vectors[1:], offsets[1:], strict=True):
             reached = -(-(offset + lanes) // step)
             picks = [lane if lane < filled else lanes + step * lane - offset if lane < reached else -1
                      for lane in range(lanes)]
             if vector is vectors[1]:
                 picks[:filled] = [step * lane for lane in range(filled)]
-            found, filled = self.shuffle(found, vector, picks), reached
-        return found
+            joined, filled = self.shuffle(joined, vector, picks), reached
+        return joined
 
     def addresses(self, place: Place, indirect: Mapping[Symbol, Operand]) -> str:
         """A vector of pointers, one for each lane."""

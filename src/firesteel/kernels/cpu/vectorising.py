@@ -138,8 +138,8 @@ def vectorise_here(loop: Loop) -> bool:
             inner_bad += 1  # it has no lanes along its own axis
             continue
         # A reduction may choose among its axes.
-        found = [contiguous(inside, axis.symbol) for axis in axes]
-        best = max(found, key=lambda pair: pair[0] - pair[1])
+        side_by_side = [contiguous(inside, axis.symbol) for axis in axes]
+        best = max(side_by_side, key=lambda pair: pair[0] - pair[1])
         inner_good, inner_bad = inner_good + best[0], inner_bad + best[1]
     if tiny:
         return good > 0 or inner_good == 0

@@ -166,22 +166,22 @@ class _Descriptors:
         self.make, self.enter = kind(self._make), kind(self._enter)
 
     def find(self, key: str, device: torch.device) -> int | None:
-        found = self.found.get((key, device))
-        return None if found is None else ctypes.addressof(found.words)
+        descriptor = self.found.get((key, device))
+        return None if descriptor is None else ctypes.addressof(descriptor.words)
 
     def add(self, key: str, kernel: TritonKernel, binary: Binary, device: torch.device) -> int:
         with self.lock:
             if (key, device) not in self.found:
-                made = _Descriptor(kernel, device)
-                made.set_version(0, binary)
-                made.set(
-                    launcher=launcher(), words=len(kernel.types), kinds=ctypes.addressof(made.kinds),
+                descriptor = _Descriptor(kernel, device)
+                descriptor.set_version(0, binary)
+                descriptor.set(
+                    launcher=launcher(), words=len(kernel.types), kinds=ctypes.addressof(descriptor.kinds),
                     threads=32 * kernel.warps, device=device.index or 0, make=_address(self.make),
                     number=len(self.all), stream_of=_stream_function(), launch=_address(_driver().cuLaunchKernel),
                     enter=_address(self.enter), extent_at=0 if kernel.wide is None else len(kernel.types),
                     limit=NO_LIMIT if kernel.wide is None else LIMIT)
-                self.all.append(made)
-                self.found[key, device] = made
+                self.all.append(descriptor)
+                self.found[key, device] = descriptor
             return ctypes.addressof(self.found[key, device].words)
 
     def _enter(self, number: int, _: int) -> int:

@@ -11,23 +11,13 @@ import torch
 from ... import logs
 from ...functional.graph import Unsupported
 from ...shapes import Expr, Symbol
+from ..device_target import Refused
 from ..ir import Kernel
 from .blocks import Blocks
 from .driver import GpuKernel, architecture, install, installed
 from .triton_compiler import Binary, Request, compile_all, load, triton_version
 from .triton_printer import TritonKernel
 from .versions import print_versions
-
-
-class Refused(Exception):
-    """Some kernels cannot be made: what they compute has to be done by calls of ATen."""
-
-    def __init__(self, reasons: dict[str, str], origins: set[Any], by_device: bool = False) -> None:
-        super().__init__("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
-        self.origins = origins
-        """The nodes of the graph that the kernels compute."""
-        self.by_device = by_device
-        """Whether it was the device that refused some, as it is now."""
 
 
 def check_available() -> None:
@@ -62,7 +52,7 @@ def compile_for_gpu(kernels: Sequence[Kernel], device: torch.device,
     requests = [Request(one, architecture(device)) for one in printed]
     missing = {request.key: request for request in requests if not installed(request.key, device)}
     binaries: dict[str, Binary | Exception] = dict(zip(missing, compile_all(list(missing.values())), strict=True))
-    made: list[GpuKernel] = []
+    compiled: list[GpuKernel] = []
     by_device = False
     for kernel, request in zip(kernels, requests, strict=True):
         binary = binaries.get(request.key)
@@ -70,13 +60,13 @@ def compile_for_gpu(kernels: Sequence[Kernel], device: torch.device,
             refuse(kernel, binary)
             continue
         try:
-            made.append(install(request.key, request.kernel, binary, device))
+            compiled.append(install(request.key, request.kernel, binary, device))
         except Unsupported as error:
             by_device = True
             refuse(kernel, error)
     if reasons:
         raise Refused(reasons, origins, by_device)
-    return made
+    return compiled
 
 
 def load_for_gpu(keys: Sequence[str], programs: Sequence[tuple[Expr, Expr | None]],
@@ -85,22 +75,22 @@ def load_for_gpu(keys: Sequence[str], programs: Sequence[tuple[Expr, Expr | None
 
     ``programs``: for each how many programs it has, and how far its indices reach.
     """
-    made: list[GpuKernel] = []
+    loaded: list[GpuKernel] = []
     for key, (count, extent) in zip(keys, programs, strict=True):
-        found = load(key)
-        if found is None or (found[0].wide is None) is not (extent is None):
+        stored = load(key)
+        if stored is None or (stored[0].wide is None) is not (extent is None):
             return None
-        kernel, binary = found
+        kernel, binary = stored
         try:
-            made.append(install(key, replace(kernel, programs=count, extent=extent), binary, device))
+            loaded.append(install(key, replace(kernel, programs=count, extent=extent), binary, device))
         except Unsupported as error:
             logs.log("cache", "the machine code %s cannot be loaded: %s", key, error)
             return None
-    return made
+    return loaded
 
 
 def machine_text(device: torch.device) -> str:
     """What kernels are made for and by, and the settings of torch that decide what becomes a kernel."""
-    found = torch.cuda.get_device_properties(device)
-    return repr((found.name, found.major, found.minor, found.multi_processor_count, triton_version(),
-                 torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()))
+    properties = torch.cuda.get_device_properties(device)
+    return repr((properties.name, properties.major, properties.minor, properties.multi_processor_count,
+                 triton_version(), torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()))

@@ -70,8 +70,8 @@ def _axes(statement: Statement, kinds: Collection[str], scratch: Collection[str]
 
 
 def _may_join(statement: Loop | Reduce, members: Sequence[Loop | Reduce], between: Sequence[Statement]) -> bool:
-    made = {s.name for s in (*members, *between) if isinstance(s, Reduce | Assign)}
-    if any(node.op == "local" and node.data in made for node in _nodes(statement)):
+    assigned = {s.name for s in (*members, *between) if isinstance(s, Reduce | Assign)}
+    if any(node.op == "local" and node.data in assigned for node in _nodes(statement)):
         return False
     before, own = list(stored(members)), list(stored([statement]))
     row_writes = {place.buffer for place in stored(between)}

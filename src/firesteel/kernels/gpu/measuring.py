@@ -31,8 +31,8 @@ class GpuTuner(Tuner):
 
     def machine(self) -> str:
         """The GPU and torch, whose libraries are among the alternatives."""
-        found = torch.cuda.get_device_properties(self.device)
-        return f"{found.name} {found.major}.{found.minor} {found.multi_processor_count} {torch.__version__}"
+        gpu = torch.cuda.get_device_properties(self.device)
+        return f"{gpu.name} {gpu.major}.{gpu.minor} {gpu.multi_processor_count} {torch.__version__}"
 
     def times(self, ways: Mapping[str, Way], one_thread: bool = False) -> dict[str, float]:
         return device_seconds(ways, self.device)

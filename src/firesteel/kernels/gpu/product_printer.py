@@ -101,11 +101,11 @@ def _narrow(operand: Value) -> Value:
 
 
 def _symbols(value: Value) -> set[Symbol]:
-    found: set[Symbol] = set()
+    symbols: set[Symbol] = set()
     for node in value.walk():
         if node.op in ("load", "index"):
-            found |= (node.data.index if node.op == "load" else node.data).free_symbols
-    return found
+            symbols |= (node.data.index if node.op == "load" else node.data).free_symbols
+    return symbols
 
 
 def print_product(kernel: Kernel, tiles: Tiles | None = None, narrow: bool = False) -> TritonKernel:

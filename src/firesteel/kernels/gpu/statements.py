@@ -176,14 +176,14 @@ def counted_axes(statement: Statement) -> tuple[Axis, ...]:
 
 def _in_indices(body: Sequence[Statement]) -> set[Symbol]:
     """The symbols in the sizes of loops and in indices."""
-    found: set[Symbol] = set()
+    symbols: set[Symbol] = set()
     for statement in body:
         axes = (statement.axis,) if isinstance(statement, Loop | ir.Scan) else getattr(statement, "axes", ())
         for axis in axes:
-            found |= axis.size.free_symbols
+            symbols |= axis.size.free_symbols
         if isinstance(statement, Loop):
-            found |= _in_indices(statement.body)
-    return found.union(*[place.index.free_symbols for place in (*loaded(body), *stored(body))])
+            symbols |= _in_indices(statement.body)
+    return symbols.union(*[place.index.free_symbols for place in (*loaded(body), *stored(body))])
 
 
 def _points(body: Sequence[Statement]) -> int:
@@ -199,12 +199,12 @@ def _points(body: Sequence[Statement]) -> int:
 
 def renamed(value: Value, symbols: dict[Symbol, Expr]) -> Value:
     """A value with other loop variables."""
-    made: dict[Value, Value] = {}
+    copies: dict[Value, Value] = {}
     for node in value.walk():
         data = node.data
         if node.op == "load":
             data = Place(data.buffer, data.index.substitute(symbols), data.indirect, data.masked)
         elif node.op == "index":
             data = data.substitute(symbols)
-        made[node] = Value(node.op, node.dtype, tuple(made[arg] for arg in node.args), data)
-    return made[value]
+        copies[node] = Value(node.op, node.dtype, tuple(copies[arg] for arg in node.args), data)
+    return copies[value]

@@ -75,19 +75,19 @@ def triton_version() -> str:
 
 def compile_all(requests: Sequence[Request]) -> list[Binary | Exception]:
     """Machine code, or why there is none, for each request; several are compiled at a time."""
-    found: dict[str, Binary | Exception] = {}
+    binaries: dict[str, Binary | Exception] = {}
     missing: dict[str, Request] = {}
     keys = [request.key for request in requests]
     for key, request in zip(keys, requests, strict=True):
-        if key not in found and key not in missing:
+        if key not in binaries and key not in missing:
             stored = _load(key)
             if stored is None:
                 missing[key] = request
             else:
-                found[key] = stored
+                binaries[key] = stored
     if len(missing) == 1:
         [(key, request)] = missing.items()
-        found[key] = _make(key, request)
+        binaries[key] = _make(key, request)
     elif missing:
         workers.expect_kernels(len(missing))
         if workers.current() is None:
@@ -95,8 +95,8 @@ def compile_all(requests: Sequence[Request]) -> list[Binary | Exception]:
         # The longest first, so that none of them is left to the end.
         order = sorted(missing, key=lambda key: len(missing[key].kernel.source), reverse=True)
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1, len(missing))) as pool:
-            found.update(zip(order, pool.map(_make, order, [missing[key] for key in order]), strict=True))
-    return [found[key] for key in keys]
+            binaries.update(zip(order, pool.map(_make, order, [missing[key] for key in order]), strict=True))
+    return [binaries[key] for key in keys]
 
 
 def is_cold() -> bool:
@@ -106,8 +106,8 @@ def is_cold() -> bool:
 
 
 def _load(key: str) -> Binary | None:
-    found = load(key)
-    return None if found is None else found[1]
+    stored = load(key)
+    return None if stored is None else stored[1]
 
 
 def load(key: str) -> tuple[TritonKernel, Binary] | None:
@@ -118,8 +118,8 @@ def load(key: str) -> tuple[TritonKernel, Binary] | None:
     try:
         [length] = _LENGTH.unpack_from(data)
         head = json.loads(data[_LENGTH.size:_LENGTH.size + length])
-        made = Binary(data[_LENGTH.size + length:], head["name"], head["shared"])
-        return _kernel(head["kernel"]), made
+        binary = Binary(data[_LENGTH.size + length:], head["name"], head["shared"])
+        return _kernel(head["kernel"]), binary
     except (struct.error, ValueError, KeyError, TypeError) as error:
         log("cache", "the machine code %s cannot be read: %s: %s", key, type(error).__name__, error)
         return None
@@ -127,14 +127,14 @@ def load(key: str) -> tuple[TritonKernel, Binary] | None:
 
 def _make(key: str, request: Request) -> Binary | Exception:
     try:
-        made = _compile(request)
+        binary = _compile(request)
     except Exception as error:
         return error
     kernel = request.kernel if request.even else replace(request.kernel, even=())
-    head = json.dumps({"name": made.name, "shared": made.shared, "kernel": _described(kernel)}).encode()
-    disk_cache.put(KIND, key, b"".join((_LENGTH.pack(len(head)), head, made.code)))
-    log("kernels", "kernel %s: %d bytes of machine code", request.kernel.name, len(made.code))
-    return made
+    head = json.dumps({"name": binary.name, "shared": binary.shared, "kernel": _described(kernel)}).encode()
+    disk_cache.put(KIND, key, b"".join((_LENGTH.pack(len(head)), head, binary.code)))
+    log("kernels", "kernel %s: %d bytes of machine code", request.kernel.name, len(binary.code))
+    return binary
 
 
 def _described(kernel: TritonKernel) -> dict[str, Any]:
@@ -159,10 +159,10 @@ def _compile(request: Request) -> Binary:
     given: dict[str, Any] = {"source": kernel.source, "name": kernel.name, "types": kernel.types, "arch": request.arch,
                              "multiples": multiples, "options": options}
     others = workers.current()
-    made = others.compile(given) if others is not None else None
-    if made is None:
+    binary = others.compile(given) if others is not None else None
+    if binary is None:
         try:
-            made = triton_worker.machine_code(**given)
+            binary = triton_worker.machine_code(**given)
         except triton_worker.NeedsMemory as error:
             raise Unsupported(str(error)) from None
-    return Binary(*made)
+    return Binary(*binary)

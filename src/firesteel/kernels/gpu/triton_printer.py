@@ -561,10 +561,10 @@ class _Printer(LanePrinter):
         place: Place = node.data
         kept = self.kept.get(place.buffer)
         if kept is not None or place.buffer in self.scratch:
-            found = self._again(place, kept)
-            if found is not None:
+            known = self._again(place, kept)
+            if known is not None:
                 mask = self.value(node.args[-1]) if place.masked else None
-                return f"tl.where({mask}, {found}, 0)" if mask else found
+                return f"tl.where({mask}, {known}, 0)" if mask else known
         at, mask = self._where(place, node.args)
         depends = self._place_depends(place, node.args)
         hint = self.hint if all(depends) else ""

@@ -59,10 +59,10 @@ def machine_code(source: str, name: str, types: Sequence[str], multiples: Sequen
     """
     triton = import_triton()
     function = _function(source, name)
-    made = triton.compiler.ASTSource(
+    program = triton.compiler.ASTSource(
         fn=function, signature=dict(zip(function.arg_names, types, strict=True)), constexprs={},
         attrs={(number,): [["tt.divisibility", 16]] for number in multiples})
-    code, data = _stages(triton, made, triton.backends.compiler.GPUTarget("cuda", arch, 32), options)
+    code, data = _stages(triton, program, triton.backends.compiler.GPUTarget("cuda", arch, 32), options)
     if data.get("global_scratch_size") or data.get("profile_scratch_size"):
         raise NeedsMemory("a kernel that needs memory of its own")
     return Code(code, data["name"], data["shared"])
@@ -84,8 +84,8 @@ def _stages(triton: Any, source: Any, target: Any, options: dict[str, Any]) -> t
         module = source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(),
                                 context)
     except (ImportError, AttributeError, TypeError):
-        made = triton.compile(source, target=target, options=options)
-        return made.asm["cubin"], made.metadata._asdict()
+        compiled = triton.compile(source, target=target, options=options)
+        return compiled.asm["cubin"], compiled.metadata._asdict()
     for stage in stages.values():
         module = stage(module, data)
     return module, data
@@ -129,8 +129,8 @@ def _serve(given: IO[bytes], answers: IO[bytes]) -> None:
             return
         code = b""
         try:
-            made = machine_code(**request)
-            head, code = {"name": made.name, "shared": made.shared}, made.code
+            answer = machine_code(**request)
+            head, code = {"name": answer.name, "shared": answer.shared}, answer.code
         except Exception as error:
             text = str(error).strip()
             head = {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__}

@@ -16,7 +16,7 @@ from ...functional.graph import Unsupported
 from ...shapes import Expr, Symbol
 from ..host.launching import blocks_launcher
 from ..ir import Kernel
-from ..plan import KernelPlan, Launch
+from ..plan import KernelPlan, launches_of
 from ..tuning.kernels import MadeUp, made_up
 from ..tuning.measuring import Tuner, Way
 from .blocks import LONGEST, Blocks, choose_blocks
@@ -33,11 +33,8 @@ MOST_WARPS = 32
 def tuned_blocks(plan: KernelPlan, kernels: Sequence[Kernel], hints: Mapping[Symbol, int],
                  even: Mapping[int, Sequence[Symbol]], tuner: Tuner, device: torch.device) -> dict[int, Blocks]:
     """The blocks that measured fastest, by the identity of kernels; ``hints``: the sizes that the program has now."""
-    launches: dict[int, Launch] = {}
-    for step in plan.steps:
-        if isinstance(step, Launch):
-            launches.setdefault(id(step.kernel), step)
-    found: dict[int, Blocks] = {}
+    launches = launches_of(plan)
+    fastest: dict[int, Blocks] = {}
     for kernel in kernels:
         if is_product(kernel):
             continue
@@ -50,8 +47,8 @@ def tuned_blocks(plan: KernelPlan, kernels: Sequence[Kernel], hints: Mapping[Sym
             continue
         chosen = _tune(kernel, data, even.get(id(kernel), ()), tuner, device)
         if chosen is not None:
-            found[id(kernel)] = chosen
-    return found
+            fastest[id(kernel)] = chosen
+    return fastest
 
 
 def _tune(kernel: Kernel, data: MadeUp, even: Sequence[Symbol], tuner: Tuner, device: torch.device) -> Blocks | None:
@@ -75,8 +72,8 @@ def _tune(kernel: Kernel, data: MadeUp, even: Sequence[Symbol], tuner: Tuner, de
         for (name, request), binary in zip(requests.items(), compile_all(list(requests.values())), strict=True):
             if isinstance(binary, Exception):
                 raise binary
-            made = install(request.key, request.kernel, binary, device)
-            runs[name] = _runner(kernel, made.address, request.kernel, data)
+            installed = install(request.key, request.kernel, binary, device)
+            runs[name] = _runner(kernel, installed.address, request.kernel, data)
         return runs
 
     def prepare(name: str) -> Callable[[], Way]:

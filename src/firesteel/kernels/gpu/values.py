@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from ...functional.graph import Unsupported
-from ...shapes import Expr, Symbol
-from ...shapes.printing import ATOM, IndexPrinter, Text
+from ...shapes import Call, Expr, Printer, Scalar, Symbol
+from ...shapes.expr import Product
+from ...shapes.printing import ATOM, MUL, UNARY, Text
 from ..ir import Kernel, Value
 from ..operations import OPERATIONS
 from ..signs import may_be_negative
@@ -52,37 +53,61 @@ HELPERS: dict[str, tuple[str, str]] = {
 """Functions that kernels define when they use them: parameters and body."""
 
 
-class TritonIndexPrinter(IndexPrinter):
-    """Index code in Triton's Python, where the names of symbols are given."""
+_NO_INDEX_CODE = frozenset({"pow", "floor", "ceil", "trunc", "round", "is_integer", "not"})
+
+
+class TritonIndexPrinter(Printer):
+    """Index code in Triton's Python, where the names of symbols are given: integers of 64 bits, and nothing else."""
 
     def __init__(self, names: Mapping[Symbol, str], helper: Callable[[str], str],
                  signed: frozenset[Symbol] = frozenset()) -> None:
-        super().__init__()
         self.names = names
         self.signed = signed
         self.helper = helper
 
     def visit(self, expr: Expr) -> Text:
-        try:
-            return super().visit(expr)
-        except TypeError as error:  # sizes that are computed with floats, such as those of a scaled image
-            raise Unsupported(str(error)) from None
+        if expr.kind == "float":  # sizes that are computed with floats, such as those of a scaled image
+            raise Unsupported(f"index code has no floats: {type(expr).__name__} of {expr}")
+        return super().visit(expr)
+
+    def constant(self, value: Scalar) -> Text:
+        if isinstance(value, bool):
+            return str(int(value)), ATOM
+        if abs(value) >= 2**63:
+            raise OverflowError(f"{value} does not fit 64 bits")
+        return super().constant(value)
+
+    def call(self, call: Call) -> Text:
+        if call.op in _NO_INDEX_CODE:
+            raise Unsupported(f"index code has no {call.op}: {call}")
+        if call.op in ("bitand", "bitor", "bitxor"):
+            return f"({super().call(call)[0]})", ATOM
+        if call.op in ("min", "max"):
+            name = f"tl.{call.op}imum"
+            text, *others = self.arguments(call.operands)
+            for other in others:
+                text = f"{name}({text}, {other})"
+            return text, ATOM
+        return super().call(call)
+
+    def power(self, base: Expr, exponent: int) -> str:
+        return "*".join([self.wrap(base, UNARY)] * exponent)
+
+    def product(self, product: Product) -> Text:
+        return super().product(product)[0], MUL
 
     def symbol(self, symbol: Symbol) -> Text:
         return self.names.get(symbol, symbol.name), ATOM
 
     def binary(self, op: str, left: Expr, right: Expr) -> Text:
-        if op not in self.operators:
+        sign = {"floordiv": " // ", "mod": " % "}.get(op)
+        if sign is None:
             return super().binary(op, left, right)
         # Indices and sizes are not negative, except where padding has subtracted from them; numbers may be.
         if any(may_be_negative(operand, lambda symbol: symbol not in self.signed) for operand in (left, right)):
             name = self.helper("floor_divide" if op == "floordiv" else "floor_modulo")
             return f"{name}({self.print(left)}, {self.print(right)})", ATOM
-        sign = {"floordiv": " // ", "mod": " % "}[op]
         return f"({self.wrap(left, ATOM)}{sign}{self.wrap(right, ATOM)})", ATOM
-
-    def nested(self, name: str, texts: list[str]) -> Text:
-        return super().nested({"min": "tl.minimum", "max": "tl.maximum"}[name], texts)
 
     def junction(self, op: str, operands: tuple[Expr, ...]) -> Text:
         sign = {"and": " & ", "or": " | "}[op]

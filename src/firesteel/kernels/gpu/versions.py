@@ -51,15 +51,15 @@ def _useful(kernel: Kernel, even: Sequence[Symbol]) -> set[Symbol]:
     How many rows there are does not matter, and a product is a multiple when one of its factors is. The fewer sizes
     are taken for granted, the fewer calls need another version.
     """
-    found: set[Symbol] = set()
+    symbols: set[Symbol] = set()
     for buffer in kernel.buffers:
         for size, stride in zip(buffer.shape, buffer.strides, strict=True):
             _, terms = polynomials.parts(size if stride is ONE else stride)
             for term, coefficient in terms:
                 candidates = [symbol for symbol in even if symbol in term.free_symbols]
-                if coefficient % 16 and candidates and found.isdisjoint(candidates):
-                    found.add(candidates[-1])
-    return found
+                if coefficient % 16 and candidates and symbols.isdisjoint(candidates):
+                    symbols.add(candidates[-1])
+    return symbols
 
 
 def extent_of(kernel: Kernel) -> Expr | None:
@@ -108,14 +108,14 @@ def even_sizes(plan: KernelPlan, hints: Mapping[Symbol, int]) -> dict[int, tuple
     """The sizes that are multiples of 16 in every launch, by the identity of kernels; ``hints``: symbols as they
     are."""
     values: dict[Expr, Expr | int | float] = {symbol: hint for symbol, hint in hints.items()}
-    found: dict[int, tuple[Symbol, ...]] = {}
+    even_of: dict[int, tuple[Symbol, ...]] = {}
     for step in plan.steps:
         if isinstance(step, Launch) and step.sizes:
             now = [_is_even(size.substitute(values)) for size in step.sizes]
-            before = found.get(id(step.kernel), tuple(step.kernel.sizes))
-            found[id(step.kernel)] = tuple([symbol for symbol, even in zip(step.kernel.sizes, now, strict=True)
-                                            if even and symbol in before])
-    return found
+            before = even_of.get(id(step.kernel), tuple(step.kernel.sizes))
+            even_of[id(step.kernel)] = tuple([symbol for symbol, even in zip(step.kernel.sizes, now, strict=True)
+                                              if even and symbol in before])
+    return even_of
 
 
 def _is_even(size: Expr) -> bool:

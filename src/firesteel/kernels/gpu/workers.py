@@ -94,7 +94,7 @@ class Workers:
                 self.free.put(None)  # for the others who wait
                 return None
             try:
-                made = worker.compile(request)
+                answer = worker.compile(request)
             except CompilationFailed:
                 self.free.put(worker)
                 raise
@@ -103,7 +103,7 @@ class Workers:
                 self.drop(worker)
                 continue
             self.free.put(worker)
-            return made
+            return answer
 
     def drop(self, worker: Worker) -> None:
         with _lock:
@@ -158,15 +158,15 @@ def start() -> None:
 
 def current() -> Workers | None:
     """The processes that there are."""
-    found = _workers
-    return found if found is not None and found.all else None
+    workers = _workers
+    return workers if workers is not None and workers.all else None
 
 
 def _processors() -> int:
     """How many processors there are for this process: others that `torchrun` has started have as many."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return found // max(int(ranks), 1) if ranks.isdigit() else found
+    return count // max(int(ranks), 1) if ranks.isdigit() else count
 
 
 def end_all() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from ...devices import kind_of
 from ...records import dataclass
 from ...shapes import Const
 from ...shapes.expr import ZERO
@@ -177,13 +178,13 @@ def _chance(plan: KernelPlan, write: WriteBack) -> _Chance | None:
     if not isinstance(kernel, Launch):
         return None
     others: dict[str, None] = {}
-    on_gpu = plan.buffers[target].device.type == "cuda"
+    kind = kind_of(plan.buffers[target].device)
     for step in plan.steps[writers[0]:]:
         if isinstance(step, Allocate) and step.reuse == source:
             return None
         if isinstance(step, ExternCall):
             read = _read(step)
-            if not on_gpu or id(step.target) not in LIBRARY or target in read:
+            if kind.raises_for_values or id(step.target) not in LIBRARY or target in read:
                 return None  # it could raise
             others.update(dict.fromkeys(read))
         if isinstance(step, WriteBack) and step is not write:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ...devices import kind_of
 from ...shapes import Expr
 
 
@@ -32,7 +33,7 @@ Launchable = int | InBlocks
 
 def device_number(device: torch.device) -> tuple[int, int]:
     """A device as torch's C interface numbers it."""
-    return {"cpu": 0, "cuda": 1}[device.type], device.index or 0
+    return kind_of(device).number, device.index or 0
 
 
 def blocks_launcher(descriptor: int, buffers: int, sizes: int, numbers: int, told: bool = False) -> Callable[..., None]:

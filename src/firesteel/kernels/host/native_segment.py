@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...devices import kind_of
 from ...native.program import Op as Arithmetic
 from ...records import dataclass
 from ...shapes import Expr, Symbol, maximum
@@ -171,7 +172,7 @@ class SegmentBuilder(PlanEmitter[int]):
         self.bytes_of[name] = bounds.bytes_of(buffer, size)
         if name not in self.tensors:
             self.temporary[name] = self.handles[name]
-        if buffer.device.type == "cpu":
+        if kind_of(buffer.device).is_host:
             self.advise(self.addresses[name], size)
 
     def new_memory(self, buffer: Buffer) -> None:

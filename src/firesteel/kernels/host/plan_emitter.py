@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
+from ...devices import kind_of
 from ...shapes import Expr, const
 from ..ir import Buffer, ExternCall
 from ..plan import Allocate, Launch, Step, WriteBack
@@ -66,7 +67,7 @@ class PlanEmitter(Generic[Value]):
 
     def has_plain_memory(self, buffer: Buffer) -> bool:
         """Whether the device of a buffer has memory that is no tensor."""
-        return buffer.device.type == "cpu"
+        return kind_of(buffer.device).is_host
 
     # Buffers
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from ...devices import kind_of
 from ...functional.graph import Unsupported
 from ...native.objects import NativeUnavailable
 from ...records import dataclass
@@ -81,13 +82,14 @@ def restride(t: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) 
 
 def host_function(
     plan: KernelPlan, addresses: Mapping[int, Launchable], native: bool = True, keep: Any = None,
-    takes_list: bool = False, checked: bool = False,
+    takes_list: bool = False, checked: bool = False, results_as_planned: bool = False,
 ) -> HostFunction:
     """The function that runs a plan. ``addresses``: of compiled kernels, by the identity of their description.
 
     ``keep`` is what has to stay alive as long as the function, such as the kernels' code. With ``takes_list`` the
     function takes one list, which it empties, and lets go of inputs as soon as it has done with them. ``checked``:
-    the kernels check their accesses, and are told what they need for it.
+    the kernels check their accesses, and are told what they need for it. ``results_as_planned``: results have the
+    strides of the plan even where no kernel of this plan reads them, since those of another one do.
     """
     host_machine: machine.HostMachine | None = None
     if native:
@@ -95,7 +97,10 @@ def host_function(
             host_machine = machine.machine()
         except NativeUnavailable:
             host_machine = None
-    return _HostPrinter(plan, addresses, host_machine, keep, takes_list, checked).print()
+    printer = _HostPrinter(plan, addresses, host_machine, keep, takes_list, checked)
+    if results_as_planned:
+        printer.lifetimes.layouts.update(ref.buffer for ref in plan.outputs if isinstance(ref, BufferRef))
+    return printer.print()
 
 
 @dataclass(frozen=True)
@@ -355,7 +360,7 @@ class _HostPrinter(PlanEmitter[str]):
         layout = f"{self.numbers(buffer.shape)}, {self.numbers(buffer.strides)}"
         root = self.lifetimes.group(buffer.name)
         how = "empty_strided(" if root == buffer.name else f"reuse({self.tensor(root)}, "
-        where = f", device={str(buffer.device)!r}" if buffer.device.type != "cpu" else ""
+        where = f", device={str(buffer.device)!r}" if not kind_of(buffer.device).is_host else ""
         self.lines.append(f"{self.tensor(buffer.name)} = {how}{layout}, dtype={buffer.dtype}{where})")
 
     def launch(self, step: Launch) -> None:

@@ -6,22 +6,5 @@ operator is met but where they are used (`tensors`), and `policy` says when they
 """
 
 from .context import Lowering
-from .graph import Fallback, LoweredGraph
+from .graph import LoweredGraph
 from .lower import lower
-from .registry import is_lowered, lowered_names, lowering
-from .tensors import Computed, Spec, Stored, Tensor, View
-
-__all__ = [
-    "Computed",
-    "Fallback",
-    "LoweredGraph",
-    "Lowering",
-    "Spec",
-    "Stored",
-    "Tensor",
-    "View",
-    "is_lowered",
-    "lower",
-    "lowered_names",
-    "lowering",
-]

@@ -8,21 +8,14 @@ from typing import Any
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .elementwise import limited, pointwise
+from .elementwise import elementwise, limited, pointwise
 from .registry import lowering
-from .scalars import add, compare, div, either, exp, mul, neg, op, sub, where
+from .scalars import Operand, add, compare, div, either, exp, mul, neg, op, sub, where
 from .tensors import ONE, ZERO, Tensor
 from .views import sliced, wrap
 
-
-@lowering("aten.relu.default")
-def relu(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: op("max", a, 0), x)
-
-
-@lowering("aten.relu6.default")
-def relu6(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: op("min", op("max", a, 0), 6), x)
+elementwise("aten.relu.default")(lambda a: op("max", a, 0))
+elementwise("aten.relu6.default")(lambda a: op("min", op("max", a, 0), 6))
 
 
 @lowering("aten.hardtanh.default")
@@ -30,17 +23,12 @@ def hardtanh(ctx: Lowering, x: Tensor, min_val: Any = -1, max_val: Any = 1) -> T
     return pointwise(ctx, lambda a, low, high: limited("min", limited("max", a, low), high), x, min_val, max_val)
 
 
-@lowering("aten.leaky_relu.default")
-def leaky_relu(ctx: Lowering, x: Tensor, negative_slope: Any = 0.01) -> Tensor:
-    def function(a: Value) -> Value:
-        return where(compare("gt", a, 0), a, mul(a, ctx.scalar(negative_slope, a.dtype)))
-
-    return pointwise(ctx, function, x)
+@elementwise("aten.leaky_relu.default", exact_scalars=True)
+def leaky_relu(a: Value, slope: Operand = 0.01) -> Value:
+    return where(compare("gt", a, 0), a, mul(a, slope))
 
 
-@lowering("aten._prelu_kernel.default")
-def prelu(ctx: Lowering, x: Tensor, weight: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a, w: where(compare("gt", a, 0), a, mul(w, a)), x, weight)
+elementwise("aten._prelu_kernel.default")(lambda a, w: where(compare("gt", a, 0), a, mul(w, a)))
 
 
 @lowering("aten.elu.default")
@@ -63,14 +51,8 @@ def selu(ctx: Lowering, x: Tensor) -> Tensor:
     return elu(ctx, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
-@lowering("aten.silu.default")
-def silu(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: div(a, add(exp(neg(a)), 1)), x)
-
-
-@lowering("aten.mish.default")
-def mish(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: mul(a, ir.op("tanh", ir.op("log1p", exp(a)))), x)
+elementwise("aten.silu.default")(lambda a: div(a, add(exp(neg(a)), 1)))
+elementwise("aten.mish.default")(lambda a: mul(a, ir.op("tanh", ir.op("log1p", exp(a)))))
 
 
 @lowering("aten.gelu.default")
@@ -90,14 +72,10 @@ def gelu_tanh(a: Value) -> Value:
     return mul(mul(a, 0.5), add(ir.op("tanh", inner), 1))
 
 
-@lowering("aten.softplus.default")
-def softplus(ctx: Lowering, x: Tensor, beta: Any = 1, threshold: Any = 20) -> Tensor:
-    def function(a: Value) -> Value:
-        slope, limit = ctx.scalar(beta, a.dtype), ctx.scalar(threshold, a.dtype)
-        scaled = mul(a, slope)
-        return where(compare("gt", scaled, limit), a, div(ir.op("log1p", exp(scaled)), slope))
-
-    return pointwise(ctx, function, x)
+@elementwise("aten.softplus.default", exact_scalars=True)
+def softplus(a: Value, beta: Operand = 1, threshold: Operand = 20) -> Value:
+    scaled = mul(a, beta)
+    return where(compare("gt", scaled, threshold), a, div(ir.op("log1p", exp(scaled)), beta))
 
 
 @lowering("aten.log_sigmoid_forward.default")
@@ -115,22 +93,13 @@ def log_sigmoid(ctx: Lowering, x: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-@lowering("aten.hardsigmoid.default")
-def hardsigmoid(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: div(op("min", op("max", add(a, 3), 0), 6), 6), x)
+elementwise("aten.hardsigmoid.default")(lambda a: div(op("min", op("max", add(a, 3), 0), 6), 6))
+elementwise("aten.hardswish.default")(lambda a: div(mul(a, op("min", op("max", add(a, 3), 0), 6)), 6))
 
 
-@lowering("aten.hardswish.default")
-def hardswish(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: div(mul(a, op("min", op("max", add(a, 3), 0), 6)), 6), x)
-
-
-@lowering("aten.threshold.default")
-def threshold(ctx: Lowering, x: Tensor, threshold: Any, value: Any) -> Tensor:
-    def function(a: Value, limit: Value, other: Value) -> Value:
-        return where(compare("le", a, limit), other, a)
-
-    return pointwise(ctx, function, x, threshold, value, exact_scalars=True)
+@elementwise("aten.threshold.default", exact_scalars=True)
+def threshold(a: Value, limit: Value, other: Value) -> Value:
+    return where(compare("le", a, limit), other, a)
 
 
 @lowering("aten.softshrink.default")
@@ -166,28 +135,15 @@ def glu(ctx: Lowering, x: Tensor, dim: int = -1) -> Tensor:
 # derivatives
 
 
-@lowering("aten.threshold_backward.default")
-def threshold_backward(ctx: Lowering, grad: Tensor, x: Tensor, threshold: Any) -> Tensor:
-    return pointwise(ctx, lambda g, a, limit: where(compare("le", a, limit), 0, g), grad, x, threshold)
+elementwise("aten.threshold_backward.default")(lambda g, a, limit: where(compare("le", a, limit), 0, g))
+elementwise("aten.tanh_backward.default")(lambda g, y: mul(g, sub(1, mul(y, y))))
+elementwise("aten.sigmoid_backward.default")(lambda g, y: mul(mul(g, sub(1, y)), y))
 
 
-@lowering("aten.tanh_backward.default")
-def tanh_backward(ctx: Lowering, grad: Tensor, output: Tensor) -> Tensor:
-    return pointwise(ctx, lambda g, y: mul(g, sub(1, mul(y, y))), grad, output)
-
-
-@lowering("aten.sigmoid_backward.default")
-def sigmoid_backward(ctx: Lowering, grad: Tensor, output: Tensor) -> Tensor:
-    return pointwise(ctx, lambda g, y: mul(mul(g, sub(1, y)), y), grad, output)
-
-
-@lowering("aten.silu_backward.default")
-def silu_backward(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
-    def function(g: Value, a: Value) -> Value:
-        gate = div(1, add(exp(neg(a)), 1))
-        return mul(mul(g, gate), add(mul(a, sub(1, gate)), 1))
-
-    return pointwise(ctx, function, grad, x)
+@elementwise("aten.silu_backward.default")
+def silu_backward(g: Value, a: Value) -> Value:
+    gate = div(1, add(exp(neg(a)), 1))
+    return mul(mul(g, gate), add(mul(a, sub(1, gate)), 1))
 
 
 @lowering("aten.gelu_backward.default")
@@ -209,12 +165,9 @@ def gelu_backward(ctx: Lowering, grad: Tensor, x: Tensor, approximate: str = "no
     return pointwise(ctx, by_tanh if approximate == "tanh" else by_erf, grad, x)
 
 
-@lowering("aten.leaky_relu_backward.default")
-def leaky_relu_backward(ctx: Lowering, grad: Tensor, x: Tensor, slope: Any, self_is_result: bool) -> Tensor:
-    def function(g: Value, a: Value) -> Value:
-        return where(compare("gt", a, 0), g, mul(g, ctx.scalar(slope, g.dtype)))
-
-    return pointwise(ctx, function, grad, x)
+@elementwise("aten.leaky_relu_backward.default", exact_scalars=True)
+def leaky_relu_backward(g: Value, a: Value, slope: Value, self_is_result: Value) -> Value:
+    return where(compare("gt", a, 0), g, mul(g, slope))
 
 
 @lowering("aten.elu_backward.default")
@@ -233,39 +186,26 @@ def elu_backward(
     return pointwise(ctx, function, grad, x)
 
 
-@lowering("aten.hardtanh_backward.default")
-def hardtanh_backward(ctx: Lowering, grad: Tensor, x: Tensor, min_val: Any, max_val: Any) -> Tensor:
-    def function(g: Value, a: Value) -> Value:
-        low, high = ctx.scalar(min_val, a.dtype), ctx.scalar(max_val, a.dtype)
-        return where(either(compare("le", a, low), compare("ge", a, high)), 0, g)
-
-    return pointwise(ctx, function, grad, x)
+@elementwise("aten.hardtanh_backward.default", exact_scalars=True)
+def hardtanh_backward(g: Value, a: Value, low: Value, high: Value) -> Value:
+    return where(either(compare("le", a, low), compare("ge", a, high)), 0, g)
 
 
-@lowering("aten.hardsigmoid_backward.default")
-def hardsigmoid_backward(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
-    def function(g: Value, a: Value) -> Value:
-        return where(ir.op("and", compare("gt", a, -3), compare("lt", a, 3)), mul(g, 1 / 6), 0)
-
-    return pointwise(ctx, function, grad, x)
+@elementwise("aten.hardsigmoid_backward.default")
+def hardsigmoid_backward(g: Value, a: Value) -> Value:
+    return where(ir.op("and", compare("gt", a, -3), compare("lt", a, 3)), mul(g, 1 / 6), 0)
 
 
-@lowering("aten.hardswish_backward.default")
-def hardswish_backward(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
-    def function(g: Value, a: Value) -> Value:
-        middle = mul(g, add(div(a, 3), 0.5))
-        return where(compare("le", a, -3), 0, where(compare("lt", a, 3), middle, g))
-
-    return pointwise(ctx, function, grad, x)
+@elementwise("aten.hardswish_backward.default")
+def hardswish_backward(g: Value, a: Value) -> Value:
+    middle = mul(g, add(div(a, 3), 0.5))
+    return where(compare("le", a, -3), 0, where(compare("lt", a, 3), middle, g))
 
 
-@lowering("aten.softplus_backward.default")
-def softplus_backward(ctx: Lowering, grad: Tensor, x: Tensor, beta: Any, threshold: Any) -> Tensor:
-    def function(g: Value, a: Value) -> Value:
-        scaled = mul(a, ctx.scalar(beta, a.dtype))
-        power = exp(scaled)
-        return where(compare("gt", scaled, ctx.scalar(threshold, a.dtype)), g, div(mul(g, power), add(power, 1)))
-
-    return pointwise(ctx, function, grad, x)
+@elementwise("aten.softplus_backward.default", exact_scalars=True)
+def softplus_backward(g: Value, a: Value, beta: Value, threshold: Value) -> Value:
+    scaled = mul(a, beta)
+    power = exp(scaled)
+    return where(compare("gt", scaled, threshold), g, div(mul(g, power), add(power, 1)))
 
 

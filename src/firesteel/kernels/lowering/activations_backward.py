@@ -8,19 +8,16 @@ from typing import Any
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .elementwise import pointwise
+from .elementwise import elementwise, pointwise
 from .registry import lowering
 from .scalars import add, both, compare, div, exp, mul, neg, sub, where
 from .tensors import ONE, ZERO, Indices, Tensor
 from .views import sliced, wrap
 
 
-@lowering("aten.hardshrink_backward.default", "aten.softshrink_backward.default")
-def shrink_backward(ctx: Lowering, grad: Tensor, x: Tensor, lambd: Any) -> Tensor:
-    def function(g: Value, a: Value, width: Value) -> Value:
-        return where(both(compare("ge", a, neg(width)), compare("le", a, width)), 0.0, g)
-
-    return pointwise(ctx, function, grad, x, lambd)
+@elementwise("aten.hardshrink_backward.default", "aten.softshrink_backward.default")
+def shrink_backward(g: Value, a: Value, width: Value) -> Value:
+    return where(both(compare("ge", a, neg(width)), compare("le", a, width)), 0.0, g)
 
 
 @lowering("aten.log_sigmoid_backward.default")
@@ -49,14 +46,11 @@ def logit_backward(ctx: Lowering, grad: Tensor, x: Tensor, eps: Any = None) -> T
     return pointwise(ctx, function, grad, x)
 
 
-@lowering("aten.mish_backward.default")
-def mish_backward(ctx: Lowering, grad: Tensor, x: Tensor) -> Tensor:
-    def function(g: Value, a: Value) -> Value:
-        gate = div(1.0, add(exp(neg(a)), 1.0))
-        bend = ir.op("tanh", ir.op("log1p", exp(a)))
-        return mul(g, add(bend, mul(mul(a, gate), sub(1.0, mul(bend, bend)))))
-
-    return pointwise(ctx, function, grad, x)
+@elementwise("aten.mish_backward.default")
+def mish_backward(g: Value, a: Value) -> Value:
+    gate = div(1.0, add(exp(neg(a)), 1.0))
+    bend = ir.op("tanh", ir.op("log1p", exp(a)))
+    return mul(g, add(bend, mul(mul(a, gate), sub(1.0, mul(bend, bend)))))
 
 
 @lowering("aten._prelu_kernel_backward.default")

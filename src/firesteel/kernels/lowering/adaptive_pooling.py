@@ -7,16 +7,14 @@ from typing import Any
 
 import torch
 
-from ... import shapes
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .pooling import flat_position, is_small, lowest, nan_place, offsets_of, window_sum
-from .reducing import emit_fold
+from .pooling import largest, window_sum
 from .registry import lowering
-from .scalars import both, cast, compare, div, either, opmath, where
-from .tensors import ONE, ZERO, Indices, Spec, Tensor
+from .scalars import both, cast, div, opmath
+from .tensors import ZERO, Indices, Spec, Tensor
 
 
 class Parts:
@@ -38,17 +36,21 @@ class Parts:
             for i, a, b in zip(indices[-self.count :], self.full, self.small, strict=True)
         ]
 
-    def element(
-        self, indices: Indices, offsets: Sequence[Any], dtype: torch.dtype, outside: float | int
-    ) -> tuple[Value, list[Expr]]:
-        """An element of a window, and its position; ``outside`` for offsets that are beyond the end of the window."""
-        ctx, mask, position = self.ctx, ir.const(True, torch.bool), []
-        for k, ((start, end), offset) in enumerate(zip(self.bounds(indices), offsets, strict=True)):
-            position.append(start + offset)
-            if not self.even[k]:
-                mask = both(mask, ctx.below(start + offset, end))
+    def position(self, indices: Indices, offsets: Sequence[Any]) -> list[Expr]:
+        """The position in each dimension of one element of a window."""
+        return [start + offset for (start, _), offset in zip(self.bounds(indices), offsets, strict=True)]
+
+    def element(self, indices: Indices, offsets: Sequence[Any], dtype: torch.dtype, outside: float | int) -> Value:
+        """An element of a window; ``outside`` for offsets that are beyond the end of the window."""
+        mask, position = ir.const(True, torch.bool), self.position(indices, offsets)
+        for at, even, (_, end) in zip(position, self.even, self.bounds(indices), strict=True):
+            if not even:
+                mask = both(mask, self.ctx.below(at, end))
         place = (*indices[: -self.count], *position)
-        return ctx.masked(mask, lambda: cast(self.x.at(place), dtype), ir.const(outside, dtype)), position
+        return self.ctx.masked(mask, lambda: cast(self.x.at(place), dtype), ir.const(outside, dtype))
+
+    def first(self, indices: Indices) -> None:
+        """Every window has its first elements."""
 
 
 def parts_of(ctx: Lowering, x: Tensor, out: Spec, count: int) -> Parts | None:
@@ -79,7 +81,7 @@ def _avg_pool(count: int) -> Any:
         parts = parts_of(ctx, x, out, count)
         if parts is None:
             return ctx.unsupported("a size that may be 0")
-        summed = window_sum(ctx, out, parts.kernel, wide, lambda i, k: parts.element(i, k, wide, 0.0)[0])
+        summed = window_sum(ctx, out, parts.kernel, wide, lambda i, k: parts.element(i, k, wide, 0.0))
 
         def mean(indices: Indices) -> Value:
             result = summed(indices)
@@ -104,71 +106,9 @@ def _max_pool(count: int) -> Any:
         parts = parts_of(ctx, x, values, count)
         if parts is None or x.dtype is torch.bool:
             return ctx.unsupported("a size that may be 0")
-        sizes = x.shape[-count:]
-        wide = opmath(x.dtype)
-        if not is_small(parts.kernel):
-            return _reduced_max(ctx, parts, values, places)
-
-        def value(indices: Indices) -> Value:
-            best: Value | None = None
-            for offsets in offsets_of(parts.kernel):
-                element, _ = parts.element(indices, offsets, wide, lowest(wide))
-                best = element if best is None else ir.op("max", best, element)
-            assert best is not None
-            return cast(best, values.dtype)
-
-        def place(indices: Indices) -> Value:
-            """The position of the largest element; a NaN beats all before it."""
-            best: Value | None = None
-            found: Value | None = None
-            for offsets in offsets_of(parts.kernel):
-                element, position = parts.element(indices, offsets, wide, lowest(wide))
-                at = ctx.index(flat_position(position, sizes))
-                if best is None or found is None:
-                    best, found = element, at
-                    continue
-                better = compare("gt", element, best)
-                if wide.is_floating_point:
-                    better = either(better, ir.op("isnan", element))
-                best, found = where(better, element, best), where(better, at, found)
-            assert found is not None
-            return found
-
-        return ctx.computed(value, values), ctx.computed(place, places)
+        return largest(ctx, parts, values, places)
 
     return lower
-
-
-def _reduced_max(ctx: Lowering, parts: Parts, values: Spec, places: Spec) -> Any:
-    """Windows that are too large to be written out."""
-    wide = opmath(parts.x.dtype)
-    axes, indices = ctx.axes(values.shape)
-    inner_axes, inner = ctx.reduce_axes([shapes.as_expr(size) for size in parts.kernel])
-
-    def element() -> Value:
-        return parts.element(indices, inner, wide, lowest(wide))[0]
-
-    best = emit_fold(ctx, "max", values, axes, indices, inner_axes, element)
-    whole = ctx.spec(values.shape, torch.int64)
-    in_window = emit_fold(ctx, "argmax", whole, axes, indices, inner_axes, element)
-    not_a_number = emit_fold(ctx, "max", whole, axes, indices, inner_axes,
-                             lambda: nan_place(ctx, element(), inner, [shapes.as_expr(size) for size in parts.kernel]))
-
-    def place(at: Indices) -> Value:
-        elements: Expr = ONE
-        for size in parts.kernel:
-            elements = elements * size
-        nan = not_a_number.at(at)
-        rest = ctx.indirect(where(compare("ge", nan, 0), nan, in_window.at(at)), elements)
-        offsets: list[Expr] = []
-        below: Expr = ONE
-        for size in reversed(parts.kernel):
-            offsets.insert(0, ctx.simplify((rest // below) % size))
-            below = below * size
-        position = [start + k for (start, _), k in zip(parts.bounds(at), offsets, strict=True)]
-        return ctx.index(flat_position(position, parts.x.shape[-parts.count :]))
-
-    return best, ctx.computed(place, places)
 
 
 lowering("aten.adaptive_max_pool2d.default")(_max_pool(2))

@@ -11,7 +11,7 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .elementwise import Operand, floating, pointwise, scalar_op
+from .elementwise import Operand, elementwise, floating, pointwise, scalar_op
 from .integer_division import divided_by_tensor
 from .registry import lowering
 from .scalars import add, both, cast, compare, div, mul, neg, op, opmath, sub, through, where
@@ -62,7 +62,7 @@ def _add_scaled(ctx: Lowering, x: Operand, y: Operand, alpha: Any) -> Tensor:
 
 def _keeps_numbers(ctx: Lowering) -> bool:
     """Whether eager does not round a number to a short float in sums; in products and quotients it never does."""
-    return ctx.device.type != "cpu"
+    return not ctx.kind.rounds_steps
 
 
 @lowering("aten.mul.Tensor", "aten.mul.Scalar")
@@ -151,7 +151,7 @@ def fmod(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
 
 @lowering("aten.pow.Tensor_Scalar")
 def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
-    short = ctx.out.dtype in (torch.float16, torch.bfloat16) and ctx.device.type == "cpu"
+    short = ctx.out.dtype in (torch.float16, torch.bfloat16) and ctx.kind.rounds_steps
     if isinstance(exponent, Expr):
         if short:
             return ctx.unsupported("an exponent that eager rounds to short floats")
@@ -160,12 +160,12 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
         if not ctx.out.dtype.is_floating_point:
             return ctx.unsupported("an integer to a power that is not constant")
         known = ctx.size_facts.interval(exponent)
-        if not -_EXACT_IN_FLOAT32 <= known.lower <= known.upper <= _EXACT_IN_FLOAT32 and ctx.device.type == "cpu":
+        if not -_EXACT_IN_FLOAT32 <= known.lower <= known.upper <= _EXACT_IN_FLOAT32 and ctx.kind.rounds_steps:
             return ctx.unsupported("an exponent that eager rounds in some elements")
         return pointwise(ctx, scalar_op("pow"), x, exponent)
     if short:
         exponent = torch.tensor(exponent, dtype=ctx.out.dtype).item()
-    if ctx.out.dtype is torch.float32 and ctx.device.type == "cpu" and _rounds_to_another_kind(float(exponent)):
+    if ctx.out.dtype is torch.float32 and ctx.kind.rounds_steps and _rounds_to_another_kind(float(exponent)):
         return ctx.unsupported("an exponent that eager rounds in some elements")
     if exponent == 0:
         return ctx.computed(lambda indices: ir.const(1, ctx_dtype), dtype=(ctx_dtype := ctx.out.dtype))
@@ -175,7 +175,7 @@ def pow_scalar(ctx: Lowering, x: Tensor, exponent: Any) -> Tensor:
         return _integer_power(ctx, x, int(exponent))
     # Eager's squares are rounded in bfloat16 but not in float16.
     steps = ctx.out.dtype if ctx.out.dtype is torch.bfloat16 else opmath(ctx.out.dtype)
-    if ctx.out.dtype is torch.float16 and ctx.device.type == "cpu" and abs(exponent) == 0.5:
+    if ctx.out.dtype is torch.float16 and ctx.kind.rounds_steps and abs(exponent) == 0.5:
         # no square root there: the power of -inf is inf, not NaN
         return pointwise(ctx, lambda a: op("pow", a, float(exponent)), x)
     return pointwise(ctx, lambda a: float_power(a, float(exponent), steps), x)
@@ -257,20 +257,15 @@ def square(ctx: Lowering, x: Tensor) -> Tensor:
 # combinations that eager rounds once
 
 
-@lowering("aten.addcmul.default")
-def addcmul(ctx: Lowering, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
-    def combine(s: Value, p: Value, q: Value) -> Value:
-        return add(s, mul(mul(ctx.scalar(value, s.dtype), p), q))
+def _adding(combine: Any) -> Any:
+    def lower(ctx: Lowering, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
+        return pointwise(ctx, lambda s, p, q: add(s, combine(mul(ctx.scalar(value, s.dtype), p), q)), x, a, b)
 
-    return pointwise(ctx, combine, x, a, b)
+    return lower
 
 
-@lowering("aten.addcdiv.default")
-def addcdiv(ctx: Lowering, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
-    def combine(s: Value, p: Value, q: Value) -> Value:
-        return add(s, div(mul(ctx.scalar(value, s.dtype), p), q))
-
-    return pointwise(ctx, combine, x, a, b)
+lowering("aten.addcmul.default")(_adding(mul))
+lowering("aten.addcdiv.default")(_adding(div))
 
 
 @lowering("aten.lerp.Scalar", "aten.lerp.Tensor")
@@ -284,9 +279,7 @@ def lerp(ctx: Lowering, x: Tensor, end: Tensor, weight: Operand) -> Tensor:
     return pointwise(ctx, interpolate, x, end, weight, exact_scalars=_is_number(weight))
 
 
-@lowering("aten.hypot.default")
-def hypot(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
-    return pointwise(ctx, scalar_op("hypot"), x, y)
+elementwise("aten.hypot.default")(scalar_op("hypot"))
 
 
 @lowering("aten.atan2.default")
@@ -301,9 +294,7 @@ def nextafter(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
     return pointwise(ctx, scalar_op("nextafter"), x, y)
 
 
-@lowering("aten.copysign.Tensor", "aten.copysign.Scalar")
-def copysign(ctx: Lowering, x: Tensor, y: Operand) -> Tensor:
-    return pointwise(ctx, scalar_op("copysign"), x, y)
+elementwise("aten.copysign.Tensor", "aten.copysign.Scalar")(scalar_op("copysign"))
 
 
 @lowering("aten.ldexp.Tensor")
@@ -312,50 +303,41 @@ def ldexp(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
     return pointwise(ctx, lambda a, b: mul(a, through(op("pow", 2.0, b), dtype)), x, y)
 
 
-@lowering("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")
-def xlogy(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
-    dtype = ctx.out.dtype
-    return pointwise(ctx, lambda a, b: _times_log(a, b, through(ir.op("log", b), dtype)), x, y)
+def _times_log(log: str) -> Any:
+    def lower(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
+        def function(a: Value, b: Value) -> Value:
+            product = where(compare("eq", a, 0), 0.0, mul(a, through(ir.op(log, b), ctx_dtype)))
+            return where(ir.op("isnan", b), math.nan, product)
+
+        ctx_dtype = ctx.out.dtype
+        return pointwise(ctx, function, x, y)
+
+    return lower
 
 
-@lowering("aten.special_xlog1py.default", "aten.special_xlog1py.self_scalar", "aten.special_xlog1py.other_scalar")
-def xlog1py(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
-    dtype = ctx.out.dtype
-    return pointwise(ctx, lambda a, b: _times_log(a, b, through(ir.op("log1p", b), dtype)), x, y)
+lowering("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other")(_times_log("log"))
+lowering("aten.special_xlog1py.default", "aten.special_xlog1py.self_scalar",
+         "aten.special_xlog1py.other_scalar")(_times_log("log1p"))
 
 
-def _times_log(a: Value, b: Value, log: Value) -> Value:
-    product = where(compare("eq", a, 0), 0.0, mul(a, log))
-    return where(ir.op("isnan", b), math.nan, product)
+@elementwise("aten.logaddexp.default")
+def logaddexp(a: Value, b: Value) -> Value:
+    larger = op("max", a, b)
+    sum_ = add(larger, ir.op("log1p", ir.op("exp", neg(ir.op("abs", sub(a, b))))))
+    return where(both(ir.op("isinf", a), compare("eq", a, b)), a, sum_)
 
 
-@lowering("aten.logaddexp.default")
-def logaddexp(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
-    def combine(a: Value, b: Value) -> Value:
-        larger = op("max", a, b)
-        sum_ = add(larger, ir.op("log1p", ir.op("exp", neg(ir.op("abs", sub(a, b))))))
-        return where(both(ir.op("isinf", a), compare("eq", a, b)), a, sum_)
-
-    return pointwise(ctx, combine, x, y)
+@elementwise("aten.logaddexp2.default")
+def logaddexp2(a: Value, b: Value) -> Value:
+    rest = ir.op("log1p", ir.op("exp2", neg(ir.op("abs", sub(a, b)))))
+    sum_ = add(op("max", a, b), mul(rest, 1 / math.log(2)))
+    return where(both(ir.op("isinf", a), compare("eq", a, b)), a, sum_)
 
 
-@lowering("aten.logaddexp2.default")
-def logaddexp2(ctx: Lowering, x: Tensor, y: Tensor) -> Tensor:
-    def combine(a: Value, b: Value) -> Value:
-        rest = ir.op("log1p", ir.op("exp2", neg(ir.op("abs", sub(a, b)))))
-        sum_ = add(op("max", a, b), mul(rest, 1 / math.log(2)))
-        return where(both(ir.op("isinf", a), compare("eq", a, b)), a, sum_)
-
-    return pointwise(ctx, combine, x, y)
-
-
-@lowering("aten.heaviside.default")
-def heaviside(ctx: Lowering, x: Tensor, values: Tensor) -> Tensor:
-    def step(a: Value, b: Value) -> Value:
-        positive = compare("gt", a, 0 if a.dtype is not torch.bool else False)
-        return where(compare("eq", a, 0), b, ir.cast(positive, a.dtype))
-
-    return pointwise(ctx, step, x, values)
+@elementwise("aten.heaviside.default")
+def heaviside(a: Value, b: Value) -> Value:
+    positive = compare("gt", a, 0 if a.dtype is not torch.bool else False)
+    return where(compare("eq", a, 0), b, ir.cast(positive, a.dtype))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -366,20 +348,12 @@ _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "__a
             "__xor__": "xor"}  # fmt: skip
 
 
-def _bitwise(name: str) -> Any:
-    def lower(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
-        return pointwise(ctx, scalar_op(name), x, y)
-
-    return lower
-
-
 for _operator, _name in _BITWISE.items():
-    lowering(f"aten.{_operator}.Tensor", f"aten.{_operator}.Scalar", f"aten.{_operator}.Scalar_Tensor")(_bitwise(_name))
+    elementwise(f"aten.{_operator}.Tensor", f"aten.{_operator}.Scalar", f"aten.{_operator}.Scalar_Tensor")(
+        scalar_op(_name))
 
 
-@lowering("aten.bitwise_not.default")
-def bitwise_not(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, scalar_op("not"), x)
+elementwise("aten.bitwise_not.default")(scalar_op("not"))
 
 
 def _shift(name: str) -> Any:

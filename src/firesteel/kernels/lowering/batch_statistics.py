@@ -35,7 +35,7 @@ ENOUGH = 1 << 13
 
 def parted_moments(ctx: Lowering, x: Tensor) -> tuple[Tensor, Tensor] | None:
     """The mean and the variance of each channel (dimension 1); None where two passes are as good."""
-    if ctx.device.type == "cpu" or ctx.node is None or not all(isinstance(size, Const) for size in x.shape):
+    if not ctx.kind.runs_at_once or ctx.node is None or not all(isinstance(size, Const) for size in x.shape):
         return None
     sizes = [int(size) for size in x.shape]  # type: ignore[call-overload]
     channels, count = sizes[1], 1
@@ -116,7 +116,7 @@ def channel_sum(ctx: Lowering, x: Tensor, body: Body, spec: Spec) -> Tensor:
 
 def _inner_dims(ctx: Lowering, x: Tensor) -> tuple[int, ...]:
     """The dimensions that the first stage adds up; none where one stage is as good."""
-    if ctx.device.type == "cpu" or x.ndim != 4 or ctx.node is None or not _channels_are_last(ctx.node.args[1]):
+    if not ctx.kind.runs_at_once or x.ndim != 4 or ctx.node is None or not _channels_are_last(ctx.node.args[1]):
         return ()
     if not all(isinstance(size, Const) for size in x.shape):
         return ()

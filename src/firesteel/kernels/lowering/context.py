@@ -22,6 +22,7 @@ import torch
 import torch.fx
 
 from ... import shapes
+from ...devices import kind_of
 from ...shapes import Call, Expr, Facts, Product, Sum, Symbol
 from .. import ir
 from . import policy
@@ -37,6 +38,7 @@ class Lowering:
 
     def __init__(self, facts: Facts | None = None, device: torch.device = CPU) -> None:
         self.device = device
+        self.kind = kind_of(device)
         known = Facts() if facts is None else facts
         self.graph = LoweredGraph([], {}, [], [], {}, facts=known.copy(), size_facts=known.copy())
         self.facts = self.graph.facts
@@ -94,13 +96,13 @@ class Lowering:
     def _axis_symbol(self, prefix: str, position: int, size: Expr) -> Symbol:
         # One symbol for equal sizes at equal positions, so that expressions are shared and simplified once.
         key = (prefix, position, size)
-        found = self._symbols.get(key)
-        if found is None:
+        symbol = self._symbols.get(key)
+        if symbol is None:
             same = sum(1 for p, at, _ in self._symbols if p == prefix and at == position)
-            found = shapes.symbol(f"{prefix}{position}" + (f"_{same}" if same else ""))
-            self._symbols[key] = found
-            self._bound(found, size)
-        return found
+            symbol = shapes.symbol(f"{prefix}{position}" + (f"_{same}" if same else ""))
+            self._symbols[key] = symbol
+            self._bound(symbol, size)
+        return symbol
 
     def _bound(self, symbol: Symbol, size: Expr) -> None:
         """0 <= symbol < size"""
@@ -111,23 +113,23 @@ class Lowering:
         """A symbol for indices that stands for a value computed in the kernel, which is known to be below ``size``."""
         assert value.dtype is torch.int64
         key = (value, size)
-        found = self._indirect_of.get(key)
-        if found is None:
-            found = shapes.symbol(f"t{len(self._indirect)}")
-            self._indirect_of[key] = found
-            self._indirect[found] = value
+        symbol = self._indirect_of.get(key)
+        if symbol is None:
+            symbol = shapes.symbol(f"t{len(self._indirect)}")
+            self._indirect_of[key] = symbol
+            self._indirect[symbol] = value
             if size is not None:
-                self._bound(found, size)
-        return found
+                self._bound(symbol, size)
+        return symbol
 
     def simplify(self, expr: Expr) -> Expr:
         """An index expression in its shortest known form."""
         if not _has_call(expr):
             return expr
-        found = self._simple.get(expr)
-        if found is None:
-            found = self._simple[expr] = shapes.simplify_under_ranges(expr, self._facts_for(expr))
-        return found
+        simple = self._simple.get(expr)
+        if simple is None:
+            simple = self._simple[expr] = shapes.simplify_under_ranges(expr, self._facts_for(expr))
+        return simple
 
     def _facts_for(self, expr: Expr) -> Facts:
         return self.size_facts if self._indices.isdisjoint(expr.free_symbols) else self.facts
@@ -156,10 +158,10 @@ class Lowering:
     def _size(self, size: Expr) -> Expr:
         if size.is_constant or isinstance(size, Symbol):
             return size
-        found = self._sizes.get(size)
-        if found is None:
-            found = self._sizes[size] = ONE if self.same(size, ONE) else size
-        return found
+        simple = self._sizes.get(size)
+        if simple is None:
+            simple = self._sizes[size] = ONE if self.same(size, ONE) else size
+        return simple
 
     # Values
 
@@ -246,7 +248,7 @@ class Lowering:
         On a GPU what is read once for a row is one load then. Such a condition holds for some of the points that read
         the same element, so the element is there.
         """
-        if self.mask is None or self.device.type == "cpu":
+        if self.mask is None or not self.kind.runs_at_once:
             return self.mask
         parts = list(_conjuncts(self.mask))
         symbols = [_index_symbols(part) for part in parts]
@@ -325,14 +327,14 @@ class Lowering:
 
     def realize(self, tensor: Tensor) -> Stored:
         """The tensor in memory, with eager's layout where it is an operator's result."""
-        found = tensor.stored()
-        if found is not None:
-            return found
+        stored = tensor.stored()
+        if stored is not None:
+            return stored
         if isinstance(tensor, View) and tensor.restride is not None and not self._is_part(tensor):
             self.realize(tensor.base)
-            found = tensor.stored()
-            if found is not None:
-                return found
+            stored = tensor.stored()
+            if stored is not None:
+                return stored
         assert isinstance(tensor, Computed | View)
         target = self._copy(tensor, tensor.strides)
         tensor.memory = target
@@ -342,11 +344,11 @@ class Lowering:
         """The tensor in memory with the given strides; those of sizes that are 1 do not matter."""
         if isinstance(tensor, View) and tensor.restride is not None and tensor.stored() is None:
             self.realize(tensor.base)
-        found = tensor.stored()
-        if found is None and isinstance(tensor, Computed) and self.same_strides(tensor.shape, tensor.strides, strides):
-            found = self.realize(tensor)
-        if found is not None and self.same_strides(found.shape, found.strides, strides):
-            return found
+        stored = tensor.stored()
+        if stored is None and isinstance(tensor, Computed) and self.same_strides(tensor.shape, tensor.strides, strides):
+            stored = self.realize(tensor)
+        if stored is not None and self.same_strides(stored.shape, stored.strides, strides):
+            return stored
         return self._copy(tensor, strides)
 
     def same_strides(self, shape: Sequence[Expr], a: Sequence[Expr], b: Sequence[Expr]) -> bool:
@@ -421,11 +423,11 @@ def _conjuncts(mask: ir.Value) -> Iterator[ir.Value]:
 
 def _index_symbols(mask: ir.Value) -> frozenset[Symbol]:
     """The indices that a condition depends on."""
-    found: set[Symbol] = set()
+    symbols: set[Symbol] = set()
     for node in mask.walk():
         if node.op in ("index", "load"):
-            found |= (node.data if node.op == "index" else node.data.index).free_symbols
-    return frozenset(found)
+            symbols |= (node.data if node.op == "index" else node.data.index).free_symbols
+    return frozenset(symbols)
 
 
 def _holds_at_first(mask: ir.Value) -> bool:

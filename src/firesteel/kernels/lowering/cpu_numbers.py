@@ -14,6 +14,7 @@ import torch
 import torch.fx
 
 from ... import shapes, torch_compat
+from ...devices import kind_of
 from .. import ir
 from .context import Lowering
 from .scalars import cast
@@ -29,7 +30,7 @@ _OTHERS = frozenset({"aten.masked_fill.Tensor", "aten.index_put.default", "aten.
 
 def is_number(value: Any) -> bool:
     """Whether a fake tensor is a single number on the CPU."""
-    return isinstance(value, torch.Tensor) and value.dim() == 0 and value.device.type == "cpu" \
+    return isinstance(value, torch.Tensor) and value.dim() == 0 and kind_of(value).is_host \
         and value.dtype in _DTYPES
 
 
@@ -69,7 +70,7 @@ def number_of(ctx: Lowering, tensor: Tensor) -> Tensor:
 
 def _constant(ctx: Lowering, stored: Stored) -> bool | int | float | None:
     """The number of a tensor that is part of the program."""
-    found = ctx.graph.constants.get(stored.buffer)
-    if not isinstance(found, torch.Tensor) or found.dim():
+    constant = ctx.graph.constants.get(stored.buffer)
+    if not isinstance(constant, torch.Tensor) or constant.dim():
         return None
-    return found.item()  # type: ignore[no-any-return]
+    return constant.item()  # type: ignore[no-any-return]

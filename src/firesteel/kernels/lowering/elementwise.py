@@ -11,6 +11,7 @@ from ...shapes import Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering, Number
+from .registry import lowering
 from .scalars import cast, compare, op, opmath, where
 from .tensors import ONE, Computed, Indices, Spec, Tensor
 from .views import expanded
@@ -59,7 +60,7 @@ def element(ctx: Lowering, x: Operand, indices: Indices, dtype: torch.dtype, exa
         return ctx.scalar(x, wide) if exact_scalar else cast(ctx.scalar(x, dtype), wide)
     value = x.at(indices[len(indices) - x.ndim :])
     if exact_scalar and x.ndim == 0 and value.dtype.is_floating_point and (
-            ctx.device.type == "cpu" or _is_number(value)):
+            ctx.kind.rounds_steps or _is_number(value)):
         return cast(value, wide)
     return cast(cast(value, dtype), wide)
 
@@ -110,10 +111,11 @@ def pointwise(
     spec = spec or ctx.out
     dtype = compute or spec.dtype
     prepared = [broadcast(ctx, x, spec.shape) for x in operands]
-    on_gpu = ctx.device.type != "cpu"
+    first_too = not ctx.kind.rounds_steps
 
     def body(indices: Indices) -> Value:
-        values = [element(ctx, x, indices, dtype, exact_scalars and (k > 0 or on_gpu)) for k, x in enumerate(prepared)]
+        values = [element(ctx, x, indices, dtype, exact_scalars and (position > 0 or first_too))
+                  for position, x in enumerate(prepared)]
         result = function(*values)
         return rounded(result, dtype, spec.dtype)
 
@@ -135,13 +137,17 @@ def floating(operands: Sequence[Operand]) -> torch.dtype:
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
-def unary(function: ScalarFunction) -> Callable[[Lowering, Tensor], Tensor]:
-    """The lowering of an operator with one operand."""
+def elementwise(*names: str, exact_scalars: bool = False) -> Callable[[ScalarFunction], ScalarFunction]:
+    """A decorator that makes a function of scalars the lowering of operators, whose arguments are its operands.
 
-    def lower(ctx: Lowering, x: Tensor) -> Tensor:
-        return pointwise(ctx, function, x)
+        elementwise("aten.relu.default")(lambda a: op("max", a, 0))
+    """
 
-    return lower
+    def add(function: ScalarFunction) -> ScalarFunction:
+        lowering(*names)(lambda ctx, *operands: pointwise(ctx, function, *operands, exact_scalars=exact_scalars))
+        return function
+
+    return add
 
 
 def scalar_op(name: str) -> ScalarFunction:
@@ -151,6 +157,3 @@ def scalar_op(name: str) -> ScalarFunction:
         return op(name, *operands)
 
     return apply
-
-
-__all__ = ["Operand", "broadcast", "common_dtype", "element", "floating", "pointwise", "scalar_op", "unary"]

@@ -55,7 +55,7 @@ def _add_rows(ctx: Lowering, target: Stored, grad: Tensor, row: CheckedIndex, pa
     """Add the rows of the gradient, all but those of the padding."""
     if padding < 0:
         store(ctx, target, grad.shape, place, value, "add")
-    elif ctx.device.type == "cpu":
+    elif not ctx.kind.runs_at_once:
         store(ctx, target, grad.shape, place,
               lambda i: where(compare("eq", row.value(i[:-1]), padding), 0.0, value(i)), "add")
     else:  # many points that add nothing to one place would wait for each other
@@ -64,7 +64,7 @@ def _add_rows(ctx: Lowering, target: Stored, grad: Tensor, row: CheckedIndex, pa
 
 def _is_sparse(ctx: Lowering, indices: Tensor, out: Spec) -> bool:
     """Whether all points run at once, and most rows of the table were not looked up."""
-    return ctx.device.type != "cpu" and ctx.known(indices.numel * 2 <= out.shape[0]) is True
+    return ctx.kind.runs_at_once and ctx.known(indices.numel * 2 <= out.shape[0]) is True
 
 
 def _gathered(ctx: Lowering, grad: Tensor, indices: Tensor, row: CheckedIndex, padding: int, value: Body) -> Tensor:
@@ -95,8 +95,8 @@ def _gathered(ctx: Lowering, grad: Tensor, indices: Tensor, row: CheckedIndex, p
     _add_rows(ctx, sums, grad, row, padding, value, lambda i: (row_of(row.at(i[:-1])), i[-1]))
 
     def total(indices: Indices) -> Value:
-        found = compare("lt", cast(first.at(indices[:1]), torch.int64), ctx.index(count))
-        sum_ = ctx.masked(found, lambda: sums.at((row_of(indices[0]), indices[1])), ir.const(0.0, wide))
+        looked_up = compare("lt", cast(first.at(indices[:1]), torch.int64), ctx.index(count))
+        sum_ = ctx.masked(looked_up, lambda: sums.at((row_of(indices[0]), indices[1])), ir.const(0.0, wide))
         return cast(sum_, out.dtype)
 
     return ctx.computed(total)

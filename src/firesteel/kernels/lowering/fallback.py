@@ -12,6 +12,7 @@ import torch
 import torch.fx
 
 from ... import torch_compat
+from ...devices import kind_of
 from ...functional.graph import Unsupported
 from ...functional.size_nodes import raw_sizes
 from ...functional.subprograms import Subprogram
@@ -104,22 +105,22 @@ def _operand(ctx: Lowering, arg: Any, origin: Any) -> Any:
 def _argument(ctx: Lowering, arg: Any, origin: Any) -> Any:
     """What a call is given; ``origin`` is what stands there in the graph."""
     if isinstance(arg, Tensor):
-        found = ctx.reference(ctx.realize(arg))
+        reference = ctx.reference(ctx.realize(arg))
         fake = origin.meta.get("val") if isinstance(origin, torch.fx.Node) else None
-        if found.strides is not None and isinstance(fake, torch.Tensor) and fake.dim() == len(found.strides):
+        if reference.strides is not None and isinstance(fake, torch.Tensor) and fake.dim() == len(reference.strides):
             # Libraries look at the strides of dimensions of size 1 too, such as whether they are aligned.
             steps = [expr_of(wanted) if size is ONE else step for size, step, wanted
-                     in zip(found.shape or (), found.strides, fake.stride(), strict=True)]
-            found = replace(found, strides=tuple(steps))
+                     in zip(reference.shape or (), reference.strides, fake.stride(), strict=True)]
+            reference = replace(reference, strides=tuple(steps))
         if isinstance(fake, torch.Tensor) and fake.dim() == len(arg.shape):
             # Without elements a result may have the strides of the argument, where sizes of 0 count as 1.
-            held = ctx.graph.buffers[found.buffer]
-            steps = list(held.strides if found.strides is None else found.strides)
+            held = ctx.graph.buffers[reference.buffer]
+            steps = list(held.strides if reference.strides is None else reference.strides)
             wanted = [expr_of(step) for step in fake.stride()]
             if steps != wanted and all(a == b or maximum(a, 1) == b for a, b in zip(steps, wanted, strict=True)):
-                found = replace(found, shape=found.shape or held.shape, strides=tuple(wanted),
-                                offset=found.offset or ZERO)
-        return found
+                reference = replace(reference, shape=reference.shape or held.shape, strides=tuple(wanted),
+                                    offset=reference.offset or ZERO)
+        return reference
     if isinstance(arg, list | tuple):
         parts = origin if isinstance(origin, list | tuple) else [None] * len(arg)
         return type(arg)([_argument(ctx, part, each) for part, each in zip(arg, parts, strict=True)])
@@ -145,7 +146,7 @@ def _is_large(buffer: ir.Buffer) -> bool:
             known *= int(size)
         else:
             least = LARGE_ROW
-    return known >= least and buffer.device.type == "cpu"
+    return known >= least and kind_of(buffer.device).is_host
 
 
 @functools.cache

@@ -53,7 +53,7 @@ def check_true(fine: torch.Tensor, message: str) -> None:
 
 def emit_check(ctx: Lowering, fine: Tensor, message: str) -> None:
     """Emit a check of a tensor of one bool. Eager's GPU kernels do not make it, or stop the program by themselves."""
-    if ctx.device.type != "cpu":
+    if not ctx.kind.raises_for_values:
         return
     origins = () if ctx.node is None else (ctx.node,)
     ctx.emit(ir.ExternCall(check_true, (ctx.reference(ctx.realize(fine)), message), {}, (), origins=origins))
@@ -61,7 +61,7 @@ def emit_check(ctx: Lowering, fine: Tensor, message: str) -> None:
 
 @lowering("aten._assert_async.msg")
 def assert_async(ctx: Lowering, fine: Tensor, message: str) -> Any:
-    if ctx.device.type != "cpu":
+    if not ctx.kind.raises_for_values:
         return ctx.unsupported("the GPU reports by itself")
     emit_check(ctx, fine, message)
     return (None,)
@@ -88,15 +88,15 @@ def assert_early(graph: LoweredGraph) -> None:
     if not asserted:
         return
     rest = [step for step in steps if step not in asserted]
-    made = {name: place for place, step in enumerate(rest) if isinstance(step, ir.ExternCall) for name in step.outputs}
-    found: dict[int, list[ir.ExternCall]] = {}
+    places = {name: at for at, step in enumerate(rest) if isinstance(step, ir.ExternCall) for name in step.outputs}
+    checks: dict[int, list[ir.ExternCall]] = {}
     for step in asserted:
         symbols = step.args[0].free_symbols if isinstance(step.args[0], Expr) else ()
         names = [graph.symbols[symbol][0] for symbol in symbols if symbol in graph.symbols]
-        found.setdefault(max([made.get(name, -1) for name in names], default=-1), []).append(step)
-    graph.operations = [*found.get(-1, ())]
+        checks.setdefault(max([places.get(name, -1) for name in names], default=-1), []).append(step)
+    graph.operations = [*checks.get(-1, ())]
     for place, operation in enumerate(rest):
-        graph.operations += [operation, *found.get(place, ())]
+        graph.operations += [operation, *checks.get(place, ())]
 
 
 def _error(index: int, size: int, kind: str, dim: int) -> Exception:
@@ -159,7 +159,7 @@ class CheckedIndex:
     def check(self, kind: str, dim: int = 0) -> None:
         """Emit the check of all indices. On a GPU it would make the program wait; there they are clamped only."""
         ctx = self.ctx
-        if ctx.device.type != "cpu":
+        if not ctx.kind.raises_for_values:
             return
         if self.is_proved() or any(size.is_constant and int(size) == 0 for size in self.index.shape):  # type: ignore[call-overload]
             return
@@ -222,10 +222,10 @@ def checked(
     if not all([ctx.known(least > 0) for least in (size, *others)]):
         return None
     index = ctx.share(index)
-    made = CheckedIndex(ctx, index, size, negative, ignored)
+    checked_index = CheckedIndex(ctx, index, size, negative, ignored)
     if kind is not None:
-        made.check(kind, dim)
-    return made
+        checked_index.check(kind, dim)
+    return checked_index
 
 
 def _checks_of(ctx: Lowering) -> set[Key]:

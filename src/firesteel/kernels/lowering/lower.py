@@ -12,6 +12,7 @@ import torch.fx
 from ... import logs, shapes, torch_compat
 from ...functional.graph import Unsupported
 from ...functional.operators import REFUSED
+from ...functional.size_nodes import Doubt, symbols_told
 from ...shapes import Expr, Facts, Symbol
 from ...shapes.symnode import SymNode, expr_of
 from . import policy
@@ -23,7 +24,7 @@ from .graph import LoweredGraph
 from .index_checks import assert_early, check_last
 from .random_numbers import is_reserve, reserved
 from .registry import find_lowering
-from .tensors import ONE, Computed, Spec, Stored, Tensor, View
+from .tensors import Computed, Spec, Stored, Tensor, View
 
 _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 DTYPES = frozenset({
@@ -57,7 +58,7 @@ class _Lowerer:
         self.values: dict[torch.fx.Node, Any] = {}
         self.exotic: dict[torch.fx.Node, str] = {}
         self.weights: dict[torch.fx.Node, int] = {}
-        self.doubts: dict[Symbol, int] = {}
+        self.doubts: dict[Symbol, Doubt] = {}
         self.numbers: dict[torch.fx.Node, Tensor] = {}
         """Tensors on the CPU as numbers of kernels on another device."""
 
@@ -111,15 +112,11 @@ class _Lowerer:
                 self.ctx.graph.symbols.setdefault(expr, (name, "size", dim))
 
     def _find_input_symbols(self, stored: Stored, name: str) -> None:
-        """Note which symbols an input tells: by sizes best, then by strides, of which those of dimensions of size 1
-        may be anything."""
-        places = [(expr, "size", dim, 0) for dim, expr in enumerate(stored.shape)]
-        places += [(expr, "stride", dim, 2 if stored.shape[dim] == ONE else 1)
-                   for dim, expr in enumerate(stored.strides)]
-        for expr, kind, dim, doubt in places:
-            if isinstance(expr, Symbol) and doubt < self.doubts.get(expr, 3):
-                self.ctx.graph.symbols[expr] = (name, kind, dim)
-                self.doubts[expr] = doubt
+        """Note which symbols an input tells, each by the place that is least in doubt."""
+        for symbol, kind, dim, doubt in symbols_told(stored.shape, stored.strides):
+            if symbol not in self.doubts or doubt < self.doubts[symbol]:
+                self.ctx.graph.symbols[symbol] = (name, kind, dim)
+                self.doubts[symbol] = doubt
 
     def _attribute(self, node: torch.fx.Node) -> Any:
         value: Any = self.module
@@ -167,7 +164,7 @@ class _Lowerer:
             function, reason = None, "eager raises an error"
         if function is not None and (not reason or name in policy.VIEWS):
             ctx.reason = ""
-            made = len(ctx.graph.operations), len(ctx.graph.fallbacks)
+            counts = len(ctx.graph.operations), len(ctx.graph.fallbacks)
             if self._takes_numbers(node):
                 numbered = [self._on_device(node, arg, given) for arg, given in zip(node.args, args, strict=True)]
                 lowered = function(ctx, *numbered, **{
@@ -177,7 +174,7 @@ class _Lowerer:
             if lowered is not NotImplemented and not (reason and _needs_values(lowered)):
                 return self._settle(node, lowered)
             # What a lowering put into memory on its way stays useful; computations that nobody reads are dropped later.
-            assert made[1] == len(ctx.graph.fallbacks)
+            assert counts[1] == len(ctx.graph.fallbacks)
             reason = reason or ctx.reason or "these arguments"
         if isinstance(node.target, torch_compat.OpOverload):
             ctx.fall_back(name, reason)
@@ -195,7 +192,7 @@ class _Lowerer:
         return _plain(expr_of(arg)) if isinstance(arg, torch.SymInt | torch.SymFloat | torch.SymBool) else arg
 
     def _takes_numbers(self, node: torch.fx.Node) -> bool:
-        return self.device.type != "cpu" and takes_numbers(node)
+        return not self.ctx.kind.is_host and takes_numbers(node)
 
     def _on_device(self, node: torch.fx.Node, arg: Any, value: Any) -> Any:
         """An operand, where it is a number on the CPU as a tensor that kernels can compute with."""

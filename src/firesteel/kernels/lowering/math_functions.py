@@ -10,7 +10,7 @@ import torch
 from .. import ir
 from ..ir import Value
 from .context import Lowering
-from .elementwise import Operand, common_dtype, pointwise, scalar_op
+from .elementwise import Operand, common_dtype, elementwise, pointwise, scalar_op
 from .registry import lowering
 from .scalars import cast, compare, div, either, invert, mul, neg, op, opmath, sub, through, where
 from .tensors import Tensor
@@ -27,15 +27,8 @@ _FLOAT = {
 }  # fmt: skip
 
 
-def _float_function(name: str) -> Any:
-    def lower(ctx: Lowering, x: Tensor) -> Tensor:
-        return pointwise(ctx, scalar_op(name), x)
-
-    return lower
-
-
 for _operator, _name in _FLOAT.items():
-    lowering(f"aten.{_operator}.default")(_float_function(_name))
+    elementwise(f"aten.{_operator}.default")(scalar_op(_name))
 
 
 # Operators that leave the dtype alone; on integers and bools the rounding ones do nothing.
@@ -66,9 +59,7 @@ def round_decimals(ctx: Lowering, x: Tensor, *, decimals: int) -> Tensor:
     return pointwise(ctx, nearest if decimals else scalar_op("round"), x)
 
 
-@lowering("aten.neg.default")
-def neg_(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, neg, x)
+elementwise("aten.neg.default")(neg)
 
 
 @lowering("aten.positive.default")
@@ -76,55 +67,35 @@ def positive(ctx: Lowering, x: Tensor) -> Tensor:
     return x
 
 
-@lowering("aten.abs.default", "aten.absolute.default")
-def abs_(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, _absolute, x)
-
-
-def _absolute(a: Value) -> Value:
+@elementwise("aten.abs.default", "aten.absolute.default")
+def absolute(a: Value) -> Value:
     return ir.op("abs", a) if a.dtype not in (torch.bool, torch.uint8) else a
 
 
-@lowering("aten.sign.default", "aten.sgn.default")
-def sign(ctx: Lowering, x: Tensor) -> Tensor:
-    def signum(a: Value) -> Value:
-        if a.dtype is torch.bool:
-            return a
-        # NaN has no sign: eager gives 0
-        up, down = ir.cast(compare("gt", a, 0), a.dtype), ir.cast(compare("lt", a, 0), a.dtype)
-        return sub(up, down)
-
-    return pointwise(ctx, signum, x)
+@elementwise("aten.sign.default", "aten.sgn.default")
+def sign(a: Value) -> Value:
+    if a.dtype is torch.bool:
+        return a
+    # NaN has no sign: eager gives 0
+    up, down = ir.cast(compare("gt", a, 0), a.dtype), ir.cast(compare("lt", a, 0), a.dtype)
+    return sub(up, down)
 
 
-@lowering("aten.frac.default")
-def frac(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: sub(a, ir.op("trunc", a)), x)
+elementwise("aten.frac.default")(lambda a: sub(a, ir.op("trunc", a)))
+elementwise("aten.deg2rad.default")(lambda a: mul(a, math.pi / 180))
+elementwise("aten.rad2deg.default")(lambda a: mul(a, 180 / math.pi))
 
 
-@lowering("aten.deg2rad.default")
-def deg2rad(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: mul(a, math.pi / 180), x)
-
-
-@lowering("aten.rad2deg.default")
-def rad2deg(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, lambda a: mul(a, 180 / math.pi), x)
-
-
-@lowering("aten.sinc.default", "aten.special_sinc.default")
-def sinc(ctx: Lowering, x: Tensor) -> Tensor:
-    def function(a: Value) -> Value:
-        angle = mul(a, math.pi)
-        return where(compare("eq", a, 0), 1.0, div(ir.op("sin", angle), angle))
-
-    return pointwise(ctx, function, x)
+@elementwise("aten.sinc.default", "aten.special_sinc.default")
+def sinc(a: Value) -> Value:
+    angle = mul(a, math.pi)
+    return where(compare("eq", a, 0), 1.0, div(ir.op("sin", angle), angle))
 
 
 @lowering("aten.logit.default", "aten.special_logit.default")
 def logit(ctx: Lowering, x: Tensor, eps: float | None = None) -> Tensor:
     # Eager rounds to the dtype at every step, on GPUs only at the end.
-    dtype = ctx.out.dtype if ctx.device.type == "cpu" else opmath(ctx.out.dtype)
+    dtype = ctx.out.dtype if ctx.kind.rounds_steps else opmath(ctx.out.dtype)
 
     def function(a: Value) -> Value:
         if eps is not None:

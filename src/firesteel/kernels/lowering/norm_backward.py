@@ -197,7 +197,7 @@ def _channel_gradient(
     levels = ctx.computed(lambda c: div(sums[0].at(c), number), channels)
     slopes = ctx.computed(slope_of, channels)
     factors = ctx.computed(factor, channels)
-    if ctx.device.type == "cpu":  # on a GPU a kernel more costs more than computing them again
+    if not ctx.kind.runs_at_once:  # on a GPU a kernel more costs more than computing them again
         for tensor in (levels, slopes, factors):
             ctx.realize(tensor)
 

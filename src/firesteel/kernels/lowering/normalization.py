@@ -29,13 +29,13 @@ def _affine(value: Value, weight: Tensor | None, bias: Tensor | None, place: Ind
 
 
 def _results(ctx: Lowering, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """Tensors in the shape and dtype of the operator's results."""
-    made: list[Tensor] = []
-    for tensor, spec in zip(tensors, ctx.outs, strict=True):
+    """Tensors in the shape and dtype of the operator's first results."""
+    results: list[Tensor] = []
+    for tensor, spec in zip(tensors, ctx.outs, strict=False):
         assert spec is not None
         seen = reshaped(ctx, tensor, spec.shape)
-        made.append(seen if seen.dtype is spec.dtype else _converted(ctx, seen, spec))
-    return tuple(made)
+        results.append(seen if seen.dtype is spec.dtype else _converted(ctx, seen, spec))
+    return tuple(results)
 
 
 def _converted(ctx: Lowering, x: Tensor, spec: Spec) -> Tensor:
@@ -52,7 +52,7 @@ def _reciprocal_deviation(ctx: Lowering, variance: Tensor, eps: Any, spec: Spec,
 
     def body(indices: Indices) -> Value:
         spread = variance.at(indices)
-        if mean is not None and ctx.device.type == "cpu":
+        if mean is not None and ctx.kind.moments_overflow:
             middle = mean.at(indices)
             spread = add(spread, mul(mul(middle, middle), 0.0))
         return div(1.0, ir.op("sqrt", add(spread, ctx.scalar(eps, spec.dtype))))
@@ -65,7 +65,7 @@ def _finite_mean(ctx: Lowering, mean: Tensor) -> Tensor:
 
     Adding the mean times 0 changes no finite mean. On a GPU eager's means may be infinite, and stay as they are.
     """
-    if ctx.device.type != "cpu":
+    if not ctx.kind.moments_overflow:
         return mean
     spec = ctx.spec(mean.shape, mean.dtype, mean.device)
 
@@ -249,7 +249,7 @@ def batch_norm_functional(
     def moved(old: Tensor, new: Tensor, spec: Spec, unbiased: bool) -> Tensor:
         """The running statistics, moved towards those of the batch."""
         # On the CPU, eager rounds every step of this to bfloat16, but not to float16.
-        step = torch.bfloat16 if ctx.device.type == "cpu" and spec.dtype is torch.bfloat16 else wide
+        step = torch.bfloat16 if ctx.kind.rounds_steps and spec.dtype is torch.bfloat16 else wide
         shares = torch.tensor([momentum, 1.0 - momentum], dtype=step).tolist()
 
         def body(indices: Indices) -> Value:
@@ -264,7 +264,7 @@ def batch_norm_functional(
         return ctx.computed(body, spec)
 
     body = _normalised(ctx, x, weight, bias, mean, scale, out.dtype)
-    results = _results_of(ctx, (ctx.computed(body, out), mean, scale), (out, mean_spec, scale_spec))
+    results = _results(ctx, ctx.computed(body, out), mean, scale)
     return (*results, moved(running_mean, statistics.exact_mean, new_mean_spec, False),
             moved(running_var, statistics.variance, new_var_spec, True))
 
@@ -284,17 +284,9 @@ def batch_norm_with_update(
     if reserve is None or any(not size.is_constant or int(size) for size in reserve.shape):  # type: ignore[call-overload]
         return ctx.unsupported("memory for the library's own use")
     ctx.outs = out, mean, scale, new_mean, new_var
-    made = batch_norm_functional(ctx, x, weight, bias, running_mean, running_var, True, momentum, eps)
+    results = batch_norm_functional(ctx, x, weight, bias, running_mean, running_var, True, momentum, eps)
     ctx.outs = out, mean, scale, reserve, new_mean, new_var
-    return made if made is NotImplemented else (*made[:3], _nothing(ctx, reserve), *made[3:])
-
-
-def _results_of(ctx: Lowering, tensors: Sequence[Tensor], specs: Sequence[Spec | None]) -> tuple[Tensor, ...]:
-    made = []
-    for tensor, spec in zip(tensors, specs, strict=True):
-        assert spec is not None
-        made.append(tensor if tensor.dtype is spec.dtype else _converted(ctx, tensor, spec))
-    return tuple(made)
+    return results if results is NotImplemented else (*results[:3], _nothing(ctx, reserve), *results[3:])
 
 
 def _channel_folding(x: Tensor) -> Folding:
@@ -323,7 +315,7 @@ def _batch_statistics(ctx: Lowering, x: Tensor, eps: float) -> _Statistics | Non
     spec = inner_spec(ctx, how, wide, x.device)
     mean, variance = parted_moments(ctx, x) or moments(ctx, x, how)
     scale = _reciprocal_deviation(ctx, variance, eps, spec)
-    if wide is x.dtype or ctx.device.type != "cpu":
+    if wide is x.dtype or not ctx.kind.rounds_steps:
         return _Statistics(mean, scale, mean, variance)
     # On the CPU eager normalises with statistics that are rounded to short floats.
     return _Statistics(_shortened(ctx, mean, x.dtype, spec), _shortened(ctx, scale, x.dtype, spec), mean, variance)
@@ -376,7 +368,7 @@ def _normalised(
 
     shifts = ctx.computed(shift, spec)
     # On a GPU a kernel more costs more than computing them again.
-    if ctx.device.type == "cpu" and ctx.known(x.numel > 64 * x.shape[1]) is not False:
+    if not ctx.kind.runs_at_once and ctx.known(x.numel > 64 * x.shape[1]) is not False:
         ctx.realize(factors)
         ctx.realize(shifts)
 

@@ -31,7 +31,7 @@ _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 def obstacle(ctx: Lowering, mode: str) -> str:
     """Why stores of a mode at places that may meet are left to ATen; empty where they are not."""
-    if ctx.device.type == "cpu":
+    if not ctx.kind.runs_at_once:
         return ""
     if mode == "mul":
         return "memory does not multiply"

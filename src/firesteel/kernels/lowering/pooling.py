@@ -5,10 +5,11 @@ Small windows are written out, element by element, so that they are pointwise; l
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -75,10 +76,6 @@ class Windows:
         """The sizes of the dimensions that windows move over."""
         return self.x.shape[-self.count :]
 
-    @property
-    def elements(self) -> int:
-        return math.prod(self.kernel)
-
     def starts(self, indices: Indices) -> list[Expr]:
         """The first position of a window in each dimension, below 0 in the padding."""
         return [i * s - p for i, s, p in zip(indices[-self.count :], self.stride, self.padding, strict=True)]
@@ -97,10 +94,31 @@ class Windows:
                 result = both(result, self.ctx.below(at, size))
         return result
 
-    def element(self, indices: Indices, position: Sequence[Expr], dtype: torch.dtype, padding: float | int) -> Value:
+    def element(self, indices: Indices, offsets: Sequence[Any], dtype: torch.dtype, outside: float | int) -> Value:
         """An element of a window, or what stands for the padding."""
+        position = self.position(indices, offsets)
         place = (*indices[: -self.count], *position)
-        return self.ctx.masked(self.inside(position), lambda: cast(self.x.at(place), dtype), ir.const(padding, dtype))
+        return self.ctx.masked(self.inside(position), lambda: cast(self.x.at(place), dtype), ir.const(outside, dtype))
+
+    def first(self, indices: Indices) -> list[Expr]:
+        """The first position of a window that is no padding: the least ``start + k * gap`` that is not below 0."""
+        return [start if self.ctx.known(shapes.eq(pad, 0)) else shapes.maximum(start, start % gap)
+                for start, gap, pad in zip(self.starts(indices), self.dilation, self.padding, strict=True)]
+
+    def divisor(self, indices: Indices, override: Any, count_padding: bool, dtype: torch.dtype) -> Value:
+        """What the sum of a window is divided by: a given number, or that of its elements."""
+        if override is not None:
+            return self.ctx.scalar(override, dtype)
+        number: Expr = ONE
+        for k, start in enumerate(self.starts(indices)):
+            size, pad = self.sizes[k], self.padding[k]
+            end = start + self.kernel[k]
+            if self.ends[k]:  # a window may reach over the padding as well, which then does not count
+                end = shapes.minimum(end, size + pad)
+            if not count_padding:
+                start, end = shapes.maximum(start, 0), shapes.minimum(end, size)
+            number = number * self.ctx.simplify(end - start)
+        return self.ctx.scalar(number, dtype)
 
 
 def lowest(dtype: torch.dtype) -> float | int:
@@ -125,56 +143,67 @@ def _max_pool(count: int) -> Any:
         windows = Windows.of(ctx, x, values, kernel_size, stride, padding, dilation, count)
         if windows is None:
             return ctx.unsupported("a window whose size is not constant")
-        if windows.elements > WRITTEN_OUT:
-            return _reduced_max(ctx, windows, values, places)
-        wide = opmath(x.dtype)
-
-        def largest(indices: Indices) -> tuple[Value, Value]:
-            """The largest element and its position in the input; a NaN beats all before it."""
-            best: Value | None = None
-            found: Value | None = None
-            for offsets in offsets_of(windows.kernel):
-                position = windows.position(indices, offsets)
-                element = windows.element(indices, position, wide, lowest(wide))
-                at = ctx.index(flat_position(position, windows.sizes))
-                if best is None or found is None:
-                    # Of a window of lowest values the first that is no padding counts.
-                    best, found = element, ctx.index(flat_position(_first_inside(windows, indices), windows.sizes))
-                    if element.dtype.is_floating_point:
-                        found = where(ir.op("isnan", element), at, found)
-                    found = where(compare("gt", element, lowest(wide)), at, found)
-                    continue
-                better = compare("gt", element, best)
-                if wide.is_floating_point:
-                    better = either(better, ir.op("isnan", element))
-                best, found = where(better, element, best), where(better, at, found)
-            assert best is not None and found is not None
-            return best, found
-
-        def value(indices: Indices) -> Value:
-            best: Value | None = None
-            for offsets in offsets_of(windows.kernel):
-                position = windows.position(indices, offsets)
-                element = windows.element(indices, position, wide, lowest(wide))
-                best = element if best is None else ir.op("max", best, element)
-            assert best is not None
-            return cast(best, values.dtype)
-
-        return ctx.computed(value, values), ctx.computed(lambda i: largest(i)[1], places)
+        return largest(ctx, windows, values, places)
 
     return lower
 
 
-def _first_inside(windows: Windows, indices: Indices) -> list[Expr]:
-    """The first position of a window that is no padding."""
-    result: list[Expr] = []
-    for start, gap, pad in zip(windows.starts(indices), windows.dilation, windows.padding, strict=True):
-        if windows.ctx.known(shapes.eq(pad, 0)):
-            result.append(start)
-        else:
-            # the least start + k * gap that is not below 0
-            result.append(shapes.maximum(start, start % gap))
-    return result
+class AnyWindows(Protocol):
+    """Windows over the last dimensions of a tensor, of a fixed size or of sizes that divide it."""
+
+    @property
+    def x(self) -> Tensor: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def kernel(self) -> Sequence[int | Expr]:
+        """The most elements that a window has in each dimension."""
+
+    def element(self, indices: Indices, offsets: Sequence[Any], dtype: torch.dtype, outside: float | int) -> Value:
+        """The element of a window at offsets in it; ``outside`` where there is none."""
+
+    def position(self, indices: Indices, offsets: Sequence[Any]) -> Sequence[Expr]:
+        """Where that is in each dimension."""
+
+    def first(self, indices: Indices) -> Sequence[Expr] | None:
+        """The first position that a window has elements at; None if it has all of the first ones."""
+
+
+def largest(ctx: Lowering, windows: AnyWindows, values: Spec, places: Spec) -> tuple[Tensor, Tensor]:
+    """The largest element of each window, and its position in the tensor."""
+    if not is_small(windows.kernel):
+        return _reduced_max(ctx, windows, values, places)
+    wide, sizes = opmath(windows.x.dtype), windows.x.shape[-windows.count :]
+
+    def elements(indices: Indices) -> Iterator[tuple[Value, Sequence[Expr]]]:
+        for offsets in offsets_of(windows.kernel):
+            yield windows.element(indices, offsets, wide, lowest(wide)), windows.position(indices, offsets)
+
+    def value(indices: Indices) -> Value:
+        return cast(functools.reduce(lambda a, b: ir.op("max", a, b), [e for e, _ in elements(indices)]), values.dtype)
+
+    def place(indices: Indices) -> Value:
+        """The position of the largest element; a NaN beats all before it."""
+        best: Value | None = None
+        for element, position in elements(indices):
+            at = ctx.index(flat_position(position, sizes))
+            if best is None:
+                best, chosen, first = element, at, windows.first(indices)
+                if first is not None:  # of a window of lowest values the first that is no padding counts
+                    chosen = ctx.index(flat_position(first, sizes))
+                    if element.dtype.is_floating_point:
+                        chosen = where(ir.op("isnan", element), at, chosen)
+                    chosen = where(compare("gt", element, lowest(wide)), at, chosen)
+                continue
+            better = compare("gt", element, best)
+            if wide.is_floating_point:
+                better = either(better, ir.op("isnan", element))
+            best, chosen = where(better, element, best), where(better, at, chosen)
+        return chosen
+
+    return ctx.computed(value, values), ctx.computed(place, places)
 
 
 def flat_position(position: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
@@ -191,35 +220,36 @@ def nan_place(ctx: Lowering, element: Value, inner: Indices, kernel: Sequence[Ex
     return where(ir.op("isnan", element), ctx.index(flat_position(inner, kernel)), -1)
 
 
-def _reduced_max(ctx: Lowering, windows: Windows, values: Spec, places: Spec) -> Any:
+def _reduced_max(ctx: Lowering, windows: AnyWindows, values: Spec, places: Spec) -> tuple[Tensor, Tensor]:
     """Windows that are too large to be written out."""
     wide = opmath(windows.x.dtype)
+    kernel = [shapes.as_expr(size) for size in windows.kernel]
     axes, indices = ctx.axes(values.shape)
-    inner_axes, inner = ctx.reduce_axes([shapes.const(size) for size in windows.kernel])
+    inner_axes, inner = ctx.reduce_axes(kernel)
 
     def element() -> Value:
-        return windows.element(indices, windows.position(indices, inner), wide, lowest(wide))
+        return windows.element(indices, inner, wide, lowest(wide))
 
     best = emit_fold(ctx, "max", values, axes, indices, inner_axes, element)
     whole = ctx.spec(values.shape, torch.int64)
     where_in_window = emit_fold(ctx, "argmax", whole, axes, indices, inner_axes, element)
     not_a_number = emit_fold(ctx, "max", whole, axes, indices, inner_axes,
-                             lambda: nan_place(ctx, element(), inner, [shapes.const(size) for size in windows.kernel]))
+                             lambda: nan_place(ctx, element(), inner, kernel))
 
     def place(at: Indices) -> Value:
         """The position in the input, from the one in the window."""
         nan = not_a_number.at(at)
         chosen = where(compare("ge", nan, 0), nan, where_in_window.at(at))
-        rest = ctx.indirect(chosen, shapes.const(windows.elements))
+        rest = ctx.indirect(chosen, math.prod(kernel, start=ONE))
         offsets: list[Expr] = []
         below: Expr = ONE
-        for size in reversed(windows.kernel):
+        for size in reversed(kernel):
             offsets.insert(0, ctx.simplify((rest // below) % size))
             below = below * size
-        position = windows.position(at, offsets)
-        first = _first_inside(windows, at)
-        inside = [shapes.maximum(p, f) for p, f in zip(position, first, strict=True)]
-        return ctx.index(flat_position(inside, windows.sizes))
+        position, first = windows.position(at, offsets), windows.first(at)
+        if first is not None:
+            position = [shapes.maximum(p, f) for p, f in zip(position, first, strict=True)]
+        return ctx.index(flat_position(position, windows.x.shape[-windows.count :]))
 
     return best, ctx.computed(place, places)
 
@@ -288,27 +318,14 @@ def _avg_pool(count: int) -> Any:
             return ctx.unsupported("a window whose size is not constant")
         summed = window_sum(
             ctx, ctx.out, windows.kernel, wide,
-            lambda i, offsets: windows.element(i, windows.position(i, offsets), wide, 0),
+            lambda i, offsets: windows.element(i, offsets, wide, 0),
         )  # fmt: skip
-
-        def divisor(indices: Indices) -> Value:
-            if divisor_override is not None:
-                return ctx.scalar(divisor_override, wide)
-            number: Expr = ONE
-            for k, start in enumerate(windows.starts(indices)):
-                size, pad = windows.sizes[k], windows.padding[k]
-                end = start + windows.kernel[k]
-                if windows.ends[k]:  # a window may reach over the padding as well, which then does not count
-                    end = shapes.minimum(end, size + pad)
-                if not count_include_pad:
-                    start, end = shapes.maximum(start, 0), shapes.minimum(end, size)
-                number = number * ctx.simplify(end - start)
-            return ctx.scalar(number, wide)
 
         if divisor_override is not None and isinstance(divisor_override, Expr):
             return ctx.unsupported("a divisor that is not constant")
         quotient = "div" if wide.is_floating_point else "div_trunc"
-        return ctx.computed(lambda i: cast(ir.op(quotient, summed(i), divisor(i)), dtype))
+        return ctx.computed(lambda i: cast(ir.op(
+            quotient, summed(i), windows.divisor(i, divisor_override, count_include_pad, wide)), dtype))
 
     return lower
 

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import shapes
 from ...shapes import Expr
 from .. import ir
 from ..ir import Value
@@ -133,8 +132,8 @@ def gathered_gradient(
 
         def value() -> Value:
             # A window that does not reach the element has found another.
-            found = compare("eq", indices.at(place), ctx.index(flat))
-            return where(found, cast(grad.at(place), wide), ir.const(0.0, wide))
+            is_this = compare("eq", indices.at(place), ctx.index(flat))
+            return where(is_this, cast(grad.at(place), wide), ir.const(0.0, wide))
 
         return ctx.masked(mask, value, ir.const(0.0, wide))
 
@@ -144,7 +143,7 @@ def gathered_gradient(
 def _max_pool_backward(count: int) -> Any:
     def lower(ctx: Lowering, grad: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
               ceil_mode: bool, indices: Tensor) -> Tensor:
-        if ctx.device.type != "cpu":
+        if ctx.kind.runs_at_once:
             gathered = gathered_gradient(ctx, grad, x, kernel_size, stride, padding, dilation, indices, count)
             if gathered is not None:
                 return gathered
@@ -191,24 +190,11 @@ def _avg_pool_backward(count: int) -> Any:
         if covering is None:
             return ctx.unsupported("windows whose steps are not constant, or that overlap much")
 
-        def divisor(window: Indices) -> Value:
-            if divisor_override is not None:
-                return ctx.scalar(divisor_override, wide)
-            number: Expr = ONE
-            for k, start in enumerate(windows.starts(window)):
-                size, pad = windows.sizes[k], windows.padding[k]
-                end = start + windows.kernel[k]
-                if windows.ends[k]:
-                    end = shapes.minimum(end, size + pad)
-                if not count_include_pad:
-                    start, end = shapes.maximum(start, 0), shapes.minimum(end, size)
-                number = number * ctx.simplify(end - start)
-            return ctx.scalar(number, wide)
-
         def share(indices: Indices, back: tuple[int, ...]) -> Value:
             mask, window = _window_before(ctx, windows, grad, indices, back, reaching=True)
             place = (*indices[:-count], *window)
-            return ctx.masked(mask, lambda: div(cast(grad.at(place), wide), divisor(window)), ir.const(0.0, wide))
+            return ctx.masked(mask, lambda: div(cast(grad.at(place), wide), windows.divisor(
+                window, divisor_override, count_include_pad, wide)), ir.const(0.0, wide))
 
         return _sum_of_windows(ctx, covering, share)
 
@@ -230,8 +216,8 @@ def _adaptive_avg_pool_backward(count: int) -> Any:
             return ctx.unsupported(EMPTY)
 
         def share(indices: Indices, offsets: Any) -> Value:
-            element, position = around.element(indices, offsets, wide, 0.0)
-            for start, end in windows.bounds(tuple(position)):
+            element = around.element(indices, offsets, wide, 0.0)
+            for start, end in windows.bounds(tuple(around.position(indices, offsets))):
                 element = div(element, ctx.scalar(ctx.simplify(end - start), wide))
             return element
 

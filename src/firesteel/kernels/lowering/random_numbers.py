@@ -28,7 +28,7 @@ STEP = 2.0**-32
 def _numbers(convert: Callable[[Value], Value]) -> Any:
     def lower(ctx: Lowering, seed: Tensor, offset: Tensor, shift: int, size: Sequence[int], stride: Sequence[int],
               threads: int, width: int, *, device: torch.device) -> Tensor:
-        if ctx.device.type == "cpu":
+        if not ctx.kind.draws_by_counter:
             return ctx.unsupported("kernels of the CPU have no such numbers")
         if math.prod(size) >= 1 << 31:
             return ctx.unsupported("more elements than 32 bits count")
@@ -102,7 +102,7 @@ def is_reserve(node: torch.fx.Node) -> bool:
 
 def reserved(ctx: Lowering, node: torch.fx.Node) -> list[Tensor]:
     """The seed and the offset of the generator, which the host moves on."""
-    made: list[Tensor] = [ctx.new_buffer(Spec.of(part)) for part in node.meta["val"]]
-    names = tuple([part.buffer for part in made if isinstance(part, Stored)])
+    buffers: list[Tensor] = [ctx.new_buffer(Spec.of(part)) for part in node.meta["val"]]
+    names = tuple([part.buffer for part in buffers if isinstance(part, Stored)])
     ctx.emit(ir.ExternCall(cuda_random.reserve, node.args, dict(node.kwargs), names, origins=(node,)))
-    return made
+    return buffers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,20 @@ Dims = int | Sequence[int] | None
 # sums and products
 
 
+def _over_dims(*names: str) -> Callable[[Callable[[Lowering, Tensor, Folding], Tensor]], Any]:
+    """A decorator that makes a function of what is folded the lowering of operators with dimensions and without."""
+
+    def add(function: Callable[[Lowering, Tensor, Folding], Tensor]) -> Any:
+        @lowering(*names)
+        def lower(ctx: Lowering, x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+            return function(ctx, x, folding(x, dim, keepdim))
+
+        return function
+
+    return add
+
+
+@_over_dims("aten.sum.default", "aten.sum.dim_IntList")
 def _sum(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
     dtype = ctx.out.dtype
     if dtype is torch.bool:
@@ -31,19 +45,8 @@ def _sum(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
     return fold(ctx, "sum", how, elements(x, accumulator(dtype), dtype), ctx.out)
 
 
-@lowering("aten.sum.default")
-def sum_all(ctx: Lowering, x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
-    return _sum(ctx, x, folding(x, None))
-
-
-@lowering("aten.sum.dim_IntList")
-def sum_dims(ctx: Lowering, x: Tensor, dim: Dims, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
-    return _sum(ctx, x, folding(x, dim, keepdim))
-
-
-@lowering("aten.nansum.default")
-def nansum(ctx: Lowering, x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    how = folding(x, dim, keepdim)
+@_over_dims("aten.nansum.default")
+def _nansum(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
     if not x.dtype.is_floating_point:
         return _sum(ctx, x, how)
 
@@ -55,16 +58,7 @@ def nansum(ctx: Lowering, x: Tensor, dim: Dims = None, keepdim: bool = False, *,
     return fold(ctx, "sum", how, without_nan, ctx.out)
 
 
-@lowering("aten.mean.default")
-def mean_all(ctx: Lowering, x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
-    return _mean(ctx, x, folding(x, None))
-
-
-@lowering("aten.mean.dim")
-def mean_dims(ctx: Lowering, x: Tensor, dim: Dims, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    return _mean(ctx, x, folding(x, dim, keepdim))
-
-
+@_over_dims("aten.mean.default", "aten.mean.dim")
 def _mean(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
     dtype = ctx.out.dtype
     wide = opmath(dtype)
@@ -72,16 +66,7 @@ def _mean(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
     return ctx.computed(lambda indices: cast(div(summed.at(indices), ctx.scalar(how.count, wide)), dtype))
 
 
-@lowering("aten.prod.default")
-def prod_all(ctx: Lowering, x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
-    return _prod(ctx, x, folding(x, None))
-
-
-@lowering("aten.prod.dim_int")
-def prod_dim(ctx: Lowering, x: Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    return _prod(ctx, x, folding(x, dim, keepdim))
-
-
+@_over_dims("aten.prod.default", "aten.prod.dim_int")
 def _prod(ctx: Lowering, x: Tensor, how: Folding) -> Tensor:
     dtype = ctx.out.dtype
     if dtype is torch.bool:
@@ -105,8 +90,8 @@ def _truth(kind: str) -> Any:
         dtype = ctx.out.dtype
         if dtype is torch.bool:
             return fold(ctx, kind, how, elements(x, torch.bool), ctx.out)
-        found = fold(ctx, kind, how, elements(x, torch.bool), inner_spec(ctx, how, torch.bool, x.device))
-        return ctx.computed(lambda indices: cast(found.at(indices), dtype))
+        truth = fold(ctx, kind, how, elements(x, torch.bool), inner_spec(ctx, how, torch.bool, x.device))
+        return ctx.computed(lambda indices: cast(truth.at(indices), dtype))
 
     return lower
 
@@ -149,8 +134,8 @@ def _extremes(kind: str) -> None:
         if is_empty(ctx, how):
             return ctx.unsupported("a size that may be 0")
         x = ctx.share(x)
-        found = fold(ctx, f"arg{kind}", how, elements(x, comparable(x)), places)
-        return extreme(ctx, kind, x, how, values), found
+        positions = fold(ctx, f"arg{kind}", how, elements(x, comparable(x)), places)
+        return extreme(ctx, kind, x, how, values), positions
 
     @lowering(f"aten.arg{kind}.default")
     def arg(ctx: Lowering, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -346,11 +331,6 @@ def _norm(ctx: Lowering, x: Tensor, how: Folding, order: float) -> Tensor:
     return ctx.computed(root)
 
 
-@lowering("aten.norm.ScalarOpt_dim", "aten.norm.ScalarOpt_dim_dtype")
-def norm_dims(ctx: Lowering, x: Tensor, p: Any, dim: Dims, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@lowering("aten.norm.Scalar", "aten.norm.ScalarOpt_dtype", "aten.norm.ScalarOpt_dim", "aten.norm.ScalarOpt_dim_dtype")
+def norm(ctx: Lowering, x: Tensor, p: Any = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     return vector_norm(ctx, x, 2 if p is None else p, dim, keepdim)
-
-
-@lowering("aten.norm.Scalar", "aten.norm.ScalarOpt_dtype")
-def norm_all(ctx: Lowering, x: Tensor, p: Any = 2, *, dtype: Any = None) -> Tensor:
-    return vector_norm(ctx, x, 2 if p is None else p)

@@ -27,9 +27,3 @@ def is_lowered(name: str) -> bool:
     (True, False)
     """
     return find_lowering(name) is not None
-
-
-def lowered_names() -> list[str]:
-    """All operators with a lowering."""
-    LOWERINGS.load()
-    return sorted(LOWERINGS)

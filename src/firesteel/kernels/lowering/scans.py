@@ -30,7 +30,7 @@ def _accumulator(dtype: torch.dtype) -> torch.dtype:
 
 
 def _is_one_long_row(ctx: Lowering, x: Tensor, dim: int) -> bool:
-    if ctx.device.type == "cpu" or not x.ndim:
+    if not ctx.kind.runs_at_once or not x.ndim:
         return False
     size = x.shape[wrap(dim, x.ndim)]
     others = [other for d, other in enumerate(x.shape) if d != wrap(dim, x.ndim)]
@@ -70,11 +70,11 @@ def _extreme(kind: str) -> Any:
         def place(indices: Indices) -> Value:
             """The index where an element is the running extreme, which later ones then exceed."""
             value = x.at(indices)
-            found = compare("eq", value, best.at(indices))
+            is_best = compare("eq", value, best.at(indices))
             if value.dtype.is_floating_point:
-                found = either(found, ir.op("isnan", value))
+                is_best = either(is_best, ir.op("isnan", value))
             here = ctx.index(indices[dim]) if indices else ir.const(0, torch.int64)
-            return where(found, here, ir.const(0, torch.int64))
+            return where(is_best, here, ir.const(0, torch.int64))
 
         return best, scan(ctx, "cummax", x, dim, place, places)
 

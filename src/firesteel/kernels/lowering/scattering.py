@@ -56,7 +56,7 @@ def combine(
     out = ctx.out
     if reason := obstacle(ctx, "set" if reduce is None else MODES[reduce]):
         return ctx.unsupported(reason)
-    if ctx.device.type != "cpu" and reduce is not None:
+    if ctx.kind.runs_at_once and reduce is not None:
         return combine_at_once(ctx, x, shape, at, value, reduce, MODES[reduce], include_self)
     if reduce is None:
         target = copied(ctx, x, out.dtype, out)

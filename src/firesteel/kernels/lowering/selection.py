@@ -156,7 +156,7 @@ def diagonal_scatter(
 def _written(ctx: Lowering, x: Tensor, source: Tensor, inside: Any, place: Any) -> Tensor:
     """``source`` at ``place(indices)`` where ``inside(indices)``, elsewhere ``x``."""
     x = ctx.share(x)
-    if ctx.device.type == "cpu":
+    if not ctx.kind.runs_at_once:
         # Vectors would compute it everywhere. On a GPU it is read once, where it goes.
         source = ctx.share(source)
 

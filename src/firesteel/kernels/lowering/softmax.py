@@ -52,7 +52,7 @@ def log_softmax(ctx: Lowering, x: Tensor, dim: int, half_to_float: bool) -> Tens
     shifted = _shifted(ctx, ctx.share(x), how, wide)
     summed = total(ctx, x, how, lambda i: ir.op("exp", shifted.at(i)), wide)
     # Along the last dimension eager keeps the sum and its logarithm as short floats on the CPU.
-    short = dtype if how.dims == (x.ndim - 1,) and x.dtype is dtype and ctx.device.type == "cpu" else wide
+    short = dtype if how.dims == (x.ndim - 1,) and x.dtype is dtype and ctx.kind.rounds_steps else wide
 
     def log_of_sum(indices: Indices) -> Value:
         return cast(cast(ir.op("log", cast(cast(summed.at(indices), short), wide)), short), wide)

@@ -12,7 +12,7 @@ import torch
 
 from ..ir import Value
 from .context import Lowering
-from .elementwise import pointwise
+from .elementwise import elementwise, pointwise
 from .registry import lowering
 from .scalars import add, cast, compare, div, mul, neg, op, sub, where
 from .tensors import Tensor
@@ -90,9 +90,7 @@ def digamma_(ctx: Lowering, x: Tensor) -> Tensor:
     return pointwise(ctx, _in_double(digamma), x)
 
 
-@lowering("aten.erfinv.default", "aten.special_erfinv.default")
-def erfinv_(ctx: Lowering, x: Tensor) -> Tensor:
-    return pointwise(ctx, _in_double(erfinv), x)
+elementwise("aten.erfinv.default", "aten.special_erfinv.default")(_in_double(erfinv))
 
 
 @lowering("aten.polygamma.default", "aten.special_polygamma.default")

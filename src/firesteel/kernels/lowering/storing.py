@@ -31,9 +31,9 @@ def taken(ctx: Lowering, x: Tensor) -> Stored | None:
         return None
     if len(node.users) != 1 or not (node.target is product or str(node.target) in PRODUCTS):
         return None
-    made = any(isinstance(step, ir.ExternCall) and x.buffer in step.outputs for step in ctx.graph.operations)
+    is_result = any(isinstance(step, ir.ExternCall) and x.buffer in step.outputs for step in ctx.graph.operations)
     whole = ctx.reference(x).is_whole(ctx.graph.buffers[x.buffer])
-    return x if made and whole and ctx.same_strides(x.shape, x.strides, ctx.out.strides) else None
+    return x if is_result and whole and ctx.same_strides(x.shape, x.strides, ctx.out.strides) else None
 
 
 def store(

@@ -142,19 +142,19 @@ class Computed(Tensor):
         ctx = self.ctx
         where = tuple(indices)
         key = (where, ctx.mask)
-        found = self._elements.get(key)
-        if found is None:
+        element = self._elements.get(key)
+        if element is None:
             outer, ctx.origins = ctx.origins, {} if self.origin is None else {self.origin: None}
             # Elements may be asked for while another operator is lowered; the body is about its own.
             outs, ctx.outs = ctx.outs, self.outs
             try:
                 value = self.body(where)
-                found = self._elements[key] = (value, ctx.origins)
+                element = self._elements[key] = (value, ctx.origins)
             finally:
                 ctx.origins, ctx.outs = outer, outs
             assert value.dtype is self.dtype, f"{self.origin}: computed {value.dtype}, not {self.dtype}"
-        ctx.origins.update(found[1])
-        return found[0]
+        ctx.origins.update(element[1])
+        return element[0]
 
     def stored(self) -> Stored | None:
         return self.memory

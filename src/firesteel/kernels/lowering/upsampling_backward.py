@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,16 +89,16 @@ def _interpolating_backward(count: int, taps: Any) -> Any:
         grad = ctx.share(grad)
 
         def around(indices: Indices) -> list[list[Tap]]:
-            found: list[list[Tap]] = []
+            near: list[list[Tap]] = []
             for i, a, b, scale in zip(indices[-count:], sizes, new, scales, strict=True):
                 if a is b and not scale:
-                    found.append([Tap(ctx.indirect(ctx.index(i), a), ir.const(1.0, dtype))])
+                    near.append([Tap(ctx.indirect(ctx.index(i), a), ir.const(1.0, dtype))])
                 else:
-                    found.append(taps(ctx, source_of(ctx, i, a, b, scale, align_corners, dtype), a))
-            return found
+                    near.append(taps(ctx, source_of(ctx, i, a, b, scale, align_corners, dtype), a))
+            return near
 
         _, probe = ctx.axes(grad.shape)
-        for choice in _choices([len(part) for part in around(probe)]):
+        for choice in itertools.product(*[range(len(part)) for part in around(probe)]):  # one tap of each dimension
 
             def place(indices: Indices, choice: tuple[int, ...] = choice) -> Indices:
                 near = [part[k].place for part, k in zip(around(indices), choice, strict=True)]
@@ -114,14 +115,6 @@ def _interpolating_backward(count: int, taps: Any) -> Any:
         return target
 
     return lower
-
-
-def _choices(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """One tap of each dimension, in all ways."""
-    found: list[tuple[int, ...]] = [()]
-    for count in counts:
-        found = [(*before, k) for before in found for k in range(count)]
-    return found
 
 
 for _count, _name in ((1, "upsample_linear1d"), (2, "upsample_bilinear2d"), (3, "upsample_trilinear3d")):

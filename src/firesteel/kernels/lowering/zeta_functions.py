@@ -7,11 +7,8 @@ import math
 import torch
 
 from ..ir import Value
-from .context import Lowering
-from .elementwise import Operand, pointwise
-from .registry import lowering
+from .elementwise import elementwise
 from .scalars import add, cast, compare, div, either, lift, mul, op, sub, where
-from .tensors import Tensor
 
 _TERMS = 12
 """Terms that are added one by one before the series of Euler and Maclaurin takes over."""
@@ -71,12 +68,9 @@ def zeta(x: Value, q: Value) -> Value:
     return where(compare("eq", x, 1.0), math.inf, where(unknown, math.nan, value))
 
 
-@lowering("aten.special_zeta.default", "aten.special_zeta.other_scalar", "aten.special_zeta.self_scalar")
-def special_zeta(ctx: Lowering, x: Operand, q: Operand) -> Tensor:
-    def function(a: Value, b: Value) -> Value:
-        return cast(zeta(cast(a, torch.float64), cast(b, torch.float64)), a.dtype)
-
-    return pointwise(ctx, function, x, q)
+@elementwise("aten.special_zeta.default", "aten.special_zeta.other_scalar", "aten.special_zeta.self_scalar")
+def special_zeta(a: Value, b: Value) -> Value:
+    return cast(zeta(cast(a, torch.float64), cast(b, torch.float64)), a.dtype)
 
 
 def trigamma(x: Value) -> Value:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ...devices import kind_of
 from ...functional.graph import FunctionalGraph
-from ...passes.rewriting import ATEN, Rewriter, is_call
+from ...passes.rewriting import ATEN, Rewriter, is_call, is_dense_bias
 from ...passes.settings import STRICT, Settings
 from ...torch_compat import library_operators
 
@@ -48,8 +49,8 @@ def linear_library(functional: FunctionalGraph, settings: Settings = STRICT) -> 
                 if weight in settings.frozen and pack is not None:
                     rows = x.meta["val"].shape[0]
                     weight = rewriter.call(pack, weight, rows, val=weight.meta["val"])
-                made = rewriter.call(operator, x, weight, bias, "none", [], "", val=node.meta["val"])
-            rewriter.replace(node, made)
+                linear = rewriter.call(operator, x, weight, bias, "none", [], "", val=node.meta["val"])
+            rewriter.replace(node, linear)
     return rewriter.finish()
 
 
@@ -73,7 +74,7 @@ def _is_faster(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | No
     # The library prepares itself for each size anew, so sizes that change are not for it.
     if not all(isinstance(size, int) for size in sizes) or not (left.is_contiguous() and right.is_contiguous()):
         return False
-    if left.device.type != "cpu" or left.dtype is not right.dtype:
+    if not kind_of(left).is_host or left.dtype is not right.dtype or not is_dense_bias(bias):
         return False
     if left.dtype is torch.bfloat16:
         return (bias is not None or weight in settings.frozen) and library_operators.onednn_has_bfloat16()

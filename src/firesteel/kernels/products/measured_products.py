@@ -52,16 +52,16 @@ def followed(node: torch.fx.Node) -> list[torch.fx.Node]:
     """A node, and one behind the other the operators that compute from it alone, point by point."""
     from ..lowering.policy import VIEWS
 
-    found, last = [node], 0
-    while len(found[-1].users) == 1:
-        [user] = found[-1].users
+    chain, last = [node], 0
+    while len(chain[-1].users) == 1:
+        [user] = chain[-1].users
         pointwise = isinstance(user.target, OpOverload) and torch.Tag.pointwise in user.target.tags
         if not pointwise and str(user.target) not in VIEWS:
             break
-        found.append(user)
+        chain.append(user)
         if pointwise:
-            last = len(found) - 1
-    return found[: last + 1]
+            last = len(chain) - 1
+    return chain[: last + 1]
 
 
 def _is_static(value: torch.Tensor) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ...devices import kind_of
 from ...functional.graph import FunctionalGraph
 from ...passes.rewriting import ATEN, Rewriter, is_call, number_hint
 from ...passes.settings import STRICT, Settings
@@ -38,8 +39,8 @@ def own_products(functional: FunctionalGraph, settings: Settings = STRICT) -> Fu
 
             machine_code()
             with rewriter.before(node):
-                made = rewriter.call(product, *(part for part in parts if part is not None), val=node.meta["val"])
-            rewriter.replace(node, made)
+                own = rewriter.call(product, *(part for part in parts if part is not None), val=node.meta["val"])
+            rewriter.replace(node, own)
     return rewriter.finish()
 
 
@@ -58,7 +59,7 @@ def is_own(left: torch.fx.Node, right: torch.fx.Node, bias: torch.fx.Node | None
     from ..cpu import product
 
     given = [part.meta["val"] for part in (left, right, bias) if part is not None]
-    if any(value.device.type != "cpu" or value.dtype is not torch.float32 for value in given):
+    if any(not kind_of(value).is_host or value.dtype is not torch.float32 for value in given):
         return False
     # With another precision eager rounds products to shorter floats, which is faster still.
     if torch.get_float32_matmul_precision() != "highest" or not product.is_available():

@@ -72,23 +72,23 @@ def _pad(rewriter: Rewriter, node: torch.fx.Node, padded: dict[tuple[torch.fx.No
             """A matrix with zeros behind it; those of a transpose are put behind what is transposed."""
             if not count:
                 return source
-            found = padded.get((source, dim, count))
-            if found is None:
+            wider = padded.get((source, dim, count))
+            if wider is None:
                 if is_call(source, ATEN.t.default) and isinstance(source.args[0], torch.fx.Node):
-                    found = rewriter.call(ATEN.t.default, with_zeros(source.args[0], 1 - dim, count))
+                    wider = rewriter.call(ATEN.t.default, with_zeros(source.args[0], 1 - dim, count))
                 else:
                     behind = [0, count, 0, 0] if dim == 1 else [0, 0, 0, count]
-                    found = rewriter.call(ATEN.constant_pad_nd.default, source, behind)
-                padded[source, dim, count] = found
-            return found
+                    wider = rewriter.call(ATEN.constant_pad_nd.default, source, behind)
+                padded[source, dim, count] = wider
+            return wider
 
         a = with_zeros(with_zeros(left, 1, _missing(inner)), 0, _missing(rows))
         b = with_zeros(with_zeros(right, 0, _missing(inner)), 1, _missing(columns))
-        made = rewriter.call(ATEN.mm.default, a, b)
+        padded_product = rewriter.call(ATEN.mm.default, a, b)
         if _missing(rows):
-            made = rewriter.call(ATEN.slice.Tensor, made, 0, 0, rows)
+            padded_product = rewriter.call(ATEN.slice.Tensor, padded_product, 0, 0, rows)
         if _missing(columns):
-            made = rewriter.call(ATEN.slice.Tensor, made, 1, 0, columns)
+            padded_product = rewriter.call(ATEN.slice.Tensor, padded_product, 1, 0, columns)
         # Users count on its strides. A copy of a slice is made by the kernel that reads it.
-        made = rewriter.call(ATEN.clone.default, made, memory_format=torch.contiguous_format)
-    rewriter.replace(node, made)
+        padded_product = rewriter.call(ATEN.clone.default, padded_product, memory_format=torch.contiguous_format)
+    rewriter.replace(node, padded_product)

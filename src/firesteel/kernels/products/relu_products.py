@@ -30,8 +30,8 @@ def relu_products(functional: FunctionalGraph, settings: Settings = STRICT) -> F
         if is_call(node, ATEN.relu.default) and _fits(node):
             product: Any = node.args[0]
             with rewriter.before(node):
-                made = rewriter.call(ATEN._addmm_activation.default, *product.args, val=node.meta["val"])
-            rewriter.replace(node, made)
+                fused = rewriter.call(ATEN._addmm_activation.default, *product.args, val=node.meta["val"])
+            rewriter.replace(node, fused)
     return rewriter.finish()
 
 

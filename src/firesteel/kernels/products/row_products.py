@@ -20,6 +20,7 @@ from __future__ import annotations
 import torch
 import torch.fx
 
+from ...devices import kind_of
 from ...functional.graph import FunctionalGraph
 from ...passes.rewriting import ATEN, Rewriter, same_layout
 from ...passes.settings import STRICT, Settings
@@ -35,19 +36,19 @@ def row_products(functional: FunctionalGraph, settings: Settings = STRICT) -> Fu
             continue
         x, weight, bias = parts
         with rewriter.before(node):
-            made = rewriter.call(ATEN.mv.default, weight, rewriter.call(ATEN.select.int, x, 0, 0))
+            result = rewriter.call(ATEN.mv.default, weight, rewriter.call(ATEN.select.int, x, 0, 0))
             if bias is not None:
-                made = rewriter.call(ATEN.add.Tensor, made, bias)
-            made = rewriter.call(ATEN.unsqueeze.default, made, 0)
-        if same_layout(node.meta["val"], made.meta["val"]):
-            rewriter.replace(node, made)
+                result = rewriter.call(ATEN.add.Tensor, result, bias)
+            result = rewriter.call(ATEN.unsqueeze.default, result, 0)
+        if same_layout(node.meta["val"], result.meta["val"]):
+            rewriter.replace(node, result)
     return rewriter.finish()
 
 
 def is_row_product(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | None) -> bool:
     """Whether a product with a transposed matrix is one that loops compute faster."""
     given = [part.meta["val"] for part in (x, weight, bias) if part is not None]
-    if any(value.device.type != "cpu" or value.dtype is not torch.float32 for value in given):
+    if any(not kind_of(value).is_host or value.dtype is not torch.float32 for value in given):
         return False
     rows, step = given[0].shape[0], given[1].stride(1)
     if not (isinstance(rows, int) and rows == 1 and isinstance(step, int) and step == 1):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ...devices import kind_of
 from ...functional.graph import FunctionalGraph
 from ...passes.rewriting import ATEN, Rewriter, is_call, same_layout
 from ...passes.settings import STRICT, Settings
@@ -46,9 +47,9 @@ def small_products(functional: FunctionalGraph, settings: Settings = STRICT) -> 
         if settings.tuner.choose(f"{node.name}: {about}", f"small product {about}", ways) == "library":
             continue
         with rewriter.before(node):
-            made = by_loops(node.target, node.args, rewriter.call)
-        if same_layout(node.meta["val"], made.meta["val"]):
-            rewriter.replace(node, made)
+            total = by_loops(node.target, node.args, rewriter.call)
+        if same_layout(node.meta["val"], total.meta["val"]):
+            rewriter.replace(node, total)
     return rewriter.finish()
 
 
@@ -56,7 +57,7 @@ def _is_small(node: torch.fx.Node) -> bool:
     if not is_call(node, ATEN.mm.default, ATEN.bmm.default, ATEN.addmm.default) or node.kwargs:
         return False
     tensors = [arg.meta["val"] for arg in node.args if isinstance(arg, torch.fx.Node)]
-    if len(tensors) < len(node.args) or any(t.device.type != "cpu" for t in tensors):
+    if len(tensors) < len(node.args) or not all(kind_of(t).is_host for t in tensors):
         return False
     # In short floats products would be rounded before they are added.
     if any(t.dtype is not node.meta["val"].dtype for t in tensors) or \

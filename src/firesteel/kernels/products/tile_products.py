@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ...devices import kind_of
 from ...functional.graph import FunctionalGraph
 from ...passes.rewriting import ATEN, Rewriter, is_call, number_hint
 from ...passes.settings import STRICT, Settings
@@ -54,13 +55,13 @@ def tile_products(functional: FunctionalGraph, settings: Settings = STRICT) -> F
         parts = product_parts(node)
         if parts is None:
             continue
-        found = None
+        tiles = None
         if settings.tuner is not None and is_worth_measuring(*parts):
-            found = fastest(node, parts, settings.tuner)
-        if found is None and is_faster(node, *parts):
+            tiles = fastest(node, parts, settings.tuner)
+        if tiles is None and is_faster(node, *parts):
             in_tiles(rewriter, node, parts)
-        elif found is not None and not isinstance(found, str):
-            in_tiles(rewriter, node, parts, found)
+        elif tiles is not None and not isinstance(tiles, str):
+            in_tiles(rewriter, node, parts, tiles)
     return rewriter.finish()
 
 
@@ -74,8 +75,8 @@ def in_tiles(rewriter: Rewriter, node: torch.fx.Node, parts: Parts, tiles: Tiles
     if tiles is None and not is_one_row(*parts[:2]):
         tiles = choose_tiles(number_hint(x.shape[-2]), columns, depth, math.prod(batch))
     with rewriter.before(node):
-        made = rewriter.call(tile_product, *parts, str(tiles or ONE_ROW), val=node.meta["val"])
-    rewriter.replace(node, made)
+        own = rewriter.call(tile_product, *parts, str(tiles or ONE_ROW), val=node.meta["val"])
+    rewriter.replace(node, own)
 
 
 def product_parts(node: torch.fx.Node) -> Parts | None:
@@ -107,7 +108,7 @@ def product_parts(node: torch.fx.Node) -> Parts | None:
 
 def is_measured(device: torch.device) -> bool:
     """Whether the rules below hold for a device: they were measured on GPUs of the Hopper generation."""
-    return device.type != "cuda" or torch.cuda.get_device_capability(device) == (9, 0)
+    return kind_of(device).capability(device) in (None, (9, 0))
 
 
 def is_faster(node: torch.fx.Node, left: torch.fx.Node, right: torch.fx.Node, bias: torch.fx.Node | None) -> bool:

@@ -4,5 +4,3 @@
 """
 
 from .schedule import schedule
-
-__all__ = ["schedule"]

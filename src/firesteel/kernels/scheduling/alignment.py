@@ -122,11 +122,12 @@ def _match_common_reads(first: Group, second: Group, shared: dict[Symbol, Symbol
                 ours = linear(index, frozenset(first.sizes)).strides
                 if len(ours) != len(theirs):
                     continue
-                found = _match(ours, theirs, first, second, pool)
-                if len(found) == len(theirs) and all(shared.get(axis, found[axis]) is found[axis] for axis in found):
+                matched = _match(ours, theirs, first, second, pool)
+                if len(matched) == len(theirs) and all(
+                        shared.get(axis, other) is other for axis, other in matched.items()):
                     for axis in free:
-                        if axis in found and found[axis] not in shared.values():
-                            shared[axis] = found[axis]
+                        if axis in matched and matched[axis] not in shared.values():
+                            shared[axis] = matched[axis]
                     break
 
 
@@ -163,9 +164,9 @@ def _from_common_reads(first: Group, second: Group, pool: AxisPool, beside: bool
                     ours = linear(candidate.index, frozenset(first.sizes))
                     if ours.rest is not theirs.rest or len(ours.strides) != len(theirs.strides):
                         continue
-                    found = _match(ours.strides, theirs.strides, first, second, pool)
-                    if len(found) == len(theirs.strides) and len(found) > len(best):
-                        best = found
+                    matched = _match(ours.strides, theirs.strides, first, second, pool)
+                    if len(matched) == len(theirs.strides) and len(matched) > len(best):
+                        best = matched
     return best or None
 
 
@@ -183,13 +184,13 @@ def _from_common_writes(first: Group, second: Group, pool: AxisPool) -> dict[Sym
 def _match(
     ours: dict[Symbol, Expr], theirs: dict[Symbol, Expr], first: Group, second: Group, pool: AxisPool
 ) -> dict[Symbol, Symbol]:
-    found: dict[Symbol, Symbol] = {}
+    matched: dict[Symbol, Symbol] = {}
     for axis, stride in theirs.items():
         for other, its_stride in ours.items():
             if stride is its_stride and pool.same(second.sizes[axis], first.sizes[other]):
-                found[axis] = other
+                matched[axis] = other
                 break
-    return found
+    return matched
 
 
 def _join(first: Group, second: Group, shared: dict[Symbol, Symbol], pool: AxisPool) -> Group:

@@ -136,7 +136,7 @@ class Fusion:
 
     def _siblings(self, position: int, direct: Sequence[int]) -> list[int]:
         """Small reductions of what the same kernel has made, such as the parts of two sums; the latest first."""
-        found: dict[int, None] = {}
+        siblings: dict[int, None] = {}
         for earlier in direct:
             content = self.nodes[self.where(earlier)].content
             for member in content.members if isinstance(content, Group) else ():
@@ -144,8 +144,8 @@ class Fusion:
                     other = self.where(reader)
                     read = self.nodes[other].content
                     if other < position and isinstance(read, Group) and _is_small_reduction(read):
-                        found.setdefault(other)
-        return sorted(found, reverse=True)[:2]
+                        siblings.setdefault(other)
+        return sorted(siblings, reverse=True)[:2]
 
     def _holds_up(self, earlier: int, later: int) -> bool:
         """Whether a call that needs an earlier kernel would come later, behind other calls, if two kernels were one."""
@@ -306,11 +306,11 @@ def accesses(operation: Operation) -> tuple[list[str], list[str]]:
             for node in loads(value):
                 reads.setdefault(node.data.buffer)
         return list(reads), written(operation)
-    found: dict[str, None] = {}
-    _collect(operation.args, found)
-    _collect(operation.kwargs, found)
+    buffers: dict[str, None] = {}
+    _collect(operation.args, buffers)
+    _collect(operation.kwargs, buffers)
     writes = written(operation)
-    return [name for name in found if name not in writes], writes
+    return [name for name in buffers if name not in writes], writes
 
 
 def written(operation: Operation) -> list[str]:
@@ -333,26 +333,26 @@ def _collect(argument: object, found: dict[str, None]) -> None:
 
 def _symbols(operation: Operation) -> set[Symbol]:
     """The symbols of sizes and indices in an operation."""
-    found: set[Symbol] = set()
+    symbols: set[Symbol] = set()
     if isinstance(operation, Computation):
         for axis in (*operation.axes, *operation.reduce_axes):
-            found |= axis.size.free_symbols
+            symbols |= axis.size.free_symbols
         for expr in [operation.place.index, *[e for value in operation.values() for e in expressions(value)]]:
-            found |= expr.free_symbols
+            symbols |= expr.free_symbols
         numbers = [node.data for value in operation.values() for node in value.walk() if node.op == "number"]
-        return found.union(*[number.free_symbols for number in numbers])
+        return symbols.union(*[number.free_symbols for number in numbers])
     waiting: list[object] = [operation.args, operation.kwargs]
     while waiting:
         argument = waiting.pop()
         if isinstance(argument, Expr):
-            found |= argument.free_symbols
+            symbols |= argument.free_symbols
         elif isinstance(argument, BufferRef):
             waiting += [argument.shape, argument.strides, argument.offset]
         elif isinstance(argument, list | tuple):
             waiting += argument
         elif isinstance(argument, dict):
             waiting += argument.values()
-    return found
+    return symbols
 
 
 def is_random(call: ExternCall) -> bool:

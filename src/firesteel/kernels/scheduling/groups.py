@@ -183,8 +183,8 @@ def single(computation: Computation, position: int, pool: AxisPool) -> Group:
 
 def origins(group: Group) -> tuple[Any, ...]:
     """The graph nodes that a group computes."""
-    found: dict[Any, None] = {}
+    nodes: dict[Any, None] = {}
     for member in group.members:
         for origin in member.computation.origins:
-            found.setdefault(origin)
-    return tuple(found)
+            nodes.setdefault(origin)
+    return tuple(nodes)

@@ -29,8 +29,8 @@ class Linear:
 
     def stride(self, axis: Symbol) -> Expr | None:
         """How far a step along the axis goes; None when that depends on where it starts."""
-        found = self.strides.get(axis, ZERO)
-        return None if axis in self.rest.free_symbols else found
+        stride = self.strides.get(axis, ZERO)
+        return None if axis in self.rest.free_symbols else stride
 
 
 @lru_cache(maxsize=1 << 14)
@@ -100,25 +100,25 @@ class AxisPool:
 
     def axis(self, number: int, size: Expr) -> Symbol:
         """The loop variable of that number and size."""
-        found = self._symbols.get((number, size))
-        if found is None:
+        symbol = self._symbols.get((number, size))
+        if symbol is None:
             same = self._taken.get(number, 0)
             self._taken[number] = same + 1
-            found = shapes.symbol(f"g{number}" + (f"_{same}" if same else ""))
-            self._symbols[number, size] = found
-            self.sizes[found] = size
-            self.facts.add_index(found, size)
-        return found
+            symbol = shapes.symbol(f"g{number}" + (f"_{same}" if same else ""))
+            self._symbols[number, size] = symbol
+            self.sizes[symbol] = size
+            self.facts.add_index(symbol, size)
+        return symbol
 
     def simplify(self, expr: Expr) -> Expr:
         """An index expression with divisions resolved where the ranges of axes allow."""
         if not has_call(expr):
             return expr
-        found = self._simple.get(expr)
-        if found is None:
+        simple = self._simple.get(expr)
+        if simple is None:
             inside = not self.sizes.keys().isdisjoint(expr.free_symbols)
-            found = self._simple[expr] = shapes.simplify_under_ranges(expr, self.facts if inside else self.size_facts)
-        return found
+            simple = self._simple[expr] = shapes.simplify_under_ranges(expr, self.facts if inside else self.size_facts)
+        return simple
 
     def is_below(self, expr: Expr, bound: Expr) -> bool:
         """Whether ``0 <= expr < bound`` is known."""
@@ -153,15 +153,15 @@ def digits(expr: Expr, axes: Sequence[Symbol], sizes: Mapping[Symbol, Expr]) -> 
     parts = linear(expr, frozenset(axes))
     if parts.rest is not ZERO or not parts.strides:
         return None
-    found: list[Symbol] = []
+    symbols: list[Symbol] = []
     wanted: Expr = ONE
-    while len(found) < len(parts.strides):
-        axis = next((axis for axis, stride in parts.strides.items() if stride is wanted and axis not in found), None)
+    while len(symbols) < len(parts.strides):
+        axis = next((axis for axis, stride in parts.strides.items() if stride is wanted and axis not in symbols), None)
         if axis is None:
             return None
-        found.append(axis)
+        symbols.append(axis)
         wanted = wanted * sizes[axis]
-    return found[::-1]
+    return symbols[::-1]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -177,7 +177,7 @@ def coordinates(store: Expr, kept: tuple[Symbol, ...], load: Expr) -> dict[Symbo
     order = sorted(kept, key=lambda axis: -estimate(written.strides[axis]))
     difference = load - written.rest
     constant, terms = polynomials.parts(difference)
-    found: dict[Symbol, Expr] = {axis: ZERO for axis in kept}
+    places: dict[Symbol, Expr] = {axis: ZERO for axis in kept}
     rest = [polynomials.scale(monomial, coefficient) for monomial, coefficient in terms]
     if constant:
         rest.append(shapes.const(constant))
@@ -190,11 +190,11 @@ def coordinates(store: Expr, kept: tuple[Symbol, ...], load: Expr) -> dict[Symbo
                 whole, left = polynomials.split_divisible(term, stride)
                 whole = whole if left is ZERO else None
             if whole is not None:
-                found[axis] = found[axis] + whole
+                places[axis] = places[axis] + whole
                 break
         else:
             return None
-    return found
+    return places
 
 
 def _divide_const(term: Expr, number: int) -> Expr | None:

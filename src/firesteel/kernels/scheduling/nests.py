@@ -101,19 +101,19 @@ class NestBuilder:
     def _parallel(self, rows: Sequence[Symbol]) -> set[Symbol]:
         if self.machine.in_blocks:
             return set(rows[:-1] if self._has_long_rows(rows) else rows)
-        found: set[Symbol] = set()
+        parallel: set[Symbol] = set()
         reached = 1
         for axis in rows:
-            if found and reached >= ENOUGH_PARALLEL:
+            if parallel and reached >= ENOUGH_PARALLEL:
                 break
-            if found and self.flat and axis is rows[-1] and reached >= costs.ENOUGH_ROWS:
+            if parallel and self.flat and axis is rows[-1] and reached >= costs.ENOUGH_ROWS:
                 break  # the innermost loop is for vectors
-            if found and self.pool.sizes[axis].free_symbols & found:
+            if parallel and self.pool.sizes[axis].free_symbols & parallel:
                 break
-            found.add(axis)
+            parallel.add(axis)
             size = self.pool.sizes[axis]
             reached *= max(1, int(size)) if isinstance(size, Const) else LIKELY_ROWS
-        return found
+        return parallel
 
     def _has_long_rows(self, rows: Sequence[Symbol]) -> bool:
         """Whether points run row by row, so that what all points of a row have in common is had once."""
@@ -438,12 +438,12 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
 
 
 def _loaded(piece: Piece, without: set[str] | None = None) -> list[Expr]:
-    found: dict[Expr, None] = {}
+    indices: dict[Expr, None] = {}
     for value in piece.values():
         for node in loads(value):
             if not (without and node.data.buffer in without):
-                found.setdefault(node.data.index)
-    return list(found)
+                indices.setdefault(node.data.index)
+    return list(indices)
 
 
 def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
@@ -463,13 +463,13 @@ def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
 def _scalars(plan: Plan) -> set[str]:
     """The steps that have a local for the whole row."""
     single_use = len(plan.phases) == sum(phase.kind == "scalar" for phase in plan.phases)
-    found = set()
+    names = set()
     for step in plan.steps.values():
         if not step.inner and step.phase >= 0 and step.reads:
             uses = step.reads + step.piece.external
             if step.is_reduction or not single_use or uses > 1 or _feeds_reduction(plan, step):
-                found.add(step.name)
-    return found
+                names.add(step.name)
+    return names
 
 
 def _feeds_reduction(plan: Plan, step: Step) -> bool:

@@ -195,10 +195,10 @@ class Plan:
                 return None
             if not source.inner or (source.phase == step.phase and self._is_here(source, load, step)):
                 if source.name in assigned:
-                    found = ir.local(source.name, source.piece.dtype)
+                    local = ir.local(source.name, source.piece.dtype)
                 else:
-                    found = ir.cast(self.resolved(source, assigned), source.piece.dtype)
-                return _under_mask(load, found)
+                    local = ir.cast(self.resolved(source, assigned), source.piece.dtype)
+                return _under_mask(load, local)
             return self._from_memory(source, load)
 
         return rewrite(_value(step), {}, {}, None, replacement)
@@ -264,14 +264,14 @@ class Plan:
 
     def stores(self, step: Step) -> list[Place]:
         """Where the values of a step with inner axes go; not its accumulators."""
-        found = [step.piece.place] if step.piece.external else []
+        places = [step.piece.place] if step.piece.external else []
         if step.in_memory:
             name = self.memory_of(step)
             if name != step.piece.buffer:
-                found.append(Place(name, self.scratch_index(step, {axis: axis for axis in step.inner})))
+                places.append(Place(name, self.scratch_index(step, {axis: axis for axis in step.inner})))
             elif not step.piece.external:
-                found.append(step.piece.place)
-        return found
+                places.append(step.piece.place)
+        return places
 
     def _bound(self, axis: Symbol) -> Expr:
         """How much memory an axis needs: for the blocks of a longer one, a whole block."""

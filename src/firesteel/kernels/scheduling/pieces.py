@@ -94,19 +94,19 @@ def recipe_of(
     external = {member.buffer: is_external(member) for member in group.members}
 
     def name_of(buffer: str) -> str:
-        found = names.get(buffer)
-        if found is None:
+        name = names.get(buffer)
+        if name is None:
             kind = "in" if buffer not in external else "out" if external[buffer] else "tmp"
-            found = names[buffer] = f"{kind}{counts[kind]}"
+            name = names[buffer] = f"{kind}{counts[kind]}"
             counts[kind] += 1
-        return found
+        return name
 
     def renamed(value: Value) -> Value | None:
         if value.op == "number":
-            found = numbers.get(value.data)
-            if found is None:
-                found = numbers[value.data] = shapes.symbol(f"n{len(numbers)}", "float")
-            return Value("number", value.dtype, (), found)
+            number = numbers.get(value.data)
+            if number is None:
+                number = numbers[value.data] = shapes.symbol(f"n{len(numbers)}", "float")
+            return Value("number", value.dtype, (), number)
         place = rename_place(value.data, name_of(value.data.buffer))
         return Value("load", value.dtype, value.args, place)
 

@@ -136,12 +136,12 @@ class _Renamer:
         self.memo: dict[Value, Value] = {}
 
     def axis(self, axis: ir.Axis) -> ir.Axis:
-        found = self.names.get(axis.symbol)
-        if found is None:
-            found = self.names[axis.symbol] = shapes.symbol(f"i{len(self.names)}")
+        name = self.names.get(axis.symbol)
+        if name is None:
+            name = self.names[axis.symbol] = shapes.symbol(f"i{len(self.names)}")
             self.memo.clear()
-        assert isinstance(found, Symbol)
-        return ir.Axis(found, substitute(axis.size, self.names))
+        assert isinstance(name, Symbol)
+        return ir.Axis(name, substitute(axis.size, self.names))
 
     def value(self, value: Value) -> Value:
         return rewrite(value, self.names, self.memo)
@@ -242,7 +242,7 @@ def _in_place(use: _Use, nest: Nest) -> frozenset[tuple[str, str]]:
     The reads must all be at the index of the store, and in statements no later than the store. Loops of a row run one
     after the other, so an earlier statement is through with the row, or at the same point.
     """
-    found = set()
+    buffers = set()
     for target, stores in use.stores.items():
         if len(stores) != 1 or stores[0][2] != "set":
             continue
@@ -251,5 +251,5 @@ def _in_place(use: _Use, nest: Nest) -> frozenset[tuple[str, str]]:
             if read in use.written:
                 continue
             if all(at is index and when <= order for at, when in loads):
-                found.add((target, read))
-    return frozenset(found)
+                buffers.add((target, read))
+    return frozenset(buffers)

@@ -27,9 +27,9 @@ def rewrite(
     replace: Replace | None = None,
 ) -> Value:
     """The value with axes substituted; ``replace`` sees every new load and number and may give something else."""
-    found = memo.get(value)
-    if found is not None:
-        return found
+    known = memo.get(value)
+    if known is not None:
+        return known
     args = tuple([rewrite(arg, axes, memo, pool, replace) for arg in value.args])
     data = value.data
     if value.op == "load":
@@ -74,10 +74,10 @@ def loads(value: Value) -> tuple[Value, ...]:
 @lru_cache(maxsize=1 << 12)
 def expressions(value: Value) -> tuple[Expr, ...]:
     """All index expressions in a value, each once."""
-    found: dict[Expr, None] = {}
+    exprs: dict[Expr, None] = {}
     for node in value.walk():
         if node.op == "load":
-            found.setdefault(node.data.index)
+            exprs.setdefault(node.data.index)
         elif node.op == "index":
-            found.setdefault(node.data)
-    return tuple(found)
+            exprs.setdefault(node.data)
+    return tuple(exprs)

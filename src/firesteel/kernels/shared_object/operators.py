@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from ... import torch_compat
+from ...devices import CPU, DeviceKind
 from ...shapes import Expr
 from ...torch_compat import c_interface, native_calls
 from ..host.lifetimes import references
@@ -70,14 +71,14 @@ class Tensors(Protocol):
     def dtype_of(self, reference: BufferRef) -> torch.dtype | None:
         """The dtype of a tensor with dimensions; None for one without."""
 
-    def is_on_gpu(self, reference: BufferRef) -> bool:
-        """Whether a tensor is on the GPU."""
+    def device_kind(self, reference: BufferRef) -> DeviceKind:
+        """What kind of device a tensor is on."""
 
     def device(self, device: torch.device) -> tuple[str, str]:
         """A device as libtorch numbers it: its type, and which one it is."""
 
 
-def shim_name(name: str, device: str = "cpu") -> str | None:
+def shim_name(name: str, device: str = CPU.name) -> str | None:
     """The C function of an operator, if it is one of those that are called so."""
     if name not in _SCALARS and name not in _FREQUENT and name not in c_interface.ONEDNN_FUNCTIONS:
         return None
@@ -102,7 +103,7 @@ def parameter_types(kind: str) -> tuple[str, ...]:
 
 def bound_arguments(step: ExternCall) -> list[tuple[str, str, Any]]:
     """Name, type and value of every argument of an operator, defaults included."""
-    found = []
+    bound = []
     for position, argument in enumerate(torch_compat.schema_of(step.target).arguments):
         if position < len(step.args) and not argument.kwarg_only:
             value = step.args[position]
@@ -113,8 +114,8 @@ def bound_arguments(step: ExternCall) -> list[tuple[str, str, Any]]:
         else:
             raise NotCallable(f"the argument {argument.name} of {step.target} is missing")
         kind = str(argument.real_type)
-        found.append((argument.name, "out" if argument.is_out and kind == "Tensor" else kind, value))
-    return found
+        bound.append((argument.name, "out" if argument.is_out and kind == "Tensor" else kind, value))
+    return bound
 
 
 @functools.cache
@@ -156,8 +157,8 @@ class OperatorCalls:
         step = without_scalars(step, shim_name(torch_compat.operator_name(step.target)) is not None)
         name = torch_compat.operator_name(step.target)
         arguments = bound_arguments(step)
-        on_gpu = any(self.tensors.is_on_gpu(reference) for reference in references([item[2] for item in arguments]))
-        function = shim_name(name, "cuda" if on_gpu else "cpu")
+        kinds = [self.tensors.device_kind(reference) for reference in references([item[2] for item in arguments])]
+        function = shim_name(name, next((kind.name for kind in kinds if not kind.is_host), CPU.name))
         given = [self.tensors.dtype_of(value) for _, _, value in arguments if isinstance(value, BufferRef)]
         self.wraps_numbers = any(dtype in given for dtype in dtypes)
         scalar = any("number" in kind for _, kind, _ in arguments)
@@ -270,10 +271,10 @@ class OperatorCalls:
             words = [self._word(several[1], part) for part in value]
             place = code.scratch("ptr")
             code.call_torch("torch_new_list_reserve_size", [f"i64 {len(words)}", f"ptr {place}"])
-            made = code.load("ptr", place)
+            handle = code.load("ptr", place)
             for word in words:
-                code.call_torch("torch_list_push_back", [f"ptr {made}", f"i64 {word}"])
-            return code.value(f"ptrtoint ptr {made} to i64")
+                code.call_torch("torch_list_push_back", [f"ptr {handle}", f"i64 {word}"])
+            return code.value(f"ptrtoint ptr {handle} to i64")
         if kind == "Tensor":
             place = code.scratch("ptr")
             code.call_torch("new_tensor_handle", [f"ptr {self._tensor(value)}", f"ptr {place}"])

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ...errors import FiresteelError
 from ...functional.graph import FunctionalGraph
+from ..device_target import DeviceTarget
 from ..ir import Kernel
 from ..plan import KernelPlan
-from ..targets import DeviceTarget
 
 if TYPE_CHECKING:
     from ..cpu.target import Target

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ... import torch_compat
+from ...devices import DeviceKind, kind_of
 from ...functional.subprograms import Subprogram
 from ...shapes import Expr, Symbol, const, maximum
 from ...shapes.polynomials import parts
@@ -210,9 +211,9 @@ class ProgramPrinter(PlanEmitter[str]):
         self._demand(code.value(f"icmp ne ptr {handle}, null"), f"the input {name} is not a tensor")
         self.given[buffer.name] = self.handles[buffer.name] = handle
         device, index = self.device(buffer.device)
-        expected = "on the CPU" if buffer.device.type == "cpu" else "on a GPU"
-        self._demand_of(handle, "device_type", device, f"the input {name} is not {expected}")
-        if buffer.device.type != "cpu":
+        where = kind_of(buffer.device)
+        self._demand_of(handle, "device_type", device, f"the input {name} is not {where.label}")
+        if not where.is_host:
             self._demand_of(handle, "device_index", index,
                             f"the input {name} is on GPU number %lld, the model on GPU number %lld")
         self._demand_of(handle, "dtype", str(native_calls.dtype_number(buffer.dtype)),
@@ -335,15 +336,15 @@ class ProgramPrinter(PlanEmitter[str]):
     def device(self, device: torch.device) -> tuple[str, str]:
         """A device as libtorch numbers it: its type, and which one it is."""
         number = str(constant_of(f"device_type_{device.type}"))
-        if device.type == "cpu":
+        if kind_of(device).is_host:
             return number, "0"
         if self.on_gpu is None or (device.index or 0) != self.on_gpu.index:
             raise NotCallable(f"something on {device} in a program for another device")
         return number, self.gpu_index
 
-    def is_on_gpu(self, reference: BufferRef) -> bool:
-        """Whether a buffer is in the memory of a GPU."""
-        return self.plan.buffers[reference.buffer].device.type != "cpu"
+    def device_kind(self, reference: BufferRef) -> DeviceKind:
+        """What kind of device a buffer is on."""
+        return kind_of(self.plan.buffers[reference.buffer].device)
 
     def _extents(self, exprs: Sequence[Expr]) -> str:
         return self.code.array("i64", [self.numbers.integer(expr) for expr in exprs])

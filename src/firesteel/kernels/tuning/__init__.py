@@ -5,7 +5,5 @@ made-up data; passes use the same for library calls that can be made in several 
 the alternatives with their times.
 """
 
-from .kernels import hints_of, tuned_targets
+from .kernels import tuned_targets
 from .measuring import Tuner
-
-__all__ = ["Tuner", "hints_of", "tuned_targets"]

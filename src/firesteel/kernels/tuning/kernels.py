@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.fx
@@ -19,7 +19,6 @@ from ... import logs
 from ...records import dataclass
 from ...shapes import Interval, Symbol
 from ...shapes.ranges import RangeAnalysis, point
-from ...shapes.symnode import SymNode, expr_of
 from ..cpu import printer as cpu_printer
 from ..cpu.engine import CompiledKernel, compile_kernels
 from ..cpu.signature import signature
@@ -27,11 +26,8 @@ from ..cpu.target import UNTUNED, Target, host
 from ..cpu.vectorising import nodes
 from ..ir import Axis, Kernel, Loop, Place, Reduce, Scan, Statement, Store, Value
 from ..operations import OPERATIONS
-from ..plan import KernelPlan, Launch
+from ..plan import KernelPlan, Launch, launches_of
 from .measuring import Tuner, Way
-
-if TYPE_CHECKING:
-    from ...functional.graph import FunctionalGraph
 
 MOST_BYTES = 1 << 31
 """Kernels that need more memory than this are not measured."""
@@ -43,38 +39,19 @@ ALONE = 1 << 60
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def hints_of(functional: FunctionalGraph) -> dict[Symbol, int]:
-    """The sizes that a program was captured with, by their symbols."""
-    found: dict[Symbol, int] = {}
-    for node in functional.graph.nodes:
-        if node.op != "placeholder":
-            break
-        value = node.meta.get("val")
-        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
-        for number in numbers:
-            if isinstance(number, torch.SymInt) and isinstance(number.node, SymNode):
-                symbol, hint = expr_of(number), number.node.hint
-                if isinstance(symbol, Symbol) and hint is not None:
-                    found[symbol] = int(hint)
-    return found
-
-
 def tuned_targets(plan: KernelPlan, kernels: Sequence[Kernel], hints: Mapping[Symbol, int],
                   tuner: Tuner) -> list[Target]:
     """For each kernel the target that its code is made for, with the choices that measured fastest."""
-    launches: dict[int, Launch] = {}
-    for step in plan.steps:
-        if isinstance(step, Launch):
-            launches.setdefault(id(step.kernel), step)
-    found = []
+    launches = launches_of(plan)
+    targets = []
     for kernel in kernels:
         data = made_up(kernel, launches[id(kernel)], hints)
         if isinstance(data, str):
             logs.log("autotune", "%s is not measured: %s", kernel.name, data)
-            found.append(host())
+            targets.append(host())
         else:
-            found.append(_tune(kernel, data, tuner))
-    return found
+            targets.append(_tune(kernel, data, tuner))
+    return targets
 
 
 def _tune(kernel: Kernel, data: MadeUp, tuner: Tuner) -> Target:

@@ -1,0 +1,210 @@
+"""Numbers drawn from Python's and NumPy's generators: the entry draws them, in order, before its graph runs.
+
+    x + rng.standard_normal(3)        _fs_draw0 = rng.standard_normal(3)
+                                      _fs_draw1 = shared_tensor(_fs_draw0)
+                                      (_fs_g0,) = graph(x, _fs_draw1)
+
+So generators stay as they are without compiling, and graphs stay whole. A number that decides on a branch is known only
+when the entry runs, and ends the graph there. When the graph raises, the program runs again from its start, with the
+generators as they were.
+"""
+
+from __future__ import annotations
+
+import random
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from ..fake.rules.data_dependent import new_number
+from .call_handlers import handles
+from .numpy_calls import shared_tensor, tensor_of_scalar
+from .numpy_table.dtypes import TORCH, torch_dtype
+from .signals import GraphBreak
+from .source import DrawnSource
+from .values.arrays import ArrayValue
+from .values.base import Value
+from .values.constants import ConstantValue
+from .values.generators import RandomGenerator
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .entry_code import EntryCode
+    from .tracer import Tracer
+
+GENERATORS = (numpy.random.Generator, numpy.random.RandomState, random.Random)
+# Methods of `random.Random` that draw; the others are Python that calls these.
+PYTHON_DRAWS = frozenset({"random", "getrandbits", "_randbelow", "seed"})
+# Methods of NumPy's generators that change an argument, or give something else than numbers.
+NOT_DRAWS = frozenset({"shuffle", "permuted", "bytes", "get_state", "set_state", "spawn", "bit_generator"})
+LARGEST = 1 << 62
+
+
+class Draws:
+    """What the entry of one capture draws."""
+
+    primitive = PYTHON_DRAWS
+
+    def __init__(self, tx: Tracer) -> None:
+        self.tx = tx
+        self.calls: list[Callable[[EntryCode], str]] = []
+        self.generators: dict[int, tuple[Any, Callable[[EntryCode], str]]] = {}
+
+    def draw(self, generator: RandomGenerator, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a method of a generator when the entry runs."""
+        return draw(self.tx, generator, name, args, kwargs)
+
+    def variable(self, text: Callable[[EntryCode], str]) -> str:
+        """A variable that the entry gives a value to before its graph."""
+        name = f"_fs_draw{len(self.calls)}"
+        self.calls.append(lambda code: f"{name} = {text(code)}")
+        self.tx.effects.version += 1
+        return name
+
+    def lines(self, code: EntryCode, with_graph: bool) -> list[str]:
+        """The statements that draw; where a graph follows, the states of the generators are kept first."""
+        if not self.calls:
+            return []
+        kept = []
+        if with_graph and self.generators:
+            texts = [text(code) for _, text in self.generators.values()]
+            kept = [f"_fs_states = {code.constant(states)}({', '.join(texts)})"]
+        return [*kept, *(call(code) for call in self.calls)]
+
+    def undoing(self, code: EntryCode) -> list[str]:
+        """The statements that put generators back when the graph has raised."""
+        return [f"{code.constant(restore)}(_fs_states)"] if self.generators else []
+
+
+def states(*generators: Any) -> list[tuple[Any, Any]]:
+    """Generators with their states."""
+    return [(one, one.getstate() if isinstance(one, random.Random) else
+             one.get_state() if isinstance(one, numpy.random.RandomState) else one.bit_generator.state)
+            for one in generators]
+
+
+def restore(kept: list[tuple[Any, Any]]) -> None:
+    """Put generators back."""
+    for generator, state in kept:
+        if isinstance(generator, random.Random):
+            generator.setstate(state)
+        elif isinstance(generator, numpy.random.RandomState):
+            generator.set_state(state)
+        else:
+            generator.bit_generator.state = state
+
+
+def stand_in(real: Any) -> Any:
+    """A generator of the same kind, to see what a method gives."""
+    if type(real) is numpy.random.Generator:
+        return numpy.random.Generator(type(real.bit_generator)(0))
+    return type(real)(0)
+
+
+def is_draw(obj: Any) -> bool:
+    """Whether something is a method of a generator, such as ``random.random`` and ``np.random.rand``."""
+    return type(obj) is types.BuiltinFunctionType and type(obj.__self__) in GENERATORS
+
+
+def call_draw(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call ``np.random.rand`` or ``random.random``."""
+    generator = RandomGenerator(obj.__self__, None)
+    return draw(tx, generator, obj.__name__, args, kwargs)
+
+
+def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a method of a generator when the entry runs."""
+    real = generator.real
+    title = f"{type(real).__module__}.{type(real).__name__}.{name}"
+    if name in NOT_DRAWS or isinstance(real, random.Random) and name not in PYTHON_DRAWS:
+        raise GraphBreak(f"{title} draws from a generator of random numbers in a way that is not captured")
+    constants = [tx.constant_of(arg) for arg in args]
+    named = {word: tx.constant_of(arg) for word, arg in kwargs.items()}
+    try:
+        sample = getattr(stand_in(real), name)(*constants, **named)
+    except Exception as error:
+        raise GraphBreak(f"{title} raises {type(error).__name__}") from None
+    kind = type(sample)
+    if not (kind in (int, float, bool, type(None)) or isinstance(sample, (numpy.generic, numpy.ndarray))
+            and TORCH.get(sample.dtype.char) is not None):
+        raise GraphBreak(f"{title} gives a {kind.__name__}")
+    if kind is int and name in ("getrandbits", "_randbelow") and constants and constants[0] > (
+            62 if name == "getrandbits" else LARGEST):
+        raise GraphBreak(f"{title} of integers that are too large for tensors")
+    draws = tx.draws
+
+    def text(code: EntryCode) -> str:
+        parts = [code.constant(value) for value in constants]
+        parts.extend(f"{word}={code.constant(value)}" for word, value in named.items())
+        return f"{generator.text(code)}.{name}({', '.join(parts)})"
+
+    if generator.variable is None:
+        draws.generators[id(real)] = (real, generator.text)
+    return _value(tx, draws.variable(text), sample, f"{name}()")
+
+
+def _value(tx: Tracer, variable: str, sample: Any, name: str) -> Value:
+    """The Value of what is drawn into a variable."""
+    if sample is None:
+        return ConstantValue(None)
+    if isinstance(sample, numpy.ndarray):
+        tensor = _input(tx, variable, shared_tensor, tuple(sample.shape), torch_dtype(sample.dtype))
+        tx.array_state.memories.add(tensor.fake.storage_key)
+        return ArrayValue(tensor, sample.dtype, source=DrawnSource(variable))
+    if isinstance(sample, numpy.generic):
+        return ArrayValue(_input(tx, variable, tensor_of_scalar, (), torch_dtype(sample.dtype)), sample.dtype, True,
+                          source=DrawnSource(variable))
+    dtype = {int: torch.int64, float: torch.float64, bool: torch.bool}[type(sample)]
+    tensor = _input(tx, variable, NUMBER_TENSORS[type(sample)], (), dtype)
+    symbol = new_number(tx.fake, tensor.fake, name)
+    tx.number_nodes.place(symbol, tensor.node, "item")
+    tx.symbols.sources[symbol] = DrawnSource(variable)
+    return tx.symbols.number(symbol)
+
+
+def tensor_of_float(number: float) -> torch.Tensor:
+    return torch.tensor(number, dtype=torch.float64)
+
+
+NUMBER_TENSORS: dict[type, Callable[[Any], torch.Tensor]] = {
+    float: tensor_of_float, int: torch.tensor, bool: torch.tensor,
+}
+
+
+def _input(tx: Tracer, variable: str, convert: Any, shape: tuple[int, ...], dtype: torch.dtype) -> TensorValue:
+    """An input of the graph that the entry makes of what it has drawn."""
+    name = tx.draws.variable(lambda code: f"{code.constant(convert)}({variable})")
+    fake = torch.empty(shape, dtype=dtype, device=torch.device("cpu"))
+    value = TensorValue(tx.graph.add_input(DrawnSource(name), fake), fake, DrawnSource(name))
+    tx.tensor_of_fake[id(fake)] = value
+    tx.kept_alive.append(fake)
+    return value
+
+
+@handles(numpy.random.seed)
+def call_seed(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    own: Any = numpy.random.rand
+    return draw(tx, RandomGenerator(own.__self__, None), "seed", args, kwargs)
+
+
+def _makes_generators(cls: Any) -> None:
+    @handles(cls)
+    def call(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return make_generator(tx, cls, args, kwargs)
+
+
+for _cls in (numpy.random.default_rng, numpy.random.RandomState, random.Random):
+    _makes_generators(_cls)
+
+
+def make_generator(tx: Tracer, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``np.random.default_rng(seed)``, ``np.random.RandomState(seed)`` or ``random.Random(seed)``."""
+    constants = [tx.constant_of(arg) for arg in (*args, *kwargs.values())]
+    if kwargs or len(constants) > 1 or not all(type(seed) is int or seed is None for seed in constants):
+        raise GraphBreak("a generator of random numbers with an unusual seed")
+    real = cls(*constants)
+    variable = tx.draws.variable(lambda code: f"{code.constant(cls)}({', '.join(map(repr, constants))})")
+    return RandomGenerator(real, None, variable)

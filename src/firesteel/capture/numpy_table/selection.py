@@ -1,0 +1,386 @@
+"""Choosing elements: where, select, clip, take, choose, and what sets some of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+
+from ..signals import GraphBreak
+from ..values.arrays import ArrayValue
+from .context import Context
+from .dtypes import BOOL, INT, is_number, result_type
+from .indexing import ATEN_INDEX, get_item, set_item
+from .layouts import in_order
+from .registry import function, method
+from .traced import Tensor, record
+from .ufunc_calls import call_ufunc, ordered
+
+NO_VALUE = numpy._NoValue
+
+
+def truths(ctx: Context, array: ArrayValue) -> Tensor:
+    """Which elements are not zero."""
+    traced = ctx.tensor(array)
+    return traced if traced.dtype is torch.bool else traced != 0
+
+
+@function(numpy.where)
+def where(ctx: Context, condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE) -> Any:
+    mask = ctx.asarray(condition)
+    if x is NO_VALUE and y is NO_VALUE:
+        return nonzero(ctx, mask)
+    sides = [one if is_number(one) or isinstance(one, numpy.generic) else ctx.asarray(one) for one in (x, y)]
+    kind = result_type(*sides)
+    chosen = torch.where(truths(ctx, mask), ctx.cast_to(sides[0], kind), ctx.cast_to(sides[1], kind))
+    return ctx.array(ordered(ctx, chosen, [mask, *sides]))
+
+
+@function(numpy.nonzero)
+def nonzero(ctx: Context, a: Any) -> Any:
+    array = ctx.asarray(a)
+    if array.ndim == 0:
+        raise GraphBreak("np.nonzero of an array without dimensions")
+    # NumPy gives the columns
+    places = ctx.rows(record(ctx.tx, "nonzero", (ctx.tensor(array),), {}))
+    return tuple(get_item(ctx, places, (slice(None), dim)) for dim in range(array.ndim))
+
+
+@function(numpy.argwhere)
+def argwhere(ctx: Context, a: Any) -> Any:
+    return ctx.array(in_order(record(ctx.tx, "nonzero", (ctx.tensor(ctx.asarray(a)),), {}), [1, 0]))
+
+
+@function(numpy.flatnonzero)
+def flatnonzero(ctx: Context, a: Any) -> Any:
+    return nonzero(ctx, ctx.array(ctx.tensor(ctx.asarray(a)).reshape(-1)))[0]
+
+
+@function(numpy.clip)
+@method("clip")
+def clip(ctx: Context, a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
+         max: Any = None, dtype: Any = None) -> Any:
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    if dtype is not None:
+        raise GraphBreak("np.clip with dtype=")
+    array = ctx.asarray(a)
+    if low is None and high is None:
+        return call_ufunc(ctx, numpy.positive, array, out=out)
+    bounds = [one if is_number(one) or isinstance(one, numpy.generic) else ctx.asarray(one)
+              for one in (low, high) if one is not None]
+    kind = result_type(array, *bounds)
+    result: Any = ctx.cast_to(array, kind)
+    for one, limit in ((low, torch.maximum), (high, torch.minimum)):
+        if one is not None:
+            side = one if is_number(one) or isinstance(one, numpy.generic) else ctx.asarray(one)
+            result = limit(result, ctx.cast_to(side, kind))
+    scalar = all(not isinstance(one, ArrayValue) or one.ndim == 0 for one in (array, *bounds))
+    if out is not None:
+        return ctx.write_result(out, result)
+    return ctx.array(ordered(ctx, result, [array, *bounds]), scalar)
+
+
+@function(numpy.select)
+def select(ctx: Context, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    if len(condlist) != len(choicelist) or not condlist:
+        raise GraphBreak("np.select with these arguments")
+    sides = [one if is_number(one) or isinstance(one, numpy.generic) else ctx.asarray(one)
+             for one in (*choicelist, default)]
+    kind = result_type(*sides)
+    masks = [ctx.asarray(one) for one in condlist]
+    if any(one.dtype != BOOL for one in masks):
+        raise GraphBreak("np.select with conditions that are no truth values")
+    result = ctx.cast_to(sides[-1], kind)
+    for mask, side in zip(reversed(masks), reversed(sides[:-1]), strict=True):
+        result = torch.where(ctx.tensor(mask), ctx.cast_to(side, kind), result)
+    return ctx.rows(result)
+
+
+@function(numpy.choose)
+def choose(ctx: Context, a: Any, choices: Any) -> Any:
+    index = ctx.asarray(a)
+    sides = [ctx.asarray(one) for one in choices]
+    kind = result_type(*sides)
+    stacked = torch.stack([ctx.cast_to(one, kind).expand(torch.broadcast_shapes(index.shape, *(
+        side.shape for side in sides))) for one in sides])
+    place = ctx.tensor(index).to(torch.int64).expand(stacked.shape[1:])
+    return ctx.array_or_scalar(torch.gather(stacked, 0, place.unsqueeze(0)).squeeze(0))
+
+
+def _integers(ctx: Context, indices: Any) -> ArrayValue:
+    """Indices as NumPy takes them where there are no masks: truth values are 0 and 1."""
+    index = ctx.asarray(indices)
+    return ctx.array(ctx.cast_to(index, INT), index.scalar) if index.dtype.kind == "b" else index
+
+
+@function(numpy.take)
+def take(ctx: Context, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    array = ctx.asarray(a)
+    if mode != "raise" or out is not None:
+        raise GraphBreak("np.take with these arguments")
+    if axis is None:
+        array, axis = ctx.array(ctx.tensor(array).reshape(-1)), 0
+    before = (slice(None),) * ctx.axis(axis, array.ndim)
+    if is_number(indices) or isinstance(indices, numpy.generic):
+        part = get_item(ctx, array, (*before, ctx.integer(int(indices) if isinstance(
+            indices, (bool, numpy.bool)) else indices)))
+        return part if part.scalar else ctx.rows(ctx.tensor(part))
+    index = _integers(ctx, indices)
+    part = get_item(ctx, array, (*before, index))
+    return part if part.scalar else ctx.rows(ctx.tensor(part))
+
+
+@function(numpy.take_along_axis)
+def take_along_axis(ctx: Context, arr: Any, indices: Any, axis: Any = -1) -> Any:
+    array, places = ctx.asarray(arr), ctx.asarray(indices)
+    if places.dtype.kind not in "iu":
+        raise GraphBreak("np.take_along_axis with other indices than integers")
+    if axis is None:
+        array, axis = ctx.array(ctx.tensor(array).reshape(-1)), 0
+    if places.ndim != array.ndim:
+        raise GraphBreak("np.take_along_axis with indices of other dimensions than the array")
+    dim = ctx.axis(axis, array.ndim)
+    keys = [ctx.make(torch.arange, size, dtype=torch.int64).reshape(
+        [-1 if one == at else 1 for one in range(array.ndim)]) for at, size in enumerate(array.shape)]
+    keys[dim] = ctx.tensor(places).to(torch.int64)
+    return ctx.rows(record(ctx.tx, ATEN_INDEX, (ctx.tensor(array), keys), {}))
+
+
+@function(numpy.put_along_axis)
+def put_along_axis(ctx: Context, arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    array = ctx.asarray(arr)
+    if not is_number(values):
+        raise GraphBreak("np.put_along_axis of several values, of which the last counts")
+    index = ctx.tensor(ctx.asarray(indices)).to(torch.int64)
+    ctx.write(array, torch.scatter(ctx.tensor(array), ctx.axis(axis, array.ndim), index, values))
+
+
+@function(numpy.compress)
+def compress(ctx: Context, condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    array = ctx.asarray(a)
+    if axis is None:
+        array, axis = ctx.array(ctx.tensor(array).reshape(-1)), 0
+    mask = ctx.asarray(condition)
+    if out is not None or mask.ndim != 1:
+        raise GraphBreak("np.compress with these arguments")
+    return get_item(ctx, array, (*(slice(None),) * ctx.axis(axis, array.ndim), ctx.array(truths(ctx, mask))))
+
+
+@function(numpy.extract)
+def extract(ctx: Context, condition: Any, arr: Any) -> Any:
+    array, mask = ctx.asarray(arr), ctx.asarray(condition)
+    return ctx.array(ctx.tensor(array).reshape(-1)[truths(ctx, mask).reshape(-1)])
+
+
+@function(numpy.putmask)
+def putmask(ctx: Context, a: Any, mask: Any, values: Any) -> None:
+    array = ctx.asarray(a)
+    side = ctx.cast_to(values if is_number(values) else ctx.asarray(values), array.dtype)
+    if side.ndim and tuple(side.shape) != array.shape:
+        raise GraphBreak("np.putmask with values of another shape")
+    ctx.write(array, torch.where(truths(ctx, ctx.asarray(mask)), side, ctx.tensor(array)))
+
+
+@function(numpy.copyto)
+def copyto(ctx: Context, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    array = ctx.asarray(dst)
+    source = src if is_number(src) or isinstance(src, numpy.generic) else ctx.asarray(src)
+    fits = result_type(array, source) == array.dtype if is_number(source) else \
+        numpy.can_cast(source.dtype, array.dtype, "same_kind")
+    if casting != "same_kind" or not fits:
+        raise GraphBreak("np.copyto between these dtypes")
+    side = ctx.cast_to(source, array.dtype)
+    if where is not True:
+        side = torch.where(ctx.tensor(ctx.asarray(where)), side, ctx.tensor(array))
+    ctx.write(array, side)
+
+
+@function(numpy.fill_diagonal)
+def fill_diagonal(ctx: Context, a: Any, val: Any, wrap: bool = False) -> None:
+    array = ctx.asarray(a)
+    if array.ndim != 2 or wrap or array.flipped:
+        raise GraphBreak("np.fill_diagonal with these arguments")
+    ctx.check_writable(array)
+    record(ctx.tx, "copy_", (ctx.tensor(array).diagonal(), ctx.cast_to(ctx.asarray(val), array.dtype)), {})
+    ctx.written(array)
+
+
+@function(numpy.put)
+def put(ctx: Context, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    array = ctx.asarray(a)
+    if array.ndim != 1 or mode != "raise":
+        raise GraphBreak("np.put with these arguments")
+    set_item(ctx, array, _integers(ctx, ind), v)
+
+
+def _triangle(keep: Any) -> Any:
+    return lambda ctx, m, k=0: ctx.rows(keep(ctx.tensor(ctx.asarray(m)), ctx.integer(k)))
+
+
+function(numpy.tril)(_triangle(torch.tril))
+function(numpy.triu)(_triangle(torch.triu))
+
+
+def _triangle_indices(name: str) -> Any:
+    def indices(ctx: Context, n: Any, k: Any = 0, m: Any = None) -> Any:
+        made: Any = getattr(torch, name)
+        rows, columns = ctx.integer(n), ctx.integer(n if m is None else m)
+        both = ctx.make(made, rows, columns, ctx.integer(k), dtype=torch.int64)
+        return ctx.array(both[0].clone()), ctx.array(both[1].clone())
+
+    return indices
+
+
+function(numpy.tril_indices)(_triangle_indices("tril_indices"))
+function(numpy.triu_indices)(_triangle_indices("triu_indices"))
+
+
+@function(numpy.nan_to_num)
+def nan_to_num(ctx: Context, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    array = ctx.asarray(x)
+    if not copy or array.dtype.kind == "c":
+        raise GraphBreak("np.nan_to_num with these arguments")
+    if array.dtype.kind != "f":
+        return ctx.array(ctx.tensor(array).clone(), array.scalar or array.ndim == 0)
+    replaced = record(ctx.tx, torch.nan_to_num, (ctx.tensor(array), nan, posinf, neginf), {})
+    return ctx.array(ordered(ctx, replaced, [array]), array.ndim == 0)
+
+
+@function(numpy.round, *({numpy.around} - {numpy.round}))
+def round_(ctx: Context, a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    array = ctx.asarray(a)
+    places = ctx.integer(decimals)
+    if array.dtype.kind in "biu":
+        if places < 0 or array.dtype.kind == "b":
+            raise GraphBreak("np.round of integers before the point")
+        return call_ufunc(ctx, numpy.positive, array, out=out)
+    if places == 0:
+        return call_ufunc(ctx, numpy.rint, array, out=out)
+    scale = 10.0 ** abs(places)
+    one, two = (numpy.multiply, numpy.divide) if places > 0 else (numpy.divide, numpy.multiply)
+    scaled = call_ufunc(ctx, numpy.rint, call_ufunc(ctx, one, array, scale))
+    return call_ufunc(ctx, two, scaled, scale, out=out)
+
+
+@function(numpy.fix)
+def fix(ctx: Context, x: Any, out: Any = None) -> Any:
+    return call_ufunc(ctx, numpy.trunc, x, out=out)
+
+
+@function(numpy.real)
+def real(ctx: Context, val: Any) -> Any:
+    if is_number(val):
+        raise GraphBreak("np.real of a number of Python's")
+    return ctx.tx.get_attr(ctx.asarray(val), "real")
+
+
+@function(numpy.imag)
+def imag(ctx: Context, val: Any) -> Any:
+    if is_number(val):
+        raise GraphBreak("np.imag of a number of Python's")
+    return ctx.tx.get_attr(ctx.asarray(val), "imag")
+
+
+@method("conj", "conjugate")
+def conjugate(ctx: Context, a: ArrayValue) -> Any:
+    return call_ufunc(ctx, numpy.conjugate, a) if a.dtype.kind == "c" else a
+
+
+@function(numpy.angle)
+def angle(ctx: Context, z: Any, deg: bool = False) -> Any:
+    array = ctx.asarray(z)
+    if array.dtype.kind == "c":
+        parts = real(ctx, array), imag(ctx, array)
+        made = call_ufunc(ctx, numpy.arctan2, parts[1], parts[0])
+    else:
+        made = call_ufunc(ctx, numpy.arctan2, 0, array)
+    return call_ufunc(ctx, numpy.multiply, made, 180 / numpy.pi) if deg else made
+
+
+@function(numpy.isclose)
+def isclose(ctx: Context, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    x, y = ctx.asarray(a), ctx.asarray(b)
+    kind = numpy.result_type(result_type(x, y), numpy.float64 if result_type(x, y).kind in "biu" else result_type(x, y))
+    one, two = ctx.cast_to(x, kind), ctx.cast_to(y, kind)
+    near = (torch.abs(one - two) <= torch.abs(two) * rtol + atol) & torch.isfinite(two) | (one == two)
+    if equal_nan:
+        near = near | (torch.isnan(one) & torch.isnan(two))
+    return ctx.array(near.contiguous() if near.ndim else near, near.ndim == 0)
+
+
+@function(numpy.allclose)
+def allclose(ctx: Context, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    near = isclose(ctx, a, b, rtol, atol, equal_nan)
+    return record(ctx.tx, "item", (ctx.tensor(near).all(),), {})
+
+
+@function(numpy.array_equal)
+def array_equal(ctx: Context, a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    one, two = ctx.asarray(a1), ctx.asarray(a2)
+    if one.ndim != two.ndim or any(x != y for x, y in zip(one.shape, two.shape, strict=True)):
+        return False
+    if equal_nan:
+        raise GraphBreak("np.array_equal with equal_nan=")
+    kind = result_type(one, two)
+    return record(ctx.tx, "item", ((ctx.cast_to(one, kind) == ctx.cast_to(two, kind)).all(),), {})
+
+
+def _bin_places(ctx: Context, x: Any, bins: Any, right: bool) -> Tensor:
+    array, edges = ctx.asarray(x), ctx.asarray(bins)
+    kind = result_type(array, edges)
+    return torch.searchsorted(ctx.cast_to(edges, kind), ctx.cast_to(array, kind), right=right)
+
+
+@function(numpy.searchsorted)
+def searchsorted(ctx: Context, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    if sorter is not None:
+        raise GraphBreak("np.searchsorted with a sorter")
+    places = _bin_places(ctx, v, a, side == "right")
+    return ctx.array_or_scalar(places)
+
+
+@function(numpy.digitize)
+def digitize(ctx: Context, x: Any, bins: Any, right: bool = False) -> Any:
+    edges = ctx.asarray(bins)
+    if isinstance(bins, ArrayValue):
+        raise GraphBreak("np.digitize with edges of which data decides whether they rise", "use np.searchsorted")
+    if edges.ndim != 1 or any(a > b for a, b in zip(bins, bins[1:], strict=False)):
+        raise GraphBreak("np.digitize with edges that do not rise")
+    return ctx.array_or_scalar(_bin_places(ctx, x, edges, not right))
+
+
+@function(numpy.interp)
+def interp(ctx: Context, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    if period is not None:
+        raise GraphBreak("np.interp with a period")
+    kind = numpy.dtype(float)
+    at, xs, ys = (ctx.cast_to(ctx.asarray(one), kind) for one in (x, xp, fp))
+    place = torch.clamp(torch.searchsorted(xs, at, right=True) - 1, 0, xs.shape[0] - 2)
+    x0, y0 = xs[place], ys[place]
+    slope = (ys[place + 1] - y0) / (xs[place + 1] - x0)
+    value = slope * (at - x0) + y0
+    value = torch.where(at >= xs[-1], ys[-1] if right is None else float(right), value)
+    value = torch.where(at == xs[-1], ys[-1], value)
+    value = torch.where(at < xs[0], ys[0] if left is None else float(left), value)
+    value = torch.where(torch.isnan(at), at, value)
+    return ctx.array_or_scalar(value)
+
+
+@function(numpy.bincount)
+def bincount(ctx: Context, x: Any, weights: Any = None, minlength: Any = 0) -> Any:
+    array = ctx.asarray(x)
+    if array.dtype.kind not in "iu":
+        raise GraphBreak("np.bincount of other numbers than integers")
+    if weights is None:
+        return ctx.array(torch.bincount(ctx.tensor(array), minlength=ctx.integer(minlength)), dtype=INT)
+    heavy = ctx.cast_to(ctx.asarray(weights), numpy.dtype(float))
+    return ctx.array(torch.bincount(ctx.tensor(array), heavy, ctx.integer(minlength)))
+
+
+@function(numpy.isin)
+def isin(ctx: Context, element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    array, tested = ctx.asarray(element), ctx.asarray(test_elements)
+    kind = result_type(array, tested)
+    inside = torch.isin(ctx.cast_to(array, kind), ctx.cast_to(tested, kind).reshape(-1), invert=bool(invert))
+    return ctx.rows(inside)

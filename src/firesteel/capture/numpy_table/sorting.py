@@ -1,0 +1,201 @@
+"""Sorting, order statistics and sets."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy
+import torch
+
+from ..signals import GraphBreak
+from ..values.arrays import ArrayValue
+from .context import Context
+from .dtypes import FLOAT, result_type
+from .layouts import as_numpy_lays_out
+from .reductions import NO_VALUE
+from .registry import function, method
+from .traced import Tensor, record
+
+
+def _sortable(ctx: Context, a: Any, kind: Any, order: Any, stable: Any) -> ArrayValue:
+    array = ctx.asarray(a)
+    if order is not None or array.dtype.kind == "c":
+        raise GraphBreak("sorting of complex numbers or by fields")
+    return array
+
+
+@function(numpy.sort)
+def sort(ctx: Context, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    array = _sortable(ctx, a, kind, order, stable)
+    traced = ctx.tensor(array)
+    if axis is None:
+        traced, axis = traced.reshape(-1), 0
+    dim = ctx.axis(axis, traced.ndim)
+    ordered = torch.sort(traced, dim=dim)[0]
+    return ctx.array(as_numpy_lays_out(ordered, array, lambda small: numpy.sort(small, axis=dim)))
+
+
+@method("sort")
+def sort_in_place(ctx: Context, a: ArrayValue, axis: Any = -1, kind: Any = None, order: Any = None,
+                  *, stable: Any = None) -> None:
+    array = _sortable(ctx, a, kind, order, stable)
+    ctx.write(array, torch.sort(ctx.tensor(array), dim=ctx.axis(axis, array.ndim))[0])
+
+
+@function(numpy.argsort)
+def argsort(ctx: Context, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    array = _sortable(ctx, a, kind, order, stable)
+    traced = ctx.tensor(array)
+    if axis is None:
+        traced, axis = traced.reshape(-1), 0
+    dim = ctx.axis(axis, traced.ndim)
+    places = torch.argsort(traced, dim=dim, stable=True)
+    return ctx.array(as_numpy_lays_out(places, array, lambda small: numpy.argsort(small, axis=dim)))
+
+
+@function(numpy.lexsort)
+def lexsort(ctx: Context, keys: Any, axis: Any = -1) -> Any:
+    arrays = [ctx.asarray(key) for key in keys]
+    if arrays[0].ndim != 1:
+        raise GraphBreak("np.lexsort of arrays of several dimensions")
+    place = torch.argsort(ctx.tensor(arrays[0]), stable=True)
+    for array in arrays[1:]:
+        place = place[torch.argsort(ctx.tensor(array)[place], stable=True)]
+    return ctx.array(place)
+
+
+# Order statistics
+
+
+def _sorted_rows(ctx: Context, array: ArrayValue, axis: Any) -> tuple[Tensor, list[int]]:
+    """The elements along the named dimensions sorted, in the last dimension; and those dimensions."""
+    dims = list(ctx.axes(axis, array.ndim))
+    kept = [dim for dim in range(array.ndim) if dim not in dims]
+    kind = array.dtype if array.dtype.kind == "f" else FLOAT
+    traced = ctx.cast_to(array, kind).permute([*kept, *dims])
+    rows = traced.reshape((*(array.shape[dim] for dim in kept), -1))
+    return torch.sort(rows, dim=-1)[0], dims
+
+
+def _placed(ctx: Context, array: ArrayValue, computed: Tensor, dims: list[int], keepdims: Any, leading: int = 0) -> Any:
+    if keepdims is not NO_VALUE and keepdims:
+        sizes = [1 if dim in dims else size for dim, size in enumerate(array.shape)]
+        computed = computed.reshape((*computed.shape[:leading], *sizes))
+    return ctx.array_or_scalar(computed.contiguous() if computed.ndim else computed.clone())
+
+
+def _at(rows: Tensor, place: float) -> Tensor:
+    """The element of sorted rows at a place that may lie between two, as NumPy interpolates."""
+    below = math.floor(place)
+    above = min(below + 1, int(rows.shape[-1]) - 1)
+    low, high = rows[..., below], rows[..., above]
+    part = place - below
+    return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
+
+
+@function(numpy.median)
+def median(ctx: Context, a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+           keepdims: Any = NO_VALUE) -> Any:
+    array = ctx.asarray(a)
+    if out is not None or overwrite_input or array.dtype.kind == "c":
+        raise GraphBreak("np.median with these arguments")
+    rows, dims = _sorted_rows(ctx, array, axis)
+    count = int(rows.shape[-1])
+    if not count:
+        raise GraphBreak("np.median of nothing")
+    middle = rows[..., count // 2]
+    computed = middle if count % 2 else (rows[..., count // 2 - 1] + middle) / 2
+    computed = torch.where(torch.isnan(rows[..., -1]), math.nan, computed)
+    return _placed(ctx, array, computed, dims, keepdims)
+
+
+@function(numpy.quantile)
+def quantile(ctx: Context, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+             method: str = "linear", keepdims: Any = NO_VALUE) -> Any:
+    array = ctx.asarray(a)
+    if out is not None or overwrite_input or method != "linear" or isinstance(q, (ArrayValue, numpy.generic)) or \
+            array.dtype.kind in "bc" or array.dtype == numpy.float16 or \
+            isinstance(q, (list, tuple)) and array.dtype.kind == "f" and array.dtype != FLOAT:
+        raise GraphBreak("np.quantile with these arguments")
+    wanted = [float(one) for one in (q if isinstance(q, (list, tuple)) else (q,))]
+    if not all(0 <= one <= 1 for one in wanted):
+        raise GraphBreak("np.quantile outside of [0, 1]")
+    rows, dims = _sorted_rows(ctx, array, axis)
+    count = int(rows.shape[-1])
+    missing = torch.isnan(rows[..., -1])
+    found = [torch.where(missing, math.nan, _at(rows, one * (count - 1))) for one in wanted]
+    if not isinstance(q, (list, tuple)):
+        return _placed(ctx, array, found[0], dims, keepdims)
+    return _placed(ctx, array, torch.stack(found), dims, keepdims, leading=1)
+
+
+@function(numpy.percentile)
+def percentile(ctx: Context, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+               method: str = "linear", keepdims: Any = NO_VALUE) -> Any:
+    if isinstance(q, ArrayValue):
+        raise GraphBreak("np.percentile with an array of percentages")
+    part = [one / 100 for one in q] if isinstance(q, (list, tuple)) else q / 100
+    return quantile(ctx, a, part, axis, out, overwrite_input, method, keepdims)
+
+
+# Sets
+
+
+def _flat(ctx: Context, a: Any) -> ArrayValue:
+    array = ctx.asarray(a)
+    if array.dtype.kind == "c":
+        raise GraphBreak("sets of complex numbers")
+    return ctx.array(ctx.tensor(array).reshape(-1))
+
+
+@function(numpy.unique)
+def unique(ctx: Context, ar: Any, return_index: bool = False, return_inverse: bool = False,
+           return_counts: bool = False, axis: Any = None, *, equal_nan: bool = True, sorted: bool = True) -> Any:
+    array = _flat(ctx, ar)
+    if axis is not None or array.dtype.kind == "f" and not equal_nan or return_index or not sorted:
+        raise GraphBreak("np.unique with these arguments")
+    traced = ctx.tensor(array)
+    if not return_inverse and not return_counts:
+        values = record(ctx.tx, torch.unique, (traced,), {})
+        if array.dtype.kind == "f":  # of which NumPy keeps one NaN
+            missing = torch.isnan(values)
+            values = values[~missing | (torch.cumsum(missing, 0) == 1)]
+        return ctx.array(values)
+    if array.dtype.kind == "f":
+        raise GraphBreak("np.unique of floats with counts or places, of which NaN may be one")
+    values, inverse, counts = record(ctx.tx, torch.unique, (traced,), {"return_inverse": True, "return_counts": True})
+    results = [ctx.array(values)]
+    if return_inverse:
+        results.append(ctx.array(inverse.reshape(ctx.asarray(ar).shape)))
+    if return_counts:
+        results.append(ctx.array(counts))
+    return tuple(results)
+
+
+@function(numpy.union1d)
+def union1d(ctx: Context, ar1: Any, ar2: Any) -> Any:
+    return unique(ctx, ctx.call(numpy.concatenate, [_flat(ctx, ar1), _flat(ctx, ar2)]))
+
+
+@function(numpy.intersect1d)
+def intersect1d(ctx: Context, ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    if return_indices:
+        raise GraphBreak("np.intersect1d with indices")
+    one, two = unique(ctx, ar1), _flat(ctx, ar2)
+    kind = result_type(one, two)
+    first = ctx.cast_to(one, kind)
+    return ctx.array(first[torch.isin(first, ctx.cast_to(two, kind))])
+
+
+@function(numpy.setdiff1d)
+def setdiff1d(ctx: Context, ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    one, two = unique(ctx, ar1), _flat(ctx, ar2)
+    kind = result_type(one, two)
+    return ctx.array(ctx.tensor(one)[~torch.isin(ctx.cast_to(one, kind), ctx.cast_to(two, kind))])
+
+
+@function(numpy.setxor1d)
+def setxor1d(ctx: Context, ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    one, two = setdiff1d(ctx, ar1, ar2), setdiff1d(ctx, ar2, ar1)
+    return ctx.call(numpy.sort, ctx.call(numpy.concatenate, [one, two]))

@@ -1,0 +1,185 @@
+"""Calls of ufuncs and their methods: promotion, loops, ``out=``, ``where=``, and the layout of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from ..signals import GraphBreak
+from ..undecidable import SYMBOLIC
+from ..values.arrays import ArrayValue
+from .context import Context
+from .dtypes import WIDE, check_fits, descriptor, dtype_argument, is_number, torch_dtype
+from .layouts import in_order, kept_order, order_of
+from .registry import UFUNCS
+from .traced import Tensor, Traced, record
+from .ufuncs import LOGIC, TENSORS_ONLY
+
+COMPARISONS = frozenset({numpy.equal, numpy.not_equal, numpy.less, numpy.less_equal, numpy.greater,
+                         numpy.greater_equal})
+# what tensors of complex numbers do as NumPy does; those are in no order there
+OF_COMPLEX = frozenset({
+    numpy.add, numpy.subtract, numpy.multiply, numpy.divide, numpy.negative, numpy.positive, numpy.square, numpy.power,
+    numpy.equal, numpy.not_equal, numpy.exp, numpy.log, numpy.sqrt, numpy.sin, numpy.cos, numpy.tan, numpy.sinh,
+    numpy.cosh, numpy.tanh, numpy.absolute, numpy.conjugate, numpy.reciprocal, numpy.isnan, numpy.isinf, numpy.isfinite,
+})
+NOT_OF_TRUTHS = frozenset({numpy.subtract, numpy.negative})
+# what unsigned integers of 64 bits do as signed ones do
+SAME_FOR_SIGNED = frozenset({numpy.add, numpy.subtract, numpy.multiply, numpy.bitwise_and, numpy.bitwise_or,
+                             numpy.bitwise_xor, numpy.invert, numpy.equal, numpy.not_equal, numpy.positive,
+                             numpy.logical_and, numpy.logical_or, numpy.logical_not, numpy.logical_xor})
+
+
+def call_ufunc(ctx: Context, ufunc: Any, *inputs: Any, out: Any = None, where: Any = True, dtype: Any = None,
+               casting: str = "same_kind", order: str = "K", subok: bool = True) -> Any:
+    """``ufunc(*inputs, out=..., where=..., dtype=...)``."""
+    if len(inputs) > ufunc.nin:
+        inputs, given = inputs[:ufunc.nin], inputs[ufunc.nin:]
+        out = given if len(given) > 1 else given[0]
+    if len(inputs) != ufunc.nin or order != "K" or casting != "same_kind":
+        raise GraphBreak(f"np.{ufunc.__name__} with these arguments")
+    operands = [operand if isinstance(operand, (ArrayValue, numpy.generic)) or is_number(operand)
+                else ctx.asarray(operand) for operand in inputs]
+    outs = out if isinstance(out, tuple) else (out,) * ufunc.nout
+    if ufunc.nout > 1 and out is not None and not isinstance(out, tuple):
+        raise GraphBreak(f"np.{ufunc.__name__} with one array for two results")
+    if any(given is not None and not isinstance(given, ArrayValue) for given in outs):
+        raise GraphBreak(f"np.{ufunc.__name__} with an out= that is no array of the graph")
+    results, dtypes = _compute(ctx, ufunc, operands, dtype_argument(dtype))
+    shape_scalar = all(not isinstance(one, ArrayValue) or one.ndim == 0 for one in operands)
+    if where is not True:
+        results = [_masked(ctx, where, one, given) for one, given in zip(results, outs, strict=True)]
+    values = []
+    for traced, kind, given in zip(results, dtypes, outs, strict=True):
+        if given is not None:
+            if not numpy.can_cast(kind, given.dtype, "same_kind"):
+                raise GraphBreak(f"np.{ufunc.__name__} into an array of {given.dtype}")
+            ctx.write(given, ctx.cast(traced, given.dtype))
+            values.append(given)
+        else:
+            values.append(ctx.array(ordered(ctx, traced, operands), shape_scalar))
+    return values[0] if ufunc.nout == 1 else tuple(values)
+
+
+def ordered(ctx: Context, traced: Tensor, operands: Sequence[Any]) -> Tensor:
+    """An elementwise result in the order in memory that NumPy gives it."""
+    arrays = [one for one in operands if isinstance(one, ArrayValue)]
+    if traced.ndim < 2:
+        return traced
+    order = kept_order([one.tensor.fake for one in arrays], [one.flipped for one in arrays], traced.ndim)
+    if order == list(range(traced.ndim)):
+        return traced.contiguous()
+    if order_of(traced.fake.stride()) == order and not any(isinstance(step, SYMBOLIC) for step in traced.fake.stride()):
+        return traced
+    return in_order(traced, order)
+
+
+def _masked(ctx: Context, where: Any, traced: Tensor, out: ArrayValue | None) -> Tensor:
+    if out is None:
+        raise GraphBreak("a ufunc with where= and without out=, whose other elements are any", "pass out=")
+    mask = ctx.tensor(ctx.asarray(where))
+    return torch.where(mask, ctx.cast(traced, out.dtype), ctx.tensor(out))
+
+
+def _compute(ctx: Context, ufunc: Any, operands: list[Any], dtype: Any) -> tuple[list[Tensor], list[Any]]:
+    """The results as tensors, and their dtypes."""
+    function = UFUNCS.find(ufunc)
+    if function is None:
+        raise GraphBreak(f"np.{ufunc.__name__} is not captured", "use another function of NumPy's or torch's")
+    parts = [descriptor(operand) for operand in operands]
+    if ufunc in LOGIC:
+        loop = [numpy.dtype(bool)] * (ufunc.nin + 1)
+        tensors = [_truths(ctx, operand) for operand in operands]
+        return [function(*tensors)], loop[-1:]
+    chosen = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
+    try:
+        loop = ufunc.resolve_dtypes((*parts, *(None,) * ufunc.nout), **chosen)
+    except (TypeError, ValueError) as error:
+        raise GraphBreak(f"np.{ufunc.__name__} of these dtypes raises {type(error).__name__}") from None
+    if loop[0].kind == "c" and ufunc not in OF_COMPLEX or loop[0].kind == "b" and ufunc in NOT_OF_TRUTHS:
+        raise GraphBreak(f"np.{ufunc.__name__} of {loop[0]} is not captured")
+    if ufunc in COMPARISONS and loop[0].kind in "iu":
+        loop = _compared(operands, loop)
+    tensors = [_operand(ctx, operand, kind, ufunc in TENSORS_ONLY or position == 0 and not any(
+        isinstance(one, (ArrayValue, numpy.generic)) for one in operands[1:]))
+        for position, (operand, kind) in enumerate(zip(operands, loop, strict=False))]
+    if not any(isinstance(one, Traced) for one in tensors):
+        tensors[0] = ctx.full((), tensors[0], loop[0])
+    wide = WIDE.get(torch_dtype(loop[0]))
+    if wide is not None:
+        if loop[0].itemsize == 8 and ufunc not in SAME_FOR_SIGNED:
+            raise GraphBreak(f"np.{ufunc.__name__} of unsigned integers of 64 bits")
+        tensors = [one.to(wide) if isinstance(one, Traced) else one for one in tensors]
+    results = function(*tensors)
+    results = list(results) if ufunc.nout > 1 else [results]
+    kinds = list(loop[ufunc.nin:])
+    return [ctx.cast(one, kind) for one, kind in zip(results, kinds, strict=True)], kinds
+
+
+def _compared(operands: list[Any], loop: Any) -> Any:
+    """Integers of Python's that a dtype cannot hold are compared by their value all the same."""
+    for operand in operands:
+        if is_number(operand) and isinstance(operand, int):
+            check_fits(operand, loop[0])
+    return loop
+
+
+def _truths(ctx: Context, operand: Any) -> Tensor:
+    if isinstance(operand, ArrayValue):
+        traced = ctx.tensor(operand)
+        return traced if traced.dtype is torch.bool else traced != 0
+    return ctx.full((), bool(operand), numpy.dtype(bool))
+
+
+def _operand(ctx: Context, operand: Any, dtype: Any, as_tensor: bool) -> Any:
+    """An operand in the dtype of the loop: a tensor, or a plain number where the function takes one."""
+    if isinstance(operand, ArrayValue):
+        return ctx.cast_to(operand, dtype)
+    if isinstance(operand, numpy.generic):
+        operand = operand.astype(dtype).item()
+    check_fits(operand, dtype)
+    if as_tensor or isinstance(operand, (complex, torch.SymBool)):
+        return ctx.full((), operand, dtype)
+    if dtype.kind == "f" and isinstance(operand, (bool, int)) and not isinstance(operand, SYMBOLIC):
+        return float(operand)
+    return int(operand) if isinstance(operand, bool) and dtype.kind in "iu" else operand
+
+
+# Methods of ufuncs
+
+
+def accumulate(ctx: Context, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    """``ufunc.accumulate(array, axis)``."""
+    function = {numpy.add: numpy.cumsum, numpy.multiply: numpy.cumprod}.get(ufunc)
+    array = ctx.asarray(array)
+    if function is not None:
+        return ctx.call(function, array, axis=axis, dtype=dtype, out=out)
+    if ufunc in (numpy.maximum, numpy.minimum) and dtype is None and out is None:
+        running = torch.cummax if ufunc is numpy.maximum else torch.cummin
+        return ctx.rows(record(ctx.tx, running, (ctx.tensor(array), ctx.axis(axis, array.ndim)), {})[0])
+    raise GraphBreak(f"np.{ufunc.__name__}.accumulate is not captured")
+
+
+def reduce(ctx: Context, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
+           keepdims: bool = False) -> Any:
+    """``ufunc.reduce(array, axis)``."""
+    functions = {numpy.add: numpy.sum, numpy.multiply: numpy.prod, numpy.maximum: numpy.max, numpy.minimum: numpy.min,
+                 numpy.logical_and: numpy.all, numpy.logical_or: numpy.any}
+    function = functions.get(ufunc)
+    if function is None:
+        raise GraphBreak(f"np.{ufunc.__name__}.reduce is not captured")
+    named = {"dtype": dtype} if dtype is not None else {}
+    return ctx.call(function, array, axis=axis, out=out, keepdims=keepdims, **named)
+
+
+def outer(ctx: Context, ufunc: Any, a: Any, b: Any) -> Any:
+    """``ufunc.outer(a, b)``."""
+    one, two = ctx.asarray(a), ctx.asarray(b)
+    column = ctx.array(ctx.tensor(one).reshape((*one.shape, *(1,) * two.ndim)))
+    return call_ufunc(ctx, ufunc, column, two)
+
+
+UFUNC_METHODS = {"reduce": reduce, "accumulate": accumulate, "outer": outer}

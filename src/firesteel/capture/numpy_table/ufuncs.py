@@ -1,0 +1,194 @@
+"""Ufuncs: what each does to tensors of its loop's dtypes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+
+from ..signals import GraphBreak
+from .dtypes import is_number
+from .registry import UFUNCS, ufunc
+from .traced import Tensor
+
+LOGIC = frozenset({numpy.logical_and, numpy.logical_or, numpy.logical_xor, numpy.logical_not})
+"""Ufuncs that take elements of any dtype for truth values."""
+
+
+def _is_integer(x: Tensor) -> bool:
+    return not x.dtype.is_floating_point and not x.dtype.is_complex
+
+
+def _same(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+def _rounding(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Integers are rounded already."""
+    return lambda x: _same(x) if _is_integer(x) else function(x)
+
+
+def _simple() -> None:
+    """Ufuncs that are functions of torch's."""
+    single: dict[str, Any] = {
+        "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
+        "log10": torch.log10, "log1p": torch.log1p, "sqrt": torch.sqrt, "square": torch.square,
+        "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "sinh": torch.sinh, "cosh": torch.cosh,
+        "tanh": torch.tanh, "arcsin": torch.asin, "arccos": torch.acos, "arctan": torch.atan,
+        "arcsinh": torch.asinh, "arccosh": torch.acosh, "arctanh": torch.atanh,
+        "absolute": lambda x: _same(x) if x.dtype is torch.bool else torch.abs(x), "fabs": torch.abs,
+        "negative": torch.neg, "positive": _same,
+        "logical_not": torch.logical_not, "isnan": torch.isnan, "isinf": torch.isinf, "isfinite": torch.isfinite,
+        "signbit": torch.signbit, "floor": _rounding(torch.floor), "ceil": _rounding(torch.ceil),
+        "trunc": _rounding(torch.trunc), "rint": torch.round, "bitwise_invert": torch.bitwise_not,
+        "conjugate": lambda x: torch.conj_physical(x) if x.dtype.is_complex else _same(x),
+        "deg2rad": lambda x: x * (math.pi / 180), "radians": lambda x: x * (math.pi / 180),
+        "rad2deg": lambda x: x * (180 / math.pi), "degrees": lambda x: x * (180 / math.pi),
+    }
+    double: dict[str, Any] = {
+        "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+        "divide": lambda a, b: a / b, "equal": lambda a, b: a == b, "not_equal": lambda a, b: a != b,
+        "less": lambda a, b: a < b, "less_equal": lambda a, b: a <= b, "greater": lambda a, b: a > b,
+        "greater_equal": lambda a, b: a >= b,
+    }
+    of_tensors: dict[str, Any] = {
+        "maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax, "fmin": torch.fmin,
+        "arctan2": torch.atan2, "hypot": torch.hypot, "logaddexp": torch.logaddexp, "logaddexp2": torch.logaddexp2,
+        "copysign": torch.copysign, "nextafter": torch.nextafter, "heaviside": torch.heaviside,
+        "gcd": torch.gcd, "lcm": torch.lcm, "bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or,
+        "bitwise_xor": torch.bitwise_xor, "logical_and": torch.logical_and, "logical_or": torch.logical_or,
+        "logical_xor": torch.logical_xor, "float_power": torch.pow, "ldexp": torch.ldexp,
+    }
+    for name, function in {**single, **double}.items():
+        ufunc(getattr(numpy, name))(function)
+    for name, function in of_tensors.items():
+        ufunc(getattr(numpy, name))(function)
+        TENSORS_ONLY.add(getattr(numpy, name))
+
+
+TENSORS_ONLY: set[Any] = set()
+"""Ufuncs whose functions do not take plain numbers."""
+_simple()
+
+
+def of_tensors(*names: Any) -> Callable[[Any], Any]:
+    """Registers a function that takes no plain numbers."""
+    def add(function: Any) -> Any:
+        TENSORS_ONLY.update(names)
+        return ufunc(*names)(function)
+
+    return add
+
+
+@ufunc(numpy.sign)
+def sign(x: Tensor) -> Any:
+    if x.dtype.is_complex:
+        return torch.sgn(x)
+    # torch's sign of NaN is 0
+    return torch.sign(x) if _is_integer(x) else torch.where(torch.isnan(x), x, torch.sign(x))
+
+
+@ufunc(numpy.cbrt)
+def cbrt(x: Tensor) -> Any:
+    root = torch.copysign(torch.pow(torch.abs(x), 1 / 3), x)
+    refined = root - (root * root * root - x) / (3 * root * root)
+    return torch.where((x == 0) | torch.isinf(x), root, refined)
+
+
+@ufunc(numpy.reciprocal)
+def reciprocal(x: Tensor) -> Any:
+    if _is_integer(x):
+        raise GraphBreak("np.reciprocal of integers")
+    return torch.reciprocal(x)
+
+
+@of_tensors(numpy.floor_divide)
+def floor_divide(a: Tensor, b: Tensor) -> Any:
+    if _is_integer(a):
+        zero = b == 0
+        quotient = torch.div(a, torch.where(zero, 1, b), rounding_mode="floor")
+        return torch.where(zero, 0, quotient)
+    return divide_floats(a, b)[0]
+
+
+def divide_floats(a: Tensor, b: Tensor) -> tuple[Any, Any]:
+    """Floored quotient and remainder as NumPy computes them: the quotient of what the remainder leaves."""
+    remainder = torch.fmod(a, b)
+    quotient = (a - remainder) / b
+    turned = (remainder != 0) & ((b < 0) != (remainder < 0))
+    remainder = torch.where(turned, remainder + b, remainder)
+    quotient = torch.where(turned, quotient - 1, quotient)
+    remainder = torch.where(remainder == 0, torch.copysign(torch.zeros_like(b), b), remainder)
+    whole = torch.floor(quotient)
+    whole = torch.where(quotient - whole > 0.5, whole + 1, whole)
+    whole = torch.where(quotient == 0, torch.copysign(torch.zeros_like(quotient), a / b), whole)
+    by_zero = b == 0
+    return torch.where(by_zero, a / b, whole), torch.where(by_zero, math.nan, remainder)
+
+
+@of_tensors(numpy.remainder)
+def remainder(a: Tensor, b: Tensor) -> Any:
+    if _is_integer(a):
+        zero = b == 0
+        return torch.where(zero, 0, torch.remainder(a, torch.where(zero, 1, b)))
+    return divide_floats(a, b)[1]
+
+
+@of_tensors(numpy.divmod)
+def divided(a: Tensor, b: Tensor) -> Any:
+    if _is_integer(a):
+        return floor_divide(a, b), remainder(a, b)
+    return divide_floats(a, b)
+
+
+@of_tensors(numpy.fmod)
+def fmod(a: Tensor, b: Tensor) -> Any:
+    if _is_integer(a):
+        zero = b == 0
+        return torch.where(zero, 0, torch.fmod(a, torch.where(zero, 1, b)))
+    return torch.fmod(a, b)
+
+
+@ufunc(numpy.power)
+def power(a: Tensor, b: Tensor) -> Any:
+    if not is_number(b):
+        if isinstance(a, int):
+            a = torch.full_like(b, a)
+        if _is_integer(b) and b.dtype not in (torch.bool, torch.uint8):
+            raise GraphBreak("np.power with an array of integers as exponent, which must not be negative",
+                             "use an array of floats")
+    elif _is_integer(a) and not (isinstance(b, int) and b >= 0):
+        raise GraphBreak("a power of integers whose exponent may be negative")
+    return torch.pow(a, b)
+
+
+def _shift(function: Callable[[Any, Any], Any], beyond: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    def shift(a: Tensor, b: Tensor) -> Any:
+        bits = torch.iinfo(a.dtype).bits
+        within = (b >= 0) & (b < bits)
+        return torch.where(within, function(a, torch.where(within, b, 0)), beyond(a))
+
+    return shift
+
+
+of_tensors(numpy.left_shift)(_shift(torch.bitwise_left_shift, torch.zeros_like))
+of_tensors(numpy.right_shift)(_shift(torch.bitwise_right_shift, lambda a: torch.where(
+    a < 0, torch.full_like(a, -1), torch.zeros_like(a)) if a.dtype is not torch.uint8 else torch.zeros_like(a)))
+
+
+@ufunc(numpy.modf)
+def modf(x: Tensor) -> Any:
+    whole = torch.trunc(x)
+    return torch.copysign(torch.where(torch.isinf(x), 0.0, x - whole), x), whole
+
+
+@ufunc(numpy.frexp)
+def frexp(x: Tensor) -> Any:
+    mantissa, exponent = torch.frexp(x)
+    return mantissa, exponent
+
+
+__all__ = ["LOGIC", "TENSORS_ONLY", "UFUNCS"]

@@ -1,0 +1,185 @@
+"""Tensor subclasses, function modes and wrappers: results, classes, attributes and gradients are eager's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.capture.subclass_classes import Counting, Labelled, Plain, Scaled, Two
+from tests.capture.subclass_programs import PROGRAMS, agree, facts, rand, run, sub, two
+
+import firesteel as fs
+
+BREAKING = frozenset({"a_wrapper_that_logs", "a_wrapper_that_is_not_made_again", "distributed_tensors"})
+"""Programs that are right, and no single graph."""
+NATIVE = ("gradients_of_a_subclass", "a_wrapper_trained", "autograd_above_dispatch", "training_past_a_quantised_linear",
+          "a_module_of_wrappers", "a_wrapper_and_a_plain_tensor_trained", "in_place_on_a_wrapper")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    if name.startswith("distributed") and not torch.distributed.is_available():
+        pytest.skip("torch is built without torch.distributed")
+    program = PROGRAMS[name]
+    expected = run(program, program.function)
+    graphs = []
+
+    def count(module, examples):
+        graphs.append(module)
+        return module.forward
+
+    compiled = fs.compile(program.function, backend=count, fullgraph=name not in BREAKING)
+    for _ in range(2):
+        assert agree(expected, run(program, compiled))
+    assert name in BREAKING or len(graphs) <= 1
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_native_program(name):
+    program = PROGRAMS[name]
+    expected = run(program, program.function)
+    compiled = fs.compile(program.function, fullgraph=True)
+    for _ in range(2):
+        assert agree(expected, run(program, compiled))
+
+
+def calls_of(function):
+    """A compiled function that counts its captures."""
+    captures = []
+
+    def count(module, examples):
+        captures.append(1)
+        return module.forward
+
+    return fs.compile(function, backend=count), captures
+
+
+def test_guard_on_the_class():
+    compiled, captures = calls_of(lambda x: x * 2)
+    for _ in range(2):
+        assert type(compiled(sub(Plain))) is Plain
+        assert type(compiled(rand())) is torch.Tensor
+        assert type(compiled(two())) is Two
+    assert len(captures) == 3
+
+
+def test_guard_on_what_a_class_defines():
+    class Changing(torch.Tensor):
+        factor = 2
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {}) * cls.factor
+
+    def f(x):
+        with torch._C.DisableTorchFunctionSubclass():
+            pass
+        return torch.relu(x.as_subclass(torch.Tensor)), Changing.factor
+
+    def other(cls, func, types, args=(), kwargs=None):
+        return "other"
+
+    compiled, _ = calls_of(lambda x: torch.sin(x))
+    x = sub(Labelled, label="a")
+    assert compiled(x).label == "a'"
+    original = Labelled.__dict__["__torch_function__"]
+    try:
+        Labelled.__torch_function__ = classmethod(other)
+        assert compiled(x) == "other"
+    finally:
+        Labelled.__torch_function__ = original
+    assert compiled(x).label == "a'"
+    compiled, _ = calls_of(f)
+    assert compiled(sub(Changing))[1] == 2
+    Changing.factor = 5
+    assert compiled(sub(Changing))[1] == 5
+
+
+def test_guard_on_attributes():
+    compiled, captures = calls_of(lambda x: torch.exp(x).label)
+    assert [compiled(sub(Labelled, label=label)) for label in ("a", "b", "a")] == ["a'", "b'", "a'"]
+    assert len(captures) == 2
+
+
+def test_guard_on_the_context():
+    compiled, captures = calls_of(lambda x: x + 1)
+    for scale in (2.0, 3.0, 2.0):
+        assert agree(facts(compiled(Scaled(rand(), scale))), facts(Scaled(rand(), scale) + 1))
+    assert len(captures) == 2
+
+
+FACTOR = 2.0
+
+
+class Global(Two):
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Global(inner["a"], inner["b"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(args[0].a * FACTOR, *args[1:])
+
+
+def test_guard_on_globals_of_a_dispatch():
+    global FACTOR
+    compiled, _ = calls_of(lambda x: x + 1)
+    x = Global(rand(), rand())
+    for factor in (2.0, 5.0):
+        FACTOR = factor
+        assert agree(compiled(x), x.a * factor + 1)
+
+
+def test_code_of_a_class_runs_as_often_as_in_eager():
+    Counting.calls = 0
+    x = sub(Counting)
+    compiled, _ = calls_of(lambda x: torch.sin(x) * 2)
+    for calls in (2, 4, 6):
+        compiled(x)
+        assert Counting.calls == calls
+
+
+def test_modes_around_a_call():
+    seen = []
+
+    class Noticing(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    compiled, _ = calls_of(lambda x: torch.sin(x) + 1)
+    x = rand()
+    compiled(x)
+    with Noticing():
+        compiled(x)
+    assert seen == [torch.sin, torch.Tensor.add]
+
+
+def test_dispatch_modes_around_a_call():
+    seen = []
+
+    class Noticing(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    compiled, _ = calls_of(lambda x: x * 2 + 1)
+    x = two()
+    compiled(x)
+    with Noticing():
+        compiled(x)
+    assert seen == ["aten.mul.Tensor", "aten.add.Tensor"]
+
+
+def test_gradient_of_another_kind_is_refused_with_words():
+    compiled = fs.compile(lambda x: x * 3, backend="eager")
+    result = compiled(two(grad=True))
+    with pytest.raises(RuntimeError, match="gradient of a Two that compiled code has returned"):
+        result.backward(torch.ones(4, 6))
+
+
+def test_sizes_become_symbols():
+    compiled, captures = calls_of(lambda x: (x * 2).view(x.shape[0], -1) + x.size(1))
+    for size in range(2, 8):
+        x = sub(Plain, size, size + 1)
+        assert agree(facts(compiled(x)), facts((x * 2).view(size, -1) + (size + 1)))
+    assert len(captures) <= 2
