@@ -208,3 +208,35 @@ def test_exceptions_of_classes_made_inside() -> None:
             compiled(torch.ones(2))
         except ValueError as error:
             assert (type(error).__name__, str(error)) == ("Wrong", "bad")
+
+
+class Empty:
+    pass
+
+
+class Counted:
+    step = 3
+
+    def __init__(self, value):
+        self.value = value
+
+    def more(self):
+        return Counted(self.value + self.step)
+
+
+def test_bases_of_classes_made_inside_are_relied_on(monkeypatch):
+    """What such a class inherits is also reached by the base's own name, and may change between calls."""
+    def f(x):
+        class Local(Empty, Counted):
+            pass
+
+        return x + Local(2).more().value + Local.step
+
+    compiled = fs.compile(f, backend="eager", fullgraph=True)
+    x = torch.zeros(2)
+    assert torch.equal(compiled(x), f(x))
+    for owner, name, value in ((Counted, "step", 5), (Empty, "step", 7), (Empty, "more", lambda self: Counted(0))):
+        monkeypatch.setattr(owner, name, value, raising=False)
+        assert torch.equal(compiled(x), f(x))
+    monkeypatch.undo()
+    assert torch.equal(compiled(x), f(x))

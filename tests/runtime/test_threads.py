@@ -566,3 +566,59 @@ def test_containers_are_captured_while_there_is_one_thread() -> None:
     assert len(take._firesteel_unit.entries) == 1 and not take._firesteel_unit.continuations
     in_threads(2, lambda index: take(X))
     assert len(work) == 3
+
+
+class Housekeeping(threading.Thread):
+    """A thread as progress bars, notebooks and data loaders have them."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(daemon=True)
+        self.ended = threading.Event()
+        type(self).__module__ = module
+
+    def run(self) -> None:
+        self.ended.wait(60)
+
+
+def running(module: str) -> Housekeeping:
+    thread = type("Housekeeping", (Housekeeping,), {})(module)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("module", ["tqdm._monitor", "ipykernel.heartbeat", "__main__"])
+def test_threads_of_libraries_do_not_take_items(module: str) -> None:
+    work = list(range(4))
+
+    @fs.compile(backend=slow)
+    def take(x: torch.Tensor) -> Any:
+        return x + work.pop()
+
+    before = running("tqdm._monitor")
+    assert torch.equal(take(X), X + 3)
+    later = running(module)
+    try:
+        assert torch.equal(take(X), X + 2)
+        assert len(take._firesteel_unit.continuations) == (module == "__main__")
+    finally:
+        for thread in (before, later):
+            thread.ended.set()
+            thread.join()
+
+
+def test_first_steps_of_optimizers_are_one_graph_beside_threads() -> None:
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.Adam([parameter])
+    parameter.grad = torch.ones(3)
+
+    def step() -> None:
+        optimizer.step()
+
+    thread = running("__main__")
+    try:
+        explained = fs.explain(step)()
+        assert explained.graph_count == 1 and not explained.break_reasons
+        assert optimizer.state[parameter]["step"] == 1
+    finally:
+        thread.ended.set()
+        thread.join()

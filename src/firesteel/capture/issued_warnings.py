@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .call_handlers import handles
 from .signals import GraphBreak
+from .tracebacks import is_internal
 from .values.base import Value
 from .values.constants import ConstantValue, PythonObject
 from .values.objects import ClassValue
@@ -88,13 +89,12 @@ def warn_in(table: dict[str, Any], message: str, category: type[Warning], filena
 
 
 def warn_above(message: str, category: type[Warning], level: int) -> None:
-    """Issue a warning that stands at the line that called compiled code, or at one `level` - 2 calls above it."""
-    frame: Any = sys._getframe(1)
+    """Issue a warning that stands at the line that called compiled code, or `level` - 1 calls above that."""
+    frame = sys._getframe(1).f_back  # of the entry, which stands for the outermost function that it has captured
     while frame is not None:
-        ours = "_fs_miss" in frame.f_globals or "importlib" in frame.f_code.co_filename
-        if not ours:
+        if not is_internal(frame):
             level -= 1
-            if level <= 1:
+            if not level:
                 warn_in(frame.f_globals, message, category, frame.f_code.co_filename, frame.f_lineno)
                 return
         frame = frame.f_back
@@ -118,7 +118,7 @@ def call_warn(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
         raise GraphBreak("warnings.warn() that may raise", "warn outside of the compiled function")
     tx.guard(None, "warnings", "{k[0]}()", (no_errors,))
     if level > len(frames):  # at a line that calls the compiled function, whose place the entry has
-        above = ConstantValue(level - len(frames) + 1)
+        above = ConstantValue(level - len(frames))
         tx.effects.replay(warn_above, [message, category, above], {})
         return ConstantValue(None)
     frame = frames[-max(level, 1)]

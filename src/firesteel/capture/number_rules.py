@@ -244,7 +244,7 @@ def _power_is_real(tx: Tracer, a: Expr, exponent: float) -> bool:
             return False
     elif exponent < 0 and not tx.symbols.holds(relations.ne(a, 0)):
         return False
-    if exponent == 0 or (a.kind == "int" and abs(exponent) <= SAFE_EXPONENT):
+    if 0 <= exponent <= 1 or (a.kind == "int" and abs(exponent) <= SAFE_EXPONENT):
         return True
     size = arith.absolute(a)
     bound = 10.0 ** (300 / exponent)

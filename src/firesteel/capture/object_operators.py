@@ -132,8 +132,7 @@ def concatenated(tx: Tracer, left: Value, right: Value) -> Value:
     if theirs is None or theirs.builtin is not kind:
         raise refused(f"{kind.__name__} +")
     if kind is collections.deque:
-        joined = tx.call_method(left, "copy", [], {}) if isinstance(left, ObjectValue) else \
-            ours.call_method(tx, "copy", [], {})
+        joined = left.call_method(tx, "copy", [], {})
         tx.call(tx.python_object(collections.deque.extend), [joined, right], {})
         return joined
     if isinstance(ours, TupleValue) and isinstance(theirs, TupleValue):
@@ -167,6 +166,6 @@ def repeated(tx: Tracer, sequence: Value, count: Value) -> Value:
         return items.like(items.elements(tx) * times)
     assert isinstance(items, ListValue)
     if items.cls is collections.deque:
-        copied = tx.call_method(sequence, "copy", [], {})
+        copied = sequence.call_method(tx, "copy", [], {})
         return tx.call(tx.python_object(collections.deque.__imul__), [copied, ConstantValue(times)], {})
     return ListValue(items.elements(tx) * times)

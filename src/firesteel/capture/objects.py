@@ -50,6 +50,8 @@ def find_on_class(cls: type, name: str, tx: Tracer | None = None) -> tuple[Any, 
     """
     if tx is not None:
         tx.reliance.classes[cls] = None
+        if cls in tx.made_classes:  # made anew in every call, unlike what it derives from
+            tx.reliance.classes.update(dict.fromkeys(cls.__mro__))
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name], base
@@ -87,7 +89,8 @@ def class_member(tx: Tracer, cls: type, name: str, raw: Any, owner: type) -> Val
     if isinstance(raw, types.FunctionType) or not hasattr(type(raw), "__get__"):
         # plain functions and data: ``Class.name`` follows the MRO and runs no user code
         if type(cls).__getattribute__ is type.__getattribute__:
-            return LazyValue(tx, raw, AttrSource(_class_source(cls), name)).realize()
+            there = owner if cls in tx.made_classes else cls
+            return LazyValue(tx, raw, AttrSource(_class_source(there), name)).realize()
     return tx.wrap(raw, item_source(AttrSource(_class_source(owner), "__dict__"), name))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -28,17 +29,32 @@ def from_numpy(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 
 def with_tensors(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> tuple[Any, list[Value]]:
     """The call of torch.tensor or its like, with a tensor in the place of an array."""
-    if not args:
+    word = "obj" if target is torch.asarray else "data"
+    if not args and word not in kwargs:
         return target, args
+    args = args or [kwargs.pop(word)]
     data, name = args[0].realize(), target.__name__
     if isinstance(data, ArrayValue):
-        if data.flipped or data.scalar and name != "tensor" or "requires_grad" in kwargs:
+        if data.flipped or "requires_grad" in kwargs:
             raise GraphBreak(f"torch.{name} of {data.describe()} with these arguments")
-        tensor = tx.call_torch("clone", [data.tensor], {}) if name == "tensor" else tx.arrays.to_tensor(tx, data)
+        copies = name == "tensor" or data.scalar
+        tensor = tx.call_torch("clone", [data.tensor], {}) if copies else tx.arrays.to_tensor(tx, data)
         return torch.as_tensor, [tensor, *args[1:]]
-    if isinstance(data, (ListValue, TupleValue)) and tx.arrays.has_array(data):
+    return target, [_with_constants(tx, data, name), *args[1:]]
+
+
+def _with_constants(tx: Tracer, value: Value, name: str) -> Value:
+    """A nested list with NumPy scalars from outside as constants."""
+    given, value = value, value.realize()
+    if isinstance(value, (ListValue, TupleValue)):
+        items = value.elements(tx)
+        constants = [_with_constants(tx, item, name) for item in items]
+        return tx.make_tuple(constants) if any(map(operator.is_not, constants, items)) else given
+    if not isinstance(value, ArrayValue):
+        return given
+    if not value.scalar or value.real is None:
         raise GraphBreak(f"torch.{name} of a list of NumPy arrays", "use np.array or torch.stack")
-    return target, args
+    return tx.constant(value.specialize(tx))
 
 
 def as_number(tx: Tracer, array: ArrayValue) -> Value:

@@ -43,6 +43,7 @@ from .iterables import ask_for_length
 from .made_classes import MadeClasses
 from .number_nodes import NumberNodes
 from .objects import find_on_class
+from .program_threads import is_state_of_optimizer, several_threads
 from .reliance import Reliance
 from .replaced_builtins import as_the_program_sees_them
 from .signals import GraphBreak, NotConstant, UserRaise
@@ -191,13 +192,14 @@ class Tracer:
         variable that goes on behind a break is taken for the function's own, and who wants one graph gets it.
         """
         source = container.source
-        if source is None or self.resumed and isinstance(source, LocalSource) or self.compiler.fullgraph:
+        if source is None or self.resumed and isinstance(source, LocalSource) or self.compiler.fullgraph \
+                or is_state_of_optimizer(self, container):
             return
         if several_threads():
             raise GraphBreak(f"{method} of a {container.python_type().__name__} that other threads may change")
-        if threading.active_count() == 1:  # beside one that compiles, the guard would fail until that has ended
-            known = ConstantSource.of(threading._active, "threads")  # type: ignore[attr-defined]
-            self.guards.add(Guard(known, "threads", "len({0}) == 1", text="there is one thread"))
+        known = ConstantSource.of(threading._active, "threads")  # type: ignore[attr-defined]
+        self.guards.add(Guard(known, "threads", "(len({0}) == 1 or not {k[0]}())", (several_threads,),
+                              text="no other thread runs code of the program"))
 
     def guard_stamp(self, stamp: torch_compat.Stamp, text: str = "") -> None:
         """Rely on what a stamp says: that a class of torch has torch's own methods, or which names a class has."""
@@ -422,8 +424,3 @@ class Tracer:
             return obj.ordered(self)
         return list(self.iterate_lazily(obj, hint))
 
-
-def several_threads() -> bool:
-    """Whether the program has more than one thread; those that compile are not the program's."""
-    return threading.active_count() > 1 and \
-        sum(not thread.name.startswith("firesteel") for thread in threading.enumerate()) > 1

@@ -113,6 +113,13 @@ def _run_at_level(graph: Callable[..., Any], operands: Sequence[Any], count: int
 class _SymbolicBody(torch.fx.Interpreter):
     """Runs a graph with Python in the place of functions that C++ takes apart in ways that need plain sizes."""
 
+    def __call__(self, *args: Any) -> Any:
+        """What ``run`` returns; that begins a progress bar, whose first one in a process starts a thread."""
+        self.args_iter = iter(args)
+        for node in self.graph.nodes:
+            self.env[node] = self.run_node(node)
+        return self.env[node]
+
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(target, "__name__", "")
         rule = _dropout if name == "dropout" else find_function(name, args)
@@ -135,7 +142,7 @@ def _body(graph: Callable[..., Any], operands: Sequence[Any]) -> Callable[..., A
     if not isinstance(graph, torch.fx.GraphModule):
         return graph
     if _symbolic(operands):
-        return _SymbolicBody(graph).run
+        return _SymbolicBody(graph)
     return graph.forward  # calling the module would print errors that are expected
 
 

@@ -261,6 +261,7 @@ def test_selection_and_order():
             assert_same(torch.index_select, x, 0, places)
         assert_same(lambda x: torch.nonzero_static(x, size=3), x)
         assert_same(lambda x, i: x.index_fill(0, i, 1.0), x, PAIR * 0)
+        assert_same(lambda x, i: x.index_fill(0, i, x.new_ones(())), x, PAIR * 0)
         for k, dim in ((1, -1), (2, 0), (9, 1), (0, 1)):
             assert_same(lambda x: tuple(torch.topk(x, k, dim)), x)
         for dim in (0, -1, 7):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -189,6 +189,12 @@ def defaultdict_ror(self: Any, other: Any, /) -> Any:
     return merged
 
 
+def deque_copy(self: Any, /) -> Any:
+    own: Any = deque.maxlen
+    bound = self.maxlen if type(self).maxlen is own else own.__get__(self)
+    return type(self)(self) if bound is None else type(self)(self, bound)
+
+
 ON_SUBCLASSES: dict[type, dict[str, Callable[..., Any]]] = {
     dict: {"copy": dict_copy, "__or__": dict_or, "__ror__": dict_ror},
     OrderedDict: {
@@ -197,6 +203,7 @@ ON_SUBCLASSES: dict[type, dict[str, Callable[..., Any]]] = {
     },
     defaultdict: {"copy": defaultdict_copy, "__copy__": defaultdict_copy, "__or__": defaultdict_or,
                   "__ror__": defaultdict_ror},
+    deque: {"copy": deque_copy, "__copy__": deque_copy},
 }
 """By builtin and name: what its method does on an instance of a subclass."""
 
