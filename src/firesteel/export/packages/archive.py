@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import struct
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from .errors import PackageError
 
@@ -31,11 +32,11 @@ _LOCAL_HEADER = 30
 
 
 class ArchiveWriter:
-    """Writes a package, part by part; the manifest comes last."""
+    """Writes a package, part by part; the manifest comes last. An open file gets all of it at the end."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | IO[bytes]) -> None:
         self.path = path
-        self.temporary = f"{path}.{os.getpid()}.tmp"
+        self.temporary: str | io.BytesIO = f"{path}.{os.getpid()}.tmp" if isinstance(path, str) else io.BytesIO()
         self.archive = zipfile.ZipFile(self.temporary, "w", zipfile.ZIP_STORED, allowZip64=True)
         self.files: dict[str, dict[str, Any]] = {}
 
@@ -63,12 +64,15 @@ class ArchiveWriter:
         text = json.dumps({"format": FORMAT, "version": VERSION, **manifest, "files": self.files}, indent=1).encode()
         self.archive.writestr(zipfile.ZipInfo(MANIFEST, (1980, 1, 1, 0, 0, 0)), text)
         self.archive.close()
-        os.replace(self.temporary, self.path)
+        if isinstance(self.temporary, io.BytesIO):
+            self.path.write(self.temporary.getbuffer())  # type: ignore[union-attr]
+        else:
+            os.replace(self.temporary, self.path)  # type: ignore[arg-type]
 
     def abandon(self) -> None:
         """Remove what was written."""
         self.archive.close()
-        if os.path.exists(self.temporary):
+        if isinstance(self.temporary, str) and os.path.exists(self.temporary):
             os.remove(self.temporary)
 
 
@@ -98,16 +102,17 @@ def _maker(what: str) -> str:
 
 
 class ArchiveReader:
-    """Reads a package. Anything that is not one is a `PackageError`."""
+    """Reads a package. Anything that is not one is a `PackageError`. An open file is read to its end at once."""
 
-    def __init__(self, path: str, verify: bool = True, kind: tuple[str, int] = (FORMAT, VERSION)) -> None:
-        self.path = path
+    def __init__(self, path: str | IO[bytes], verify: bool = True, kind: tuple[str, int] = (FORMAT, VERSION)) -> None:
+        self.path = path if isinstance(path, str) else str(getattr(path, "name", "the file"))
+        self._data = None if isinstance(path, str) else path.read()
         self.verify = verify
-        what, version = kind
-        if not os.path.exists(path):
+        path, (what, version) = self.path, kind
+        if self._data is None and not os.path.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         try:
-            with zipfile.ZipFile(path) as archive:
+            with self._open() as file, zipfile.ZipFile(file) as archive:
                 if MANIFEST not in archive.namelist():
                     raise _foreign(path, what, archive.namelist())
                 self.parts = {info.filename: self._part(archive, info) for info in archive.infolist()}
@@ -122,6 +127,9 @@ class ArchiveReader:
         if self.manifest.get("version") != version:
             raise PackageError(f"{path} is of version {self.manifest.get('version')}, this firesteel reads {version}",
                                f"make it again with {_maker(what)}")
+
+    def _open(self) -> IO[bytes]:
+        return open(self.path, "rb") if self._data is None else io.BytesIO(self._data)
 
     def _part(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Part:
         if info.compress_type != zipfile.ZIP_STORED:
@@ -143,7 +151,7 @@ class ArchiveReader:
             raise PackageError(f"{self.path} is damaged: {name} is missing or of another size")
         if self.verify:
             digest = hashlib.sha256()
-            with open(self.path, "rb") as file:
+            with self._open() as file:
                 file.seek(part.offset)
                 left = part.size
                 while left:
@@ -160,6 +168,6 @@ class ArchiveReader:
     def read(self, name: str) -> bytes:
         """The data of a part."""
         part = self.check(name)
-        with open(self.path, "rb") as file:
+        with self._open() as file:
             file.seek(part.offset)
             return file.read(part.size)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -26,18 +26,19 @@ _PROGRAM, _WEIGHTS, _EXAMPLES, _TEXT, _EXTRA = (
     "program.json", "weights.safetensors", "examples.safetensors", "program.txt", "extra/")  # fmt: skip
 
 
-def save(program: ExportedProgram, path: str | os.PathLike[str], *,
+def save(program: ExportedProgram, path: str | os.PathLike[str] | IO[bytes], *,
          extra_files: Mapping[str, str | bytes] | None = None) -> None:
     """Write a program to a file, which `load` reads: a zip archive of JSON, safetensors and text.
 
-    ``extra_files`` are kept in it under their names. The file appears under its name when it is complete.
+    ``path`` may be a file that is open for writing bytes. ``extra_files`` are kept in it under their names. The file
+    appears under its name when it is complete.
     """
     if not isinstance(program, ExportedProgram):
         raise SavedProgramError(f"save takes an ExportedProgram, not an object of type {type(program).__qualname__}",
                                 "Export it first: fs.export.save(fs.export.export(module, args), path).")
     weights, examples = TensorWriter(), TensorWriter()
     saved = write_program(program, (__version__, str(torch.__version__)), weights, examples)
-    archive = ArchiveWriter(os.fspath(path))
+    archive = ArchiveWriter(_file(path))
     try:
         _add(archive, _PROGRAM, json.dumps(dataclasses.asdict(saved), indent=1).encode())
         _add(archive, _TEXT, str(program).encode())
@@ -56,15 +57,24 @@ def _add(archive: ArchiveWriter, name: str, data: bytes) -> None:
     archive.add(name, [data], len(data))
 
 
-def load(path: str | os.PathLike[str], *, device: str | torch.device | None = None,
-         extra_files: dict[str, Any] | None = None) -> ExportedProgram:
-    """Read a program that `save` wrote. Nothing in the file is executed, so it may come from anywhere.
+def _file(path: str | os.PathLike[str] | IO[bytes]) -> str | IO[bytes]:
+    return os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
 
-    It names operators, which must be registered, and everything else is data. Weights go to the device that they were
+
+def _name(path: str | os.PathLike[str] | IO[bytes]) -> str:
+    return os.fspath(path) if isinstance(path, (str, os.PathLike)) else str(getattr(path, "name", "the file"))
+
+
+def load(path: str | os.PathLike[str] | IO[bytes], *, device: str | torch.device | None = None,
+         extra_files: dict[str, Any] | None = None) -> ExportedProgram:
+    """Read a program that `save` wrote, from a path or a file that is open for reading bytes.
+
+    Nothing in the file is executed, so it may come from anywhere: it names operators, which must be
+    registered, and everything else is data. Weights go to the device that they were
     saved from unless ``device`` says another. The keys of ``extra_files`` are filled with what was saved under them.
     """
     try:
-        archive = ArchiveReader(os.fspath(path), kind=(FORMAT, VERSION))
+        archive = ArchiveReader(_file(path), kind=(FORMAT, VERSION))
         text = archive.read(_PROGRAM)
         saved: SavedProgram = read(SavedProgram, json.loads(text))
         place = None if device is None else torch.device(device)
@@ -78,5 +88,5 @@ def load(path: str | os.PathLike[str], *, device: str | torch.device | None = No
     except (ValueError, VerificationError, RecursionError, UnicodeDecodeError) as error:
         if isinstance(error, SavedProgramError):
             raise
-        raise SavedProgramError(f"{os.fspath(path)} does not hold a program that can be read: {error}") from error
+        raise SavedProgramError(f"{_name(path)} does not hold a program that can be read: {error}") from error
     return program
