@@ -12,45 +12,62 @@ from ..signals import GraphBreak
 from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import FLOAT, result_type
+from .host_operators import operator
 from .layouts import as_numpy_lays_out
 from .reductions import NO_VALUE
 from .registry import function, method
 from .traced import Tensor, record
 
 
-def _sortable(ctx: Context, a: Any, kind: Any, order: Any, stable: Any) -> ArrayValue:
+def _sortable(ctx: Context, a: Any, kind: Any, order: Any, stable: Any) -> tuple[ArrayValue, str]:
+    """What is sorted, and in which of NumPy's ways."""
     array = ctx.asarray(a)
     if order is not None or array.dtype.kind == "c":
         raise GraphBreak("sorting of complex numbers or by fields")
-    return array
+    if not (kind is None or isinstance(kind, str)) or kind is not None and stable is not None:
+        raise GraphBreak("sorting of an unusual kind")  # NumPy may raise
+    return array, kind or ("stable" if stable else "")
+
+
+def _sorted(ctx: Context, traced: Tensor, dim: int, kind: str) -> Tensor:
+    if ctx.tx.compiler.exports:
+        return torch.sort(traced, dim=dim)[0]
+    return record(ctx.tx, operator("numpy_sort"), (traced, dim, kind), {})
+
+
+def _places(ctx: Context, traced: Tensor, dim: int, kind: str) -> Tensor:
+    """Which elements come first, second and so on."""
+    if ctx.tx.compiler.exports:
+        return torch.argsort(traced, dim=dim, stable=True)
+    return record(ctx.tx, operator("numpy_argsort"), (traced, dim, kind), {})
 
 
 @function(numpy.sort)
 def sort(ctx: Context, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    array = _sortable(ctx, a, kind, order, stable)
+    array, how = _sortable(ctx, a, kind, order, stable)
     traced = ctx.tensor(array)
     if axis is None:
         traced, axis = traced.reshape(-1), 0
     dim = ctx.axis(axis, traced.ndim)
-    ordered = torch.sort(traced, dim=dim)[0]
+    ordered = _sorted(ctx, traced, dim, how)
     return ctx.array(as_numpy_lays_out(ordered, array, lambda small: numpy.sort(small, axis=dim)))
 
 
 @method("sort")
 def sort_in_place(ctx: Context, a: ArrayValue, axis: Any = -1, kind: Any = None, order: Any = None,
                   *, stable: Any = None) -> None:
-    array = _sortable(ctx, a, kind, order, stable)
-    ctx.write(array, torch.sort(ctx.tensor(array), dim=ctx.axis(axis, array.ndim))[0])
+    array, how = _sortable(ctx, a, kind, order, stable)
+    ctx.write(array, _sorted(ctx, ctx.tensor(array), ctx.axis(axis, array.ndim), how))
 
 
 @function(numpy.argsort)
 def argsort(ctx: Context, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    array = _sortable(ctx, a, kind, order, stable)
+    array, how = _sortable(ctx, a, kind, order, stable)
     traced = ctx.tensor(array)
     if axis is None:
         traced, axis = traced.reshape(-1), 0
     dim = ctx.axis(axis, traced.ndim)
-    places = torch.argsort(traced, dim=dim, stable=True)
+    places = _places(ctx, traced, dim, how)
     return ctx.array(as_numpy_lays_out(places, array, lambda small: numpy.argsort(small, axis=dim)))
 
 
@@ -59,23 +76,32 @@ def lexsort(ctx: Context, keys: Any, axis: Any = -1) -> Any:
     arrays = [ctx.asarray(key) for key in keys]
     if arrays[0].ndim != 1:
         raise GraphBreak("np.lexsort of arrays of several dimensions")
-    place = torch.argsort(ctx.tensor(arrays[0]), stable=True)
+    place = _places(ctx, ctx.tensor(arrays[0]), 0, "stable")
     for array in arrays[1:]:
-        place = place[torch.argsort(ctx.tensor(array)[place], stable=True)]
+        place = place[_places(ctx, ctx.tensor(array)[place], 0, "stable")]
     return ctx.array(place)
 
 
 # Order statistics
 
 
-def _sorted_rows(ctx: Context, array: ArrayValue, axis: Any) -> tuple[Tensor, list[int]]:
-    """The elements along the named dimensions sorted, in the last dimension; and those dimensions."""
+def _rows(ctx: Context, array: ArrayValue, axis: Any) -> tuple[Tensor, list[int]]:
+    """The elements along the named dimensions, in the last dimension; and those dimensions."""
     dims = list(ctx.axes(axis, array.ndim))
     kept = [dim for dim in range(array.ndim) if dim not in dims]
     kind = array.dtype if array.dtype.kind == "f" else FLOAT
     traced = ctx.cast_to(array, kind).permute([*kept, *dims])
     rows = traced.reshape((*(array.shape[dim] for dim in kept), -1))
-    return torch.sort(rows, dim=-1)[0], dims
+    return rows, dims
+
+
+def _with_sorted(ctx: Context, rows: Tensor, places: list[int]) -> Tensor:
+    """Rows that have what sorted ones have at some places; the last is always among these."""
+    last = rows.ndim - 1
+    if ctx.tx.compiler.exports:
+        return torch.sort(rows, dim=last)[0]
+    wanted = sorted({*places, int(rows.shape[-1]) - 1})
+    return record(ctx.tx, operator("numpy_partition"), (rows, wanted, last), {})
 
 
 def _placed(ctx: Context, array: ArrayValue, computed: Tensor, dims: list[int], keepdims: Any, leading: int = 0) -> Any:
@@ -85,10 +111,15 @@ def _placed(ctx: Context, array: ArrayValue, computed: Tensor, dims: list[int], 
     return ctx.array_or_scalar(computed.contiguous() if computed.ndim else computed.clone())
 
 
+def _beside(place: float, count: int) -> tuple[int, int]:
+    """Between which elements of `count` a place lies."""
+    below = math.floor(place)
+    return below, min(below + 1, count - 1)
+
+
 def _at(rows: Tensor, place: float) -> Tensor:
     """The element of sorted rows at a place that may lie between two, as NumPy interpolates."""
-    below = math.floor(place)
-    above = min(below + 1, int(rows.shape[-1]) - 1)
+    below, above = _beside(place, int(rows.shape[-1]))
     low, high = rows[..., below], rows[..., above]
     part = place - below
     return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
@@ -100,10 +131,11 @@ def median(ctx: Context, a: Any, axis: Any = None, out: Any = None, overwrite_in
     array = ctx.asarray(a)
     if out is not None or overwrite_input or array.dtype.kind == "c":
         raise GraphBreak("np.median with these arguments")
-    rows, dims = _sorted_rows(ctx, array, axis)
+    rows, dims = _rows(ctx, array, axis)
     count = int(rows.shape[-1])
     if not count:
         raise GraphBreak("np.median of nothing")
+    rows = _with_sorted(ctx, rows, [max(count // 2 - 1, 0), count // 2])
     middle = rows[..., count // 2]
     computed = middle if count % 2 else (rows[..., count // 2 - 1] + middle) / 2
     computed = torch.where(torch.isnan(rows[..., -1]), math.nan, computed)
@@ -121,8 +153,11 @@ def quantile(ctx: Context, a: Any, q: Any, axis: Any = None, out: Any = None, ov
     wanted = [float(one) for one in (q if isinstance(q, (list, tuple)) else (q,))]
     if not all(0 <= one <= 1 for one in wanted):
         raise GraphBreak("np.quantile outside of [0, 1]")
-    rows, dims = _sorted_rows(ctx, array, axis)
+    rows, dims = _rows(ctx, array, axis)
     count = int(rows.shape[-1])
+    if not count:
+        raise GraphBreak("np.quantile of nothing")
+    rows = _with_sorted(ctx, rows, [place for one in wanted for place in _beside(one * (count - 1), count)])
     missing = torch.isnan(rows[..., -1])
     found = [torch.where(missing, math.nan, _at(rows, one * (count - 1))) for one in wanted]
     if not isinstance(q, (list, tuple)):

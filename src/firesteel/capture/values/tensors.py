@@ -189,7 +189,7 @@ class TensorValue(Value):
         tx.effects.attribute(self, name)
 
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "numpy" and not args and not kwargs and not tx.compiler.exports:
+        if name == "numpy" and not args and not kwargs:
             return tx.arrays.of_tensor(tx, self)
         if name in GRADIENT_HOOKS:
             return tx.register_hook(self, name, args, kwargs)

@@ -1,0 +1,75 @@
+"""Operators of the graph that NumPy itself computes, on the memory of tensors.
+
+NumPy sorts several times as fast as torch on the CPU, and in which order it leaves equal elements when it need not keep
+theirs, only NumPy knows. On other devices, where results never were NumPy's own, torch sorts. Exported programs run
+where there may be no Python: they have torch's operators.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+
+_SCHEMAS = {
+    "numpy_sort": "(Tensor x, int dim, str kind) -> Tensor",
+    "numpy_argsort": "(Tensor x, int dim, str kind) -> Tensor",
+    "numpy_partition": "(Tensor x, int[] places, int dim) -> Tensor",
+}
+
+
+@functools.cache
+def operator(name: str) -> Any:
+    """The operator of a name in `_SCHEMAS`; its results lie in memory by rows."""
+    library = torch.library.Library("firesteel", "FRAGMENT")
+    library.define(name + _SCHEMAS[name])
+    computed, elsewhere = {"numpy_sort": (_sort, _sort_elsewhere), "numpy_argsort": (_argsort, _argsort_elsewhere),
+                           "numpy_partition": (_partition, _partition_elsewhere)}[name]
+    library.impl(name, computed, "CPU")
+    library.impl(name, elsewhere, "CUDA")
+    library.impl(name, _argsort_shape if name == "numpy_argsort" else _shape, "Meta")
+    _libraries.append(library)
+    return getattr(torch.ops.firesteel, name).default
+
+
+_libraries: list[torch.library.Library] = []
+"""An operator exists as long as its library."""
+
+
+def _sort(x: torch.Tensor, dim: int, kind: str) -> torch.Tensor:
+    return _by_rows(numpy.sort(x.numpy(), axis=dim, kind=kind or None))  # type: ignore[arg-type]
+
+
+def _argsort(x: torch.Tensor, dim: int, kind: str) -> torch.Tensor:
+    return _by_rows(numpy.argsort(x.numpy(), axis=dim, kind=kind or None))  # type: ignore[arg-type]
+
+
+def _partition(x: torch.Tensor, places: Sequence[int], dim: int) -> torch.Tensor:
+    return _by_rows(numpy.partition(x.numpy(), list(places), axis=dim))
+
+
+def _by_rows(array: Any) -> torch.Tensor:
+    return torch.from_numpy(numpy.ascontiguousarray(array))
+
+
+def _sort_elsewhere(x: torch.Tensor, dim: int, kind: str) -> torch.Tensor:
+    return torch.sort(x, dim=dim)[0].contiguous()
+
+
+def _argsort_elsewhere(x: torch.Tensor, dim: int, kind: str) -> torch.Tensor:
+    return torch.argsort(x, dim=dim, stable=True).contiguous()
+
+
+def _partition_elsewhere(x: torch.Tensor, places: Sequence[int], dim: int) -> torch.Tensor:
+    return _sort_elsewhere(x, dim, "")
+
+
+def _shape(x: torch.Tensor, *settings: Any) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _argsort_shape(x: torch.Tensor, *settings: Any) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=torch.int64, device=x.device)
