@@ -97,7 +97,8 @@ def test_malformed_declarations(spec, says):
     ({"k": X}, {"j": None}, "the keys ['j'] for d, which has ['k']"),
     ([X, Y], [None], "1 entries for d, which has 2 items"),
     ([X, Y], N, "a list with 2 items"),
-    (3, {0: N}, "a int and no tensor"),
+    (3, {0: N}, "which is an integer"),
+    (3.5, Dim.DYNAMIC, "a float and no tensor"),
     ("text", N, "a str and no tensor"),
 ])
 def test_malformed_declarations_of_nested_inputs(d, spec, says):

@@ -23,6 +23,7 @@ from ..torch_compat.pytrees import TreeSpec, children_of, keystr, tree_flatten, 
 from .errors import InputMismatchError
 from .input_checks import InputChecks, input_checks
 from .lifting import identifier
+from .nesting import flatten_as, unflatten
 from .program import ExportedProgram
 from .signature import InputKind, OutputKind
 
@@ -46,9 +47,10 @@ class ExportedModule(torch.fx.GraphModule):
 
     def flat_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of a call's arguments, which must be nested as in the example call."""
-        leaves, spec = tree_flatten((args, kwargs))
         wanted = self.call_structure.in_spec
-        if spec != wanted:
+        leaves = flatten_as((args, kwargs), wanted)
+        if leaves is None:
+            spec = tree_flatten((args, kwargs))[1]
             raise InputMismatchError(f"the arguments are nested as {spec}, the program was exported for {wanted}")
         return leaves
 
@@ -68,7 +70,7 @@ class ExportedModule(torch.fx.GraphModule):
 
     def nested_results(self, results: Sequence[Any]) -> Any:
         """The results as the original nests them."""
-        return tree_unflatten(results, self.call_structure.out_spec)
+        return unflatten(results, self.call_structure.out_spec)
 
     def mismatch(self, *values: Any) -> None:
         """Say what is wrong with inputs."""

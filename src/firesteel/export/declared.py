@@ -2,23 +2,27 @@
 
 Each named dim is one symbol, called after it, and a derived dim is an expression of its root, so that everything
 declared holds by construction. A dimension under AUTO or DYNAMIC is a symbol of its own, ``s0`` and so on in the
-order of the inputs. When tracing ties such a symbol to others, it gives way to the named ones.
+order of the inputs. When tracing ties such a symbol to others, it gives way to the named ones. An integer that is
+declared to vary is a symbol too, of any value; a capture makes that one itself, where the program first uses it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from .. import shapes
 from ..capture import dynamism
+from ..capture.argument_sizes import Place
 from ..capture.source import DerivedSizeSource, SizeSource, Source
+from ..capture.wrapping import number_bounds
 from ..shapes.dims import Dim, DimHint, HintKind
 from ..shapes.symnode import make_symint
-from .dynamic_shapes import SMALLEST, Declaration, InputSizes, ShapeContract, varies
+from .dynamic_shapes import SMALLEST, Declaration, InputSizes, ShapeContract, parameter_names, varies
+from .lifting import Arguments
 
 Size = shapes.Expr | int
 
@@ -58,7 +62,7 @@ class DeclaredSymbols:
 
     def _sizes(self, position: int, sizes: InputSizes) -> list[Size]:
         result: list[Size] = []
-        if sizes.tensor is None:
+        if sizes.tensor is None:  # numbers come later: see `number`
             return result
         for dim, declared in enumerate(sizes.dims):
             size: Size = sizes.tensor.shape[dim]
@@ -83,6 +87,27 @@ class DeclaredSymbols:
         upper = shapes.Interval().upper if hint.max is None else hint.max
         symbol = self.env.new_symbol(size, f"{name}.size({dim})", lower=lower, upper=upper)
         self.hints[symbol] = (position, dim, hint)
+        return symbol
+
+
+    def number(self, position: int, known: shapes.Symbol | None = None) -> shapes.Symbol:
+        """The symbol of an integer that varies: the one that a capture made for it, or a new one."""
+        sizes = self.contract.inputs[position]
+        if self.sizes[position]:
+            symbol = self.sizes[position][0]
+            assert isinstance(symbol, shapes.Symbol)
+            return symbol
+        hint, = sizes.dims
+        assert sizes.number is not None and isinstance(hint, DimHint)
+        symbol = self.env.new_symbol(sizes.number, sizes.name, is_size=False, **(number_bounds(sizes.number) or {})) \
+            if known is None else known
+        self.hints[symbol] = (position, 0, hint)
+        self.sizes[position] = [symbol]
+        self.env.yielding = frozenset(self.hints)
+        if hint.min is not None:
+            self.env.assume(shapes.ge(symbol, hint.min))
+        if hint.max is not None:
+            self.env.assume(shapes.le(symbol, hint.max))
         return symbol
 
 
@@ -147,6 +172,20 @@ class Declared:
                     demanded[size] = where
         return dynamism.CapturedSizes(list(values), sources, demanded)
 
+    def places(self, module: torch.nn.Module, arguments: Arguments) -> dict[int, Place]:
+        """Where the integers that vary are among the parameters of forward, by position."""
+        numbers = [position for position, sizes in enumerate(self.contract.inputs) if sizes.number is not None]
+        if not numbers:
+            return {}
+        parameters = parameter_names(module, arguments.args, arguments.kwargs)
+        return {position: _place(arguments, parameters, arguments.inputs[position].keys) for position in numbers}
+
+    def numbers(self, env: shapes.ShapeEnv, known: Mapping[int, shapes.Symbol] | None = None) -> dict[int, torch.SymInt]:
+        """The integers that vary, by position, as symbols; `known` are those that a capture made."""
+        symbols = self.symbols(env)
+        return {position: make_symint(env, symbols.number(position, (known or {}).get(position)))
+                for position, sizes in enumerate(self.contract.inputs) if sizes.number is not None}
+
     # Tracing by running Python
 
     def layout(self, tensor: torch.Tensor, env: shapes.ShapeEnv) -> tuple[list[Any], list[Any]] | None:
@@ -159,3 +198,25 @@ class Declared:
             return None
         strides = dynamism.strides_as_products(tensor, values)
         return [make_symint(env, size) for size in values], [make_symint(env, stride) for stride in strides]
+
+
+def _place(arguments: Arguments, parameters: Sequence[tuple[Any, ...]], keys: Sequence[Any]) -> Place:
+    """A leaf among the parameters of forward, from its way in ``(args, kwargs)``."""
+    which, first, *rest = keys
+    number = first.idx if which.idx == 0 else len(arguments.args) + list(arguments.kwargs).index(first.key)
+    value: Any = (*arguments.args, *arguments.kwargs.values())[number]
+    name, *inner = parameters[number]
+    steps: list[tuple[str, Any]] = [("item", key) for key in inner]
+    for key in rest:
+        field = getattr(key, "name", None)
+        if field is not None and isinstance(value, tuple):  # a named tuple
+            steps.append(("item", type(value)._fields.index(field)))  # type: ignore[attr-defined]
+            value = getattr(value, field)
+        elif field is not None:
+            steps.append(("attribute", field))
+            value = getattr(value, field)
+        else:
+            item = key.idx if hasattr(key, "idx") else key.key
+            steps.append(("item", item))
+            value = value[item]
+    return Place(name, tuple(steps))

@@ -41,10 +41,19 @@ class InputSizes:
     tensor: torch.Tensor | None
     """The example; None for an input that is no tensor."""
     dims: tuple[Declaration, ...] = ()
+    number: int | None = None
+    """The example of an integer that varies; what is declared of it is the only entry of `dims`."""
 
     def where(self, dim: int) -> str:
         """A dimension as messages name it."""
-        return f"{self.name}.shape[{dim}]"
+        return self.name if self.number is not None else f"{self.name}.shape[{dim}]"
+
+    def example(self, dim: int) -> int:
+        """The size in the example, or the number."""
+        if self.number is not None:
+            return self.number
+        assert self.tensor is not None
+        return self.tensor.shape[dim]
 
 
 @dataclass
@@ -231,10 +240,7 @@ def _read(value: Any, spec: Any, name: str) -> Iterator[InputSizes]:
         return
     children = _children(value)
     if children is None:
-        if spec is not None and not (isinstance(as_ours(spec), DimHint) and as_ours(spec).kind is HintKind.STATIC):
-            raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is a {type(value).__name__} and no "
-                                "tensor", f"give None for {name}: what is no tensor is a constant of the program")
-        yield InputSizes(name, None)
+        yield _number(value, as_ours(spec), name)
         return
     keys = [key for key, _, _ in children]
     if spec is None:
@@ -257,6 +263,23 @@ def _read(value: Any, spec: Any, name: str) -> Iterator[InputSizes]:
                             "it has the structure of the inputs")
     for (_, text, child), one in zip(children, specs, strict=True):
         yield from _read(child, one, name + text)
+
+
+def _number(value: Any, spec: Any, name: str) -> InputSizes:
+    """A leaf that is no tensor: an integer may vary, everything else is a constant."""
+    if spec is None or isinstance(spec, DimHint) and spec.kind is HintKind.STATIC or \
+            type(value) is type(spec) is int and value == spec:
+        return InputSizes(name, None)
+    if type(value) is int and isinstance(spec, DimHint):
+        if (spec.min is not None and value < spec.min) or (spec.max is not None and value > spec.max):
+            raise UserCodeError(f"{name} of the example is {value}, outside of the range of {spec!r}",
+                                "give an example in the range")
+        return InputSizes(name, None, (spec,), value)
+    if type(value) is int:
+        raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is an integer",
+                            f"give Dim.DYNAMIC or Dim.AUTO if {name} varies, None if it is a constant")
+    raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is a {type(value).__name__} and no tensor",
+                        f"give None for {name}: what is neither tensor nor integer is a constant of the program")
 
 
 def _children(value: Any) -> list[tuple[Any, str, Any]] | None:
@@ -323,8 +346,7 @@ def _collect_roots(contract: ShapeContract) -> None:
         for dim, declared in enumerate(sizes.dims):
             if not isinstance(declared, Dim):
                 continue
-            assert sizes.tensor is not None
-            size, root = sizes.tensor.shape[dim], declared.root
+            size, root = sizes.example(dim), declared.root
             known = contract.roots.setdefault(root.name, root)
             if known != root:
                 raise UserCodeError(f"two dims are called {root.name}, with different ranges "
@@ -449,9 +471,11 @@ class AdditionalInputs:
 def _from_examples(column: list[Any]) -> Any:
     first = column[0]
     if not isinstance(first, torch.Tensor):
+        if all(type(other) is int for other in column):
+            return Dim.DYNAMIC if len(set(column)) > 1 else None
         if any(type(other) is not type(first) or other != first for other in column[1:]):
             raise UserCodeError(f"the examples have different values {column!r} for an input that is no tensor",
-                                "what is no tensor is a constant of the program")
+                                "what is neither tensor nor integer is a constant of the program")
         return None
     if any(not isinstance(other, torch.Tensor) or other.dim() != first.dim() for other in column[1:]):
         raise UserCodeError("the examples have tensors of different rank for one input", "examples differ in sizes")

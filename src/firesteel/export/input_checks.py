@@ -18,6 +18,7 @@ from ..shapes.polynomials import parts
 from ..shapes.printing import print_python
 from ..shapes.symnode import expr_of
 from .errors import InputMismatchError
+from .lifting import PLAIN, same_constant
 from .program import ExportedProgram
 from .ranges import ValueRanges
 from .signature import ConstantArgument, InputKind
@@ -73,6 +74,10 @@ def input_checks(program: ExportedProgram, paths: Sequence[str]) -> InputChecks:
             _check_tensor(checks, name, path, value)
             sizes += [(f"{name}.size({dim})", f"{path}.shape[{dim}]", size) for dim, size in enumerate(value.shape)]
         else:
+            checks.conditions.append(Condition(
+                f"type({name}) is int",
+                lambda scope, name=name, path=path: f"the input {path} must be an integer, "  # type: ignore[misc]
+                f"but is a {type(scope[name]).__qualname__}"))
             sizes.append((name, path, value))
     _check_sizes(checks, sizes, program)
     return checks
@@ -82,8 +87,12 @@ def _check_constant(checks: InputChecks, name: str, path: str, value: Any) -> No
     checks.scope[f"{name}_value"] = value
     kind = f"{name}_type"
     checks.scope[kind] = type(value)
+    condition = f"type({name}) is {kind} and {name} == {name}_value"
+    if not isinstance(value, PLAIN):
+        checks.scope["same_constant"] = same_constant
+        condition = f"same_constant({name}, {name}_value)"
     checks.conditions.append(Condition(
-        f"type({name}) is {kind} and {name} == {name}_value",
+        condition,
         lambda scope: f"the input {path} must be {value!r}, as it was when the program was exported, but is "
                       f"{scope[name]!r}"))
 
@@ -152,7 +161,7 @@ def _demand_size(checks: InputChecks, condition: str, text: str, path: str, want
 def _demand_range(checks: InputChecks, expr: Expr, bounds: ValueRanges, texts: dict[Symbol, str],
                   where: dict[Symbol, str]) -> None:
     text = print_python(expr, texts)
-    tests = [f"{text} >= {bounds.lower}"] if bounds.lower is not None and bounds.lower > 0 else []
+    tests = [f"{text} >= {bounds.lower}"] if bounds.lower not in (None, 0) else []
     tests += [f"{text} <= {bounds.upper}"] if bounds.upper is not None else []
     names = ", ".join(where[symbol] for symbol in sorted(expr.free_symbols, key=str))
     for test in tests:

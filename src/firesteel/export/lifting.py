@@ -6,14 +6,16 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import torch
 import torch.fx
 
 from ..fake import FakeTensor
-from ..torch_compat.pytrees import TreeSpec, keystr, tree_flatten_with_path, tree_map
+from ..torch_compat.pytrees import TreeSpec, keystr, tree_flatten, tree_flatten_with_path
 from .errors import ExportError
+from .nesting import unflatten
 from .pre_dispatch import PreDispatchRecorder
 from .signature import (
     ArgumentSpec,
@@ -28,6 +30,32 @@ from .signature import (
 
 PREFIXES = {InputKind.PARAMETER: "p_", InputKind.BUFFER: "b_", InputKind.CONSTANT_TENSOR: "c_"}
 PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def is_constant(value: Any) -> bool:
+    """Whether an input is a constant of the program: a plain value, or an object that a call passes again.
+
+    Such objects are members of enums, slices and ranges, modules, and what torch calls opaque types
+    (``torch._library.opaque_object``).
+    """
+    return isinstance(value, (*PLAIN, Enum, slice, range, torch.nn.Module)) or any(
+        kind.__module__ == "torch._opaque_base" for kind in type(value).__mro__)
+
+
+def same_constant(value: Any, other: Any) -> bool:
+    """Whether a call passes what the example did: equal, or an object of the same class with equal attributes."""
+    if value is other:
+        return True
+    if type(value) is not type(other):
+        return False
+    if type(value).__eq__ is not object.__eq__:
+        return bool(value == other)
+    if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
+        return False
+    try:
+        return bool(vars(value) == vars(other))
+    except RuntimeError:  # of tensors
+        return False
 
 
 @dataclass(frozen=True)
@@ -48,6 +76,8 @@ class UserInput:
     path: str
     value: Any
     fake: Any = None
+    keys: tuple[Any, ...] = ()
+    """The way to it from ``(args, kwargs)``."""
 
 
 @dataclass
@@ -89,12 +119,12 @@ def flat_arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
         for key in path[2:]:
             parts.append(re.sub(r"[^0-9a-zA-Z]+", "_", keystr((key,))).strip("_"))
         where = ("*args" if path[0].idx == 0 else "**kwargs") + keystr(path[1:])  # type: ignore[attr-defined]
-        if not isinstance(value, (torch.Tensor, *PLAIN)):
+        if not isinstance(value, torch.Tensor) and not is_constant(value):
             raise ExportError(
                 f"the input {where} is an object of type {type(value).__qualname__}",
                 "Inputs are tensors, numbers, strings, None, and containers of these. Register the class as a "
                 "container of them (torch.utils._pytree.register_pytree_node, register_dataclass).")
-        inputs.append(UserInput(identifier("_".join(parts)), where, value))
+        inputs.append(UserInput(identifier("_".join(parts)), where, value, keys=tuple(path)))
     return Arguments(args, kwargs, inputs, spec, [*names, *kwargs])
 
 
@@ -111,7 +141,8 @@ def distinct_tensors(module: torch.nn.Module, args: tuple[Any, ...],
         seen.add(id(leaf))
         return leaf
 
-    copies: tuple[tuple[Any, ...], dict[str, Any]] = tree_map(copied, (args, kwargs))
+    leaves, spec = tree_flatten((args, kwargs))
+    copies: tuple[tuple[Any, ...], dict[str, Any]] = unflatten(map(copied, leaves), spec)
     return copies
 
 
@@ -151,8 +182,9 @@ class Lifting:
     _constant_specs: list[InputSpec] = field(default_factory=list)
     _first_user_input: torch.fx.Node | None = None
 
-    def add_inputs(self, fake_of: Callable[[torch.Tensor, UserInput | None], FakeTensor]) -> None:
-        """Make all placeholders that are known before the program runs."""
+    def add_inputs(self, fake_of: Callable[[torch.Tensor, UserInput | None], FakeTensor],
+                   numbers: Mapping[int, torch.SymInt] | None = None) -> None:
+        """Make all placeholders that are known before the program runs; `numbers` are the inputs that vary."""
         recorder = self.recorder
         recorder.lift = self.lift
         self.state = state_of(self.module)
@@ -165,8 +197,10 @@ class Lifting:
             if not known:  # a tensor with several names goes by the first
                 recorder.bind(fake, node)
             self.specs.append(InputSpec(entry.kind, TensorArgument(node.name), entry.name, entry.persistent))
-        for item in self.arguments.inputs:
-            if isinstance(item.value, torch.Tensor):
+        for position, item in enumerate(self.arguments.inputs):
+            if numbers is not None and position in numbers:
+                item.fake = numbers[position]
+            elif isinstance(item.value, torch.Tensor):
                 item.fake = fake_of(item.value, item)
             else:
                 item.fake = item.value

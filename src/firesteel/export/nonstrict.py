@@ -31,13 +31,14 @@ from ..runtime.stance import everything_plain
 from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
 from ..torch_compat.autograd_functions import apply_in_python, code_of_apply
 from ..torch_compat.below_autograd import below_autograd
-from ..torch_compat.pytrees import tree_flatten, tree_unflatten
+from ..torch_compat.pytrees import tree_flatten
 from ..torch_compat.recognised import answering_as_exporting
 from .assembly import ModuleCall, Traced, module_stack_of
 from .attributes import AttributeWatch
 from .errors import BRANCH_HINT, GRADIENTS, GRADIENTS_HINT, LOOP_HINT, ExportError
 from .lifting import Arguments, Lifting, UserInput, argument_of, modules_by_id
 from .module_calls import ModuleCallSignature, numbered
+from .nesting import unflatten
 from .pre_dispatch import PreDispatchRecorder, origin_of
 from .recognised import recognising_control_flow
 from .signature import ArgumentSpec, ConstantArgument, TensorArgument
@@ -86,9 +87,9 @@ class _Run:
 
     def run(self) -> Traced:
         recorder = self.recorder
-        self.lifting.add_inputs(self._fake_of)
+        self.lifting.add_inputs(self._fake_of, self.declared.numbers(self.env))
         leaves = [item.fake for item in self.arguments.inputs]
-        args, kwargs = tree_unflatten(leaves, self.arguments.spec)
+        args, kwargs = unflatten(leaves, self.arguments.spec)
         state = GlobalState.current()
         watch = AttributeWatch(self.module)
         recorder.locate = self._locate

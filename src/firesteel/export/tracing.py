@@ -6,7 +6,7 @@ results: what comes out is the user's own structure of results with fakes as lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import getitem, setitem
 from types import CodeType
 from typing import Any
@@ -15,9 +15,11 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..capture.argument_sizes import ArgumentSizes, Place
 from ..capture.graph import CapturedGraph
 from ..capture.markers import is_disabled
 from ..capture.source import LocalSource
+from ..capture.values.base import LazyValue
 from ..control_flow import operators
 from ..errors import GraphBreakError, UserFrame, warn
 from ..events import Events
@@ -28,7 +30,7 @@ from ..functional.graph import Unsupported
 from ..functional.state import GlobalState
 from ..functional.tracing import Tracing, environment_of
 from ..runtime.compiler import Compiler
-from ..shapes import ContradictionError, Provenance, ShapeEnv, UndecidableError
+from ..shapes import ContradictionError, Provenance, ShapeEnv, Symbol, UndecidableError, symbol
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode
 from ..torch_compat.pytrees import tree_flatten
 from .assembly import Traced, module_stack_of
@@ -48,9 +50,16 @@ class ExportCompiler(Compiler):
     keeps_modules = True
     keeps_symbols = True
 
-    def __init__(self, backend: Any, events: Events, capture_branches: bool) -> None:
+    def __init__(self, backend: Any, events: Events, capture_branches: bool, numbers: Iterable[Place]) -> None:
         super().__init__(backend, fullgraph=True, dynamic=False, events=events,
                          options={"capture_branches": capture_branches})
+        self.numbers = ArgumentSizes({}, {place: symbol(place.source.name) for place in numbers}, {})
+        """The integers among the arguments that vary."""
+        self.symbols: dict[str, Symbol] = {}
+        """The symbols that the capture has made for them, by the names of their sources."""
+
+    def declared_sizes(self, unit: Any) -> ArgumentSizes | None:
+        return self.numbers if self.numbers.numbers else None
 
     def before_effects(self, tx: Any) -> None:
         """Take out what Python does to objects from outside: the exported program has no Python.
@@ -58,6 +67,7 @@ class ExportCompiler(Compiler):
         An attribute that forward sets is only warned about, for most of them are scratch space. A container from
         outside that it changes is an error: it may be an input or a result.
         """
+        self._return_numbers_as_symbols(tx)
         kept: dict[Any, Any] = {}
         made_for_call = _rest_arguments(tx.frames[0].code)
         for key, (kind, what) in tx.effects.events.items():
@@ -86,6 +96,18 @@ class ExportCompiler(Compiler):
             if not _ends_as_it_began(value, name):
                 warn(f"forward sets {where}.{name}; the exported program does not do that ({tx.user_frames()[-1]})")
         tx.effects.events = kept
+
+
+    def _return_numbers_as_symbols(self, tx: Any) -> None:
+        """A number that varies is a symbol where the program returns it, not what the example has."""
+        for place in self.numbers.numbers:
+            if not place.steps:
+                local = tx.frames[0].locals.get(place.parameter)
+                if isinstance(local, LazyValue):
+                    local.realize()
+        self.symbols = {source.name: value.expr for source, value in tx.symbols.number_inputs.items()}
+        for value in tx.symbols.number_inputs.values():
+            value.source = None
 
 
 def _ends_as_it_began(value: Any, name: str) -> bool:
@@ -141,7 +163,8 @@ def trace_strict(module: torch.nn.Module, arguments: Arguments, declared: Any, c
     from ..compiling import compile_with
 
     program = CapturedProgram()
-    compiler = ExportCompiler(program, program.events, capture_branches)
+    places = declared.places(module, arguments)
+    compiler = ExportCompiler(program, program.events, capture_branches, places.values())
     if is_disabled(module):
         raise ExportError(f"{type(module).__qualname__} is marked with fs.disable", "Take the mark away.")
     watch = AttributeWatch(module)
@@ -156,7 +179,9 @@ def trace_strict(module: torch.nn.Module, arguments: Arguments, declared: Any, c
         skipped = "; ".join(reason for _, reason in program.events.skipped)
         raise ExportError(skipped or "its forward is no Python function that can be captured")
     with any_factor():
-        return _Replay(module, arguments, declared, program, watch).run(result)
+        numbers = {position: compiler.symbols[place.source.name] for position, place in places.items()
+                   if place.source.name in compiler.symbols}
+        return _Replay(module, arguments, declared, program, watch, numbers).run(result)
 
 
 def _advice(error: GraphBreakError) -> str | None:
@@ -173,13 +198,14 @@ class _Replay(Tracing):
     """Runs the torch-level graph below autograd on the fakes of the capture, while the operators are written down."""
 
     def __init__(self, module: torch.nn.Module, arguments: Arguments, declared: Any, program: CapturedProgram,
-                 watch: AttributeWatch) -> None:
+                 watch: AttributeWatch, numbers: Mapping[int, Symbol]) -> None:
         captured = program.graph
         graph = torch.fx.GraphModule(torch.nn.Module(), _empty()) if captured is None else captured.module
         self.program_recorder = PreDispatchRecorder()
         super().__init__(graph, [] if captured is None else captured.example_inputs, self.program_recorder)
         self.program = program
         self.declared = declared
+        self.numbers = numbers
         self.watch = watch
         self.arguments = arguments
         self.lifting = Lifting(module, arguments, self.program_recorder)
@@ -237,8 +263,9 @@ class _Replay(Tracing):
         fakes: dict[int, Any] = {}
         entries = [] if captured is None else captured.inputs
         for entry, real, example in zip(entries, self.program.real_inputs, self.examples, strict=True):
-            fakes[id(real)] = example
             self.values[entry.node] = example
+            if isinstance(real, torch.Tensor):
+                fakes[id(real)] = example
 
         def fake_of(tensor: torch.Tensor, item: UserInput | None) -> FakeTensor:
             known = fakes.get(id(tensor))
@@ -247,9 +274,9 @@ class _Replay(Tracing):
                 known = fakes[id(tensor)] = recorder.from_real(tensor, layout)
             return known
 
-        self.lifting.add_inputs(fake_of)
+        self.lifting.add_inputs(fake_of, self.declared.numbers(env, self.numbers))
         for real in self.program.real_inputs:
-            fake = fakes[id(real)]
+            fake = fakes.get(id(real))
             if isinstance(fake, FakeTensor) and not recorder.knows_tensor(fake):
                 recorder.bind(fake, self.lifting.lift(real, fake))
         return fakes

@@ -80,9 +80,9 @@ class SplitByData(nn.Module):
         return x[:first].sum() - x[first:].sum()
 
 
-@example("torch.dynamic-value", args=lambda: (torch.randn(3),), error="numpy", rewrite="elements_by_mask")
-class ValuesAsAPythonObject(nn.Module):
-    """What leaves torch, as a NumPy array does, is not part of a graph."""
+@example("torch.dynamic-value", args=lambda: (torch.randn(3),), others=(lambda: (torch.ones(3),),), strict_only=True)
+class NumpyInside(nn.Module):
+    """NumPy functions of arrays made from tensors are tensor operations of the graph."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         largest = float(x.detach().numpy().max())
