@@ -480,3 +480,18 @@ def test_exported_programs_sort_with_operators_of_torch():
     assert "numpy_" not in str(program.graph)
     x = torch.randn(5)
     assert torch.equal(program.module()(x)[0], x.sort()[0])
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("count", [1, 2, 5, 40])
+def test_convolutions(mode, count):
+    """Elements outside are not there: what is infinite in one array meets no zeros of the other."""
+    def f(a, v, n):
+        return np.convolve(a, v, mode), np.convolve(v, a, mode), np.convolve(n, n[:count], mode)
+
+    a, v, n = np.arange(50.0), np.arange(1.0, count + 1), np.arange(60)
+    a[20] = v[-1] = np.inf
+    for compiled in (fs.compile(f, fullgraph=True), fs.compile(f, fullgraph=True, backend="eager")):
+        for one, two in zip(f(a, v, n), compiled(a, v, n), strict=True):
+            assert one.dtype == two.dtype
+            np.testing.assert_allclose(one, two)

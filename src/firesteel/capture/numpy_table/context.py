@@ -54,8 +54,6 @@ class Context:
         check_fits(value, dtype)
         if dtype.kind in "iu" and isinstance(value, float):
             value = int(value)
-        if not shape and not isinstance(value, SYMBOLIC):
-            return self.make(torch.tensor, value, dtype=torch_dtype(dtype))
         return self.make(torch.full, tuple(shape), value, dtype=torch_dtype(dtype))
 
     def tensor(self, array: ArrayValue) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import numpy
@@ -11,9 +13,10 @@ from ..signals import GraphBreak
 from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import FLOAT, WIDE, result_type
+from .host_operators import operator as host_operator
 from .registry import FOLLOWED, function
 from .shaping import reshape
-from .traced import Tensor
+from .traced import Tensor, record
 from .ufunc_calls import call_ufunc
 
 
@@ -149,6 +152,10 @@ def correlate(ctx: Context, a: Any, v: Any, mode: str = "valid") -> Any:
     return _correlated(ctx, array, ctx.array(ctx.tensor(other).flip(0)), mode, "np.correlate")
 
 
+MOST_SHIFTS = 16
+"""Arrays of more floats are convolved by NumPy."""
+
+
 def _correlated(ctx: Context, array: ArrayValue, other: ArrayValue, mode: str, name: str) -> Any:
     """The convolution of two arrays: for each element of the shorter one a shifted copy of the longer."""
     (x, y), kind = _operands(ctx, array, other)
@@ -157,18 +164,14 @@ def _correlated(ctx: Context, array: ArrayValue, other: ArrayValue, mode: str, n
     length, short = int(x.shape[0]), int(y.shape[0])
     if not short or kind.kind == "c":
         raise GraphBreak(f"{name} of these arrays")
-    if kind.kind == "f":
-        padded = torch.nn.functional.conv1d(x.reshape((1, 1, -1)), y.flip(0).reshape((1, 1, -1)),
-                                            padding=short - 1).reshape(-1)
-    else:
-        if short > 64:
-            raise GraphBreak(f"{name} of many integers")
-        padded = ctx.make(torch.zeros, length + short - 1, dtype=x.dtype)
-        for at in range(short):
-            padded = padded + torch.nn.functional.pad(x * y[at], (at, short - 1 - at))
     begin, end = {"full": (0, length + short - 1), "valid": (short - 1, length),
                   "same": ((short - 1) // 2, (short - 1) // 2 + length)}[mode]
-    return ctx.array(padded[begin:end].clone(), dtype=kind)
+    if short > (MOST_SHIFTS if kind.kind == "f" and not ctx.tx.compiler.exports else 4 * MOST_SHIFTS):
+        if kind.kind != "f" or ctx.tx.compiler.exports:
+            raise GraphBreak(f"{name} with {short} elements in the shorter array")
+        return ctx.array(record(ctx.tx, host_operator("numpy_convolve"), (x, y, mode), {}), dtype=kind)
+    shifted = [torch.nn.functional.pad(x * y[at], (at, short - 1 - at))[begin:end] for at in range(short)]
+    return ctx.array(functools.reduce(operator.add, shifted[1:], shifted[0].clone()), dtype=kind)
 
 
 # np.linalg
