@@ -52,7 +52,7 @@ def _partition(x: torch.Tensor, places: Sequence[int], dim: int) -> torch.Tensor
 
 
 def _convolve(x: torch.Tensor, y: torch.Tensor, mode: str) -> torch.Tensor:
-    return _by_rows(numpy.convolve(x.numpy(), y.numpy(), mode))  # type: ignore[arg-type]
+    return _by_rows(numpy.convolve(x.numpy(), y.numpy(), mode))  # type: ignore[call-overload]
 
 
 def _by_rows(array: Any) -> torch.Tensor:
