@@ -26,6 +26,7 @@ from .lifting import identifier
 from .nesting import flatten_as, unflatten
 from .program import ExportedProgram
 from .signature import InputKind, OutputKind
+from .source_functions import note_origin
 
 _ATEN = torch.ops.aten
 MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
@@ -113,8 +114,10 @@ class CallCode(torch.fx.graph.CodeGen):
     A keyword that cannot be the name of a parameter here (``class``, ``a-b``, ``torch``) is taken out of ``**others``.
     """
 
-    def __init__(self, names: list[str], positional: int, in_spec: TreeSpec, out_spec: TreeSpec) -> None:
+    def __init__(self, names: list[str], positional: int, in_spec: TreeSpec, out_spec: TreeSpec,
+                 checked: bool = True) -> None:
         super().__init__()
+        self.checked = checked
         self.keys = names[positional:]
         scope = torch.fx.Graph()  # knows which names are free
         for reserved in ("self", "others"):
@@ -143,7 +146,8 @@ class CallCode(torch.fx.graph.CodeGen):
             given = ", ".join(f"{key!r}: {name}" for key, name in keywords.items())
             lines.append(f"    {', '.join(inputs)}, = self.flat_inputs(({args}), {{{given}}})")
         values = ", ".join(inputs)
-        lines.append(f"    if not self._fits({values}): self.mismatch({values})")
+        if self.checked:
+            lines.append(f"    if not self._fits({values}): self.mismatch({values})")
         return "\n".join(lines)
 
     def generate_output(self, output_args: Any, **options: Any) -> str:
@@ -172,7 +176,7 @@ def _nested(spec: TreeSpec, items: Any) -> str | None:
     return None
 
 
-def make_module(program: ExportedProgram) -> torch.fx.GraphModule:
+def make_module(program: ExportedProgram, check_guards: bool = True) -> torch.fx.GraphModule:
     """The module of a program."""
     signature = program.graph_signature
     call = program.module_call_graph[0].signature
@@ -192,9 +196,11 @@ def make_module(program: ExportedProgram) -> torch.fx.GraphModule:
             add_output(program, graph, copied, node)
         elif node.op != "placeholder":
             copied[node] = graph.node_copy(node, copied.__getitem__)
+            note_origin(copied[node], node, "ExportedProgram.module()")
     subgraphs = dict(program.graph_module.named_children())
     positional = len(children_of(children_of(call.in_spec)[0]))
-    graph.set_codegen(CallCode(list(call.forward_arg_names or []), positional, call.in_spec, call.out_spec))
+    graph.set_codegen(CallCode(list(call.forward_arg_names or []), positional, call.in_spec, call.out_spec,
+                               check_guards))
     kind = GradModeModule if any(node.target is set_grad_mode for node in graph.nodes) else ExportedModule
     module = kind(root, graph, class_name="GraphModule")
     # torch.fx leaves out what the graph does not use, and keeps neither the order of the state_dict nor persistence

@@ -38,6 +38,7 @@ from ..shapes import ContradictionError, ShapeEnv, UndecidableError
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode
 from ..torch_compat.tracing import composite_operators, core_decompositions
 from .errors import ExportError
+from .functional_calls import copied, fresh_results, written_copies
 from .lifting import argument_of
 from .program import ExportedProgram
 from .recurrent_steps import by_steps
@@ -50,6 +51,7 @@ from .signature import (
     OutputSpec,
     TensorArgument,
 )
+from .source_functions import following, note_origin
 from .subgraphs import results_of
 
 _ATEN = torch.ops.aten
@@ -158,6 +160,45 @@ class FunctionalRecorder(Recorder):
             return self._whole(operator, args, kwargs)
         return super().call(func, args, kwargs)
 
+    def _write(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if operator.writes is not None or operator.name.startswith("aten."):
+            return super()._write(operator, args, kwargs)
+        return self._write_copies(operator, args, kwargs)
+
+    def _write_copies(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A custom operator that has no functional form: it writes to copies, which are the new contents."""
+        func = operator.func
+        places = [(position if position < len(args) else name, name)
+                  for position, name in torch_compat.written_arguments(func)]
+        targets = tuple([at for at, _ in places if isinstance(at, int) or at in kwargs])
+        values = [args[at] if isinstance(at, int) else kwargs[at] for at in targets]
+        self._inside += 1
+        try:
+            copies = [self.run(copied, (value,)) for value in values]
+            given = [copies[targets.index(at)] if at in targets else value for at, value in enumerate(args)]
+            named = {key: copies[targets.index(key)] if key in targets else value for key, value in kwargs.items()}
+            result = dispatch(self, func, tuple(given), named)
+        finally:
+            self._inside -= 1
+        results = (*fresh_results(func, result), *copies)
+        node = self.new_node(written_copies, (
+            operator.name.replace(".", "::", 1), targets, *[self._argument(value) for value in args]),
+            {key: self._argument(value) for key, value in kwargs.items()}, results)
+        self._take(results, node)
+        for value, copy in zip(values, copies, strict=True):
+            for one, new in zip(value, copy, strict=True) if isinstance(value, (list, tuple)) else ((value, copy),):
+                if isinstance(one, FakeTensor):
+                    self.assign(one, new)
+        fresh = iter(results)
+        schema = torch_compat.schema_of(func)
+        aliases = {str(spec.alias_info.before_set): at for at, spec in enumerate(schema.arguments) if spec.alias_info}
+        returned = []
+        for spec in schema.returns:
+            at = None if spec.alias_info is None else aliases[str(spec.alias_info.before_set)]
+            returned.append(next(fresh) if at is None else args[at] if at < len(args)
+                            else kwargs[schema.arguments[at].name])
+        return None if not returned else returned[0] if len(returned) == 1 else tuple(returned)
+
     def _in_layout(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         """Results of a decomposition with the strides of the operator's: views that come later rely on them."""
         operator = operator_of(func)
@@ -247,11 +288,16 @@ class _FunctionalGraph(Tracing):
 
     def results(self) -> Any:
         """The values of the graph's outputs."""
-        torch_compat.push_dispatch_mode(self.recorder)
-        try:
-            return self.interpret()
-        finally:
-            torch_compat.pop_dispatch_mode()
+        with following(list(self.module.graph.nodes), self.recorder.graph) as origins:
+            torch_compat.push_dispatch_mode(self.recorder)
+            try:
+                values = self.interpret()
+            finally:
+                torch_compat.pop_dispatch_mode()
+        for node, origin in origins.items():
+            node.meta.update({key: origin.meta[key] for key in ("torch_fn", "source_fn_stack") if key in origin.meta})
+            note_origin(node, origin, "run_decompositions")
+        return values
 
     def call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.is_grad_enabled:

@@ -19,6 +19,7 @@ import torch
 
 from ..shapes.expression_nodes import BINARY, COMPARED_WITH_ZERO, UNARY
 from ..torch_compat.below_autograd import set_grad_mode
+from .functional_calls import written_copies
 
 _ARITHMETIC = ("add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "abs", "and_", "or_", "xor",
                "not_", "lshift", "rshift", "eq", "ne", "lt", "le", "gt", "ge", "getitem")
@@ -37,6 +38,7 @@ def functions() -> Mapping[str, Any]:
         by_name[f"{module.removeprefix('_')}.{known.__name__}"] = known
     by_name["torch.is_grad_enabled"] = torch.is_grad_enabled
     by_name["torch.set_grad_enabled"] = set_grad_mode
+    by_name["firesteel.written_copies"] = written_copies
     by_name.update({f"firesteel.{known.__name__}": known for known in OPERATORS})
     return by_name
 

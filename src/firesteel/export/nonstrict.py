@@ -42,6 +42,7 @@ from .nesting import unflatten
 from .pre_dispatch import PreDispatchRecorder, origin_of
 from .recognised import recognising_control_flow
 from .signature import ArgumentSpec, ConstantArgument, TensorArgument
+from .source_functions import Calls
 from .subgraphs import record_control_flow
 
 _APPLY = code_of_apply()
@@ -97,7 +98,7 @@ class _Run:
         try:
             with everything_plain(), self._state_as_fakes(), watch, self._following_modules(), \
                     self._describing_calls(), below_autograd(), intercepting(self._control_flow), \
-                    recognising_control_flow(), answering_as_exporting(), _Subscripts(self._recorders):
+                    recognising_control_flow(), answering_as_exporting(), _Functions(self._recorders, self.stack):
                 torch_compat.push_dispatch_mode(recorder)
                 try:
                     result = self.module(*args, **kwargs)
@@ -261,14 +262,27 @@ class _Run:
         return known
 
 
-class _Subscripts(TorchFunctionMode):
-    """``x[n]`` with a number from data: C++ would ask for its value."""
+class _Functions(TorchFunctionMode):
+    """Sees the functions of torch that the program calls: nodes say which.
 
-    def __init__(self, recorders: list[PreDispatchRecorder]) -> None:
+    ``x[n]`` with a number from data is answered here, where C++ would ask for its value.
+    """
+
+    def __init__(self, recorders: list[PreDispatchRecorder], stack: list[ModuleCall]) -> None:
         super().__init__()
         self.recorders = recorders
+        self.stack = stack
+        self.calls = Calls()
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        recorder = self.recorders[-1]
+        recorder.function = self.calls.of(func, [module for module, _ in self.stack])
+        try:
+            return self._call(func, args, kwargs)
+        finally:
+            recorder.function = {}
+
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         if (func is _GET_ITEM or func is _SET_ITEM) and has_positions(args[1]):
             view, rest = selected(self.recorders[-1].select_at, args[0], args[1])
             if func is _GET_ITEM:

@@ -65,6 +65,8 @@ class PreDispatchRecorder(Recorder):
         self._last_read: torch.fx.Node | None = None
         # where the program stands when it is run by Python and not from a graph
         self.locate: Callable[[], dict[str, Any]] | None = None
+        # what nodes say of the function of torch that is being called then
+        self.function: dict[str, Any] = {}
 
     # -----------------------------------------------------------------------------------------------------------------
     # tensors and their nodes
@@ -122,7 +124,9 @@ class PreDispatchRecorder(Recorder):
     def new_node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> torch.fx.Node:
         if self.locate is not None:
             self.origin = self.locate()
-        return super().new_node(target, args, kwargs, value)
+        node = super().new_node(target, args, kwargs, value)
+        node.meta.update(self.function)
+        return node
 
     def _new_size_node(self, target: Any, args: tuple[Any, ...], value: Any) -> torch.fx.Node:
         """Sizes of inputs are read at the beginning of the graph, each once."""

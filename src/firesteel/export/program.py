@@ -109,15 +109,16 @@ class ExportedProgram:
 
     # What can be done with it
 
-    def module(self) -> torch.fx.GraphModule:
+    def module(self, check_guards: bool = True) -> torch.fx.GraphModule:
         """A module that runs the program: callable like the original, with its parameters and buffers.
 
-        Calls are checked against the shape contract. Parameters are shared with this program, so that training the
+        Calls are checked against the shape contract; with ``check_guards=False`` they are not, and it is for the
+        caller to know that the program is valid on other inputs. Parameters are shared with this program, so that training the
         module trains them; buffers that the program changes are changed in place.
         """
         from .callable_module import make_module
 
-        return make_module(self)
+        return make_module(self, check_guards)
 
     def run_decompositions(self, decomp_table: dict[Any, Any] | None = None) -> ExportedProgram:
         """The program in functional ATen operators, with those of the table written in simpler ones.

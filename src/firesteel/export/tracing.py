@@ -38,6 +38,7 @@ from .attributes import AttributeWatch
 from .errors import GRADIENTS, GRADIENTS_HINT, LOOP_HINT, STRICT_BRANCH_HINT, ExportError
 from .lifting import Arguments, Lifting, UserInput, modules_by_id
 from .pre_dispatch import PreDispatchRecorder, origin_of
+from .source_functions import described, following
 from .subgraphs import record_control_flow
 
 _STATE_FUNCTIONS = frozenset({"enter_inference_mode", "leave_mode", "enter_mode"})
@@ -292,7 +293,12 @@ class _Replay(Tracing):
             if "module_stack" in node.meta:
                 calls = [(module, self._number(module, frame)) for module, frame in node.meta["module_stack"]]
                 node.meta["nn_module_stack"] = module_stack_of(calls, self.module_names)
-        return super().interpret()
+        with following(list(self.module.graph.nodes), self.program_recorder.graph) as origins:
+            results = super().interpret()
+        for node, origin in origins.items():
+            modules = [module for module, _ in origin.meta.get("module_stack", ())]
+            node.meta.update(described(origin.name, origin.target, modules))
+        return results
 
     def _number(self, module: torch.nn.Module, frame: Any) -> int:
         """Which call of a module it is that runs in a frame."""

@@ -50,7 +50,7 @@ def cond_inside_cond(self: Any, x: Any, flag: Any) -> Any:
 
 @program(FLOW, rand(3), further=[(rand(3, seed=1),)])
 def cond_with_several_results(self: Any, x: Any) -> Any:
-    return torch.cond(x[0] > 0, lambda x: (x, {"a": x + 1}), lambda x: (x * 2, {"a": x - 1}), (x,))
+    return torch.cond(x[0] > 0, lambda x: (x.sin(), {"a": x + 1}), lambda x: (x * 2, {"a": x - 1}), (x,))
 
 
 @program(FLOW, rand(3), further=[(rand(3, seed=1),)])
