@@ -59,6 +59,9 @@ def assemble(traced: Traced, declared: Declared) -> ExportedProgram:
         specs.append(OutputSpec(OutputKind.USER_OUTPUT, spec_arg, None))
     recorder.graph.output(tuple(outputs))
     _remove_dead_numbers(recorder.graph)
+    for graph in (recorder.graph, *(part.graph for part in recorder.subgraphs.values())):
+        for node in graph.nodes:
+            node.meta.pop("recompute", None)  # what to compute again in the backward is for the one who trains it
     arguments = lifting.arguments
     contract = solve(declared, traced.env)
     ranges = _in_graph(contract.ranges, recorder, traced.env)

@@ -16,6 +16,7 @@ from .errors import ExportError
 from .lifting import distinct_tensors, flat_arguments
 from .module_calls import ModuleCallSignature
 from .program import ExportedProgram
+from .wrappers import StandIns
 
 
 def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
@@ -55,6 +56,19 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
     examples = dynamic_shapes if isinstance(dynamic_shapes, AdditionalInputs) else None
     dynamic_shapes = as_structure(mod, args, kwargs, dynamic_shapes)
     args, kwargs = distinct_tensors(mod, tuple(args), dict(kwargs or {}))  # containers of these classes, not of others
+    stand_ins = StandIns()
+    args, kwargs = stand_ins.arguments(args, kwargs)
+    with stand_ins.in_module(mod):
+        program = _exported(mod, args, kwargs, dynamic_shapes, strict, preserve_module_call_signature, capture_branches)
+    stand_ins.restore(program)
+    program.validate()
+    if examples is not None:
+        examples.check_fit(program)
+    return program
+
+
+def _exported(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool,
+              preserve_module_call_signature: Sequence[str], capture_branches: bool) -> ExportedProgram:
     arguments = flat_arguments(mod, args, kwargs)
     declared = declare(mod, args, arguments.kwargs, dynamic_shapes)
     if strict:
@@ -67,11 +81,7 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
         from .nonstrict import trace_nonstrict
 
         traced = trace_nonstrict(mod, arguments, declared, preserve_module_call_signature)
-    program = assemble(traced, declared)
-    program.validate()
-    if examples is not None:
-        examples.check_fit(program)
-    return program
+    return assemble(traced, declared)
 
 
 def _calls(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any,
