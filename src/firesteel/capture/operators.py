@@ -23,7 +23,7 @@ from .values.constants import ConstantValue, NumberValue, PythonObject, itself_o
 from .values.mapping_proxies import MappingProxyValue
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.methods import MethodValue
-from .values.objects import ClassValue, ObjectValue, bare_constant
+from .values.objects import ClassValue, ObjectValue, bare_constant, speaks_for_itself
 from .values.opaque import OpaqueValue
 from .values.ranges import RangeValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
@@ -76,11 +76,23 @@ def _plain(value: Value) -> bool:
     return isinstance(value, (ConstantValue, PythonObject, ClassValue))
 
 
+def _has_fields(text: Any) -> bool:
+    """Whether formatting with ``%`` makes another text of this one."""
+    return not isinstance(text, str) or "%" in text
+
+
 def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = False) -> Value:
     """``left <symbol> right``, or the augmented assignment."""
     left, right = left.realize(), right.realize()
     function, method, reflected = BINARY[symbol]
+    formats = symbol == "%" and issubclass(left.python_type(), (str, bytes))
+    if formats and speaks_for_itself(right):
+        raise GraphBreak(f"{right.describe()} in a text, which its own methods make", "use an f-string")
+    given = left
     left, right = _bare_operands(left, right, {method, IN_PLACE[symbol][1]}, {reflected})
+    if formats and given is not left and isinstance(left, ConstantValue) and not _has_fields(left.value):
+        tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})  # which may raise
+        return given  # Python gives it back where there is nothing to put in, whatever its class
     folded = IN_PLACE[symbol][0] if in_place else function  # they differ in what they say when they fail
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return itself_or(left, itself_or(right, tx.fold(folded, [left.value, right.value], {})))

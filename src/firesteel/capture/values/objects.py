@@ -88,10 +88,14 @@ class ObjectValue(Value):
             if name == "__repr__" and self.storage.python_type() not in (list, tuple, dict, int, float, str, bytes):
                 self.unsupported(f"method {name!r}")  # the text has the name of the class in it
             if isinstance(self.storage, ConstantValue):  # a number or text is taken for what it is
+                if name in ("__mod__", "format", "format_map") and any(map(speaks_for_itself, args)):
+                    self.unsupported(f"{name} of an object with methods of its own")
                 args = [bare_constant(arg) for arg in args]
             result = self.storage.call_method(tx, name, args, kwargs)
             if isinstance(self.storage, ConstantValue):
-                return ConstantValue(result.value) if result is self.storage else result
+                if result is self.storage and name not in ("format", "format_map", "__mod__"):  # which put nothing in
+                    return ConstantValue(result.value)
+                return self if result is self.storage else result
             return self if result is self.storage else result
         self.unsupported(f"method {name!r}")
 
@@ -221,6 +225,14 @@ def bare_constant(value: Value) -> Value:
     """The number or text that an object of a subclass of int, float, str or bytes is."""
     value = value.realize()
     return value.storage if isinstance(value, ObjectValue) and isinstance(value.storage, ConstantValue) else value
+
+
+def speaks_for_itself(value: Value) -> bool:
+    """Whether formatting may call methods of the program's for a value."""
+    value = value.realize()
+    return isinstance(value, ObjectValue) and isinstance(value.storage, ConstantValue) and any(
+        getattr(value.cls, name, None) is not getattr(value.storage.python_type(), name, None)
+        for name in ("__str__", "__repr__", "__format__", "__int__", "__index__", "__float__"))
 
 
 def _builtin_new(cls: type) -> Any:
