@@ -180,9 +180,11 @@ def look_at_backward(tx: Tracer, cls: type, context: Value, output: Value) -> bo
         grads: list[Value] = []
         for value in outputs:
             value = value.realize()
-            known = isinstance(value, TensorValue) and value.fake.dtype.is_floating_point
+            known = isinstance(value, TensorValue) and (
+                value.fake.dtype.is_floating_point or value.fake.dtype.is_complex)
             grads.append(tx.call_torch(torch.ones_like, [value], {}) if known else tx.constant(None))
-        tx.call(backward, [context, *grads], {})
+        if any(isinstance(gradient, TensorValue) for gradient in grads):  # otherwise autograd never asks for it
+            tx.call(backward, [context, *grads], {})
     except (UserRaise, GraphBreak, NotConstant):
         return False
     return True

@@ -32,6 +32,10 @@ class OpaqueValue(Value):
             return tx.python_object(type(self.real))
         if type(self.real) is property and self.source is not None and name in ("fget", "fset", "fdel", "__doc__"):
             return tx.looked_up(getattr(self.real, name), AttrSource(self.source, name))
+        if isinstance(self.real, (types.UnionType, types.GenericAlias)) and \
+                name in ("__args__", "__origin__") and hasattr(self.real, name):
+            tx.guard(self.source, "identity", "{0} is {k[0]}", (self.real,))  # it cannot be changed
+            return tx.python_object(getattr(self.real, name))
         self.unsupported(f"reading attribute {name!r}" + (f" ({self.reason})" if self.reason else ""),
                          hint_for_object(self.real))
 

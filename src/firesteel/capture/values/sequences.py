@@ -39,6 +39,9 @@ def _index(tx: Tracer, key: Value) -> Any:
 
 def _number(tx: Tracer, key: Value, refusal: str = "{!r} object cannot be interpreted as an integer") -> int:
     """A constant int; raises as Python does where it refuses to take something for one."""
+    kind = key.realize().python_type()
+    if not hasattr(kind, "__index__"):
+        raise tx.raised(TypeError(refusal.format(kind.__name__)))
     position = _index(tx, key)
     if not hasattr(type(position), "__index__"):
         raise tx.raised(TypeError(refusal.format(type(position).__name__)))
