@@ -43,8 +43,8 @@ class Traced:
     """How submodules are called, of those that were asked for."""
 
 
-def assemble(traced: Traced, declared: Declared) -> ExportedProgram:
-    """The exported program of a traced one."""
+def assemble(traced: Traced, declared: Declared, deferred: bool = False) -> ExportedProgram:
+    """The exported program of a traced one; `deferred` as in `solve`."""
     recorder, lifting = traced.recorder, traced.lifting
     for name, value in traced.assigned:
         _assign_buffer(traced, name, value)
@@ -63,7 +63,7 @@ def assemble(traced: Traced, declared: Declared) -> ExportedProgram:
         for node in graph.nodes:
             node.meta.pop("recompute", None)  # what to compute again in the backward is for the one who trains it
     arguments = lifting.arguments
-    contract = solve(declared, traced.env)
+    contract = solve(declared, traced.env, deferred)
     ranges = _in_graph(contract.ranges, recorder, traced.env)
     root = torch.nn.Module()
     for name, part in recorder.subgraphs.items():

@@ -73,12 +73,17 @@ class Solved:
     """What sizes must fulfil beyond that."""
 
 
-def solve(declared: Declared, env: ShapeEnv) -> Solved:
-    """The contract of a program that was traced with declared sizes; raises `ConstraintViolationError`."""
+def solve(declared: Declared, env: ShapeEnv, deferred: bool = False) -> Solved:
+    """The contract of a program that was traced with declared sizes; raises `ConstraintViolationError`.
+
+    With `deferred`, what the program needs of named dims beyond what was declared is checked by calls instead, unless
+    it makes one of them a constant.
+    """
     symbols = declared.symbols(env)
     guards = env.guards
     _find_reliance(symbols, env)
-    conflicts = [*_examples_of_zero_or_one(symbols), *_conflicts(symbols, env, guards), *_without_small_sizes(symbols)]
+    conflicts = [*_examples_of_zero_or_one(symbols), *_conflicts(symbols, env, guards, deferred),
+                 *_without_small_sizes(symbols)]
     if conflicts:
         raise ConstraintViolationError(conflicts, suggest(symbols, env, guards))
     solved = Solved()
@@ -182,7 +187,8 @@ def _examples_of_zero_or_one(symbols: DeclaredSymbols) -> Iterator[Conflict]:
                                 f"size of 0 or 1 alone (constant {size}); give an example with a size from 2 on")
 
 
-def _conflicts(symbols: DeclaredSymbols, env: ShapeEnv, guards: Sequence[ShapeGuard]) -> Iterator[Conflict]:
+def _conflicts(symbols: DeclaredSymbols, env: ShapeEnv, guards: Sequence[ShapeGuard],
+               deferred: bool) -> Iterator[Conflict]:
     named = set(symbols.roots.values())
     declared = {symbol: env.symbols[symbol].interval for symbol in named}
     constants = {info.symbol: (value, guard) for info, value, guard in env.specialised()}
@@ -196,6 +202,8 @@ def _conflicts(symbols: DeclaredSymbols, env: ShapeEnv, guards: Sequence[ShapeGu
             reported.add(symbol)
             yield Conflict((_short(symbols, symbol),), f"not all values of {_long(symbols, symbol)} are valid: the "
                                                        f"program makes it a constant ({value})", guard.provenance)
+    if deferred:
+        return
     for guard in guards:
         free = guard.expr.free_symbols
         concerned = free & named

@@ -180,7 +180,8 @@ class Declared:
         parameters = parameter_names(module, arguments.args, arguments.kwargs)
         return {position: _place(arguments, parameters, arguments.inputs[position].keys) for position in numbers}
 
-    def numbers(self, env: shapes.ShapeEnv, known: Mapping[int, shapes.Symbol] | None = None) -> dict[int, torch.SymInt]:
+    def numbers(self, env: shapes.ShapeEnv,
+                known: Mapping[int, shapes.Symbol] | None = None) -> dict[int, torch.SymInt]:
         """The integers that vary, by position, as symbols; `known` are those that a capture made."""
         symbols = self.symbols(env)
         return {position: make_symint(env, symbols.number(position, (known or {}).get(position)))

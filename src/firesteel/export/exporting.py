@@ -21,7 +21,7 @@ from .wrappers import StandIns
 
 def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
            dynamic_shapes: Any = None, strict: bool = True, preserve_module_call_signature: Sequence[str] = (),
-           capture_branches: bool = True) -> ExportedProgram:
+           prefer_deferred_runtime_asserts_over_guards: bool = False, capture_branches: bool = True) -> ExportedProgram:
     """Trace a module's forward into one graph of ATen operators, with its signature, weights and shape contract.
 
     Args:
@@ -32,6 +32,8 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
         strict: True reads the bytecode of forward, so that everything the result depends on is in the graph or an
             error; False runs forward once and writes down the tensor operations.
         preserve_module_call_signature: names of submodules whose calls `unflatten` is to give back as they are.
+        prefer_deferred_runtime_asserts_over_guards: whether calls check what the program needs of named dims beyond
+            what was declared, where it is an error otherwise.
         capture_branches: whether a Python ``if`` on the value of a tensor becomes a `cond` where neither way has side
             effects; only with strict=True, for running Python does not show the other way.
 
@@ -59,7 +61,8 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
     stand_ins = StandIns()
     args, kwargs = stand_ins.arguments(args, kwargs)
     with stand_ins.in_module(mod):
-        program = _exported(mod, args, kwargs, dynamic_shapes, strict, preserve_module_call_signature, capture_branches)
+        program = _exported(mod, args, kwargs, dynamic_shapes, strict, preserve_module_call_signature, capture_branches,
+                            prefer_deferred_runtime_asserts_over_guards)
     stand_ins.restore(program)
     program.validate()
     if examples is not None:
@@ -68,7 +71,8 @@ def export(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] |
 
 
 def _exported(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool,
-              preserve_module_call_signature: Sequence[str], capture_branches: bool) -> ExportedProgram:
+              preserve_module_call_signature: Sequence[str], capture_branches: bool,
+              deferred: bool) -> ExportedProgram:
     arguments = flat_arguments(mod, args, kwargs)
     declared = declare(mod, args, arguments.kwargs, dynamic_shapes)
     if strict:
@@ -81,7 +85,7 @@ def _exported(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
         from .nonstrict import trace_nonstrict
 
         traced = trace_nonstrict(mod, arguments, declared, preserve_module_call_signature)
-    return assemble(traced, declared)
+    return assemble(traced, declared, deferred)
 
 
 def _calls(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any,

@@ -113,8 +113,8 @@ class ExportedProgram:
         """A module that runs the program: callable like the original, with its parameters and buffers.
 
         Calls are checked against the shape contract; with ``check_guards=False`` they are not, and it is for the
-        caller to know that the program is valid on other inputs. Parameters are shared with this program, so that training the
-        module trains them; buffers that the program changes are changed in place.
+        caller to know that the program is valid on other inputs. Parameters are shared with this program, so that
+        training the module trains them; buffers that the program changes are changed in place.
         """
         from .callable_module import make_module
 

@@ -20,6 +20,7 @@ from ..capture.graph import CapturedGraph
 from ..capture.markers import is_disabled
 from ..capture.source import LocalSource
 from ..capture.values.base import LazyValue
+from ..capture.values.constants import ConstantValue
 from ..control_flow import operators
 from ..errors import GraphBreakError, UserFrame, warn
 from ..events import Events
@@ -32,11 +33,12 @@ from ..functional.tracing import Tracing, environment_of
 from ..runtime.compiler import Compiler
 from ..shapes import ContradictionError, Provenance, ShapeEnv, Symbol, UndecidableError, symbol
 from ..torch_compat.below_autograd import below_autograd, set_grad_mode
-from ..torch_compat.pytrees import tree_flatten
+from ..torch_compat.pytrees import tree_flatten, tree_map
 from .assembly import Traced, module_stack_of
 from .attributes import AttributeWatch
 from .errors import GRADIENTS, GRADIENTS_HINT, LOOP_HINT, STRICT_BRANCH_HINT, ExportError
 from .lifting import Arguments, Lifting, UserInput, modules_by_id
+from .nesting import unflatten
 from .pre_dispatch import PreDispatchRecorder, origin_of
 from .source_functions import described, following
 from .subgraphs import record_control_flow
@@ -103,10 +105,13 @@ class ExportCompiler(Compiler):
     def _return_numbers_as_symbols(self, tx: Any) -> None:
         """A number that varies is a symbol where the program returns it, not what the example has."""
         for place in self.numbers.numbers:
-            if not place.steps:
-                local = tx.frames[0].locals.get(place.parameter)
-                if isinstance(local, LazyValue):
-                    local.realize()
+            value = tx.frames[0].locals.get(place.parameter)
+            if not isinstance(value, LazyValue) or value.source != LocalSource(place.parameter):
+                continue
+            for kind, key in place.steps:
+                value = value.realize()
+                value = value.get_item(tx, ConstantValue(key)) if kind == "item" else value.get_attr(tx, key)
+            value.realize()
         self.symbols = {source.name: value.expr for source, value in tx.symbols.number_inputs.items()}
         for value in tx.symbols.number_inputs.values():
             value.source = None
@@ -256,7 +261,20 @@ class _Replay(Tracing):
         markers = {id(marker): value for marker, value in zip(self.program.outputs, computed, strict=True)}
         markers.update(examples)
         mutated = [(name, markers.get(id(value), value)) for name, value in self.watch.assigned]
-        return Traced(recorder, self.lifting, env, result, markers, mutated)
+        return Traced(recorder, self.lifting, env, self._with_numbers(result), markers, mutated)
+
+    def _with_numbers(self, result: Any) -> Any:
+        """The result with symbols for the numbers in containers that the program was given and returns whole."""
+        varying = {position for position, item in enumerate(self.arguments.inputs)
+                   if isinstance(item.fake, torch.SymInt)}
+        if not varying:
+            return result
+        given = (self.arguments.args, self.arguments.kwargs)
+        symbolic = unflatten([item.fake if position in varying else item.value
+                              for position, item in enumerate(self.arguments.inputs)], self.arguments.spec)
+        known: dict[int, Any] = {}
+        _pair_containers(given, symbolic, known)
+        return tree_map(lambda leaf: known.get(id(leaf), leaf), result, is_leaf=lambda node: id(node) in known)
 
     def _environment(self, result: Any) -> ShapeEnv:
         """The environment of the capture: that of the declared sizes, or of the first symbol in it."""
@@ -385,6 +403,16 @@ class _Body(_Replay):
             return self.interpret()
         finally:
             self.modes.leave()
+
+
+def _pair_containers(given: Any, other: Any, known: dict[int, Any]) -> None:
+    """Note for each container in a value the one in its place in another of the same structure."""
+    items, spec = tree_flatten(given, is_leaf=lambda node: node is not given)
+    if not spec.is_leaf():
+        known[id(given)] = other
+        others = tree_flatten(other, is_leaf=lambda node: node is not other)[0]
+        for item, counterpart in zip(items, others, strict=True):
+            _pair_containers(item, counterpart, known)
 
 
 _INFERENCE = object()

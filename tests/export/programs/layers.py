@@ -84,7 +84,8 @@ class MultiheadAttention(nn.Module):
         return self.attention(x, x, x, need_weights=False)[0]
 
 
-@program(KIND, rand(2, 5, 8), rand(2, 7, 8), shapes=lambda D: (lambda b: ({0: b, 1: D("s")}, {0: b, 1: D("t")}))(D("b")),
+@program(KIND, rand(2, 5, 8), rand(2, 7, 8),
+         shapes=lambda D: (lambda b: ({0: b, 1: D("s")}, {0: b, 1: D("t")}))(D("b")),
          further=[(rand(3, 4, 8), rand(3, 6, 8))])
 class CrossAttention(nn.Module):
     """Weights are returned."""

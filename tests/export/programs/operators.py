@@ -63,7 +63,8 @@ def _(x: torch.Tensor, at: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @torch.library.custom_op("fs_programs::sum_list", mutates_args=())
-def sum_list(xs: list[torch.Tensor], weights: list[float], name: str, offset: torch.Tensor | None = None) -> torch.Tensor:
+def sum_list(xs: list[torch.Tensor], weights: list[float], name: str,
+             offset: torch.Tensor | None = None) -> torch.Tensor:
     """Lists, strings and what may be missing."""
     total = sum(weight * x for weight, x in zip(weights, xs, strict=True))
     return total if offset is None else total + offset  # type: ignore[return-value]
