@@ -53,8 +53,8 @@ def measure(names: Sequence[str], sides: Sequence[str], modes: Sequence[str]) ->
 def table(results: dict[str, Any], modes: Sequence[str], with_torch: bool) -> tuple[list[str], int]:
     """Lines to print, and how many programs break the bar."""
     lines, bad = [], 0
-    head = f"{'kind':<26} {'mode':<11} {'programs':>8} {'ours':>5} {'torch':>6} {'theirs only':>12} {'ours only':>10} " \
-        f"{'wrong':>6} {'wrong (torch)':>14}"
+    head = f"{'kind':<26} {'mode':<11} {'programs':>8} {'ours':>5} {'torch':>6} {'theirs only':>12} " \
+        f"{'ours only':>10} {'wrong':>6} {'wrong (torch)':>14}"
     lines.append(head)
     kinds = list(dict.fromkeys(row["kind"] for row in results.values()))
     for kind in [*kinds, "all"]:

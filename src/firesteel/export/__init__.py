@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "examples", *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, "examples", "passes", *(name for name in globals() if name.startswith("__"))})
 
 
 # Loaded when first used: exporting needs none of them.
@@ -74,6 +74,8 @@ _LAZY = {"default_decompositions": "decompositions", "draft_export": "draft", "l
 
 
 def __getattr__(name: str) -> Any:
+    if name == "passes":
+        return importlib.import_module(f"{__name__}.passes")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

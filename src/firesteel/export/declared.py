@@ -181,7 +181,7 @@ class Declared:
         return {position: _place(arguments, parameters, arguments.inputs[position].keys) for position in numbers}
 
     def numbers(self, env: shapes.ShapeEnv,
-                known: Mapping[int, shapes.Symbol] | None = None) -> dict[int, torch.SymInt]:
+                known: Mapping[int, shapes.Symbol] | None = None) -> dict[int, torch.SymInt | int]:
         """The integers that vary, by position, as symbols; `known` are those that a capture made."""
         symbols = self.symbols(env)
         return {position: make_symint(env, symbols.number(position, (known or {}).get(position)))

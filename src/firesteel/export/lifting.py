@@ -48,7 +48,7 @@ def same_constant(value: Any, other: Any) -> bool:
         return True
     if type(value) is not type(other):
         return False
-    if type(value).__eq__ is not object.__eq__:
+    if type(value).__eq__ is not object.__eq__:  # type: ignore[comparison-overlap]
         return bool(value == other)
     if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
         return False
@@ -183,7 +183,7 @@ class Lifting:
     _first_user_input: torch.fx.Node | None = None
 
     def add_inputs(self, fake_of: Callable[[torch.Tensor, UserInput | None], FakeTensor],
-                   numbers: Mapping[int, torch.SymInt] | None = None) -> None:
+                   numbers: Mapping[int, torch.SymInt | int] | None = None) -> None:
         """Make all placeholders that are known before the program runs; `numbers` are the inputs that vary."""
         recorder = self.recorder
         recorder.lift = self.lift

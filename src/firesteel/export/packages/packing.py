@@ -94,7 +94,7 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
     except BaseException:
         writer.abandon()
         raise
-    return writer.path
+    return os.fspath(path)
 
 
 def _header() -> bytes:
