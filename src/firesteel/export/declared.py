@@ -52,7 +52,8 @@ class DeclaredSymbols:
         example = self.contract.examples[name]
         if any(how.size_for(example) < SMALLEST for _, _, how in uses):
             return
-        lower = max([root.min, *(-((how.offset - SMALLEST) // how.scale) for _, _, how in uses)])
+        # the root of a derived dim may become a size too: ``4*n`` seen as n rows of 4
+        lower = max([root.min, SMALLEST, *(-((how.offset - SMALLEST) // how.scale) for _, _, how in uses)])
         upper = shapes.Interval().upper if root.max is None else root.max
         position, dim, how = uses[0]
         where = f"{self.contract.inputs[position].name}.size({dim})"
