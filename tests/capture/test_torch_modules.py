@@ -5,8 +5,12 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.nn.utils.parametrize
 from tests.torch_differential import check
 from torch import nn
+from torch.utils import _pytree as pytree
+
+import firesteel as fs
 
 
 def data():
@@ -700,3 +704,93 @@ def test_weak_references():
     assert torch.equal(compiled(holder, x), model(x))
     del model
     assert torch.equal(compiled(holder, x), x + 1)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p = torch.nn.Parameter(torch.ones(1))
+        self.register_buffer("b", torch.ones(1))
+        self.l = torch.nn.Identity()
+
+    def forward(self, x):
+        return self.l(x * self.p * self.b)
+
+
+class Hundredfold(torch.nn.Module):
+    def forward(self, x):
+        return x * 100
+
+
+def _replaced_parameter(m, x):
+    m.p
+    m._parameters["p"] = x * 2
+    return m.p
+
+
+def _registered_again(m, x):
+    m.b
+    m.register_buffer("b", x * 6)
+    m(x)
+    m.add_module("l", torch.nn.Tanh())
+    return m.b, m(x)
+
+
+def _set_then_swapped(m, x):
+    m.b = x * 3
+    return torch.func.functional_call(m, {"b": x * 5}, (x,)), m.b
+
+
+def _swapped_then_set(m, x):
+    y = torch.func.functional_call(m, {"b": x * 5}, (x,))
+    m.b = x * 3
+    return y, m._buffers["b"], m.b, m(x)
+
+
+def _none(m, x):
+    m.b
+    m.register_parameter("p", None)
+    m._buffers["b"] = None
+    return m.p, m.b
+
+
+def _deleted(m, x):
+    del m.b
+    before = hasattr(m, "b"), "b" in m._buffers
+    m.register_buffer("b", x * 2)
+    return before, m.b
+
+
+def _replaced_table(m, x):
+    m.__dict__["_buffers"] = {"b": x * 2}
+    return m.b, m(x)
+
+
+def _other_class(m, x):
+    m.__class__ = Hundredfold
+    return m(x), type(m).__name__
+
+
+def _adapted(m, x):
+    gradients = torch.autograd.grad(m(x).sum(), list(m.parameters()), create_graph=True)
+    moved = {n: p - 0.1 * g for (n, p), g in zip(m.named_parameters(), gradients, strict=True)}
+    return torch.func.functional_call(m, moved, (x,)).sum()
+
+
+def _parametrized(m, x):
+    y = m(x)
+    torch.nn.utils.parametrize.register_parametrization(m, "p", torch.nn.Tanh())
+    return y, m(x)
+
+
+@pytest.mark.parametrize("use", [_replaced_parameter, _registered_again, _set_then_swapped, _swapped_then_set, _none,
+                                 _deleted, _replaced_table, _other_class, _adapted, _parametrized])
+def test_tables_of_modules_that_were_read_may_change(use):
+    def run(function):
+        module = Scaled()
+        results = [function(module, torch.ones(1) * n) for n in (1, 2)]
+        state = sorted(module.state_dict().items())
+        return pytree.tree_map_only(torch.Tensor, torch.Tensor.tolist, (results, state, type(module).__name__))
+
+    with fs.config.patch(raise_on_internal_error=True):
+        assert run(fs.compile(use, backend="eager")) == run(use)

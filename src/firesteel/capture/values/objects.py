@@ -339,6 +339,9 @@ class InstanceDict(DictValue):
         pass  # the owner's attributes are written back one by one
 
 
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
 class ModuleValue(ObjectValue):
     """An nn.Module from outside: parameters, buffers and submodules are found in its tables."""
 
@@ -347,26 +350,40 @@ class ModuleValue(ObjectValue):
     def table_attr(self, tx: Tracer, name: str) -> Value | None:
         """What ``nn.Module.__getattr__`` finds."""
         assert self.source is not None
-        for table in ("_parameters", "_buffers", "_modules"):
+        for table in MODULE_TABLES:
             entries = self.real.__dict__.get(table)
-            if entries is not None and name in entries:
-                known = tx.known.get(id(entries))
-                if isinstance(known, DictValue):
-                    return known.lookup(tx, tx.constant(name))
+            known = self.known_table(tx, table)
+            if known is not None:
+                value = known.lookup(tx, tx.constant(name))
+                if value is not None:
+                    return value
+            elif entries is not None and name in entries:
                 value = tx.looked_up(entries[name], item_source(ModuleTableSource(self.source, table), name))
                 self.attrs[name] = value
                 return value
         return None
 
+    def known_table(self, tx: Tracer, table: str) -> DictValue | None:
+        """The table itself, where the program has got hold of it: it may have changed it."""
+        replaced = self.attrs.get(table)
+        known = replaced.realize() if replaced is not None else tx.known.get(id(self.real.__dict__.get(table)))
+        return known if isinstance(known, DictValue) else None
+
     def instance_attr(self, tx: Tracer, name: str) -> Value | None:
-        value = super().instance_attr(tx, name)
-        if value is None or name not in ("_parameters", "_buffers", "_modules"):
-            return value
+        if name not in MODULE_TABLES or name in self.attrs or name not in self.real.__dict__:
+            return super().instance_attr(tx, name)
         assert self.source is not None
-        return tx.wrap(self.real.__dict__[name], ModuleTableSource(self.source, name))
+        entries = self.real.__dict__[name]
+        if self.known_table(tx, name) is None:
+            # from now on what was read of it is found in the table
+            for attribute in [attribute for attribute in self.attrs if attribute in entries]:
+                if attribute in tx.effects.attributes_set(self):
+                    raise GraphBreak(f"the table {name} of a module after {attribute!r} was set")
+                del self.attrs[attribute]
+        return tx.wrap(entries, ModuleTableSource(self.source, name))
 
     def is_slot(self, name: str) -> bool:
-        tables = (self.real.__dict__.get(table) or {} for table in ("_parameters", "_buffers", "_modules"))
+        tables = (self.real.__dict__.get(table) or {} for table in MODULE_TABLES)
         return any(name in table for table in tables) or super().is_slot(name)
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
@@ -384,7 +401,8 @@ class ModuleValue(ObjectValue):
                 return value
             if name == "__dict__":
                 return self.instance_dict(tx)
-            tx.guard(self.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
+            if not any(name in self.real.__dict__.get(table, ()) for table in MODULE_TABLES):
+                tx.guard(self.source, "missing attribute", f"not hasattr({{0}}, {name!r})")
             raise tx.raised(AttributeError(f"{self.cls.__name__!r} object has no attribute {name!r}"))
         return tx.objects.generic_get_attr(tx, self, name)
 
@@ -392,6 +410,8 @@ class ModuleValue(ObjectValue):
         if not inherits_method(self.cls, "__setattr__", torch.nn.Module) or not torch_compat.MODULE_METHODS.quick():
             super().set_attr(tx, name, value)
             return
+        if name == "__class__":
+            raise GraphBreak("assigning the class of a module")
         tx.guard_stamp(torch_compat.MODULE_METHODS)
         member = getattr(self.cls, name, None)
         if isinstance(member, property):
@@ -406,6 +426,13 @@ class ModuleValue(ObjectValue):
         if name in own_buffers(self.real) and not (isinstance(value, TensorValue) or
                                                     (value.is_constant() and value.as_constant() is None)):
             raise GraphBreak(f"assigning a non-tensor to buffer {name!r}")
+        tables = {table: self.known_table(tx, table) for table in MODULE_TABLES}
+        buffers = tables["_buffers"]
+        if buffers is not None and buffers.lookup(tx, tx.constant(name)) is not None:
+            buffers.set_item(tx, tx.constant(name), value)
+            return
+        if any(table is not None and table.lookup(tx, tx.constant(name)) is not None for table in tables.values()):
+            raise GraphBreak(f"assigning {name!r} of a module whose tables were changed")
         self.store_attr(tx, name, value)
 
     def attribute_setter(self, name: str) -> Callable[[Any, str, Any], None]:
