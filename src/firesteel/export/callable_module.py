@@ -24,6 +24,7 @@ from .errors import InputMismatchError
 from .input_checks import InputChecks, input_checks
 from .lifting import identifier
 from .nesting import flatten_as, unflatten
+from .pre_dispatch import is_opaque
 from .program import ExportedProgram
 from .signature import InputKind, OutputKind
 from .source_functions import note_origin
@@ -82,6 +83,7 @@ class ExportedModule(torch.fx.GraphModule):
         root = torch.nn.Module()
         tables = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
         vars(root).update({name: copy.deepcopy(vars(self)[name], memo) for name in tables})
+        vars(root).update({name: value for name, value in vars(self).items() if is_opaque(value)})
         result = kind(root, copy.deepcopy(self.graph), class_name="GraphModule")  # type: ignore[call-arg]
         vars(result).update({name: vars(root)[name] for name in tables})
         result.call_structure = self.call_structure
@@ -265,13 +267,15 @@ def add_output(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[tor
     graph.output(tuple(results))
 
 
-def _register(root: torch.nn.Module, name: str, tensor: torch.Tensor, persistent: bool) -> None:
+def _register(root: torch.nn.Module, name: str, tensor: Any, persistent: bool) -> None:
     *path, last = name.split(".")
     for part in path:
         if part not in dict(root.named_children()):
             root.add_module(part, torch.nn.Module())
         root = getattr(root, part)
-    if isinstance(tensor, torch.nn.Parameter):
+    if not isinstance(tensor, torch.Tensor):
+        setattr(root, last, tensor)  # an object that operators take
+    elif isinstance(tensor, torch.nn.Parameter):
         root.register_parameter(last, tensor)
     else:
         root.register_buffer(last, tensor, persistent=persistent)

@@ -40,10 +40,12 @@ from ..torch_compat.tracing import composite_operators, core_decompositions
 from .errors import ExportError
 from .functional_calls import copied, fresh_results, written_copies
 from .lifting import argument_of
+from .pre_dispatch import is_opaque
 from .program import ExportedProgram
 from .recurrent_steps import by_steps
 from .signature import (
     ConstantArgument,
+    CustomObjArgument,
     ExportGraphSignature,
     InputKind,
     InputSpec,
@@ -145,6 +147,11 @@ class FunctionalRecorder(Recorder):
         super().__init__()
         self.table = table
         self._inside = 0
+        self.objects: dict[int, torch.fx.Node] = {}
+        """Inputs that are objects which operators take, by the ids of these."""
+
+    def _argument(self, value: Any) -> Any:
+        return self.objects[id(value)] if id(value) in self.objects and is_opaque(value) else super()._argument(value)
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._inside:
@@ -285,6 +292,10 @@ class _FunctionalGraph(Tracing):
         self.table = table
         self.subgraphs: dict[str, torch.fx.GraphModule] = {}
         self.add_inputs()
+        for entry in self.inputs:
+            if is_opaque(entry.example):
+                assert isinstance(self.recorder, FunctionalRecorder)
+                self.recorder.objects[id(entry.example)] = entry.node
 
     def results(self) -> Any:
         """The values of the graph's outputs."""
@@ -420,6 +431,8 @@ def _with_earlier(recorder: Recorder, kept: list[OutputSpec], old: ExportGraphSi
 
 
 def _renamed(spec: InputSpec, node: torch.fx.Node) -> InputSpec:
+    if isinstance(spec.arg, CustomObjArgument):
+        return InputSpec(spec.kind, CustomObjArgument(node.name, spec.arg.class_fqn), spec.target, spec.persistent)
     return InputSpec(spec.kind, argument_of(node, node.meta["val"]) if not isinstance(spec.arg, ConstantArgument)
                      else ConstantArgument(node.name, spec.arg.value), spec.target, spec.persistent)
 

@@ -323,7 +323,7 @@ def _declaration(spec: Any, tensor: torch.Tensor, dim: int, name: str) -> Declar
     spec = as_ours(spec)
     size = tensor.shape[dim]
     where = f"{name}.shape[{dim}]"
-    if spec is None or (isinstance(spec, DimHint) and spec.kind is HintKind.STATIC):
+    if spec is None:
         return spec
     if type(spec) is int:
         if spec != size:

@@ -19,6 +19,7 @@ from ..shapes.printing import print_python
 from ..shapes.symnode import expr_of
 from .errors import InputMismatchError
 from .lifting import PLAIN, same_constant
+from .pre_dispatch import is_opaque
 from .program import ExportedProgram
 from .ranges import ValueRanges
 from .signature import ConstantArgument, InputKind
@@ -68,7 +69,9 @@ def input_checks(program: ExportedProgram, paths: Sequence[str]) -> InputChecks:
     sizes: list[tuple[str, str, Any]] = []
     for name, path, spec in zip(checks.names, paths, specs, strict=True):
         value = placeholders[spec.arg.name].meta["val"]
-        if isinstance(spec.arg, ConstantArgument):
+        if isinstance(spec.arg, ConstantArgument) and is_opaque(value) and placeholders[spec.arg.name].users:
+            _check_class(checks, name, path, type(value))
+        elif isinstance(spec.arg, ConstantArgument):
             _check_constant(checks, name, path, spec.arg.value)
         elif isinstance(value, torch.Tensor):
             _check_tensor(checks, name, path, value)
@@ -81,6 +84,14 @@ def input_checks(program: ExportedProgram, paths: Sequence[str]) -> InputChecks:
             sizes.append((name, path, value))
     _check_sizes(checks, sizes, program)
     return checks
+
+
+def _check_class(checks: InputChecks, name: str, path: str, kind: type) -> None:
+    """An object that operators take may be another one of its class."""
+    checks.scope[f"{name}_type"] = kind
+    checks.conditions.append(Condition(
+        f"type({name}) is {name}_type",
+        lambda scope: f"the input {path} must be a {kind.__qualname__}, but is a {type(scope[name]).__qualname__}"))
 
 
 def _check_constant(checks: InputChecks, name: str, path: str, value: Any) -> None:

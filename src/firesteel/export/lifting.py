@@ -16,10 +16,11 @@ from ..fake import FakeTensor
 from ..torch_compat.pytrees import TreeSpec, keystr, tree_flatten, tree_flatten_with_path
 from .errors import ExportError
 from .nesting import unflatten
-from .pre_dispatch import PreDispatchRecorder
+from .pre_dispatch import PreDispatchRecorder, is_opaque
 from .signature import (
     ArgumentSpec,
     ConstantArgument,
+    CustomObjArgument,
     InputKind,
     InputSpec,
     SymBoolArgument,
@@ -38,8 +39,7 @@ def is_constant(value: Any) -> bool:
     Such objects are members of enums, slices and ranges, modules, and what torch calls opaque types
     (``torch._library.opaque_object``).
     """
-    return isinstance(value, (*PLAIN, Enum, slice, range, torch.nn.Module)) or any(
-        kind.__module__ == "torch._opaque_base" for kind in type(value).__mro__)
+    return isinstance(value, (*PLAIN, Enum, slice, range, torch.nn.Module)) or is_opaque(value)
 
 
 def same_constant(value: Any, other: Any) -> bool:
@@ -177,7 +177,7 @@ class Lifting:
     arguments: Arguments
     recorder: PreDispatchRecorder
     state: list[StateEntry] = field(default_factory=list)
-    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
     specs: list[InputSpec] = field(default_factory=list)
     _constant_specs: list[InputSpec] = field(default_factory=list)
     _first_user_input: torch.fx.Node | None = None
@@ -187,6 +187,7 @@ class Lifting:
         """Make all placeholders that are known before the program runs; `numbers` are the inputs that vary."""
         recorder = self.recorder
         recorder.lift = self.lift
+        recorder.lift_object = self.lift_object
         self.state = state_of(self.module)
         for entry in self.state:
             fake = fake_of(entry.tensor, None)
@@ -206,6 +207,8 @@ class Lifting:
                 item.fake = item.value
             node = recorder.add_placeholder(item.name, item.fake)
             item.name = node.name
+            if is_opaque(item.value):
+                recorder.objects[id(item.value)] = (item.value, node)
             self._first_user_input = self._first_user_input or node
             self.specs.append(InputSpec(InputKind.USER_INPUT, argument_of(node, item.fake), None))
 
@@ -213,16 +216,30 @@ class Lifting:
         """A tensor of the program that is no input becomes one: a constant."""
         target = self._name_of_constant(tensor)
         self.constants[target] = tensor
-        graph = self.recorder.graph
-        before = self._first_user_input or next((node for node in graph.nodes if node.op != "placeholder"), None)
-        with graph.inserting_before(before) if before is not None else graph.inserting_after():
-            node = graph.placeholder(PREFIXES[InputKind.CONSTANT_TENSOR] + identifier(target.replace(".", "_")))
-        node.target = node.name
-        node.meta["val"] = fake
+        node = self._constant_input(PREFIXES[InputKind.CONSTANT_TENSOR], target, fake)
         self._constant_specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), target))
         return node
 
-    def _name_of_constant(self, tensor: torch.Tensor) -> str:
+    def lift_object(self, value: Any) -> torch.fx.Node:
+        """An object that an operator takes, and that is no input, becomes one."""
+        target = self._name_of_constant(value)
+        self.constants[target] = value
+        node = self._constant_input("obj_", target, value)
+        kind = type(value)
+        self._constant_specs.append(InputSpec(
+            InputKind.CUSTOM_OBJ, CustomObjArgument(node.name, f"{kind.__module__}.{kind.__qualname__}"), target))
+        return node
+
+    def _constant_input(self, prefix: str, target: str, value: Any) -> torch.fx.Node:
+        graph = self.recorder.graph
+        before = self._first_user_input or next((node for node in graph.nodes if node.op != "placeholder"), None)
+        with graph.inserting_before(before) if before is not None else graph.inserting_after():
+            node = graph.placeholder(prefix + identifier(target.replace(".", "_")))
+        node.target = node.name
+        node.meta["val"] = value
+        return node
+
+    def _name_of_constant(self, tensor: Any) -> str:
         for prefix, part in self.module.named_modules():
             for name, value in vars(part).items():
                 if value is tensor:
@@ -235,7 +252,7 @@ class Lifting:
         at = next((at for at, spec in enumerate(self.specs) if spec.kind is InputKind.USER_INPUT), len(self.specs))
         return [*self.specs[:at], *self._constant_specs, *self.specs[at:]]
 
-    def all_constants(self) -> dict[str, torch.Tensor]:
+    def all_constants(self) -> dict[str, Any]:
         """What the program holds besides its state_dict: constants and buffers that are not saved."""
         rest = {entry.name: entry.tensor for entry in self.state if entry.persistent is False}
         return {**self.constants, **rest}

@@ -63,6 +63,9 @@ class PreDispatchRecorder(Recorder):
         self.asserted = 0
         self._grad_regions: list[tuple[bool, torch.fx.Node]] = []
         self._last_read: torch.fx.Node | None = None
+        # objects of opaque types that operators take, and what makes inputs of those that are none
+        self.objects: dict[int, tuple[Any, torch.fx.Node]] = {}
+        self.lift_object: Callable[[Any], torch.fx.Node] | None = None
         # where the program stands when it is run by Python and not from a graph
         self.locate: Callable[[], dict[str, Any]] | None = None
         # what nodes say of the function of torch that is being called then
@@ -149,10 +152,18 @@ class PreDispatchRecorder(Recorder):
             return self._nodes.get(id(value)) or self.node_of(value)
         if isinstance(value, torch.Tensor):
             raise Unsupported("a tensor from outside of the graph")
+        if is_opaque(value) and (id(value) in self.objects or self.lift_object is not None):
+            return self._object(value)
         if isinstance(value, torch.ScriptObject):
             raise Unsupported("an operator takes an object that only this process has, such as a process group: "
                               "programs are exported with collectives of torch.distributed._functional_collectives")
         return super()._argument(value)
+
+    def _object(self, value: Any) -> torch.fx.Node:
+        if id(value) not in self.objects:
+            assert self.lift_object is not None
+            self.objects[id(value)] = (value, self.lift_object(value))
+        return self.objects[id(value)][1]
 
     def _argument_tuple(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple([arg if isinstance(arg, torch.fx.Node) else self._argument(arg) for arg in args])
@@ -328,6 +339,11 @@ class PreDispatchRecorder(Recorder):
         node = self._nodes.get(id(fake))
         if node is not None and node.meta.get("val") is fake:
             node.meta["val"] = view_of(fake, *layout_of(fake), offset_of(fake))
+
+
+def is_opaque(value: Any) -> bool:
+    """Whether a value is of a class that operators take as it is (``torch._library.opaque_object``)."""
+    return any(kind.__module__ == "torch._opaque_base" for kind in type(value).__mro__)
 
 
 def _is_made_here(node: torch.fx.Node) -> bool:

@@ -138,7 +138,8 @@ def _input_problems(program: ExportedProgram) -> Iterator[str]:
         tensor = table.get(spec.target or "")
         if tensor is None:
             yield f"{spec.target}, which {node.name} stands for, is missing among the program's tensors"
-        elif tuple(tensor.shape) != tuple(node.meta["val"].shape) or tensor.dtype is not node.meta["val"].dtype:
+        elif spec.kind is not InputKind.CUSTOM_OBJ and (
+                tuple(tensor.shape) != tuple(node.meta["val"].shape) or tensor.dtype is not node.meta["val"].dtype):
             yield (f"{spec.target} is {tensor.dtype}{list(tensor.shape)}, but {node.name} is "
                    f"{node.meta['val'].dtype}{list(node.meta['val'].shape)}")
 

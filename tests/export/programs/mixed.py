@@ -254,6 +254,31 @@ def shapes_in_containers(self: Any, x: Any) -> Any:
     return {"shape": x.shape, "rest": [x.shape[1:], list(x.shape), tuple(x.stride())]}, x.sum()
 
 
+_COUNTER = f"{Counter.__module__}.{Counter.__qualname__}"
+_LIBRARY = torch.library.Library("fs_programs", "FRAGMENT")
+_LIBRARY.define(f"add_start({_COUNTER} counter, Tensor x) -> Tensor")
+_LIBRARY.impl("add_start", lambda counter, x: x + counter.start, "CompositeExplicitAutograd")
+torch.library.register_fake("fs_programs::add_start", lambda counter, x: torch.empty_like(x), lib=_LIBRARY)
+
+
+@program(KIND, rand(3), Counter(5), further=[(rand(3, seed=1), Counter(7))], saves=False,
+         refuses=[(rand(3), Settings(2.0))])
+def opaque_operand(self: Any, x: Any, counter: Any) -> Any:
+    return OPS.add_start(counter, x) * 2
+
+
+@program(KIND, rand(3), further=[(rand(3, seed=1),)], saves=False, after=lambda api, p: p.run_decompositions())
+class OpaqueAttribute(nn.Module):
+    """An operator takes an object of the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counter = Counter(4)
+
+    def forward(self, x: Any) -> Any:
+        return OPS.add_start(self.counter, x) * 2
+
+
 # Weights ------------------------------------------------------------------------------------------------------------
 
 
