@@ -97,8 +97,11 @@ def test_malformed_declarations(spec, says):
     ({"k": X}, {"j": None}, "the keys ['j'] for d, which has ['k']"),
     ([X, Y], [None], "1 entries for d, which has 2 items"),
     ([X, Y], N, "a list with 2 items"),
-    (3, {0: N}, "which is an integer"),
-    (3.5, Dim.DYNAMIC, "a float and no tensor"),
+    (3, {0: N}, "which is a number"),
+    (3.5, N, "which is a number"),
+    (0.0, Dim.DYNAMIC, "finite and not 0"),
+    (1 << 70, Dim.DYNAMIC, "less than 61 bits"),
+    (5, Dim.AUTO(max=4), "outside of the range"),
     ("text", N, "a str and no tensor"),
 ])
 def test_malformed_declarations_of_nested_inputs(d, spec, says):

@@ -11,7 +11,8 @@ import firesteel as fs
 
 SAMPLE = (
     "int_times", "int_in_dict", "int_returned", "int_decides", "int_negative", "copies_of_containers_of_ints_returned",
-    "int_in_named_tuple", "bounded_int", "product_of_sizes", "stated_product", "sizes_as_results", "one_at_run_time",
+    "int_in_named_tuple", "bounded_int", "dynamic_float", "dynamic_float_and_int",
+    "product_of_sizes", "stated_product", "sizes_as_results", "one_at_run_time",
     "item_as_index", "repeated_by_data", "dict_in_another_order", "keywords_against_signature", "dicts_in_dicts",
     "nested_dataclasses", "dynamic_size_as_input", "enum_as_input", "opaque_objects", "module_with_weights_called",
     "SubclassWeight", "subclass_input", "SeveralWrappedWeights", "fake_weights", "custom_operator_in_table",

@@ -2,7 +2,7 @@
 
 Each named dim is one symbol, called after it, and a derived dim is an expression of its root, so that everything
 declared holds by construction. A dimension under AUTO or DYNAMIC is a symbol of its own, ``s0`` and so on in the
-order of the inputs. When tracing ties such a symbol to others, it gives way to the named ones. An integer that is
+order of the inputs. When tracing ties such a symbol to others, it gives way to the named ones. A number that is
 declared to vary is a symbol too, of any value; a capture makes that one itself, where the program first uses it.
 """
 
@@ -20,7 +20,7 @@ from ..capture.argument_sizes import Place
 from ..capture.source import DerivedSizeSource, SizeSource, Source
 from ..capture.wrapping import number_bounds
 from ..shapes.dims import Dim, DimHint, HintKind
-from ..shapes.symnode import make_symint
+from ..shapes.symnode import make_symbolic, make_symint
 from .dynamic_shapes import SMALLEST, Declaration, InputSizes, ShapeContract, parameter_names, varies
 from .lifting import Arguments
 
@@ -92,16 +92,20 @@ class DeclaredSymbols:
 
 
     def number(self, position: int, known: shapes.Symbol | None = None) -> shapes.Symbol:
-        """The symbol of an integer that varies: the one that a capture made for it, or a new one."""
+        """The symbol of a number that varies: the one that a capture made for it, or a new one."""
         sizes = self.contract.inputs[position]
         if self.sizes[position]:
-            symbol = self.sizes[position][0]
-            assert isinstance(symbol, shapes.Symbol)
-            return symbol
+            before = self.sizes[position][0]
+            assert isinstance(before, shapes.Symbol)
+            return before
         hint, = sizes.dims
         assert sizes.number is not None and isinstance(hint, DimHint)
-        symbol = self.env.new_symbol(sizes.number, sizes.name, is_size=False, **(number_bounds(sizes.number) or {})) \
-            if known is None else known
+        symbol = known
+        if symbol is None and isinstance(sizes.number, float):
+            symbol = self.env.new_symbol(sizes.number, sizes.name, kind="float", is_size=False)
+        elif symbol is None:
+            bounds = number_bounds(int(sizes.number)) or {}
+            symbol = self.env.new_symbol(sizes.number, sizes.name, is_size=False, **bounds)
         self.hints[symbol] = (position, 0, hint)
         self.sizes[position] = [symbol]
         self.env.yielding = frozenset(self.hints)
@@ -174,7 +178,7 @@ class Declared:
         return dynamism.CapturedSizes(list(values), sources, demanded)
 
     def places(self, module: torch.nn.Module, arguments: Arguments) -> dict[int, Place]:
-        """Where the integers that vary are among the parameters of forward, by position."""
+        """Where the numbers that vary are among the parameters of forward, by position."""
         numbers = [position for position, sizes in enumerate(self.contract.inputs) if sizes.number is not None]
         if not numbers:
             return {}
@@ -182,10 +186,10 @@ class Declared:
         return {position: _place(arguments, parameters, arguments.inputs[position].keys) for position in numbers}
 
     def numbers(self, env: shapes.ShapeEnv,
-                known: Mapping[int, shapes.Symbol] | None = None) -> dict[int, torch.SymInt | int]:
-        """The integers that vary, by position, as symbols; `known` are those that a capture made."""
+                known: Mapping[int, shapes.Symbol] | None = None) -> dict[int, Any]:
+        """The numbers that vary, by position, as symbols; `known` are those that a capture made."""
         symbols = self.symbols(env)
-        return {position: make_symint(env, symbols.number(position, (known or {}).get(position)))
+        return {position: make_symbolic(env, symbols.number(position, (known or {}).get(position)))
                 for position, sizes in enumerate(self.contract.inputs) if sizes.number is not None}
 
     # Tracing by running Python

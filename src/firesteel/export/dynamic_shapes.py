@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 Declaration = Dim | DimHint | int | None
 """What can be said of one dimension."""
 
+LARGEST = 1 << 61
+"""Integers that vary are smaller: captures take those of more digits as constants."""
 SMALLEST = 2
 """The smallest size that a symbol stands for while tracing: operators treat 0 and 1 as cases of their own."""
 
@@ -41,17 +44,15 @@ class InputSizes:
     tensor: torch.Tensor | None
     """The example; None for an input that is no tensor."""
     dims: tuple[Declaration, ...] = ()
-    number: int | None = None
-    """The example of an integer that varies; what is declared of it is the only entry of `dims`."""
+    number: int | float | None = None
+    """The example of a number that varies; what is declared of it is the only entry of `dims`."""
 
     def where(self, dim: int) -> str:
         """A dimension as messages name it."""
         return self.name if self.number is not None else f"{self.name}.shape[{dim}]"
 
     def example(self, dim: int) -> int:
-        """The size in the example, or the number."""
-        if self.number is not None:
-            return self.number
+        """The size in the example."""
         assert self.tensor is not None
         return self.tensor.shape[dim]
 
@@ -266,20 +267,30 @@ def _read(value: Any, spec: Any, name: str) -> Iterator[InputSizes]:
 
 
 def _number(value: Any, spec: Any, name: str) -> InputSizes:
-    """A leaf that is no tensor: an integer may vary, everything else is a constant."""
+    """A leaf that is no tensor: a number may vary, everything else is a constant."""
+    kind = type(value)
     if spec is None or isinstance(spec, DimHint) and spec.kind is HintKind.STATIC or \
-            type(value) is type(spec) is int and value == spec:
+            kind is type(spec) is int and value == spec:
         return InputSizes(name, None)
-    if type(value) is int and isinstance(spec, DimHint):
+    if kind not in (int, float):
+        raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is a {kind.__name__} and no tensor",
+                            f"give None for {name}: what is neither tensor nor number is a constant of the program")
+    if not isinstance(spec, DimHint):
+        raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is a number",
+                            f"give Dim.DYNAMIC or Dim.AUTO if {name} varies, None if it is a constant")
+    if kind is int:
         if (spec.min is not None and value < spec.min) or (spec.max is not None and value > spec.max):
             raise UserCodeError(f"{name} of the example is {value}, outside of the range of {spec!r}",
                                 "give an example in the range")
-        return InputSizes(name, None, (spec,), value)
-    if type(value) is int:
-        raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is an integer",
-                            f"give Dim.DYNAMIC or Dim.AUTO if {name} varies, None if it is a constant")
-    raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is a {type(value).__name__} and no tensor",
-                        f"give None for {name}: what is neither tensor nor integer is a constant of the program")
+        if not -LARGEST <= value < LARGEST:
+            raise UserCodeError(f"{name} of the example is {value}, too large for a number that varies",
+                                "give an example of less than 61 bits")
+    elif not math.isfinite(value) or value == 0.0:
+        raise UserCodeError(f"{name} of the example is {value}, which programs treat as a case of its own",
+                            "give an example that is finite and not 0")
+    elif spec.min is not None or spec.max is not None:
+        raise UserCodeError(f"dynamic_shapes gives {spec!r} for {name}, which is a float", "bounds are for integers")
+    return InputSizes(name, None, (spec,), value)
 
 
 def _children(value: Any) -> list[tuple[Any, str, Any]] | None:
@@ -471,11 +482,11 @@ class AdditionalInputs:
 def _from_examples(column: list[Any]) -> Any:
     first = column[0]
     if not isinstance(first, torch.Tensor):
-        if all(type(other) is int for other in column):
+        if type(first) in (int, float) and all(type(other) is type(first) for other in column):
             return Dim.DYNAMIC if len(set(column)) > 1 else None
         if any(type(other) is not type(first) or other != first for other in column[1:]):
             raise UserCodeError(f"the examples have different values {column!r} for an input that is no tensor",
-                                "what is neither tensor nor integer is a constant of the program")
+                                "what is neither tensor nor number is a constant of the program")
         return None
     if any(not isinstance(other, torch.Tensor) or other.dim() != first.dim() for other in column[1:]):
         raise UserCodeError("the examples have tensors of different rank for one input", "examples differ in sizes")

@@ -77,13 +77,18 @@ def input_checks(program: ExportedProgram, paths: Sequence[str]) -> InputChecks:
             _check_tensor(checks, name, path, value)
             sizes += [(f"{name}.size({dim})", f"{path}.shape[{dim}]", size) for dim, size in enumerate(value.shape)]
         else:
-            checks.conditions.append(Condition(
-                f"type({name}) is int",
-                lambda scope, name=name, path=path: f"the input {path} must be an integer, "  # type: ignore[misc]
-                f"but is a {type(scope[name]).__qualname__}"))
+            _check_number(checks, name, path, isinstance(value, torch.SymFloat))
             sizes.append((name, path, value))
     _check_sizes(checks, sizes, program)
     return checks
+
+
+def _check_number(checks: InputChecks, name: str, path: str, is_float: bool) -> None:
+    condition, wanted = f"type({name}) is int", "an integer"
+    if is_float:  # zeros, infinities and NaN have rules of their own, which the program was not traced for
+        condition, wanted = f"type({name}) is float and {name} - {name} == 0.0 != {name}", "a finite float other than 0"
+    checks.conditions.append(Condition(
+        condition, lambda scope: f"the input {path} must be {wanted}, but is {scope[name]!r}"))
 
 
 def _check_class(checks: InputChecks, name: str, path: str, kind: type) -> None:

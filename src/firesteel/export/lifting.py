@@ -183,7 +183,7 @@ class Lifting:
     _first_user_input: torch.fx.Node | None = None
 
     def add_inputs(self, fake_of: Callable[[torch.Tensor, UserInput | None], FakeTensor],
-                   numbers: Mapping[int, torch.SymInt | int] | None = None) -> None:
+                   numbers: Mapping[int, Any] | None = None) -> None:
         """Make all placeholders that are known before the program runs; `numbers` are the inputs that vary."""
         recorder = self.recorder
         recorder.lift = self.lift

@@ -266,7 +266,7 @@ class _Replay(Tracing):
     def _with_numbers(self, result: Any) -> Any:
         """The result with symbols for the numbers in containers that the program was given and returns whole."""
         varying = {position for position, item in enumerate(self.arguments.inputs)
-                   if isinstance(item.fake, torch.SymInt)}
+                   if isinstance(item.fake, (torch.SymInt, torch.SymFloat))}
         if not varying:
             return result
         given = (self.arguments.args, self.arguments.kwargs)

@@ -105,6 +105,28 @@ def float_beside_dynamic(self: Any, x: Any, f: Any) -> Any:
     return F.leaky_relu(x, f) if f > 1 else x
 
 
+@program(KIND, rand(4), 2.5, shapes=lambda D: (None, D.DYNAMIC), further=[(rand(4), 1.5), (rand(4), -3.25)])
+def dynamic_float(self: Any, x: Any, f: Any) -> Any:
+    return x * f + f / 2, f
+
+
+@program(KIND, rand(4), 2.5, shapes=lambda D: (None, D.AUTO), further=[(rand(4, seed=1), 2.5)])
+def dynamic_float_as_argument(self: Any, x: Any, f: Any) -> Any:
+    return F.leaky_relu(x, f), torch.full((2,), f), x.clamp(max=f), torch.add(x, x, alpha=f), x ** f
+
+
+@program(KIND, rand(4), {"lr": 0.5, "n": 3}, shapes=lambda D: (None, {"lr": D.DYNAMIC, "n": D.DYNAMIC}),
+         further=[(rand(4), {"lr": 0.25, "n": 5}), (rand(4), {"n": 2, "lr": 1.5})],
+         after=lambda api, p: p.run_decompositions())
+def dynamic_float_and_int(self: Any, x: Any, d: Any) -> Any:
+    return x - d["lr"] * x.sum() * d["n"], d["lr"] * d["n"], [d["n"], d["lr"]]
+
+
+@program(KIND, rand(4), 2.5, shapes=lambda D: (None, D.AUTO), further=[(rand(4), 1.5)], refuses=[(rand(4), 0.5)])
+def dynamic_float_decides(self: Any, x: Any, f: Any) -> Any:
+    return x * f if f > 1 else x
+
+
 # Sizes --------------------------------------------------------------------------------------------------------------
 
 
