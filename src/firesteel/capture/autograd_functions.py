@@ -3,6 +3,7 @@
 Forward and backward are executed symbolically first, to see that they have no side effects and only do what capture
 knows, and to guard what they read. What they do is then recorded as a single call of ``apply``, which runs both as the
 user wrote them. A backward that cannot be followed is left to autograd: such a call only runs on real tensors.
+The static methods ``vmap`` and ``jvp`` are not looked at: graphs that transforms work on have no Function with these.
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if cls in tx.made_classes:
         raise GraphBreak(f"autograd.Function {cls.__name__}, a class made inside of the compiled function",
                          "make the class outside of the compiled function")
-    traceable = look_inside(tx, owner, inputs)
+    traceable, inner = look_inside(tx, owner, inputs)
     if not traceable:
         tx.untraceable.add(cls)
     pairs = [to_graph(tx, value, keep_numbers=False) for value in inputs]
-    target = AppliedFunction(cls, traceable)
+    target = AppliedFunction(cls, traceable, inner)
     result = run_fake(tx, cls.apply, target.__name__, [fake for _, fake in pairs], {})
     if not _is_modelled(result):
         raise GraphBreak(f"{cls.__name__}.forward returns a {type(result).__name__}, or one among its results")
@@ -89,10 +90,11 @@ def apply(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return wrap_result(tx, node, result)
 
 
-def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
+def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> tuple[bool, tuple[AppliedFunction, ...]]:
     """Execute forward and backward symbolically and forget what they did to the graph.
 
-    False when the backward, which is not needed for that, is nothing that capture can follow.
+    Returns False when the backward, which is not needed for that, is nothing that capture can follow; and the
+    operations of other Functions that both call.
     """
     cls = owner.cls
     graph = tx.graph.graph
@@ -128,9 +130,12 @@ def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
             raise GraphBreak(f"{cls.__name__} writes to a tensor in place")
         value.node = node  # an operation that returned the tensor as it was is to be forgotten
     read: set[Symbol] = set()
+    inner: list[AppliedFunction] = []
     for node in reversed(list(graph.nodes)):
         if node is last or node.op == "placeholder":
             break
+        if isinstance(node.target, AppliedFunction):
+            inner.append(node.target)
         for used in node.all_input_nodes:
             read |= _symbols(used.meta.get("example_value"))
         if not isinstance(node.meta.get("example_value"), (int, float)):  # numbers may be used again
@@ -146,7 +151,7 @@ def look_inside(tx: Tracer, owner: ClassValue, inputs: list[Value]) -> bool:
         hint = tx.shape_env.hint(symbol)
         assert hint is not None
         tx.symbols.decide(eq(symbol, hint))
-    return traceable
+    return traceable, tuple(inner)
 
 
 def _version(value: TensorValue) -> int:

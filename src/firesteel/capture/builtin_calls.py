@@ -405,14 +405,31 @@ def _function_of_constants(tx: Tracer, value: FunctionValue) -> types.FunctionTy
     return function
 
 
+def _signature(function: types.FunctionType) -> list[Any]:
+    """What the signature of a function is made of."""
+    tables = (function.__kwdefaults__ or {}, function.__annotations__)
+    parts = [function.__code__, *(function.__defaults__ or ()), *(part for table in tables for part in table.items())]
+    return [*parts, *(function.__dict__.get(name) for name in ("__signature__", "__wrapped__"))]
+
+
+def _has_signature(function: types.FunctionType, parts: list[Any]) -> bool:
+    def same(one: Any, two: Any) -> bool:
+        return one is two or type(one) is type(two) is tuple and all(map(operator.is_, one, two))
+
+    now = _signature(function)
+    return len(now) == len(parts) and all(map(same, now, parts))
+
+
 @handles(inspect.signature)
 def call_signature(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The signature of a known function is a constant: functions are guarded by their code."""
     value = args[0].realize()
-    if isinstance(value, MethodValue) and isinstance(value.function, FunctionValue) and value.function.real is not None:
-        return tx.fold(inspect.signature, [types.MethodType(value.function.real, object())], {})
-    if isinstance(value, FunctionValue) and value.real is not None:
-        return tx.fold(inspect.signature, [value.real], {})
+    function = value.function if isinstance(value, MethodValue) else value
+    if isinstance(function, FunctionValue) and function.real is not None:
+        parts = _signature(function.real)
+        tx.guard(None, "signature", "{k[0]}({k[1]}, {k[2]})", (_has_signature, function.real, parts))
+        known = function.real if function is value else types.MethodType(function.real, object())
+        return tx.fold(inspect.signature, [known], {})
     if isinstance(value, (ClassValue, PythonObject)):
         return tx.fold(inspect.signature, [value.as_constant()], {})
     if isinstance(value, FunctionValue):

@@ -299,7 +299,8 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
         if name == "__call__" and isinstance(receiver, ClassValue):
             return instantiate(tx, receiver, rest, kwargs)
     equivalent = REGISTRY.get(obj)
-    if equivalent is not None and not receiver.native_methods:
+    of_object = owner is object and isinstance(receiver, ObjectValue)
+    if equivalent is not None and (of_object or not receiver.native_methods):
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if not issubclass(receiver.python_type(), owner):
         raise GraphBreak(f"{owner.__name__}.{name} on {receiver.describe()}")

@@ -11,10 +11,10 @@ import numpy
 import torch
 
 from .call_handlers import HANDLERS, handles
-from .call_signatures import checked, handled
+from .call_signatures import checked, handled, refused
 from .equivalents import REGISTRY
 from .objects import class_member, find_on_class
-from .pure_functions import MADE_OF_CONSTANTS
+from .pure_functions import MADE_OF_CONSTANTS, rely_on_context
 from .signals import GraphBreak
 from .source import written_in_python
 from .torch_calls import is_graph_function
@@ -42,6 +42,10 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
         return handled(tx, handler, cls, args, kwargs)
     if issubclass(cls, numpy.generic) and (scalar := tx.arrays.make_scalar(tx, cls, args, kwargs)) is not None:
         return scalar
+    if cls in MADE_OF_CONSTANTS:
+        rely_on_context(tx, cls)
+    if cls is object and (args or kwargs):
+        raise refused("object")
     if cls in FOLDED or cls in MADE_OF_CONSTANTS or issubclass(cls, (enum.Enum, numpy.generic, numpy.dtype)):
         return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
     if cls is torch.Size:

@@ -269,6 +269,8 @@ def slot_attr(tx: Tracer, obj: ObjectValue, cls: type, name: str, slot: types.Me
 def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
     """Attribute of a class."""
     cls = value.cls
+    if name == "__subclasses__":
+        raise GraphBreak("__subclasses__() of a class, which any other code changes")
     changed = set_on_class(tx, cls, name)
     if changed is not None:
         return changed

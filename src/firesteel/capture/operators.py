@@ -69,6 +69,7 @@ UNARY: dict[str, tuple[Any, str]] = {
 BITWISE = frozenset({"&", "|", "^", "<<", ">>"})
 DUNDER_TO_COMPARE = {names[1]: symbol for symbol, names in COMPARE.items()}
 
+_ABSENT = object()
 TEXT_OR_NUMBER = (NumberValue, ConstantValue, TextValue)
 
 
@@ -88,14 +89,19 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     formats = symbol == "%" and issubclass(left.python_type(), (str, bytes))
     if formats and speaks_for_itself(right):
         raise GraphBreak(f"{right.describe()} in a text, which its own methods make", "use an f-string")
-    given = left
+    given = left, right
     left, right = _bare_operands(left, right, {method, IN_PLACE[symbol][1]}, {reflected})
-    if formats and given is not left and isinstance(left, ConstantValue) and not _has_fields(left.value):
+    if formats and given[0] is not left and isinstance(left, ConstantValue) and not _has_fields(left.value):
         tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})  # which may raise
-        return given  # Python gives it back where there is nothing to put in, whatever its class
+        return given[0]  # Python gives it back where there is nothing to put in, whatever its class
     folded = IN_PLACE[symbol][0] if in_place else function  # they differ in what they say when they fail
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
-        return itself_or(left, itself_or(right, tx.fold(folded, [left.value, right.value], {})))
+        try:
+            return itself_or(left, itself_or(right, tx.fold(folded, [left.value, right.value], {})))
+        except UserRaise:
+            if (left, right) == given:
+                raise
+            raise GraphBreak(f"operator {symbol} is refused for objects of a subclass") from None  # which it names
     if is_number(left) and is_number(right) and symbol != "@":
         if in_place and symbol in BITWISE and float in (left.python_type(), right.python_type()):
             function = folded  # which raises
@@ -164,8 +170,10 @@ def _bare_operands(left: Value, right: Value, asked: set[str], reflected: set[st
         reflected = set()  # it takes a subclass for what it is
 
     def own(value: Value, names: set[str]) -> bool:
-        return isinstance(value, ObjectValue) and (not isinstance(value.storage, ConstantValue) or any(
-            getattr(value.cls, name, None) is not getattr(value.storage.python_type(), name, None) for name in names))
+        if not isinstance(value, ObjectValue) or not isinstance(value.storage, ConstantValue):
+            return isinstance(value, ObjectValue)
+        plain = value.storage.python_type()
+        return any(getattr(value.cls, name, _ABSENT) is not getattr(plain, name, _ABSENT) for name in names)
 
     return (left, right) if own(left, asked) or own(right, reflected) else (bare_constant(left), bare_constant(right))
 
@@ -255,6 +263,8 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
             return tx.call_torch(function, [left, right], {})
         if isinstance(other, (TupleValue, ListValue)) and symbol in ("==", "!="):
             return ConstantValue(symbol == "!=")
+        if isinstance(other, ObjectValue) and hasattr(other.cls, "__torch_function__"):
+            raise GraphBreak(f"comparison {symbol} of a tensor and an object with __torch_function__, which torch asks")
     if _has_methods(left, method) or _has_methods(right, reflected):
         return _object_compare(tx, symbol, left, right, method, reflected)
     result = container_compare(tx, symbol, left, right)

@@ -44,6 +44,19 @@ ASKS_THE_SYSTEM = frozenset({
 """Functions of those modules that do more."""
 
 
+def arithmetic_context() -> tuple[Any, ...]:
+    """What decides on results of decimal numbers besides the numbers."""
+    context = decimal.getcontext()
+    traps = tuple(sorted(signal.__name__ for signal, is_set in context.traps.items() if is_set))
+    return context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, traps
+
+
+def rely_on_context(tx: Tracer, kind: type) -> None:
+    """Guard the context that objects of a class are computed with."""
+    if kind is decimal.Decimal:
+        tx.guard(None, "decimal context", "{k[0]}() == {k[1]}", (arithmetic_context, arithmetic_context()))
+
+
 def is_plain(data: Any) -> bool:
     """Whether something is a constant, or a container of constants, of Python's own classes."""
     if type(data) in (list, tuple, set, frozenset):

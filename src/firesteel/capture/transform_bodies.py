@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..functional.applied_functions import AppliedFunction
 from ..shapes import Symbol
 from ..shapes.symnode import expr_of
 from .break_reasons import written_name
 from .control_flow import add_graph
-from .regions import capture_region, make_graph, remove
+from .regions import capture_region, make_graph, reached_values, remove
 from .signals import GraphBreak
 from .torch_calls import run_fake, wrap_result
 from .trees import Structure, flatten
@@ -62,7 +63,15 @@ def capture_body(tx: Tracer, title: str, run: Callable[[], Value], leaves: Seque
                  stand_ins: Sequence[TensorValue], runs_once: bool = True) -> TransformBody:
     """Capture ``run``, which calls the function on ``stand_ins`` for ``leaves``."""
     places = [value.node for value in stand_ins]
-    region = capture_region(tx, title, run, stand_ins, runs_once, places)
+    changes: list[Value] = []
+
+    def run_noting_changes() -> Value:
+        result = run()
+        changes.extend(tx.effects.changes or ())
+        return result
+
+    region = capture_region(tx, title, run_noting_changes, stand_ins, runs_once, places)
+    _refuse_kept(tx, title, changes, {*places, *region.nodes})
     results, structure = flatten(tx, region.result)
     inside = [node.meta["example_value"] for node in region.nodes
               if isinstance(node.meta.get("example_value"), SYMBOLIC)]
@@ -72,8 +81,25 @@ def capture_body(tx: Tracer, title: str, run: Callable[[], Value], leaves: Seque
     besides = [node for node in dict.fromkeys([*region.free, *(result.node for result in results)])
                if node not in places and node not in region.nodes]
     graph = make_graph(tx, region, [*places, *besides], [result.node for result in results])
+    _refuse_rules(title, graph)
     remove(tx, places)
     return TransformBody(graph, [*(leaf.node for leaf in leaves), *besides], results, structure)
+
+
+def _refuse_kept(tx: Tracer, title: str, changes: list[Value], inside: set[torch.fx.Node]) -> None:
+    """Raise when something from outside that the function has changed holds a tensor as the function sees it."""
+    outside = reached_values([[frame.stack, frame.locals, frame.cells] for frame in tx.frames])
+    kept = [value for value in changes if value.source is not None or id(value) in outside]
+    if any(getattr(value, "node", None) in inside for value in reached_values(kept).values()):
+        raise GraphBreak(f"{title}: a tensor of the function is kept beyond its call", "return it instead")
+
+
+def _refuse_rules(title: str, graph: torch.fx.GraphModule) -> None:
+    """Raise when the transform would call code of an autograd.Function that nobody has followed."""
+    for module in graph.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if isinstance(node.target, AppliedFunction) and (reason := node.target.why_not_in(title)) is not None:
+                raise GraphBreak(f"{title} of {reason}")
 
 
 def _symbols(structure: Structure) -> frozenset[Symbol]:

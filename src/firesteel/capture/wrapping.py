@@ -23,7 +23,7 @@ from ..fake import FakeUnsupported, unsupported_reason
 from ..shapes.symnode import make_symbolic
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, asks_for_hashes, constant_condition, is_constant_key, same_constant
-from .pure_functions import VALUE_TYPES
+from .pure_functions import VALUE_TYPES, rely_on_context
 from .signals import GraphBreak
 from .source import (
     AttrSource,
@@ -223,6 +223,7 @@ def _wrap_of_standard_library(tx: Tracer, real: Any, kind: type, source: Source)
         return state
     if kind not in VALUE_TYPES or kind is re.Match:
         return None
+    rely_on_context(tx, kind)
     if kind is re.Pattern:
         tx.guard(source, "identity", "{0} is {k[0]}", (real,))
     else:  # equal ones may differ in what they look like

@@ -195,6 +195,10 @@ def deque_copy(self: Any, /) -> Any:
     return type(self)(self) if bound is None else type(self)(self, bound)
 
 
+def frozenset_copy(self: Any, /) -> Any:
+    return frozenset(frozenset.__iter__(self))
+
+
 ON_SUBCLASSES: dict[type, dict[str, Callable[..., Any]]] = {
     dict: {"copy": dict_copy, "__or__": dict_or, "__ror__": dict_ror},
     OrderedDict: {
@@ -204,6 +208,7 @@ ON_SUBCLASSES: dict[type, dict[str, Callable[..., Any]]] = {
     defaultdict: {"copy": defaultdict_copy, "__copy__": defaultdict_copy, "__or__": defaultdict_or,
                   "__ror__": defaultdict_ror},
     deque: {"copy": deque_copy, "__copy__": deque_copy},
+    frozenset: {"copy": frozenset_copy},
 }
 """By builtin and name: what its method does on an instance of a subclass."""
 

@@ -621,6 +621,8 @@ class ExceptionValue(ObjectValue):
         if name in ("__str__", "__repr__"):
             if self.python_dunder("__str__") or (self.python_dunder("__repr__") and name == "__repr__"):
                 self.unsupported(f"method {name!r}")
+            if issubclass(self.cls, OSError) and name == "__str__":
+                self.unsupported("the text of an OSError")  # which has more than its arguments
             plain = Exception if inherits_method(self.cls, "__str__", BaseException) else self.cls
             constants = [tx.constant_of(a) for a in self.args]
             if name == "__str__":

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ..call_handlers import handles
-from ..signals import GraphBreak
+from ..signals import GraphBreak, Restart
 from ..source import InstanceDictSource, Source, call_source, item_source, name_in_messages
 from .base import LazyValue, Value, identity_key
 from .constants import ConstantValue
@@ -206,7 +206,7 @@ class ContextVariable(Value):
                     return args[0]
             raise GraphBreak(f"context variable {self.real.name} without a value")
         if name == "set" and len(args) == 1:
-            token = ContextToken(self, self.content)
+            token = ContextToken(self, self.content, tx.root_step)
             self.content = args[0]
             tx.effects.mutated(self)
             return token
@@ -225,10 +225,11 @@ class ContextVariable(Value):
 class ContextToken(Value):
     """What ``ContextVar.set`` gives, for ``reset``."""
 
-    __slots__ = ("variable", "before")
+    __slots__ = ("variable", "before", "step")
 
-    def __init__(self, variable: ContextVariable, before: Value | None) -> None:
+    def __init__(self, variable: ContextVariable, before: Value | None, step: int) -> None:
         super().__init__(None)
+        self.step = step
         self.variable = variable
         self.before = before
 
@@ -237,6 +238,9 @@ class ContextToken(Value):
 
     def truth(self, tx: Tracer) -> bool:
         return True
+
+    def emit(self, code: EntryCode) -> str:
+        raise Restart(self.step, GraphBreak("a token of a context variable is needed after the graph"))
 
 
 def wrap_thread_state(tx: Tracer, real: Any, kind: type, source: Source) -> Value | None:
