@@ -12,7 +12,7 @@ import firesteel as fs
 INSIDE_NAMES, AROUND_NAMES = list(INSIDE), list(AROUND)
 
 
-def results(program: Program, function):
+def outcome(program: Program, function):
     return observed(program, function, program.inputs())
 
 
@@ -20,28 +20,28 @@ def results(program: Program, function):
 def test_inside(name):
     program = INSIDE[name]
     compiled = fs.compile(program.function, fullgraph=True, backend="native")
-    torch.testing.assert_close(results(program, compiled), results(program, program.function))
+    torch.testing.assert_close(outcome(program, compiled), outcome(program, program.function))
 
 
 @pytest.mark.parametrize("name", INSIDE_NAMES[1::4])
 def test_inside_with_symbolic_sizes(name):
     program = INSIDE[name]
     compiled = fs.compile(program.function, fullgraph=True, backend="native", dynamic=True)
-    torch.testing.assert_close(results(program, compiled), results(program, program.function))
+    torch.testing.assert_close(outcome(program, compiled), outcome(program, program.function))
 
 
 @pytest.mark.parametrize("name", INSIDE_NAMES[2::8])
 def test_inside_as_captured(name):
     program = INSIDE[name]
     compiled = fs.compile(program.function, fullgraph=True, backend="eager")
-    torch.testing.assert_close(results(program, compiled), results(program, program.function))
+    torch.testing.assert_close(outcome(program, compiled), outcome(program, program.function))
 
 
 @pytest.mark.parametrize("name", AROUND_NAMES[::3])
 def test_around(name):
     program = AROUND[name]
-    expected = results(program, lambda *args: program.function(lambda f: f, *args))
-    found = results(program, lambda *args: program.function(lambda f: fs.compile(f, backend="eager"), *args))
+    expected = outcome(program, lambda *args: program.function(lambda f: f, *args))
+    found = outcome(program, lambda *args: program.function(lambda f: fs.compile(f, backend="eager"), *args))
     torch.testing.assert_close(found, expected)
 
 
@@ -95,6 +95,140 @@ def test_a_function_may_change_objects_but_keep_no_tensor():
     with pytest.raises(fs.errors.GraphBreakError, match="is kept beyond its call"):
         fs.compile(keeping, fullgraph=True, backend="eager")(X)
     torch.testing.assert_close(fs.compile(keeping, backend="eager")(X), X.cos())
+
+
+class Holder:
+    """Something from outside that can keep a tensor."""
+
+
+HOLDER, KEPT = Holder(), []
+
+
+def keep_in_list(t):
+    KEPT.append(t)
+    return (t * 2).sum()
+
+
+def keep_in_slice(t):
+    KEPT[:] = [t.view(-1)]
+    return (t * 2).sum()
+
+
+def keep_in_closure(t):
+    KEPT.append(lambda: t)
+    return (t * 2).sum()
+
+
+def keep_in_attribute(t):
+    HOLDER.last = t
+    return (t * 2).sum()
+
+
+def keep_in_global(t):
+    global HELD
+    HELD = t
+    return (t * 2).sum()
+
+
+TRANSFORMS = {"grad": lambda f, x: grad(f)(x), "vmap": lambda f, x: vmap(f)(x), "vjp": lambda f, x: vjp(f, x)[0],
+              "jvp": lambda f, x: jvp(f, (x,), (x,))}
+
+
+@pytest.mark.parametrize("keep", [keep_in_list, keep_in_slice, keep_in_closure, keep_in_attribute, keep_in_global])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_a_function_that_keeps_what_it_is_given(transform, keep):
+    def program(x):
+        x.add_(1)
+        return TRANSFORMS[transform](keep, x)
+
+    seen, kept = [], []
+    for function in (program, fs.compile(program, backend="eager"), fs.compile(program, backend="native")):
+        KEPT.clear()
+        HOLDER.__dict__.clear()
+        globals()["HELD"] = None
+        x = X.clone()
+        seen.append((function(x), x))
+        kept.append((len(KEPT), list(vars(HOLDER)), HELD is not None))
+    torch.testing.assert_close(seen[1:], [seen[0]] * 2)
+    assert kept[1:] == [kept[0]] * 2
+
+
+SCALE, CALLS = [1.0], []
+
+
+class Sine(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].cos()
+
+
+class OwnVmap(Sine):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info, dims, x):
+        CALLS.append(info.batch_size)
+        return x * SCALE[0], dims[0]
+
+
+class OwnJvp(Sine):
+    @staticmethod
+    def jvp(ctx, tangent):
+        CALLS.append("jvp")
+        return tangent * SCALE[0]
+
+
+class OwnVmapInForward(Sine):
+    @staticmethod
+    def forward(x):
+        return OwnVmap.apply(x)
+
+
+class OwnVmapInBackward(Sine):
+    @staticmethod
+    def backward(ctx, gradient):
+        return OwnVmap.apply(gradient)
+
+
+RULED = {
+    "vmap": lambda f, x: vmap(f)(x),
+    "vmap of grad": lambda f, x: vmap(grad(lambda row: f(row).sum()))(x),
+    "grad of vmap": lambda f, x: grad(lambda x: vmap(f)(x).sum())(x),
+    "jvp": lambda f, x: jvp(f, (x,), (x,)),
+    "jacrev": lambda f, x: torch.func.jacrev(f)(x),
+    "jacfwd": lambda f, x: torch.func.jacfwd(f)(x),
+}
+
+
+@pytest.mark.parametrize("transform", RULED)
+@pytest.mark.parametrize("function", [Sine, OwnVmap, OwnJvp, OwnVmapInForward, OwnVmapInBackward])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_rules_of_functions_run_in_every_call(function, transform, dynamic):
+    def program(x):
+        return RULED[transform](function.apply, x)
+
+    results, calls = [], []
+    for called in (program, fs.compile(program, backend="native", dynamic=dynamic)):
+        for SCALE[0] in (1.0, 5.0, 2.0):
+            CALLS.clear()
+            error = None
+            try:
+                results.append(called(torch.ones(2, 3)))
+            except (RuntimeError, NotImplementedError) as raised:
+                error = str(raised)
+            calls.append((error, list(CALLS), list(map(type, CALLS))))
+    torch.testing.assert_close(results[len(results) // 2:], results[:len(results) // 2])
+    assert calls[3:] == calls[:3]
 
 
 def test_the_function_of_vjp_may_leave():
