@@ -276,11 +276,18 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         recorder = self.recorders[-1]
-        recorder.function = self.calls.of(func, [module for module, _ in self.stack])
+        known: list[dict[str, Any]] = []
+
+        def function() -> dict[str, Any]:  # most calls only ask for shapes and the like, and leave no node
+            if not known:
+                known.append(self.calls.of(func, [module for module, _ in self.stack]))
+            return known[0]
+
+        recorder.function = function
         try:
             return self._call(func, args, kwargs)
         finally:
-            recorder.function = {}
+            recorder.function = None
 
     def _call(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         if (func is _GET_ITEM or func is _SET_ITEM) and has_positions(args[1]):

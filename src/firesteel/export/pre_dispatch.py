@@ -69,7 +69,7 @@ class PreDispatchRecorder(Recorder):
         # where the program stands when it is run by Python and not from a graph
         self.locate: Callable[[], dict[str, Any]] | None = None
         # what nodes say of the function of torch that is being called then
-        self.function: dict[str, Any] = {}
+        self.function: Callable[[], dict[str, Any]] | None = None
 
     # -----------------------------------------------------------------------------------------------------------------
     # tensors and their nodes
@@ -128,7 +128,8 @@ class PreDispatchRecorder(Recorder):
         if self.locate is not None:
             self.origin = self.locate()
         node = super().new_node(target, args, kwargs, value)
-        node.meta.update(self.function)
+        if self.function is not None:
+            node.meta.update(self.function())
         return node
 
     def _new_size_node(self, target: Any, args: tuple[Any, ...], value: Any) -> torch.fx.Node:
