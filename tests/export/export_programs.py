@@ -12,7 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 from tests.export.programs.record import PROGRAMS, Call, Program
 
-for _part in ("sizes", "inputs", "operators", "python", "layers", "mixed", "tools"):
+for _part in ("sizes", "inputs", "operators", "python", "layers", "mixed", "tools", "further"):
     import_module(f"tests.export.programs.{_part}")
 
 __all__ = ["PROGRAMS", "Wrong", "export", "outcome"]
