@@ -17,6 +17,7 @@ from .call_signatures import TRIPS
 from .guards import NumberSeen
 from .numpy_table.context import Context
 from .numpy_table.dtypes import NUMPY, TORCH, is_number
+from .numpy_table.layouts import rows_or_columns
 from .numpy_table.registry import FOLLOWED, FUNCTIONS, METHODS
 from .numpy_table.traced import Tensor, Traced, from_value, to_value
 from .signals import GraphBreak, NotConstant
@@ -321,7 +322,7 @@ def _part(ctx: Context, array: ArrayValue, name: str) -> Value:
         return ctx.scalar(part.clone()) if array.scalar else ctx.view(array, part, "attribute", name)
     if name == "real":
         return array if array.scalar else ctx.view(array, traced, "attribute", name)
-    zeros = ctx.array(torch.zeros_like(traced), array.scalar)
+    zeros = ctx.array(rows_or_columns(torch.zeros_like(traced), array), array.scalar)
     zeros.writeable = False
     return zeros
 

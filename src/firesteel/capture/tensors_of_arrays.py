@@ -37,7 +37,8 @@ def with_tensors(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, V
     if isinstance(data, ArrayValue):
         if data.flipped or "requires_grad" in kwargs:
             raise GraphBreak(f"torch.{name} of {data.describe()} with these arguments")
-        copies = name == "tensor" or data.scalar
+        # torch.asarray takes an array without dimensions for a number
+        copies = name == "tensor" or data.scalar or target is torch.asarray and data.ndim == 0
         tensor = tx.call_torch("clone", [data.tensor], {}) if copies else tx.arrays.to_tensor(tx, data)
         return torch.as_tensor, [tensor, *args[1:]]
     return target, [_with_constants(tx, data, name), *args[1:]]

@@ -13,8 +13,8 @@ from ...devices import kind_of
 from ..signals import GraphBreak
 from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue, View
-from .dtypes import FLOAT, NUMPY, check_fits, dtype_argument, is_number, result_type, torch_dtype
-from .layouts import in_order, is_c_ordered
+from .dtypes import FLOAT, NUMPY, check_fits, dtype_argument, is_number, result_type, rounded, torch_dtype
+from .layouts import copied_order, in_order, laid_out
 from .registry import FUNCTIONS
 from .traced import Tensor, Traced, record, to_value
 
@@ -51,10 +51,15 @@ class Context:
         """A tensor of one number; `dtype` is NumPy's."""
         if isinstance(value, numpy.generic):
             value = value.item()
-        check_fits(value, dtype)
+        if dtype.kind in "iu" and isinstance(value, torch.SymFloat):
+            raise GraphBreak(f"a float that varies as one of {dtype}, which NaN cannot be")
         if dtype.kind in "iu" and isinstance(value, float):
             value = int(value)
-        return self.make(torch.full, tuple(shape), value, dtype=torch_dtype(dtype))
+        check_fits(value, dtype)
+        if isinstance(value, SYMBOLIC) and dtype.kind in "fc" and dtype.itemsize < 8:
+            # torch would refuse what only infinity is near to
+            return self.make(torch.full, tuple(shape), value, dtype=torch.float64).to(torch_dtype(dtype))
+        return self.make(torch.full, tuple(shape), rounded(value, dtype), dtype=torch_dtype(dtype))
 
     def tensor(self, array: ArrayValue) -> Tensor:
         """The tensor of an array, in the order of its elements."""
@@ -97,9 +102,7 @@ class Context:
 
     def rows(self, traced: Tensor, scalar: bool = False, dtype: Any = None) -> ArrayValue:
         """A new array that lies in memory by rows."""
-        if not is_c_ordered(traced.fake):
-            traced = in_order(traced, range(traced.ndim))
-        return self.array(traced, scalar, dtype)
+        return self.array(laid_out(traced, range(traced.ndim)), scalar, dtype)
 
     def view(self, of: ArrayValue, traced: Tensor, kind: str, name: Any, *args: Any) -> ArrayValue:
         """A view of an array; `kind`, `name` and `args` say how NumPy makes it, see `View`."""
@@ -124,7 +127,8 @@ class Context:
         if isinstance(obj, ArrayValue):
             if dtype is None or dtype == obj.dtype:
                 return obj
-            return self.array(self.cast_to(obj, dtype), obj.scalar)
+            order = copied_order(obj.tensor.fake, obj.flipped)
+            return self.array(laid_out(self.cast_to(obj, dtype), order), obj.scalar)
         if isinstance(obj, numpy.generic):
             return self.array(self.full((), obj, dtype or obj.dtype), True)
         if is_number(obj):
@@ -148,16 +152,15 @@ class Context:
             return self.array(record(self.tx, torch.stack, ([self.cast_to(part, dtype) for part in parts],), {}))
         if len(leaves) > MOST_CONSTANTS:
             raise GraphBreak(f"an array of {len(leaves)} numbers in a list", "make the array outside")
-        for leaf in leaves:
-            check_fits(leaf, dtype)
         if not leaves:
             return self.array(self.make(torch.zeros, shape, dtype=torch_dtype(dtype)))
         plain = [leaf.item() if isinstance(leaf, numpy.generic) else leaf for leaf in leaves]
         if any(isinstance(leaf, SYMBOLIC) for leaf in plain):
             parts = [self.full((), leaf, dtype) for leaf in plain]
             return self.array(record(self.tx, torch.stack, (parts,), {}).reshape(shape))
-        if dtype.kind in "iu":
-            plain = [int(leaf) for leaf in plain]
+        plain = [int(leaf) if dtype.kind in "iu" else rounded(leaf, dtype) for leaf in plain]
+        for leaf in plain:
+            check_fits(leaf, dtype)
         flat = self.make(torch.tensor, plain, dtype=torch_dtype(dtype))
         return self.array(flat if len(shape) == 1 else flat.reshape(shape))
 

@@ -12,8 +12,8 @@ from numpy.lib.array_utils import normalize_axis_index
 from ..signals import GraphBreak
 from ..values.arrays import ArrayValue
 from .context import Context
-from .dtypes import FLOAT, descriptor, dtype_argument, is_number, result_type, torch_dtype
-from .layouts import in_order, is_c_ordered, kept_order
+from .dtypes import FLOAT, check_fits, descriptor, dtype_argument, is_number, result_type, torch_dtype
+from .layouts import copied_order, in_order, is_c_ordered, laid_out, lies_in
 from .registry import function, method
 from .traced import Tensor, Traced, record
 from .ufunc_calls import call_ufunc
@@ -60,10 +60,8 @@ def _like(ctx: Context, a: Any, value: Any, dtype: Any, order: Any, shape: Any) 
     if shape is not None:
         return full(ctx, shape, value, kind)
     made: Any = full(ctx, array.shape, value, kind)
-    layout = kept_order([array.tensor.fake], [array.flipped], array.ndim)
-    if layout != list(range(array.ndim)):
-        return ctx.array(in_order(ctx.tensor(made), layout))
-    return made
+    layout = copied_order(array.tensor.fake, array.flipped)
+    return made if lies_in(made.tensor.fake, layout) else ctx.array(in_order(ctx.tensor(made), layout, always=True))
 
 
 @function(numpy.zeros_like, numpy.empty_like)
@@ -118,13 +116,18 @@ def arange(ctx: Context, *given: Any, dtype: Any = None, **named: Any) -> Any:
     step = 1 if step is None else step
     if kind.kind in "iu" and all(isinstance(number, (int, torch.SymInt, numpy.integer)) for number in numbers):
         plain = [int(number) if isinstance(number, numpy.integer) else number for number in (start, stop, step)]
+        for number in (start, start + step):
+            check_fits(number, kind)
         return ctx.array(ctx.make(torch.arange, *plain, dtype=torch_dtype(kind)))
     first, last, stride = (float(number) for number in (start, stop, step))
     if kind.kind != "f":
         raise GraphBreak(f"np.arange of {kind}")
     count = max(math.ceil((last - first) / stride), 0)
     # NumPy computes the second element, and every other one from the difference of the first two
-    delta = kind.type(first + stride) - kind.type(first)
+    with numpy.errstate(all="ignore"):
+        delta = kind.type(first + stride) - kind.type(first)
+    if not numpy.isfinite(delta):
+        raise GraphBreak(f"np.arange of numbers that {kind} does not have")
     places = ctx.make(torch.arange, count, dtype=torch_dtype(kind))
     return ctx.array(places * float(delta) + float(kind.type(first)))
 
@@ -166,6 +169,8 @@ def logspace(ctx: Context, start: Any, stop: Any, num: Any = 50, endpoint: bool 
 def array(ctx: Context, obj: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: bool = False,
           ndmin: Any = 0) -> Any:
     if isinstance(obj, Traced):
+        if copy is False:
+            raise GraphBreak("np.array of a tensor with copy=False, which tensors refuse")
         obj = _of_tensor(ctx, obj)
     made = ctx.asarray(obj, dtype)
     if order not in ("K", "C") or copy is False and made is not obj:
@@ -205,8 +210,7 @@ def _of_tensor(ctx: Context, tensor: Tensor) -> ArrayValue:
 
 def _copied(ctx: Context, array: ArrayValue, order: Any) -> ArrayValue:
     """A copy: with order "K" in the order that the array has, with "C" by rows."""
-    layout = list(range(array.ndim)) if order == "C" else \
-        kept_order([array.tensor.fake], [array.flipped], array.ndim)
+    layout = list(range(array.ndim)) if order == "C" else copied_order(array.tensor.fake, array.flipped)
     return ctx.array(in_order(ctx.tensor(array), layout, always=True))
 
 
@@ -245,14 +249,16 @@ def astype(ctx: Context, a: ArrayValue, dtype: Any, order: Any = "K", casting: A
     made = ArrayValue(ctx.cast_to(a, kind).value, kind) if kind != a.dtype else a
     if kind == a.dtype:
         return _copied(ctx, a, order)
-    layout = kept_order([a.tensor.fake], [a.flipped], a.ndim) if order == "K" else list(range(a.ndim))
-    return ctx.array(in_order(Traced(ctx.tx, made.tensor), layout))
+    layout = copied_order(a.tensor.fake, a.flipped) if order == "K" else list(range(a.ndim))
+    return ctx.array(laid_out(Traced(ctx.tx, made.tensor), layout))
 
 
 @method("fill")
 def fill(ctx: Context, a: ArrayValue, value: Any) -> None:
+    if isinstance(value, (list, tuple, range)) or isinstance(value, ArrayValue) and value.ndim:
+        raise GraphBreak("fill of a NumPy array with a sequence, which NumPy refuses")
     ctx.check_element(value, a.dtype)
-    ctx.write(a, ctx.cast_to(ctx.asarray(value), a.dtype))
+    ctx.write(a, ctx.cast_to(value, a.dtype))
 
 
 @function(numpy.meshgrid)
@@ -294,6 +300,8 @@ def tri(ctx: Context, N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> 
 @function(numpy.vander)
 def vander(ctx: Context, x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N803
     array = ctx.asarray(x)
+    if array.ndim != 1:
+        raise GraphBreak("np.vander of other arrays than of one dimension, which NumPy refuses")
     kind = numpy.result_type(array.dtype, int)
     count = array.shape[0] if N is None else ctx.integer(N)
     column = ctx.cast_to(array, kind).reshape((-1, 1))

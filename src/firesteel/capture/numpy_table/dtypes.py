@@ -8,6 +8,7 @@ import numpy
 import torch
 
 from ..signals import GraphBreak
+from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue
 
 TORCH: dict[str, torch.dtype] = {
@@ -69,8 +70,23 @@ def dtype_argument(dtype: Any, default: Any = None) -> Any:
 
 
 def check_fits(number: Any, dtype: Any) -> None:
-    """NumPy refuses integers that a dtype cannot hold."""
-    if dtype.kind in "iu" and isinstance(number, int) and not isinstance(number, bool):
-        limits = numpy.iinfo(dtype)
-        if not limits.min <= number <= limits.max:
-            raise GraphBreak(f"the number {number}, which is out of bounds for {dtype}")
+    """NumPy refuses integers that a dtype cannot hold; of one that varies, it is guarded that it fits."""
+    if dtype.kind not in "iu" or isinstance(number, bool) or not isinstance(number, (int, torch.SymInt)):
+        return
+    limits = numpy.iinfo(dtype)
+    if isinstance(number, torch.SymInt) and dtype.itemsize == 8:  # as many bits as a symbolic number has
+        fits = dtype.kind == "i" or bool(number >= 0)
+    else:
+        fits = bool(number >= limits.min) and bool(number <= limits.max)
+    if not fits:
+        raise GraphBreak(f"the number {number}, which is out of bounds for {dtype}")
+
+
+def rounded(number: Any, dtype: Any) -> Any:
+    """A number of Python's as NumPy takes it beside floats of a dtype: the nearest that the dtype has."""
+    if dtype.kind not in "fc" or isinstance(number, SYMBOLIC):
+        return number
+    if isinstance(number, int):
+        number = float(number)
+    with numpy.errstate(all="ignore"):
+        return dtype.type(number).item()

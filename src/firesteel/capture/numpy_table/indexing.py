@@ -13,7 +13,7 @@ from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue
 from .context import Context, count_of
 from .dtypes import INT, is_number
-from .layouts import in_order, is_c_ordered, order_of, stand_in
+from .layouts import laid_out, small_order, stand_in
 from .traced import Tensor, Traced, record
 
 ATEN_INDEX = torch.ops.aten.index.Tensor
@@ -192,19 +192,16 @@ def _as_numpy_lays_out(array: ArrayValue, parts: list[Any], result: Tensor) -> T
                 key.append(numpy.ones([min(int(size), 2) if not isinstance(size, SYMBOLIC) else 2
                                        for size in part.shape], bool))
             else:
-                key.append(numpy.zeros([2] * part.ndim, int))
+                key.append(numpy.zeros([1 if _is_one(size) else 2 for size in part.shape], int))
         elif isinstance(part, (int, torch.SymInt)):
             key.append(0)
         else:
             key.append(part if part is None else slice(None, None, -1 if _negative(part.step) else 1))
     try:
-        laid_out = small[tuple(key)]
+        chosen = small[tuple(key)]
     except IndexError:
-        return result if is_c_ordered(result.fake) else in_order(result, range(result.ndim))
-    order = order_of(laid_out.strides)
-    if order_of(result.fake.stride()) == order and not any(isinstance(step, SYMBOLIC) for step in result.fake.stride()):
-        return result
-    return in_order(result, order)
+        return laid_out(result, range(result.ndim))
+    return laid_out(result, small_order(chosen))
 
 
 def _negative(step: Any) -> bool:

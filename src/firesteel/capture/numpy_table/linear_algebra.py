@@ -14,6 +14,7 @@ from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import FLOAT, WIDE, result_type
 from .host_operators import operator as host_operator
+from .layouts import as_numpy_lays_out, laid_out
 from .registry import FOLLOWED, function
 from .shaping import reshape
 from .traced import Tensor, record
@@ -35,7 +36,7 @@ def _product(ctx: Context, traced: Tensor, kind: Any, scalar: bool = False) -> A
     if kind.kind == "b":
         traced = traced != 0
     if traced.ndim > 1:
-        traced = traced.contiguous()
+        traced = laid_out(traced, range(traced.ndim))
     return ctx.array(traced, scalar or traced.ndim == 0, kind)
 
 
@@ -77,7 +78,8 @@ def inner(ctx: Context, a: Any, b: Any) -> Any:
 
 @function(numpy.vdot)
 def vdot(ctx: Context, a: Any, b: Any) -> Any:
-    one = call_ufunc(ctx, numpy.conjugate, ctx.asarray(a))
+    one = ctx.asarray(a)
+    one = call_ufunc(ctx, numpy.conjugate, one) if one.dtype.kind == "c" else one
     return dot(ctx, reshape(ctx, one, (-1,)), reshape(ctx, ctx.asarray(b), (-1,)))
 
 
@@ -96,6 +98,9 @@ def tensordot(ctx: Context, a: Any, b: Any, axes: Any = 2) -> Any:
     else:
         count = ctx.integer(axes)
         dims = (list(range(one.ndim - count, one.ndim)), list(range(count)))
+    if len(dims[0]) != len(dims[1]) or any(one.shape[left] != two.shape[right] for left, right in zip(
+            *dims, strict=True)):  # torch takes a size of 1 beside any other
+        raise GraphBreak("a product of NumPy arrays over dimensions of different sizes")
     (x, y), kind = _operands(ctx, one, two)
     made = _product(ctx, torch.tensordot(x, y, dims), kind)
     made.scalar = made.ndim == 0 and one.ndim == two.ndim == 1 and dims == ([0], [0])
@@ -112,8 +117,12 @@ def einsum(ctx: Context, *operands: Any, optimize: Any = False, dtype: Any = Non
         made: Tensor = torch.einsum(text, tensors[0])
         if made.fake.storage_key == ctx.asarray(operands[1]).tensor.fake.storage_key:
             raise GraphBreak("np.einsum that gives a view")
-        return _product(ctx, made, kind)
-    return _product(ctx, torch.einsum(text, *tensors), kind)
+    else:
+        made = torch.einsum(text, *tensors)
+    arrays = [ctx.asarray(one) for one in operands[1:]]
+    made = ctx.cast(made != 0 if kind.kind == "b" else made, kind)
+    made = as_numpy_lays_out(made, arrays, lambda *small: numpy.einsum(text, *small), by_rows=False)
+    return ctx.array_or_scalar(made)
 
 
 @function(numpy.trace)
@@ -275,7 +284,9 @@ def norm(ctx: Context, x: Any, ord: Any = None, axis: Any = None, keepdims: Any 
         raise GraphBreak(f"np.linalg.norm with ord={ord!r}")
     if axis is None and kept and made.ndim != array.ndim:
         made = made.reshape((1,) * array.ndim)
-    return ctx.array_or_scalar(made)
+    along = None if axis is None else tuple(dims) if len(dims) > 1 else dims[0]
+    return ctx.array_or_scalar(as_numpy_lays_out(
+        made, array, lambda small: numpy.linalg.norm(small, ord, along, keepdims=kept)))
 
 
 # np.fft
@@ -291,6 +302,8 @@ def _transform(name: str, real_input: bool) -> None:
             raise GraphBreak(f"np.fft.{name} of {array.dtype}")
         if array.dtype.kind in "biu":
             traced = ctx.cast(traced, FLOAT)
+        if 0 in array.shape:
+            raise GraphBreak(f"np.fft.{name} of nothing")
         size = None if n is None else ctx.integer(n)
         return ctx.rows(torch_function(traced, size, ctx.axis(axis, array.ndim), norm))
 
@@ -310,6 +323,8 @@ def _transform_of_several(name: str, dims: Any) -> None:
         array = ctx.asarray(a)
         if s is not None or array.dtype == numpy.float16:
             raise GraphBreak(f"np.fft.{name} with these arguments")
+        if 0 in array.shape:
+            raise GraphBreak(f"np.fft.{name} of nothing")
         traced = ctx.tensor(array)
         if array.dtype.kind in "biu":
             traced = ctx.cast(traced, FLOAT)

@@ -11,8 +11,8 @@ import torch
 from ..signals import GraphBreak
 from ..values.arrays import ArrayValue
 from .context import Context, count_of
-from .dtypes import FLOAT, INT, WIDE, dtype_argument
-from .layouts import as_numpy_lays_out
+from .dtypes import FLOAT, INT, NUMPY, WIDE, dtype_argument
+from .layouts import as_numpy_lays_out, copied_order, in_order, laid_out
 from .registry import function, method
 from .traced import Tensor
 from .ufunc_calls import call_ufunc
@@ -34,7 +34,7 @@ def _keeps(keepdims: Any) -> bool:
 
 
 def _reduced(ctx: Context, array: ArrayValue, traced: Tensor, axis: Any, keepdims: bool, out: Any = None,
-             dtype: Any = None) -> Any:
+             like: Any = numpy.sum) -> Any:
     """The result of a reduction as NumPy gives it: a scalar without dimensions, in the order of the operand with."""
     if isinstance(axis, list):
         raise GraphBreak("a reduction with a list as axis=, which NumPy refuses")
@@ -42,8 +42,8 @@ def _reduced(ctx: Context, array: ArrayValue, traced: Tensor, axis: Any, keepdim
         return ctx.write_result(out, traced)
     dims: Any = axis if axis is None or isinstance(axis, int) else tuple(axis)
     traced = as_numpy_lays_out(
-        traced, array, lambda small: numpy.asarray(numpy.sum(small, axis=dims, keepdims=keepdims)))
-    return ctx.array(traced, traced.ndim == 0, dtype)
+        traced, array, lambda small: numpy.asarray(like(small, axis=dims, keepdims=keepdims)))
+    return ctx.array(traced, traced.ndim == 0)
 
 
 def _sum_dtype(array: ArrayValue, dtype: Any) -> Any:
@@ -75,7 +75,7 @@ def sum_(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = N
     computed = traced.sum(dim=list(ctx.axes(axis, array.ndim)), keepdim=_keeps(keepdims), dtype=traced.dtype) \
         if array.ndim else traced.clone()
     if initial is not NO_VALUE:
-        computed = computed + initial
+        computed = computed + ctx.cast(ctx.cast_to(initial, kind), NUMPY[computed.dtype])
     return _reduced(ctx, array, ctx.cast(computed, kind), axis, _keeps(keepdims), out)
 
 
@@ -89,7 +89,7 @@ def prod(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = N
     for dim in sorted(dims, reverse=True):
         traced = traced.prod(dim, keepdim=_keeps(keepdims), dtype=traced.dtype)
     if initial is not NO_VALUE:
-        traced = traced * initial
+        traced = traced * ctx.cast(ctx.cast_to(initial, kind), NUMPY[traced.dtype])
     return _reduced(ctx, array, ctx.cast(traced, kind), axis, _keeps(keepdims), out)
 
 
@@ -132,6 +132,8 @@ def var(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = No
     if where is not NO_VALUE or mean is not NO_VALUE:
         raise GraphBreak("np.var with where= or mean=")
     kind, wanted = _mean_dtype(array, dtype)
+    if dtype is None and array.dtype == numpy.float16:  # which only means are computed in another dtype for
+        kind = array.dtype
     dims = list(ctx.axes(axis, array.ndim))
     traced = ctx.cast_to(array, kind)
     freedom = ddof if correction is NO_VALUE else correction
@@ -172,7 +174,7 @@ def _extreme(name: str) -> Callable[..., Any]:
         if where is not NO_VALUE and where is not True:
             if initial is NO_VALUE:
                 raise GraphBreak(f"np.{name} with where= and without initial=")
-            traced = torch.where(ctx.tensor(ctx.asarray(where)), traced, initial)
+            traced = torch.where(ctx.tensor(ctx.asarray(where)), traced, ctx.cast_to(initial, array.dtype))
         computed: Any = torch_function(traced, dims, _keeps(keepdims)) if array.ndim else traced.clone()
         if initial is not NO_VALUE:
             computed = pairwise(computed, ctx.cast_to(initial, array.dtype))
@@ -285,7 +287,8 @@ def _without_nan(name: str, neutral: Any) -> None:
         array = ctx.asarray(a)
         if array.dtype.kind == "f":
             traced = ctx.tensor(array)
-            array = ctx.array(torch.where(torch.isnan(traced), neutral, traced))
+            replaced = torch.where(torch.isnan(traced), neutral, traced)
+            array = ctx.array(laid_out(replaced, copied_order(array.tensor.fake, array.flipped)))
         return ctx.call(getattr(numpy, name), array, axis, dtype, out, keepdims)
 
     function(getattr(numpy, f"nan{name}"))(reduction)
@@ -307,7 +310,7 @@ def _nan_extreme(name: str) -> None:
                               keepdims)
         empty: Any = ctx.call(numpy.all, ctx.array(missing), axis, None, keepdims)
         filled: Any = torch.where(ctx.tensor(empty), numpy.nan, ctx.tensor(known))
-        return _reduced(ctx, known, filled, axis, _keeps(keepdims), out)
+        return _reduced(ctx, array, filled, axis, _keeps(keepdims), out)
 
     function(getattr(numpy, f"nan{name}"))(extreme)
 
@@ -323,6 +326,9 @@ def nanmean(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if array.dtype.kind != "f":
         return mean(ctx, array, axis, dtype, out, keepdims)
     known = call_ufunc(ctx, numpy.logical_not, call_ufunc(ctx, numpy.isnan, array))
+    order = copied_order(array.tensor.fake, array.flipped)
+    if order != list(range(array.ndim)) or array.flipped:
+        array = ctx.array(in_order(ctx.tensor(array), order, always=True))
     return mean(ctx, array, axis, dtype, out, keepdims, where=known)
 
 
@@ -341,11 +347,12 @@ def nanvar(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     total = (centered * centered).sum(dim=dims, keepdim=_keeps(keepdims))
     free = count.sum(dim=dims, keepdim=_keeps(keepdims)) - ddof
     computed: Any = torch.where(free <= 0, numpy.nan, total / free)
-    return _reduced(ctx, array, computed, axis, _keeps(keepdims), out)
+    return _reduced(ctx, array, computed, axis, _keeps(keepdims), out, like=numpy.nanvar)
 
 
 @function(numpy.nanstd)
 def nanstd(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
            keepdims: Any = NO_VALUE) -> Any:
-    return call_ufunc(ctx, numpy.sqrt, nanvar(ctx, a, axis, dtype, None, ddof, keepdims), out=out)
+    squared = nanvar(ctx, a, axis, dtype, None, ddof, keepdims)
+    return call_ufunc(ctx, numpy.sqrt, squared, out=squared if out is None and not squared.scalar else out)
 

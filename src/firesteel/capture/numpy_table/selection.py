@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy
 import torch
 
 from ..signals import GraphBreak
+from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue
 from .context import Context
-from .dtypes import BOOL, INT, is_number, result_type
+from .dtypes import BOOL, INT, is_number, result_type, rounded
 from .indexing import ATEN_INDEX, get_item, set_item
-from .layouts import in_order
+from .layouts import as_numpy_lays_out, copied_order, in_order, laid_out, rows_or_columns
 from .registry import function, method
 from .traced import Tensor, record
 from .ufunc_calls import call_ufunc, ordered
@@ -78,7 +80,7 @@ def clip(ctx: Context, a: Any, a_min: Any = None, a_max: Any = None, out: Any = 
     scalar = all(not isinstance(one, ArrayValue) or one.ndim == 0 for one in (array, *bounds))
     if out is not None:
         return ctx.write_result(out, result)
-    return ctx.array(ordered(ctx, result, [array, *bounds]), scalar)
+    return ctx.array(ordered(ctx, result, [array, *bounds], 1 + len(bounds)), scalar)
 
 
 @function(numpy.select)
@@ -99,6 +101,8 @@ def select(ctx: Context, condlist: Any, choicelist: Any, default: Any = 0) -> An
 
 @function(numpy.choose)
 def choose(ctx: Context, a: Any, choices: Any) -> Any:
+    if any(map(is_number, choices)):
+        raise GraphBreak("np.choose between numbers and arrays")
     index = ctx.asarray(a)
     sides = [ctx.asarray(one) for one in choices]
     kind = result_type(*sides)
@@ -153,7 +157,8 @@ def put_along_axis(ctx: Context, arr: Any, indices: Any, values: Any, axis: Any)
     if not is_number(values):
         raise GraphBreak("np.put_along_axis of several values, of which the last counts")
     index = ctx.tensor(ctx.asarray(indices)).to(torch.int64)
-    ctx.write(array, torch.scatter(ctx.tensor(array), ctx.axis(axis, array.ndim), index, values))
+    side = ctx.cast_to(values, array.dtype).expand(index.shape)
+    ctx.write(array, torch.scatter(ctx.tensor(array), ctx.axis(axis, array.ndim), index, side))
 
 
 @function(numpy.compress)
@@ -176,7 +181,10 @@ def extract(ctx: Context, condition: Any, arr: Any) -> Any:
 @function(numpy.putmask)
 def putmask(ctx: Context, a: Any, mask: Any, values: Any) -> None:
     array = ctx.asarray(a)
-    side = ctx.cast_to(values if is_number(values) else ctx.asarray(values), array.dtype)
+    given = values if is_number(values) else ctx.asarray(values)
+    if not is_number(given) and not numpy.can_cast(given.dtype, array.dtype, "safe"):
+        raise GraphBreak(f"np.putmask of {given.dtype} into an array of {array.dtype}, which NumPy refuses")
+    side = ctx.cast_to(given, array.dtype)
     if side.ndim and tuple(side.shape) != array.shape:
         raise GraphBreak("np.putmask with values of another shape")
     ctx.write(array, torch.where(truths(ctx, ctx.asarray(mask)), side, ctx.tensor(array)))
@@ -202,7 +210,9 @@ def fill_diagonal(ctx: Context, a: Any, val: Any, wrap: bool = False) -> None:
     if array.ndim != 2 or wrap or array.flipped:
         raise GraphBreak("np.fill_diagonal with these arguments")
     ctx.check_writable(array)
-    record(ctx.tx, "copy_", (ctx.tensor(array).diagonal(), ctx.cast_to(ctx.asarray(val), array.dtype)), {})
+    side = val if is_number(val) or isinstance(val, numpy.generic) else ctx.asarray(val)
+    ctx.check_element(side, array.dtype)
+    record(ctx.tx, "copy_", (ctx.tensor(array).diagonal(), ctx.cast_to(side, array.dtype)), {})
     ctx.written(array)
 
 
@@ -215,7 +225,13 @@ def put(ctx: Context, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 
 def _triangle(keep: Any) -> Any:
-    return lambda ctx, m, k=0: ctx.rows(keep(ctx.tensor(ctx.asarray(m)), ctx.integer(k)))
+    like: Any = getattr(numpy, keep.__name__)
+
+    def triangle(ctx: Context, m: Any, k: Any = 0) -> Any:
+        array = ctx.asarray(m)
+        return ctx.array(as_numpy_lays_out(keep(ctx.tensor(array), ctx.integer(k)), array, like))
+
+    return triangle
 
 
 function(numpy.tril)(_triangle(torch.tril))
@@ -242,9 +258,17 @@ def nan_to_num(ctx: Context, x: Any, copy: bool = True, nan: Any = 0.0, posinf: 
     if not copy or array.dtype.kind == "c":
         raise GraphBreak("np.nan_to_num with these arguments")
     if array.dtype.kind != "f":
-        return ctx.array(ctx.tensor(array).clone(), array.scalar or array.ndim == 0)
-    replaced = record(ctx.tx, torch.nan_to_num, (ctx.tensor(array), nan, posinf, neginf), {})
-    return ctx.array(ordered(ctx, replaced, [array]), array.ndim == 0)
+        return ctx.array(_copy(array, ctx.tensor(array).clone()), array.scalar or array.ndim == 0)
+    if any(isinstance(one, (*SYMBOLIC, ArrayValue)) for one in (nan, posinf, neginf)):
+        raise GraphBreak("np.nan_to_num with numbers that vary")
+    numbers = [None if one is None else rounded(float(one), array.dtype) for one in (nan, posinf, neginf)]
+    replaced = record(ctx.tx, torch.nan_to_num, (ctx.tensor(array), *numbers), {})
+    return ctx.array(_copy(array, replaced), array.ndim == 0)
+
+
+def _copy(array: ArrayValue, traced: Tensor) -> Tensor:
+    """What takes the place of an array's elements, in memory as in a copy of the array."""
+    return laid_out(traced, copied_order(array.tensor.fake, array.flipped))
 
 
 @function(numpy.round, *({numpy.around} - {numpy.round}))
@@ -260,7 +284,10 @@ def round_(ctx: Context, a: Any, decimals: Any = 0, out: Any = None) -> Any:
     scale = 10.0 ** abs(places)
     one, two = (numpy.multiply, numpy.divide) if places > 0 else (numpy.divide, numpy.multiply)
     scaled = call_ufunc(ctx, numpy.rint, call_ufunc(ctx, one, array, scale))
-    return call_ufunc(ctx, two, scaled, scale, out=out)
+    made = call_ufunc(ctx, two, scaled, scale, out=out)
+    traced = ctx.tensor(made)
+    placed = rows_or_columns(traced, array)
+    return made if out is not None or placed is traced else ctx.array(placed, made.scalar)
 
 
 @function(numpy.fix)
@@ -300,13 +327,26 @@ def angle(ctx: Context, z: Any, deg: bool = False) -> Any:
 
 @function(numpy.isclose)
 def isclose(ctx: Context, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    x, y = ctx.asarray(a), ctx.asarray(b)
-    kind = numpy.result_type(result_type(x, y), numpy.float64 if result_type(x, y).kind in "biu" else result_type(x, y))
-    one, two = ctx.cast_to(x, kind), ctx.cast_to(y, kind)
-    near = (torch.abs(one - two) <= torch.abs(two) * rtol + atol) & torch.isfinite(two) | (one == two)
+    def call(ufunc: Any, *operands: Any) -> Any:
+        return call_ufunc(ctx, ufunc, *operands)
+
+    if not all(isinstance(one, (int, float)) and math.isfinite(one) for one in (atol, rtol)) or \
+            isinstance(b, SYMBOLIC):
+        raise GraphBreak("np.isclose with numbers that vary or are infinite")
+    x: Any = a if is_number(a) else ctx.asarray(a)
+    y: Any = b if is_number(b) else ctx.asarray(b, result_type(ctx.asarray(b), 1.0))
+    y = float(y) if isinstance(y, int) else y
+    distance = call(numpy.absolute, call(numpy.subtract, x, y))
+    size = abs(y) if is_number(y) else call(numpy.absolute, y)
+    bound = atol + rtol * size if is_number(y) else \
+        call(numpy.add, atol, call(numpy.multiply, rtol, size))
+    near = call(numpy.less_equal, distance, bound)
+    near = call(numpy.bitwise_and, near, bool(numpy.isfinite(y)) if is_number(y) else call(numpy.isfinite, y))
+    near = call(numpy.bitwise_or, near, call(numpy.equal, x, y))
     if equal_nan:
-        near = near | (torch.isnan(one) & torch.isnan(two))
-    return ctx.array(near.contiguous() if near.ndim else near, near.ndim == 0)
+        missing = [bool(numpy.isnan(one)) if is_number(one) else call(numpy.isnan, one) for one in (x, y)]
+        near = call(numpy.bitwise_or, near, call(numpy.bitwise_and, *missing))
+    return near
 
 
 @function(numpy.allclose)
@@ -356,6 +396,7 @@ def interp(ctx: Context, x: Any, xp: Any, fp: Any, left: Any = None, right: Any 
         raise GraphBreak("np.interp with a period")
     kind = numpy.dtype(float)
     at, xs, ys = (ctx.cast_to(ctx.asarray(one), kind) for one in (x, xp, fp))
+    at = at.contiguous()
     place = torch.clamp(torch.searchsorted(xs, at, right=True) - 1, 0, xs.shape[0] - 2)
     x0, y0 = xs[place], ys[place]
     slope = (ys[place + 1] - y0) / (xs[place + 1] - x0)
@@ -364,7 +405,7 @@ def interp(ctx: Context, x: Any, xp: Any, fp: Any, left: Any = None, right: Any 
     value = torch.where(at == xs[-1], ys[-1], value)
     value = torch.where(at < xs[0], ys[0] if left is None else float(left), value)
     value = torch.where(torch.isnan(at), at, value)
-    return ctx.array_or_scalar(value)
+    return ctx.array(value, value.ndim == 0) if value.ndim < 2 else ctx.rows(value)
 
 
 @function(numpy.bincount)

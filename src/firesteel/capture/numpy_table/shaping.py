@@ -14,9 +14,9 @@ from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import dtype_argument, result_type, torch_dtype
 from .indexing import get_item
-from .layouts import as_numpy_lays_out, in_order, is_c_ordered, kept_order
+from .layouts import as_numpy_lays_out, is_c_ordered, rows_or_columns
 from .registry import function, method
-from .traced import Tensor, Traced, record
+from .traced import Traced, record
 
 # Views
 
@@ -216,9 +216,7 @@ def broadcast_arrays(ctx: Context, *args: Any, subok: bool = False) -> Any:
     same = [one.shape == shape for one in arrays]
     if any(one.flipped for one in arrays):
         raise GraphBreak("np.broadcast_arrays of a reversed array")
-    if all(same):
-        return tuple(arrays)
-    return tuple(get_item(ctx, one, Ellipsis) if unchanged else
+    return tuple(one if unchanged else
                  ctx.view(one, ctx.tensor(one).expand(shape), "function", broadcast_member, shape)
                  for one, unchanged in zip(arrays, same, strict=True))
 
@@ -282,9 +280,7 @@ def _joined(ctx: Context, arrays: list[ArrayValue], dtype: Any, dim: int) -> Arr
     kind = dtype_argument(dtype) or result_type(*arrays)
     tensors = [ctx.cast_to(one, kind) for one in arrays]
     result = record(ctx.tx, torch.cat, (tensors, dim), {})
-    order = kept_order([one.tensor.fake for one in arrays], [one.flipped for one in arrays], result.ndim) \
-        if len({one.ndim for one in arrays}) == 1 else list(range(result.ndim))
-    return ctx.array(in_order(result, order) if order != list(range(result.ndim)) else result.contiguous())
+    return ctx.array(as_numpy_lays_out(result, arrays, lambda *small: numpy.concatenate(small, dim)))
 
 
 def _sequence(ctx: Context, arrays: Any) -> list[ArrayValue]:
@@ -436,7 +432,7 @@ def pad(ctx: Context, array: Any, pad_width: Any, mode: Any = "constant", *, con
         made = ctx.full(sizes, value, base.dtype)
         inside = tuple(slice(before, before + size) for size, (before, _) in zip(base.shape, widths, strict=True))
         record(ctx.tx, "copy_", (made[inside] if inside else made, traced), {})
-        return _padded(ctx, base, made)
+        return ctx.array(rows_or_columns(made, base))
     if mode not in ("edge", "reflect", "wrap", "symmetric"):
         raise GraphBreak(f"np.pad with mode {mode!r}")
     for dim, (before, after) in enumerate(widths):
@@ -446,16 +442,7 @@ def pad(ctx: Context, array: Any, pad_width: Any, mode: Any = "constant", *, con
         places = numpy.pad(numpy.arange(size), (before, after), mode).tolist()
         index = ctx.make(torch.tensor, places, dtype=torch.int64)
         traced = torch.index_select(traced, dim, index)
-    return _padded(ctx, base, traced)
-
-
-def _padded(ctx: Context, base: ArrayValue, traced: Tensor) -> ArrayValue:
-    """The result of np.pad: by columns where the array lies so, by rows otherwise."""
-    if base.ndim > 1 and not base.flipped and not is_c_ordered(base.tensor.fake):
-        columns = list(reversed(range(base.ndim)))
-        if is_c_ordered(Traced(ctx.tx, base.tensor).permute(columns).fake):
-            return ctx.array(in_order(traced, columns))
-    return ctx.rows(traced)
+    return ctx.array(rows_or_columns(traced, base))
 
 
 def _widths(ctx: Context, pad_width: Any, ndim: int) -> list[tuple[int, int]]:
@@ -475,4 +462,9 @@ def delete(ctx: Context, arr: Any, obj: Any, axis: Any = None) -> Any:
     dim = ctx.axis(axis, array.ndim)
     kept = numpy.delete(numpy.arange(ctx.integer(array.shape[dim])), obj).tolist()
     index = ctx.make(torch.tensor, kept, dtype=torch.int64)
-    return ctx.rows(torch.index_select(ctx.tensor(array), dim, index))
+    remaining = torch.index_select(ctx.tensor(array), dim, index)
+    if isinstance(obj, slice) or numpy.size(obj) == 1 and numpy.asarray(obj).dtype != bool:
+        return ctx.array(rows_or_columns(remaining, array))
+    # the others NumPy chooses with a mask
+    return ctx.array(as_numpy_lays_out(remaining, array, lambda small: small[
+        (*(slice(None),) * dim, numpy.ones(small.shape[dim], bool))], by_rows=False))

@@ -13,7 +13,8 @@ from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import FLOAT, result_type
 from .host_operators import operator
-from .layouts import as_numpy_lays_out
+from .indexing import get_item
+from .layouts import as_numpy_lays_out, laid_out
 from .reductions import NO_VALUE
 from .registry import function, method
 from .traced import Tensor, record
@@ -105,10 +106,13 @@ def _with_sorted(ctx: Context, rows: Tensor, places: list[int]) -> Tensor:
 
 
 def _placed(ctx: Context, array: ArrayValue, computed: Tensor, dims: list[int], keepdims: Any, leading: int = 0) -> Any:
-    if keepdims is not NO_VALUE and keepdims:
-        sizes = [1 if dim in dims else size for dim, size in enumerate(array.shape)]
-        computed = computed.reshape((*computed.shape[:leading], *sizes))
-    return ctx.array_or_scalar(computed.contiguous() if computed.ndim else computed.clone())
+    """The result of a reduction of some dimensions; those that are kept are new ones of a view."""
+    computed = computed if computed.ndim else computed.clone()
+    if keepdims is NO_VALUE or not keepdims or not array.ndim:
+        return ctx.array_or_scalar(computed)
+    result = ctx.array(computed)
+    return get_item(ctx, result, (*(slice(None),) * leading, *(None if dim in dims else slice(None) for dim in range(
+        array.ndim))))
 
 
 def _beside(place: float, count: int) -> tuple[int, int]:
@@ -139,6 +143,7 @@ def median(ctx: Context, a: Any, axis: Any = None, out: Any = None, overwrite_in
     middle = rows[..., count // 2]
     computed = middle if count % 2 else (rows[..., count // 2 - 1] + middle) / 2
     computed = torch.where(torch.isnan(rows[..., -1]), math.nan, computed)
+    computed = as_numpy_lays_out(computed, array, lambda small: numpy.median(small, axis=tuple(dims)))
     return _placed(ctx, array, computed, dims, keepdims)
 
 
@@ -161,7 +166,7 @@ def quantile(ctx: Context, a: Any, q: Any, axis: Any = None, out: Any = None, ov
     missing = torch.isnan(rows[..., -1])
     found = [torch.where(missing, math.nan, _at(rows, one * (count - 1))) for one in wanted]
     if not isinstance(q, (list, tuple)):
-        return _placed(ctx, array, found[0], dims, keepdims)
+        return _placed(ctx, array, laid_out(found[0], range(found[0].ndim)), dims, keepdims)
     return _placed(ctx, array, torch.stack(found), dims, keepdims, leading=1)
 
 

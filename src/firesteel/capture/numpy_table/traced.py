@@ -19,6 +19,7 @@ from ..values.objects import ClassValue
 from ..values.ranges import RangeValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.tensors import TensorValue
+from .kernel_probe import check_kernel
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -116,10 +117,15 @@ def _tracer_in(args: Any) -> Tracer:
 
 
 def record(tx: Tracer, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Make an operation of the graph; a string target is a method."""
+    """Make an operation of the graph; a string target is a method. Breaks where torch does not have it for a dtype."""
+    check_kernel(target, args, kwargs, _fake_of)
     result = tx.call_torch(target, [to_value(tx, arg) for arg in args],
                            {name: to_value(tx, arg) for name, arg in kwargs.items()})
     return from_value(tx, result)
+
+
+def _fake_of(obj: Any) -> Any:
+    return obj.fake if isinstance(obj, Traced) else obj.fake if isinstance(obj, TensorValue) else None
 
 
 def to_value(tx: Tracer, obj: Any) -> Value:

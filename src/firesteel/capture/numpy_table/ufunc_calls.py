@@ -12,8 +12,9 @@ from ..signals import GraphBreak
 from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue
 from .context import Context
-from .dtypes import WIDE, check_fits, descriptor, dtype_argument, is_number, torch_dtype
-from .layouts import in_order, kept_order, order_of
+from .dtypes import WIDE, check_fits, descriptor, dtype_argument, is_number, rounded, torch_dtype
+from .indexing import get_item
+from .layouts import as_numpy_lays_out, kept_order, laid_out
 from .registry import UFUNCS
 from .traced import Tensor, Traced, record
 from .ufuncs import LOGIC, TENSORS_ONLY
@@ -60,21 +61,17 @@ def call_ufunc(ctx: Context, ufunc: Any, *inputs: Any, out: Any = None, where: A
             ctx.write(given, ctx.cast(traced, given.dtype))
             values.append(given)
         else:
-            values.append(ctx.array(ordered(ctx, traced, operands), shape_scalar))
+            values.append(ctx.array(ordered(ctx, traced, operands, ufunc.nin if ufunc.nout == 1 else 0), shape_scalar))
     return values[0] if ufunc.nout == 1 else tuple(values)
 
 
-def ordered(ctx: Context, traced: Tensor, operands: Sequence[Any]) -> Tensor:
-    """An elementwise result in the order in memory that NumPy gives it."""
+def ordered(ctx: Context, traced: Tensor, operands: Sequence[Any], ufunc_operands: int = 0) -> Tensor:
+    """An elementwise result in the order in memory that NumPy gives it, see `kept_order`."""
     arrays = [one for one in operands if isinstance(one, ArrayValue)]
     if traced.ndim < 2:
         return traced
-    order = kept_order([one.tensor.fake for one in arrays], [one.flipped for one in arrays], traced.ndim)
-    if order == list(range(traced.ndim)):
-        return traced.contiguous()
-    if order_of(traced.fake.stride()) == order and not any(isinstance(step, SYMBOLIC) for step in traced.fake.stride()):
-        return traced
-    return in_order(traced, order)
+    return laid_out(traced, kept_order([one.tensor.fake for one in arrays], [one.flipped for one in arrays],
+                                       traced.ndim, ufunc_operands))
 
 
 def _masked(ctx: Context, where: Any, traced: Tensor, out: ArrayValue | None) -> Tensor:
@@ -141,10 +138,11 @@ def _operand(ctx: Context, operand: Any, dtype: Any, as_tensor: bool) -> Any:
     if isinstance(operand, numpy.generic):
         operand = operand.astype(dtype).item()
     check_fits(operand, dtype)
-    if as_tensor or isinstance(operand, (complex, torch.SymBool)):
+    if as_tensor or isinstance(operand, (complex, torch.SymBool)) or \
+            isinstance(operand, SYMBOLIC) and dtype == numpy.float16:
         return ctx.full((), operand, dtype)
-    if dtype.kind == "f" and isinstance(operand, (bool, int)) and not isinstance(operand, SYMBOLIC):
-        return float(operand)
+    if dtype.kind == "f" and not isinstance(operand, SYMBOLIC):
+        return rounded(operand, dtype)
     return int(operand) if isinstance(operand, bool) and dtype.kind in "iu" else operand
 
 
@@ -155,11 +153,15 @@ def accumulate(ctx: Context, ufunc: Any, array: Any, axis: Any = 0, dtype: Any =
     """``ufunc.accumulate(array, axis)``."""
     function = {numpy.add: numpy.cumsum, numpy.multiply: numpy.cumprod}.get(ufunc)
     array = ctx.asarray(array)
+    if not array.ndim:
+        raise GraphBreak(f"np.{ufunc.__name__}.accumulate of a number, which NumPy refuses")
     if function is not None:
         return ctx.call(function, array, axis=axis, dtype=dtype, out=out)
     if ufunc in (numpy.maximum, numpy.minimum) and dtype is None and out is None:
         running = torch.cummax if ufunc is numpy.maximum else torch.cummin
-        return ctx.rows(record(ctx.tx, running, (ctx.tensor(array), ctx.axis(axis, array.ndim)), {})[0])
+        dim = ctx.axis(axis, array.ndim)
+        made = record(ctx.tx, running, (ctx.tensor(array), dim), {})[0]
+        return ctx.array(as_numpy_lays_out(made, array, lambda small: ufunc.accumulate(small, axis=dim)))
     raise GraphBreak(f"np.{ufunc.__name__}.accumulate is not captured")
 
 
@@ -178,7 +180,7 @@ def reduce(ctx: Context, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = Non
 def outer(ctx: Context, ufunc: Any, a: Any, b: Any) -> Any:
     """``ufunc.outer(a, b)``."""
     one, two = ctx.asarray(a), ctx.asarray(b)
-    column = ctx.array(ctx.tensor(one).reshape((*one.shape, *(1,) * two.ndim)))
+    column = get_item(ctx, one, (Ellipsis, *(None,) * two.ndim)) if two.ndim else one
     return call_ufunc(ctx, ufunc, column, two)
 
 

@@ -31,6 +31,23 @@ def _rounding(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: _same(x) if _is_integer(x) else function(x)
 
 
+def _scaled(factor: float) -> Callable[[Any], Any]:
+    """Halves are scaled in single precision."""
+    return lambda x: x.to(torch.float32) * factor if x.dtype is torch.float16 else x * factor
+
+
+def _sum_of_complex(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """torch multiplies what it adds by a complex 1, which makes NaN of infinities: real and imaginary parts apart."""
+    def total(a: Tensor, b: Tensor) -> Any:
+        tensors = [one for one in (a, b) if not is_number(one)]
+        if not tensors[0].dtype.is_complex:
+            return function(a, b)
+        a, b = (torch.full_like(tensors[0], one) if is_number(one) else one for one in (a, b))
+        return torch.complex(function(a.real, b.real), function(a.imag, b.imag))
+
+    return total
+
+
 def _simple() -> None:
     """Ufuncs that are functions of torch's."""
     single: dict[str, Any] = {
@@ -45,20 +62,23 @@ def _simple() -> None:
         "signbit": torch.signbit, "floor": _rounding(torch.floor), "ceil": _rounding(torch.ceil),
         "trunc": _rounding(torch.trunc), "rint": torch.round, "bitwise_invert": torch.bitwise_not,
         "conjugate": lambda x: torch.conj_physical(x) if x.dtype.is_complex else _same(x),
-        "deg2rad": lambda x: x * (math.pi / 180), "radians": lambda x: x * (math.pi / 180),
-        "rad2deg": lambda x: x * (180 / math.pi), "degrees": lambda x: x * (180 / math.pi),
+        "deg2rad": _scaled(math.pi / 180), "radians": _scaled(math.pi / 180),
+        "rad2deg": _scaled(180 / math.pi), "degrees": _scaled(180 / math.pi),
     }
     double: dict[str, Any] = {
-        "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+        "add": _sum_of_complex(lambda a, b: a + b), "subtract": _sum_of_complex(lambda a, b: a - b),
+        "multiply": lambda a, b: a * b,
         "divide": lambda a, b: a / b, "equal": lambda a, b: a == b, "not_equal": lambda a, b: a != b,
         "less": lambda a, b: a < b, "less_equal": lambda a, b: a <= b, "greater": lambda a, b: a > b,
         "greater_equal": lambda a, b: a >= b,
     }
     of_tensors: dict[str, Any] = {
-        "maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax, "fmin": torch.fmin,
+        # of zeros of both signs NumPy takes the second, torch the first
+        "maximum": lambda a, b: torch.maximum(b, a), "minimum": lambda a, b: torch.minimum(b, a),
+        "fmax": torch.fmax, "fmin": torch.fmin,
         "arctan2": torch.atan2, "hypot": torch.hypot, "logaddexp": torch.logaddexp, "logaddexp2": torch.logaddexp2,
-        "copysign": torch.copysign, "nextafter": torch.nextafter, "heaviside": torch.heaviside,
-        "gcd": torch.gcd, "lcm": torch.lcm, "bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or,
+        "copysign": torch.copysign, "nextafter": torch.nextafter,
+        "bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or,
         "bitwise_xor": torch.bitwise_xor, "logical_and": torch.logical_and, "logical_or": torch.logical_or,
         "logical_xor": torch.logical_xor, "float_power": torch.pow, "ldexp": torch.ldexp,
     }
@@ -91,7 +111,38 @@ def sign(x: Tensor) -> Any:
     return torch.sign(x) if _is_integer(x) else torch.where(torch.isnan(x), x, torch.sign(x))
 
 
+@of_tensors(numpy.heaviside)
+def heaviside(x: Tensor, at_zero: Tensor) -> Any:
+    # torch's of NaN is 0
+    return torch.where(torch.isnan(x), x, torch.heaviside(x, at_zero))
+
+
+@of_tensors(numpy.gcd)
+def gcd(a: Tensor, b: Tensor) -> Any:
+    # the smallest integer of a dtype has no absolute value there
+    return torch.abs(torch.gcd(a.to(torch.int64), b.to(torch.int64)))
+
+
+@of_tensors(numpy.lcm)
+def lcm(a: Tensor, b: Tensor) -> Any:
+    a, b = a.to(torch.int64), b.to(torch.int64)
+    divisor = gcd(a, b)
+    parts = torch.abs(torch.div(a, torch.where(divisor == 0, 1, divisor), rounding_mode="trunc"))
+    return parts * torch.abs(b)
+
+
+def _in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Steps on half precision are not rounded one by one: NumPy computes such ufuncs in single precision."""
+    def computed(*operands: Tensor) -> Any:
+        if operands[0].dtype is not torch.float16:
+            return function(*operands)
+        return function(*(one.to(torch.float32) for one in operands))
+
+    return computed
+
+
 @ufunc(numpy.cbrt)
+@_in_single
 def cbrt(x: Tensor) -> Any:
     root = torch.copysign(torch.pow(torch.abs(x), 1 / 3), x)
     refined = root - (root * root * root - x) / (3 * root * root)
@@ -114,6 +165,7 @@ def floor_divide(a: Tensor, b: Tensor) -> Any:
     return divide_floats(a, b)[0]
 
 
+@_in_single
 def divide_floats(a: Tensor, b: Tensor) -> tuple[Any, Any]:
     """Floored quotient and remainder as NumPy computes them: the quotient of what the remainder leaves."""
     remainder = torch.fmod(a, b)

@@ -1,0 +1,106 @@
+"""Which dtypes torch computes with: an operation is tried once on small tensors before the graph gets it.
+
+torch stores unsigned integers of 16 bits and more, and complex numbers, in more places than it computes with them, and
+fake execution does not tell. What only the dtype keeps from running is left to NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ... import torch_compat
+from ...shapes.symnode import hint_of
+from ..signals import GraphBreak
+from ..undecidable import SYMBOLIC
+
+# dtypes that all operations of the table compute with, and those that stand in for others
+KNOWN = frozenset({torch.float32, torch.float64, torch.int64, torch.int32})
+MOST_ELEMENTS = 64
+"""Larger tensors are tried with at most two elements in each dimension."""
+
+_refused: dict[Any, str] = {}
+
+
+def check_kernel(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callable[[Any], Any]) -> None:
+    """Break where torch has no kernel of an operation for the dtypes of its tensors.
+
+    `fake_of` gives the fake tensor of an argument that is a tensor of the graph, and None of others.
+    """
+    signature: list[Any] = []
+    dtypes = _dtypes((args, kwargs), fake_of, signature)
+    if dtypes <= KNOWN:
+        return
+    key = (target, *signature)
+    try:
+        refused = _refused.get(key)
+    except TypeError:  # a target that cannot be hashed
+        return
+    if refused is None:
+        refused = _refused[key] = _error_of(target, args, kwargs, fake_of)
+    if refused:
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        raise GraphBreak(f"torch has no {name} for these dtypes ({refused})", "convert the array with astype")
+
+
+def _dtypes(obj: Any, fake_of: Callable[[Any], Any], signature: list[Any]) -> set[torch.dtype]:
+    """All dtypes in arguments; the signature gets what the choice of a kernel depends on."""
+    if isinstance(obj, torch.dtype):
+        signature.append(obj)
+        return {obj}
+    if isinstance(obj, (tuple, list)):
+        return set().union(*(_dtypes(item, fake_of, signature) for item in obj))
+    if isinstance(obj, dict):
+        return set().union(*(_dtypes(item, fake_of, signature) for item in obj.values()))
+    fake = fake_of(obj)
+    if fake is None:
+        signature.append(type(obj))
+        return set()
+    signature.append((fake.dtype, fake.dim(), fake.device.type))
+    return {fake.dtype}
+
+
+def _error_of(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callable[[Any], Any]) -> str:
+    """The error of an operation that other dtypes do not have; empty where it runs, or never does on small tensors."""
+    of_truths_only = _dtypes((args, kwargs), fake_of, []) <= {torch.bool, *KNOWN}
+
+    def attempt(plain: bool) -> str:
+        def real(obj: Any) -> Any:
+            if isinstance(obj, torch.dtype):
+                return _plain(obj) if plain else obj
+            if isinstance(obj, (tuple, list)):
+                return type(obj)(map(real, obj))
+            if isinstance(obj, dict):
+                return {name: real(item) for name, item in obj.items()}
+            if isinstance(obj, SYMBOLIC):
+                return hint_of(obj)
+            fake = fake_of(obj)
+            if fake is None:
+                return obj
+            hints = [hint_of(size) for size in fake.shape]
+            sizes = [1 if size is None else int(size) for size in hints]  # 1 where data decides: it can be broadcast
+            if torch.Size(sizes).numel() > MOST_ELEMENTS:
+                sizes = [min(size, 2) for size in sizes]
+            kind = _plain(fake.dtype) if plain and (of_truths_only or fake.dtype is not torch.bool) else fake.dtype
+            # masks choose all elements, indices the first
+            return torch.full(sizes, kind is torch.bool, dtype=kind, device=fake.device)
+
+        try:
+            positional, named = real(tuple(args)), real(kwargs)
+            if isinstance(target, str):
+                getattr(positional[0], target)(*positional[1:], **named)
+            else:
+                target(*positional, **named)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0]
+        return ""
+
+    with torch_compat.without_modes(), torch.no_grad():
+        error = attempt(plain=False)
+        return error if error and not attempt(plain=True) else ""
+
+
+def _plain(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype.is_floating_point or dtype.is_complex else torch.int64
