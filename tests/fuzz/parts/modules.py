@@ -29,7 +29,7 @@ WRITES = (
     "out.append(functional_call(m, {{'b': {t} * 5}}, ({t},)))",
     "out.append(functional_call(m, {{'child.weight': m.child.weight * 2}}, ({t},)))",
     "out.append(functional_call(m, {{'p': {t}[0, :1], 'b': {t}}}, ({t},), strict=False))", "m.eval()", "m.train()",
-    "m.child.weight = torch.nn.Parameter(torch.eye(4) * {k})", "m.child.weight.data = torch.eye(4)", "del m.b",
+    "m.child.weight = torch.nn.Parameter(torch.eye(4) * {k})", "del m.b",
     "del m.extra",
     "m.requires_grad_(False)", "m.stack.append(torch.nn.{act}())", "m.stack[{i}] = torch.nn.{act}()",
     "m.stack.pop({i})",
@@ -102,7 +102,7 @@ TAIL = """        return out
         out = fn(*args, **kwargs)
         sums = [one.sum() for one in out if isinstance(one, torch.Tensor) and one.requires_grad]
         if sums:
-            sum(sums).backward()
+            sum(sums).backward(retain_graph=True)
         names = sorted(name for name, _ in m.named_modules())
         gradients = {{name: p.grad for name, p in sorted(m.named_parameters())}}
         m.zero_grad()

@@ -431,7 +431,9 @@ class ModuleValue(ObjectValue):
         if buffers is not None and buffers.lookup(tx, tx.constant(name)) is not None:
             buffers.set_item(tx, tx.constant(name), value)
             return
-        if any(table is not None and table.lookup(tx, tx.constant(name)) is not None for table in tables.values()):
+        if any(table is not None and (name in self.real.__dict__.get(place, ()) or
+                                      table.lookup(tx, tx.constant(name)) is not None)
+               for place, table in tables.items()):
             raise GraphBreak(f"assigning {name!r} of a module whose tables were changed")
         self.store_attr(tx, name, value)
 

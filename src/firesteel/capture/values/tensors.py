@@ -344,6 +344,8 @@ class TensorValue(Value):
 
     def emit(self, code: EntryCode) -> str:
         name = code.graph_output(self)
+        if self.cls is torch.nn.Parameter and not self.fake.requires_grad:
+            name = code.assign(self, f"{code.constant(_as_parameter)}({name})")
         if self.attrs:
             name = code.assign(self, name)
             self.emit_attributes(code, name)
@@ -358,6 +360,11 @@ class TensorValue(Value):
                 code.line(f"{name}.grad = {code.value(value)}")
             else:
                 code.line(f"{code.constant(object.__setattr__)}({name}, {attribute!r}, {code.value(value)})")
+
+
+def _as_parameter(tensor: torch.Tensor) -> torch.nn.Parameter:
+    """A Parameter that was made inside and has no gradient: graphs give such results as plain tensors."""
+    return tensor if isinstance(tensor, torch.nn.Parameter) else torch.nn.Parameter(tensor, requires_grad=False)
 
 
 def _varies(value: Value) -> bool:

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from ... import torch_compat
-from ...functional.wrapper_tensors import PartsOfWrapper, Rebuild, can_have_gradient, parts_of, spec_of
-from ..signals import SkipFrame
+from ...functional.wrapper_tensors import (
+    PartsOfWrapper,
+    Rebuild,
+    can_have_gradient,
+    has_members,
+    other_members,
+    parts_of,
+    rebuild,
+    spec_of,
+)
+from ..signals import GraphBreak, SkipFrame
 from .base import Value
 from .subclass_tensors import SubclassTensorValue
 
@@ -25,6 +34,16 @@ class WrapperTensorValue(SubclassTensorValue):
     """A tensor made of others."""
 
     __slots__ = ()
+
+    @property
+    def cls(self) -> type:  # type: ignore[override]
+        """Its class, which the fake has, too."""
+        return type(self.fake)
+
+    @cls.setter
+    def cls(self, kind: type) -> None:
+        if kind is not type(self.fake):  # as nn.Parameter() is not the class of what it makes of a wrapper
+            raise GraphBreak(f"{self.describe()} that becomes a {kind.__name__}")
 
     @property
     def overrides(self) -> bool:
@@ -55,6 +74,12 @@ class WrapperTensorValue(SubclassTensorValue):
             raise SkipFrame(f"{self.describe()} that requires grad and is a view is a result")
         if differentiable and not _has_gradients_of_its_kind(fake):
             raise SkipFrame(f"{self.describe()} that requires grad is a result, and its gradients are of another class")
+        if differentiable and fake.is_leaf:
+            raise SkipFrame(f"{self.describe()} that becomes a leaf inside of the function is a result")
+        with torch.no_grad():
+            again = rebuild(spec, parts)
+        if type(again) is not self.cls or not has_members(fake, other_members(again)):
+            raise SkipFrame(f"{self.describe()} with attributes that __tensor_unflatten__ does not set is a result")
         take_apart = PartsOfWrapper(spec, differentiable)
         node = graph.call(take_apart, (self.node,), {}, ())
         node.meta["example_value"] = results = take_apart(fake)
