@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
+import os
+import random
+import threading
+import types
+
+import numpy as np
 import pytest
 import torch
 from tests.capture.subclass_classes import Counting, Labelled, Plain, Scaled, Two
@@ -127,6 +135,158 @@ def test_guard_on_globals_of_a_dispatch():
     for factor in (2.0, 5.0):
         FACTOR = factor
         assert agree(compiled(x), x.a * factor + 1)
+
+
+CONFIG = types.ModuleType("a_config_of_the_tests")
+SPACE, VARIABLE = types.SimpleNamespace(), contextvars.ContextVar("a_variable_of_the_tests", default=2.0)
+LOCAL, TABLE, MANY, NESTED = threading.local(), {}, dict.fromkeys(range(100), 0.0), ([2.0],)
+PARTIAL = functools.partial(lambda table: table["factor"], TABLE)
+
+
+def set_factors(factor):
+    """Everything that code of a class reads in the tests below."""
+    CONFIG.factor = SPACE.factor = LOCAL.factor = TABLE["factor"] = MANY[5] = NESTED[0][0] = factor
+    VARIABLE.set(factor)
+    os.environ["A_FACTOR_OF_THE_TESTS"] = str(factor)
+    np.random.seed(int(factor))
+    random.seed(int(factor))
+
+
+READS = {
+    "module": lambda: CONFIG.factor,
+    "name of an attribute": lambda: getattr(CONFIG, "factor"),  # noqa: B009
+    "namespace": lambda: SPACE.factor,
+    "thread-local": lambda: LOCAL.factor,
+    "context variable": lambda: VARIABLE.get(),
+    "environment": lambda: float(os.environ["A_FACTOR_OF_THE_TESTS"]),
+    "partial": PARTIAL,
+    "many items": lambda: MANY[5],
+    "tuple": lambda: NESTED[0][0],
+    "random numbers": lambda: random.uniform(0, 1),
+    "random numbers of NumPy": lambda: float(np.random.rand()),
+}
+
+
+def reading(read, where):
+    """A wrapper class that multiplies by what it reads, in its dispatch or when an instance is made."""
+    class Reading(torch.Tensor):
+        @staticmethod
+        def __new__(cls, a):
+            return torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype)
+
+        def __init__(self, a):
+            self.a = a
+            self.factor = read() if where == "init" else 1.0
+
+        def __tensor_flatten__(self):
+            return ["a"], None
+
+        @staticmethod
+        def __tensor_unflatten__(inner, context, size, stride):
+            return Reading(inner["a"])
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            own = [arg for arg in args if isinstance(arg, cls)]
+            result = func(*[arg.a if isinstance(arg, cls) else arg for arg in args])
+            return cls(result * (read() if where == "dispatch" else own[0].factor))
+
+    return Reading
+
+
+@pytest.mark.parametrize("where", ["dispatch", "init"])
+@pytest.mark.parametrize("name", READS)
+def test_what_code_of_a_class_reads_is_seen(name, where):
+    def program(x):
+        result = x + 1
+        return [result.a, result.factor]
+
+    set_factors(2.0)
+    cls, seen = reading(READS[name], where), []
+    for function in (program, fs.compile(program, backend="native")):
+        for factor in (2.0, 3.0, 2.0):
+            set_factors(factor)
+            seen.append(function(cls(torch.ones(2))))
+    assert agree(seen[3:], seen[:3])
+
+
+CHANGES = {
+    "module": lambda: setattr(CONFIG, "factor", CONFIG.factor + 1),
+    "namespace": lambda: setattr(SPACE, "factor", SPACE.factor + 1),
+    "dictionary": lambda: TABLE.update(factor=TABLE["factor"] + 1),
+    "tuple": lambda: NESTED[0].append(1),
+    "many items": lambda: MANY.update({5: MANY[5] + 1}),
+}
+
+
+@pytest.mark.parametrize("where", ["dispatch", "init"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_code_of_a_class_changes_is_changed_as_often(name, where):
+    cls, seen = reading(lambda: (CHANGES[name](), 1.0)[1], where), []
+    for function in (lambda x: (x + 1).a, fs.compile(lambda x: (x + 1).a, backend="native")):
+        set_factors(2.0)
+        del NESTED[0][1:]
+        for _ in range(3):
+            function(cls(torch.ones(2)))
+            seen.append((CONFIG.factor, SPACE.factor, TABLE["factor"], MANY[5], len(NESTED[0])))
+    assert seen[3:] == seen[:3]
+
+
+def test_attributes_that_are_not_flattened():
+    cls = reading(lambda: 1.0, "init")
+    compiled = fs.compile(lambda x: (x + 1).a, backend="native")
+    for factor in (1.0, 5.0, 2.0):
+        x = cls(torch.ones(2))
+        x.factor = factor
+        assert agree(compiled(x), (x + 1).a)
+
+
+class Overriding(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def begin_to_require(x):
+    x.requires_grad_()
+    return x * 2
+
+
+def unsqueeze(x):
+    x.unsqueeze_(0)
+    return x * 2
+
+
+LEAVES = {
+    "detached": lambda x: x.detach().requires_grad_(),
+    "computed": lambda x: (x * 2).detach().requires_grad_(),
+    "parameter": lambda x: torch.nn.Parameter(x),
+    "class of a parameter": lambda x: type(torch.nn.Parameter(x)).__name__,
+    "argument": begin_to_require,
+    "sizes": unsqueeze,
+}
+
+
+@pytest.mark.parametrize("make", [two, lambda: sub(Plain), lambda: sub(Overriding)], ids=["wrapper", "plain", "asked"])
+@pytest.mark.parametrize("name", LEAVES)
+def test_leaves_are_leaves(name, make):
+    seen = []
+    for function in (LEAVES[name], fs.compile(LEAVES[name], backend="eager"), fs.compile(LEAVES[name])):
+        torch.manual_seed(1)
+        x = make()
+        try:
+            result = function(x)
+        except RuntimeError as error:
+            seen.append(str(error))
+            continue
+        told = [x.requires_grad, tuple(x.shape), facts(x), facts(result)]
+        if isinstance(result, torch.Tensor):
+            told += [result.is_leaf, result.requires_grad, isinstance(result, torch.nn.Parameter)]
+            if result.requires_grad:
+                (result * 2).sum().backward()
+                told += [facts(x.grad), facts(result.grad) if result.is_leaf else None]
+        seen.append(told)
+    assert agree(seen[1], seen[0]) and agree(seen[2], seen[0])
 
 
 def test_code_of_a_class_runs_as_often_as_in_eager():

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
-from ..functional.wrapper_tensors import Carriers, MakeWrapper, is_made_like, is_wrapper_class, spec_of
+from ..functional.wrapper_tensors import (
+    Carriers,
+    MakeWrapper,
+    has_members,
+    is_made_like,
+    is_wrapper_class,
+    other_members,
+    spec_of,
+)
+from ..shapes.symnode import hint_of
 from ..torch_compat import subclasses
-from .signals import SkipFrame
+from .program_state import watched
+from .signals import GraphBreak, SkipFrame
 from .source import AttrSource, PlainSource, Source, call_source, item_source
 from .values.base import Value
 from .values.constants import ConstantValue
@@ -75,8 +85,13 @@ def wrap_wrapper(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
              (kind, subclasses.facts_of, subclasses.facts_of(real)))
     if subclasses.has_foreign_hooks(real):
         return OpaqueValue(real, source, "a tensor subclass with hooks")
-    spec = spec_of(real)
-    if not is_made_like(real, spec):
+    try:
+        with watched(tx, [kind], []):
+            spec = spec_of(real)
+            like_itself = is_made_like(real, spec)
+    except GraphBreak as cause:
+        return OpaqueValue(real, source, f"a tensor subclass: {cause.reason}")
+    if not like_itself:
         return OpaqueValue(real, source, "a tensor subclass with a context that does not equal itself")
     tx.guard(source, "context", "{k[0]}({0}, {k[1]})", (is_made_like, spec))
     for name in ("__torch_dispatch__", "__torch_function__", "__tensor_unflatten__"):
@@ -100,9 +115,18 @@ def wrap_wrapper(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
             nodes.append(node)
             fakes.append(fake)
     make = MakeWrapper(spec, carriers)
-    made = make(*fakes)
-    if type(made) is not kind:
-        return OpaqueValue(real, source, f"a tensor subclass of which __tensor_unflatten__ makes {type(made).__name__}")
+    try:
+        with watched(tx, [kind], []):
+            made: Any = make(*fakes)
+            made_kind = type(made)
+            is_whole = made_kind is not kind or has_members(real, other_members(made))
+    except GraphBreak as cause:
+        return OpaqueValue(real, source, f"a tensor subclass: {cause.reason}")
+    if not is_whole:
+        return OpaqueValue(real, source, "a tensor subclass with attributes that __tensor_unflatten__ does not set")
+    if made_kind is not kind:
+        return OpaqueValue(real, source, f"a tensor subclass of which __tensor_unflatten__ makes {made_kind.__name__}")
+    tx.guard(source, "attributes", "{k[0]}({0}, {k[1]})", (has_members, other_members(made)))
     node = tx.graph.call(make, tuple(nodes), {}, tx.user_frames())
     node.meta["example_value"] = made
     value = WrapperTensorValue(node, made, source, kind, real)
@@ -127,13 +151,32 @@ def _parts(tx: Tracer, real: torch.Tensor, source: Source) -> Iterator[Value]:
 
 
 def note_changed_wrappers(tx: Tracer) -> None:
-    """At the end of a capture: autograd counts changes of a wrapper in place, which the graph does to its parts."""
+    """At the end of a capture: autograd counts changes of a wrapper in place, which the graph does to its parts.
+
+    What the graph has of other classes is an alias: of its sizes and of requires_grad the tensor itself hears nothing.
+    """
+    for value in tx.tensor_of_fake.values():
+        if isinstance(value, SubclassTensorValue) and value.source is not None and not value.fake.is_inference() \
+                and not _is_as_outside(value):
+            raise SkipFrame(f"{value.describe()} from outside is changed in place in more than its elements")
     for value in tx.torch_functions.wrappers:
         if value.fake.is_inference() or not (count := torch_compat.version_of(value.fake)):
             continue
         if value.real.requires_grad or tuple(value.fake.shape) != tuple(value.real.shape):
             raise SkipFrame(f"{value.describe()} that requires grad, or whose sizes change, is changed in place")
         tx.effects.replay(_count_changes, [value, ConstantValue(count)], {})
+
+
+def _is_as_outside(value: SubclassTensorValue) -> bool:
+    """Whether a tensor from outside has still the sizes that it has there, and requires grad as it does there."""
+    fake, changes = value.fake, torch_compat.version_of(value.fake)
+    with subclasses.DisableSubclasses():
+        real = value.real
+        if real.requires_grad != fake.requires_grad and (not changes or isinstance(value, WrapperTensorValue)):
+            return False
+        if not changes or isinstance(value, WrapperTensorValue):
+            return True
+        return [*real.shape, *real.stride()] == list(map(hint_of, (*fake.shape, *fake.stride())))
 
 
 def _count_changes(tensor: torch.Tensor, count: int) -> None:

@@ -25,7 +25,7 @@ from ..torch_compat import subclasses
 from .graph import Unsupported
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KeptObject:
     """What a class names among its parts and is no tensor, such as the mesh of a DTensor."""
 
@@ -33,9 +33,9 @@ class KeptObject:
     count: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WrapperSpec:
-    """All of a wrapper but its parts."""
+    """All of a wrapper but its parts. Its text leaves out what the program would be asked to write."""
 
     cls: Any
     names: tuple[str, ...]
@@ -44,6 +44,9 @@ class WrapperSpec:
     stride: tuple[int, ...]
     inner: tuple[WrapperSpec | KeptObject | None, ...]
     """For each name the spec of what is there, None for a plain tensor."""
+
+    def __repr__(self) -> str:
+        return f"WrapperSpec({self.cls.__name__}, {', '.join(self.names)})"
 
     @property
     def count(self) -> int:
@@ -129,6 +132,23 @@ def _is_like(value: Any, part: WrapperSpec | KeptObject | None) -> bool:
     if part is None:
         return isinstance(value, torch.Tensor) and not is_wrapper(value)
     return same_context(value, part.value) if isinstance(part, KeptObject) else is_made_like(value, part)
+
+
+def other_members(tensor: torch.Tensor) -> dict[str, Any]:
+    """The attributes of a wrapper that are no parts. A class may keep what it does not flatten there.
+
+    Not the mark of a parameter, which torch sets. Classes of torch's own keep nothing else.
+    """
+    if type(tensor).__module__.partition(".")[0] == "torch":
+        return {}
+    names, _ = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+    return {name: value for name, value in vars(tensor).items() if name not in names and name != "_is_param"}
+
+
+def has_members(tensor: torch.Tensor, members: dict[str, Any]) -> bool:
+    """Whether the attributes of a wrapper that are no parts equal these."""
+    own = other_members(tensor)
+    return own.keys() == members.keys() and all(same_context(value, members[name]) for name, value in own.items())
 
 
 def can_have_gradient(part: torch.Tensor) -> bool:
