@@ -189,6 +189,10 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     if isinstance(value, RangeValue):  # of other things than lists and tuples, torch refuses most
         pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
         return [p[0] for p in pairs], [p[1] for p in pairs]
+    real = getattr(value, "real", None)
+    if tx.compiler.exports and value.source is not None and any(
+            kind.__module__ == "torch._opaque_base" for kind in type(real).__mro__):
+        return tx.graph.add_input(value.source, real), real  # an object that operators take as it is
     reason = f" ({value.reason})" if isinstance(value, OpaqueValue) and value.reason else ""
     raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}",
                               hint_for_object(value.real) if isinstance(value, OpaqueValue) else "")

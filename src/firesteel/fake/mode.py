@@ -491,7 +491,33 @@ def _without_rule(
         return torch_compat.decompose(func, args, kwargs)
     if operator.untrusted is not None and operator.untrusted(*args):
         raise FakeUnsupported(func, "the layout of the result is not known")
-    return _through_meta(func, operator, args, kwargs, with_symbols)
+    try:
+        return _through_meta(func, operator, args, kwargs, with_symbols)
+    except DataDependentError:
+        from ..torch_compat.fake_kernels import fake_kernel
+
+        kernel = fake_kernel(func)
+        if kernel is None or mode is None or mode.shape_env is None:
+            raise
+        return _with_sizes_from_data(mode, mode.shape_env, func, kernel, args, kwargs)
+
+
+def _with_sizes_from_data(mode: FakeMode, env: ShapeEnv, func: Any, kernel: Any, args: tuple[Any, ...],
+                          kwargs: dict[str, Any]) -> Any:
+    """A user's fake kernel that asks for sizes which only data decide (``torch.library.get_ctx``): they are symbols."""
+    from ..shapes.symnode import make_symbolic
+    from ..torch_compat.fake_kernels import answering_get_ctx
+    from .rules.data_dependent import new_size
+
+    class Sizes:
+        def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:
+            size = new_size(mode, torch_compat.operator_name(func), max, min)
+            return make_symbolic(env, size.expr)
+
+        create_unbacked_symint = new_dynamic_size
+
+    with answering_get_ctx(Sizes()):
+        return kernel(*args, **kwargs)
 
 
 def _with_real_tensor(func: Any, t: torch.Tensor) -> Any:

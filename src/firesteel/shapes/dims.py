@@ -39,9 +39,7 @@ class DimHint:
         self.kind, self.min, self.max = kind, min, max
 
     def __call__(self, *, min: int | None = None, max: int | None = None) -> DimHint:
-        """The same hint with bounds."""
-        if self.kind is HintKind.STATIC:
-            raise UserCodeError("Dim.STATIC takes no bounds", "it is the size of the example input")
+        """The same hint with bounds; for STATIC the example must lie within them."""
         check_bounds(f"Dim.{self.kind.value}", min, max)
         return DimHint(self.kind, min, max)
 

@@ -494,6 +494,16 @@ def test_decompositions():
     assert_same(lambda x: tuple(torch.linalg.eigh(x)), torch.eye(3))
 
 
+def test_fake_quantisation():
+    scale, zero = torch.tensor([0.1, 0.2, 0.3]), torch.zeros(3, dtype=torch.int32)
+    for x in (torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2], torch.randn(3, 1).expand(3, 4)):
+        assert_same(lambda x: tuple(aten.fake_quantize_per_tensor_affine_cachemask.default(x, 0.1, 0, -128, 127)), x)
+        assert_same(lambda x, s, z: tuple(aten.fake_quantize_per_channel_affine_cachemask.default(x, s, z, 0, -9, 9)),
+                    x, scale, zero)
+        assert_same(lambda x, s, z, on: tuple(aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default(
+            x, s, z, on, -9, 9)), x, scale[:1], zero[:1], torch.ones(1, dtype=torch.int64))
+
+
 def test_tangents():
     parts = (torch.ones(3), torch.ones(4, 3)[1], torch.ones(3, 4).t()[0], torch.ones(()).expand(3), torch.ones(7)[2:5])
     for x, y in itertools.product(parts, parts):
@@ -548,6 +558,6 @@ def test_constructors(number):
 
 
 def test_every_rule_is_used_by_these_tests(request):
-    files = "creation in_place linalg matmul nn pointwise reduction tangents views".split()
+    files = "creation in_place linalg matmul nn pointwise quantisation reduction tangents views".split()
     # Reached only in inference mode or from other files' tests.
     assert recorder.untested(request, files) == {"aten._reshape_alias.default"}

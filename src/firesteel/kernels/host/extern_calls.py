@@ -15,6 +15,7 @@ import numpy
 import torch
 
 from ... import torch_compat
+from ...devices import kind_of
 from ...torch_compat import native_calls
 
 # Operators whose bound function takes the same arguments in the same order and can only mean this overload.
@@ -48,7 +49,7 @@ _FEW = 4096
 
 def nonzero(x: torch.Tensor) -> torch.Tensor:
     """``torch.nonzero(x)``; the places in a long mask are NumPy's to find, up to twelve times as fast."""
-    if x.dtype is not torch.bool or x.dim() != 1 or x.numel() < _FEW or x.device.type != "cpu":
+    if x.dtype is not torch.bool or x.dim() != 1 or x.numel() < _FEW or not kind_of(x).is_host:
         return torch.nonzero(x)
     places = torch.from_numpy(numpy.flatnonzero(x.numpy()))
     count = places.numel()
