@@ -495,3 +495,177 @@ def test_convolutions(mode, count):
         for one, two in zip(f(a, v, n), compiled(a, v, n), strict=True):
             assert one.dtype == two.dtype
             np.testing.assert_allclose(one, two)
+
+
+def outcome(function: Any, *args: Any) -> Any:
+    """What a function returns, or the exception that it raises, as a value."""
+    try:
+        with np.errstate(all="ignore"):
+            return function(*args)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return type(error).__name__, str(error)
+
+
+def check_outcomes(function: Any, *calls: Any, backend: str = "eager") -> None:
+    """Plain and compiled, a function has the same outcomes, and no failure of the compiler's is warned about."""
+    compiled = fs.compile(function, backend=backend)
+    for args in calls:
+        given, taken = copy.deepcopy(args), copy.deepcopy(args)
+        plain = outcome(function, *given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", fs.errors.FiresteelWarning)
+            result = outcome(compiled, *taken)
+        assert difference(plain, result) == "", args
+        assert difference(list(given), list(taken)) == "", args
+
+
+BESIDE_NUMBERS = {
+    "sum": lambda x, k: x + k, "quotient": lambda x, k: x / k, "compared": lambda x, k: x < k,
+    "where": lambda x, k: np.where(x > 1, x, k), "clip": lambda x, k: np.clip(x, None, k),
+    "initial": lambda x, k: (np.sum(x, initial=k), np.max(x, initial=k, where=x > 1), np.prod(x, initial=k)),
+    "full_like": lambda x, k: np.full_like(x, k), "fill": lambda x, k: x.fill(k),
+    "element": lambda x, k: x.__setitem__(0, k), "putmask": lambda x, k: np.putmask(x, x > 1, k),
+    "put_along_axis": lambda x, k: np.put_along_axis(x, np.array([-1]), k, 0),
+    "diagonal": lambda x, k: np.fill_diagonal(np.outer(x, x), k),
+    "arange": lambda x, k: np.arange(k, k + 2, dtype=x.dtype),
+    "list": lambda x, k: np.array([k, 1], x.dtype), "scalar": lambda x, k: x.dtype.type(k),
+    "choose": lambda x, k: np.choose(x.astype(int) % 2, [x, k]), "isclose": lambda x, k: np.isclose(x, k),
+    "nan_to_num": lambda x, k: np.nan_to_num(x, nan=k),
+}
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint16", "uint64", "int32", "float16", "float32"])
+@pytest.mark.parametrize("name", BESIDE_NUMBERS)
+def test_numbers_that_vary_fit_the_dtypes_beside_them(name: str, kind: str) -> None:
+    calls = [(np.array([1, 2, 3], kind), number) for number in (3, 4, 5, 300, -2, 70000, 2**40)]
+    check_outcomes(BESIDE_NUMBERS[name], *calls)
+
+
+def test_numbers_are_rounded_to_the_dtype_beside_them() -> None:
+    def program(x: Any, k: float) -> Any:
+        return x * 70000, x / 70000, x * k, k / x, np.sinc(x), np.cbrt(x), x % 0.3, np.var(x), np.isclose(x, x + k)
+
+    for kind in ("float16", "float32"):
+        for backend in ("eager", "native"):
+            check_outcomes(program, *((np.array([0.5, 60000, -2.25, 1e-6], kind), k) for k in (1e-4, 0.1, 7e4, 1e300)),
+                           backend=backend)
+
+
+SAME_VALUES: dict[str, tuple[Any, ...]] = {
+    "heaviside": (lambda x: np.heaviside(x, 0.5), np.array([np.nan, 1.0, 0.0])),
+    "gcd": (lambda x: (np.gcd(x, 6), np.lcm(x, x), np.lcm(x, 7)), np.array([-128, 4, 0, 100], np.int8)),
+    "gcd of wide integers": (lambda x: (np.gcd(x, 6), np.lcm(x, 7)), np.array([-2**63, 2**62, 0])),
+    "vdot": (lambda x: (np.vdot(x > 1, x > 1), np.vdot(x > 9, x > 9), np.vdot(x * 1j, x)), np.array([1.0, 2.0, 3.0])),
+    "infinite complex": (lambda x, y: (x + y, y - x, x - y, x + 1, 1 - x, x + np.inf), np.array([1j, np.inf], "F"),
+                         np.array([np.inf, -np.inf], "f")),
+    "complex zeros": (lambda x: (x ** x, x ** 0, x ** 3, x ** 1.5, 2 / x, np.reciprocal(x)), np.array([0, 1j, 2])),
+    "complex NaN": (lambda x: (x + complex(np.inf, np.nan), np.array([complex(0, np.inf), 1]) * x), np.array([1j, 2])),
+    "a filling array": (lambda x: x.fill(np.ones(1)), np.zeros(2)),
+    "an unsafe mask": (lambda x, y: np.putmask(x, x >= 0, y), np.zeros(2, np.int32), np.array([1.5, 2.5])),
+    "an accumulated number": (lambda x: np.add.accumulate(x), np.array(3.5)),
+    "no copy of a tensor": (lambda x: np.array(x, copy=False), torch.ones(2)),
+    "products of unequal sizes": (lambda x: np.dot(x, x.T), np.ones((4, 1, 2))),
+    "convolved matrices": (lambda x: np.convolve(x, x), np.ones((2, 2))),
+    "diag": (lambda x: np.diag(x), np.ones((2, 2, 2))),
+    "vander": (lambda x: np.vander(x), np.ones((2, 2))),
+    "places along an axis": (lambda x: np.put_along_axis(x, np.array([[-1]]), 5.0, 0), np.ones((2, 3))),
+    "inverse transforms": (lambda x: (np.fft.ifft(x), np.fft.ihfft(x), np.fft.ifft2(x)), np.arange(6.0).reshape(2, 3)),
+    "transforms of nothing": (lambda x: np.fft.fft(x), np.zeros((0, 3))),
+}
+
+
+@pytest.mark.parametrize("name", SAME_VALUES)
+def test_values_and_errors_are_numpys(name: str) -> None:
+    function, *args = SAME_VALUES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_outcomes(function, tuple(args))
+
+
+def test_of_zeros_of_both_signs_the_second_is_the_larger() -> None:
+    compiled = fs.compile(lambda x: (np.maximum(x, 0), np.minimum(x, 0)), backend="eager")
+    assert not np.signbit(compiled(np.array([-0.0]))).any()
+
+
+OF_RARE_DTYPES = {
+    "argmax": lambda x: (x.argmax(), x.argmin(axis=1)), "max": lambda x: (x.max(axis=0), np.max(x, initial=3)),
+    "nonzero": np.nonzero, "clip": lambda x: (x.clip(min=1), np.clip(x, x, 100)), "choose": lambda x: np.choose(
+        x.astype(np.int64) % 2, [x, x + 1]), "reduce": lambda x: np.maximum.reduce(x, axis=-1),
+    "delete": lambda x: np.delete(x, 0, axis=0), "reversed": lambda x: (x[::-1].copy(), x[:, ::-1] + 1),
+    "write reversed": lambda x: x[::-1].__setitem__(slice(None), 1), "setdiff1d": lambda x: np.setdiff1d(x, x[0]),
+    "isin": lambda x: np.isin(x, x[0]), "searchsorted": lambda x: np.searchsorted(np.sort(x[0]), x[1]),
+    "put_along_axis": lambda x: np.put_along_axis(x, np.array([[0]]), 1, 0), "vander": lambda x: np.vander(x[0], 3),
+    "mask": lambda x: x.__setitem__(x > 1, x[x > 1] * 2), "lexsort": lambda x: np.lexsort((x[0],)),
+    "arange": lambda x: np.arange(3, dtype=x.dtype), "cumsum": lambda x: (np.cumsum(x, axis=0), x.cumprod()),
+    "product": lambda x: (x @ x.T, np.einsum("ij,kj->ik", x, x)), "bits": lambda x: (x & 3, x << 1, ~x),
+    "changed first": lambda x: (x.__iadd__(1), x.argmax())[1],
+}
+
+
+@pytest.mark.parametrize("kind", ["uint16", "uint32", "uint64", "complex64", "complex128", "float16", "bool"])
+@pytest.mark.parametrize("name", OF_RARE_DTYPES)
+def test_what_torch_has_no_kernels_for_numpy_computes(name: str, kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_outcomes(OF_RARE_DTYPES[name], *((np.arange(6).reshape(2, 3).astype(kind, order=order),)
+                                               for order in "CF"))
+
+
+def test_the_break_says_what_torch_lacks() -> None:
+    with pytest.raises(fs.errors.GraphBreakError, match="UInt32"):
+        fs.compile(lambda x: x.argmax(), backend="eager", fullgraph=True)(np.ones(3, np.uint32))
+
+
+LAYOUTS: dict[str, Any] = {
+    "columns": np.asfortranarray, "broadcast": lambda a: np.broadcast_to(a[:1], a.shape), "column": lambda a: a[:, :1],
+    "turned column": lambda a: np.asfortranarray(a)[:, 1:2], "empty": lambda a: a[:0],
+    "turned": lambda a: np.arange(24.0).reshape(2, 3, 4).transpose(1, 2, 0),
+    "turned with a single row": lambda a: np.arange(8.0).reshape(2, 1, 4).transpose(2, 1, 0),
+}
+OF_LAYOUTS = {
+    "interp": lambda x: np.interp(x, np.array([0.0, 1.0]), np.array([0.0, 1.0])),
+    "isclose": lambda x: (np.isclose(x, 1), np.isclose(1, x)), "outer": lambda x: (np.add.outer(x, x), np.outer(x, x)),
+    "delete": lambda x: (np.delete(x, 0, axis=0), np.delete(x, slice(0, 1), axis=1)),
+    "delete several": lambda x: np.delete(x, [0, 1], axis=0), "copy": lambda x: (np.copy(x), x.copy(), x[::-1].copy()),
+    "astype": lambda x: (x.astype(np.float32), np.array(x, np.float32), np.zeros_like(x), np.nan_to_num(x)),
+    "subscripts": lambda x: (x[:, [0]], x[[0]], x[[0, 0]], x[None, [0]]),
+    "same arrays": lambda x: (np.broadcast_arrays(x, 3)[0] is x, np.ascontiguousarray(x) is x, np.asarray(x) is x),
+    "elementwise": lambda x: (x + 1, -x, x[None] * 2, np.clip(x, 1, 2), x > 1, np.where(x > 1, x, 0), np.modf(x)),
+    "round": lambda x: (np.round(x, 1), x.imag), "joined": lambda x: (np.concatenate([x, x]), np.stack([x, x], -1)),
+    "triangles": lambda x: (np.tril(x), np.triu(x, 1)),
+    "medians": lambda x: (np.median(x, axis=0), np.median(x, axis=0, keepdims=True), np.median(x, keepdims=True)),
+    "without NaN": lambda x: (np.nanmax(x, axis=1), np.nanstd(x, axis=0, keepdims=True)),
+    "accumulated": lambda x: np.maximum.accumulate(x, axis=0), "einsum": lambda x: np.einsum("...i,...i->...i", x, x),
+    "norm": lambda x: np.linalg.norm(x, axis=0), "transforms": lambda x: (np.fft.fft(x, axis=0), np.fft.fft(x * 1j)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", OF_LAYOUTS)
+def test_results_lie_in_memory_as_numpys(name: str, layout: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = LAYOUTS[layout](np.arange(12.0).reshape(3, 4) % 5)
+        plain, compiled = (outcome(one, x) for one in (OF_LAYOUTS[name], fs.compile(OF_LAYOUTS[name], backend="eager")))
+    assert difference(plain, compiled) == ""
+
+
+def test_tensors_of_arrays_without_dimensions() -> None:
+    def program(x: Any, y: Any) -> Any:
+        torch.asarray(x).add_(1)
+        torch.as_tensor(y).add_(1)
+        return x, y
+
+    check(program, np.array(2.5), np.array(2.5))
+
+
+def test_long_doubles_stay_numpys() -> None:
+    def summed(x: Any) -> Any:
+        return torch.full((2,), x.sum()), torch.full((2,), np.longdouble(3))
+
+    def scaled(x: Any, y: Any, scale: Any) -> Any:
+        return x * scale, y * scale, float(scale)
+
+    check_outcomes(summed, (np.arange(3, dtype=np.longdouble),))
+    check_outcomes(scaled, *((torch.ones(2), np.ones(2, np.float32), np.longdouble(k)) for k in (1, 2, 3)))

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 DISPATCHED = type(numpy.sum)
 """The class of NumPy's public functions."""
+LONG_DOUBLES = "gG"
+"""Scalars of these dtypes stay NumPy's: neither tensors nor the code of a graph have them."""
 DEFAULT_ERRORS = ("ignore", "warn")
 """What may happen at overflows and the like without the program's noticing it in its results."""
 
@@ -108,6 +110,9 @@ def wrap_array(tx: Tracer, real: Any, source: Source) -> Value:
 
 def wrap_scalar(tx: Tracer, real: Any, source: Source) -> Value | None:
     """The Value of a NumPy scalar from outside that is known to change; None where it is a constant."""
+    if real.dtype.char in LONG_DOUBLES:
+        tx.guard(source, "type", "type({0}) is {k[0]}", (type(real),))
+        return OpaqueValue(real, source, f"a NumPy scalar of {real.dtype}, which is no number of Python's")
     tx.symbols.numbers_seen[source.name] = NumberSeen(source, real)
     if TORCH.get(real.dtype.char) is None or not tx.symbols.dynamism.number(source, real) or not config.trace_numpy:
         return None
@@ -467,6 +472,8 @@ def _ufunc_method(tx: Tracer, ufunc: Any, name: str, args: list[Value], kwargs: 
 
 def make_scalar(tx: Tracer, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """``np.float32(x)`` of an array or a number of the graph; None for constants."""
+    if issubclass(cls, (numpy.longdouble, numpy.clongdouble)):
+        raise GraphBreak(f"a NumPy scalar of the class {cls.__name__}, which tensors do not have")
     if len(args) != 1 or kwargs:
         return None
     value = args[0].realize()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,11 @@ class Context:
         if isinstance(value, SYMBOLIC) and dtype.kind in "fc" and dtype.itemsize < 8:
             # torch would refuse what only infinity is near to
             return self.make(torch.full, tuple(shape), value, dtype=torch.float64).to(torch_dtype(dtype))
-        return self.make(torch.full, tuple(shape), rounded(value, dtype), dtype=torch_dtype(dtype))
+        value = rounded(value, dtype)
+        if isinstance(value, complex) and not cmath.isfinite(value):  # which the code of a graph cannot have
+            part = numpy.dtype(dtype.char.lower())
+            return torch.complex(self.full(shape, value.real, part), self.full(shape, value.imag, part))
+        return self.make(torch.full, tuple(shape), value, dtype=torch_dtype(dtype))
 
     def tensor(self, array: ArrayValue) -> Tensor:
         """The tensor of an array, in the order of its elements."""
@@ -155,7 +160,7 @@ class Context:
         if not leaves:
             return self.array(self.make(torch.zeros, shape, dtype=torch_dtype(dtype)))
         plain = [leaf.item() if isinstance(leaf, numpy.generic) else leaf for leaf in leaves]
-        if any(isinstance(leaf, SYMBOLIC) for leaf in plain):
+        if any(isinstance(leaf, SYMBOLIC) or isinstance(leaf, complex) and not cmath.isfinite(leaf) for leaf in plain):
             parts = [self.full((), leaf, dtype) for leaf in plain]
             return self.array(record(self.tx, torch.stack, (parts,), {}).reshape(shape))
         plain = [int(leaf) if dtype.kind in "iu" else rounded(leaf, dtype) for leaf in plain]

@@ -315,6 +315,8 @@ def diag(ctx: Context, v: Any, k: Any = 0) -> Any:
     array = ctx.asarray(v)
     if array.ndim == 1:
         return ctx.array(record(ctx.tx, torch.diag, (ctx.tensor(array), ctx.integer(k)), {}))
+    if array.ndim != 2:
+        raise GraphBreak("np.diag of other arrays than of one or two dimensions, which NumPy refuses")
     return ctx.call(numpy.diagonal, array, k)
 
 

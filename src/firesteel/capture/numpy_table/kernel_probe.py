@@ -22,6 +22,8 @@ MOST_ELEMENTS = 64
 """Larger tensors are tried with at most two elements in each dimension."""
 
 _refused: dict[Any, str] = {}
+MOST_KNOWN = 4096
+"""Signatures that are remembered."""
 
 
 def check_kernel(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callable[[Any], Any]) -> None:
@@ -39,6 +41,8 @@ def check_kernel(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callab
     except TypeError:  # a target that cannot be hashed
         return
     if refused is None:
+        if len(_refused) >= MOST_KNOWN:
+            _refused.clear()
         refused = _refused[key] = _error_of(target, args, kwargs, fake_of)
     if refused:
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
@@ -56,10 +60,16 @@ def _dtypes(obj: Any, fake_of: Callable[[Any], Any], signature: list[Any]) -> se
         return set().union(*(_dtypes(item, fake_of, signature) for item in obj.values()))
     fake = fake_of(obj)
     if fake is None:
-        signature.append(type(obj))
+        signature.append((type(obj), obj if isinstance(obj, (int, str)) else None))
         return set()
-    signature.append((fake.dtype, fake.dim(), fake.device.type))
+    signature.append((fake.dtype, fake.device.type, tuple(_hints(fake.shape)), tuple(_hints(fake.stride()))))
     return {fake.dtype}
+
+
+def _hints(numbers: Any) -> list[int]:
+    """Sizes or strides of the call that is captured; 1, which can be broadcast, where data decides."""
+    hints = [hint_of(number) for number in numbers]
+    return [1 if hint is None else int(hint) for hint in hints]
 
 
 def _error_of(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callable[[Any], Any]) -> str:
@@ -79,13 +89,14 @@ def _error_of(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callable[
             fake = fake_of(obj)
             if fake is None:
                 return obj
-            hints = [hint_of(size) for size in fake.shape]
-            sizes = [1 if size is None else int(size) for size in hints]  # 1 where data decides: it can be broadcast
+            sizes, order = _hints(fake.shape), _hints(fake.stride())
             if torch.Size(sizes).numel() > MOST_ELEMENTS:
                 sizes = [min(size, 2) for size in sizes]
+            outer_first = sorted(range(len(sizes)), key=lambda dim: -order[dim])
             kind = _plain(fake.dtype) if plain and (of_truths_only or fake.dtype is not torch.bool) else fake.dtype
             # masks choose all elements, indices the first
-            return torch.full(sizes, kind is torch.bool, dtype=kind, device=fake.device)
+            filled = torch.full([sizes[dim] for dim in outer_first], kind is torch.bool, dtype=kind, device=fake.device)
+            return filled.permute([outer_first.index(dim) for dim in range(len(sizes))])
 
         try:
             positional, named = real(tuple(args)), real(kwargs)

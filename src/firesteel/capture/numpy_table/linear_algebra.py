@@ -156,6 +156,8 @@ def convolve(ctx: Context, a: Any, v: Any, mode: str = "full") -> Any:
 @function(numpy.correlate)
 def correlate(ctx: Context, a: Any, v: Any, mode: str = "valid") -> Any:
     array, other = ctx.asarray(a), ctx.asarray(v)
+    if array.ndim != 1 or other.ndim != 1:
+        raise GraphBreak("np.correlate of other arrays than of one dimension, which NumPy refuses")
     if int(other.shape[0]) > int(array.shape[0]) or other.dtype.kind == "c":
         raise GraphBreak("np.correlate with the longer array second")
     return _correlated(ctx, array, ctx.array(ctx.tensor(other).flip(0)), mode, "np.correlate")
@@ -167,6 +169,8 @@ MOST_SHIFTS = 16
 
 def _correlated(ctx: Context, array: ArrayValue, other: ArrayValue, mode: str, name: str) -> Any:
     """The convolution of two arrays: for each element of the shorter one a shifted copy of the longer."""
+    if array.ndim != 1 or other.ndim != 1:
+        raise GraphBreak(f"{name} of other arrays than of one dimension, which NumPy refuses")
     (x, y), kind = _operands(ctx, array, other)
     if x.shape[0] < y.shape[0]:
         x, y = y, x
@@ -292,6 +296,14 @@ def norm(ctx: Context, x: Any, ord: Any = None, axis: Any = None, keepdims: Any 
 # np.fft
 
 
+def _transformed(ctx: Context, name: str, array: ArrayValue, made: Tensor, **along: Any) -> ArrayValue:
+    """The result of a transform as NumPy lays it out."""
+    if made.dtype.is_complex:
+        made = made.resolve_conj()
+    like: Any = getattr(numpy.fft, name)
+    return ctx.array(as_numpy_lays_out(made, array, lambda small: like(small.astype(array.dtype), **along)))
+
+
 def _transform(name: str, real_input: bool) -> None:
     torch_function: Any = getattr(torch.fft, name)
 
@@ -305,7 +317,8 @@ def _transform(name: str, real_input: bool) -> None:
         if 0 in array.shape:
             raise GraphBreak(f"np.fft.{name} of nothing")
         size = None if n is None else ctx.integer(n)
-        return ctx.rows(torch_function(traced, size, ctx.axis(axis, array.ndim), norm))
+        dim = ctx.axis(axis, array.ndim)
+        return _transformed(ctx, name, array, torch_function(traced, size, dim, norm), axis=dim)
 
     function(getattr(numpy.fft, name))(transform)
 
@@ -328,7 +341,8 @@ def _transform_of_several(name: str, dims: Any) -> None:
         traced = ctx.tensor(array)
         if array.dtype.kind in "biu":
             traced = ctx.cast(traced, FLOAT)
-        return ctx.rows(torch_function(traced, None, list(ctx.axes(axes, array.ndim)), norm))
+        dims = list(ctx.axes(axes, array.ndim))
+        return _transformed(ctx, name, array, torch_function(traced, None, dims, norm), axes=dims)
 
     function(getattr(numpy.fft, name))(transform)
 

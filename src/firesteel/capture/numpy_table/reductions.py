@@ -122,7 +122,9 @@ def mean(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = N
         computed = total / count.to(traced.dtype)
     else:
         computed = total / _count(array, dims)
-    return _reduced(ctx, array, ctx.cast(computed, wanted), axis, _keeps(keepdims), out)
+    # from single to half precision, NumPy makes the result anew
+    return _reduced(ctx, array, ctx.cast(computed, wanted), axis, _keeps(keepdims), out, like=lambda small, **along:
+                    numpy.mean(small.astype(wanted), **along) if kind != wanted else numpy.sum(small, **along))
 
 
 @_both(numpy.var)
@@ -329,7 +331,7 @@ def nanmean(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     order = copied_order(array.tensor.fake, array.flipped)
     if order != list(range(array.ndim)) or array.flipped:
         array = ctx.array(in_order(ctx.tensor(array), order, always=True))
-    return mean(ctx, array, axis, dtype, out, keepdims, where=known)
+    return mean(ctx, array, axis, array.dtype if dtype is None else dtype, out, keepdims, where=known)
 
 
 @function(numpy.nanvar)

@@ -80,7 +80,8 @@ def clip(ctx: Context, a: Any, a_min: Any = None, a_max: Any = None, out: Any = 
     scalar = all(not isinstance(one, ArrayValue) or one.ndim == 0 for one in (array, *bounds))
     if out is not None:
         return ctx.write_result(out, result)
-    return ctx.array(ordered(ctx, result, [array, *bounds], 1 + len(bounds)), scalar)
+    converted = any(isinstance(one, ArrayValue) and one.dtype != kind for one in (array, *bounds))
+    return ctx.array(ordered(ctx, result, [array, *bounds], 0 if converted else 1 + len(bounds)), scalar)
 
 
 @function(numpy.select)
@@ -156,9 +157,14 @@ def put_along_axis(ctx: Context, arr: Any, indices: Any, values: Any, axis: Any)
     array = ctx.asarray(arr)
     if not is_number(values):
         raise GraphBreak("np.put_along_axis of several values, of which the last counts")
-    index = ctx.tensor(ctx.asarray(indices)).to(torch.int64)
+    places, dim = ctx.asarray(indices), ctx.axis(axis, array.ndim)
+    if places.ndim != array.ndim or places.dtype.kind not in "iu":
+        raise GraphBreak("np.put_along_axis with other indices than integers, or of other dimensions than the array")
+    index = ctx.tensor(places).to(torch.int64).expand([
+        places.shape[dim] if one == dim else size for one, size in enumerate(array.shape)])
+    index = torch.where(index < 0, index + array.shape[dim], index)
     side = ctx.cast_to(values, array.dtype).expand(index.shape)
-    ctx.write(array, torch.scatter(ctx.tensor(array), ctx.axis(axis, array.ndim), index, side))
+    ctx.write(array, torch.scatter(ctx.tensor(array), dim, index, side))
 
 
 @function(numpy.compress)

@@ -12,7 +12,7 @@ from ..signals import GraphBreak
 from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue
 from .context import Context
-from .dtypes import WIDE, check_fits, descriptor, dtype_argument, is_number, rounded, torch_dtype
+from .dtypes import WIDE, check_fits, descriptor, dtype_argument, is_number, result_type, rounded, torch_dtype
 from .indexing import get_item
 from .layouts import as_numpy_lays_out, kept_order, laid_out
 from .registry import UFUNCS
@@ -49,7 +49,7 @@ def call_ufunc(ctx: Context, ufunc: Any, *inputs: Any, out: Any = None, where: A
         raise GraphBreak(f"np.{ufunc.__name__} with one array for two results")
     if any(given is not None and not isinstance(given, ArrayValue) for given in outs):
         raise GraphBreak(f"np.{ufunc.__name__} with an out= that is no array of the graph")
-    results, dtypes = _compute(ctx, ufunc, operands, dtype_argument(dtype))
+    results, dtypes, converted = _compute(ctx, ufunc, operands, dtype_argument(dtype))
     shape_scalar = all(not isinstance(one, ArrayValue) or one.ndim == 0 for one in operands)
     if where is not True:
         results = [_masked(ctx, where, one, given) for one, given in zip(results, outs, strict=True)]
@@ -61,7 +61,8 @@ def call_ufunc(ctx: Context, ufunc: Any, *inputs: Any, out: Any = None, where: A
             ctx.write(given, ctx.cast(traced, given.dtype))
             values.append(given)
         else:
-            values.append(ctx.array(ordered(ctx, traced, operands, ufunc.nin if ufunc.nout == 1 else 0), shape_scalar))
+            values.append(ctx.array(ordered(ctx, traced, operands, 0 if converted or ufunc.nout > 1 else ufunc.nin),
+                                    shape_scalar))
     return values[0] if ufunc.nout == 1 else tuple(values)
 
 
@@ -81,8 +82,8 @@ def _masked(ctx: Context, where: Any, traced: Tensor, out: ArrayValue | None) ->
     return torch.where(mask, ctx.cast(traced, out.dtype), ctx.tensor(out))
 
 
-def _compute(ctx: Context, ufunc: Any, operands: list[Any], dtype: Any) -> tuple[list[Tensor], list[Any]]:
-    """The results as tensors, and their dtypes."""
+def _compute(ctx: Context, ufunc: Any, operands: list[Any], dtype: Any) -> tuple[list[Tensor], list[Any], bool]:
+    """The results as tensors, their dtypes, and whether an array was converted for the loop."""
     function = UFUNCS.find(ufunc)
     if function is None:
         raise GraphBreak(f"np.{ufunc.__name__} is not captured", "use another function of NumPy's or torch's")
@@ -90,7 +91,7 @@ def _compute(ctx: Context, ufunc: Any, operands: list[Any], dtype: Any) -> tuple
     if ufunc in LOGIC:
         loop = [numpy.dtype(bool)] * (ufunc.nin + 1)
         tensors = [_truths(ctx, operand) for operand in operands]
-        return [function(*tensors)], loop[-1:]
+        return [function(*tensors)], loop[-1:], len({result_type(one) for one in operands}) > 1
     chosen = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
     try:
         loop = ufunc.resolve_dtypes((*parts, *(None,) * ufunc.nout), **chosen)
@@ -100,8 +101,9 @@ def _compute(ctx: Context, ufunc: Any, operands: list[Any], dtype: Any) -> tuple
         raise GraphBreak(f"np.{ufunc.__name__} of {loop[0]} is not captured")
     if ufunc in COMPARISONS and loop[0].kind in "iu":
         loop = _compared(operands, loop)
-    tensors = [_operand(ctx, operand, kind, ufunc in TENSORS_ONLY or position == 0 and not any(
-        isinstance(one, (ArrayValue, numpy.generic)) for one in operands[1:]))
+    # torch divides a number by multiplying it with the reciprocal, which may be infinite
+    tensors = [_operand(ctx, operand, kind, ufunc in TENSORS_ONLY or position == 0 and (
+        ufunc is numpy.divide or not any(isinstance(one, (ArrayValue, numpy.generic)) for one in operands[1:])))
         for position, (operand, kind) in enumerate(zip(operands, loop, strict=False))]
     if not any(isinstance(one, Traced) for one in tensors):
         tensors[0] = ctx.full((), tensors[0], loop[0])
@@ -113,7 +115,9 @@ def _compute(ctx: Context, ufunc: Any, operands: list[Any], dtype: Any) -> tuple
     results = function(*tensors)
     results = list(results) if ufunc.nout > 1 else [results]
     kinds = list(loop[ufunc.nin:])
-    return [ctx.cast(one, kind) for one, kind in zip(results, kinds, strict=True)], kinds
+    converted = any(isinstance(one, ArrayValue) and one.dtype != kind
+                    for one, kind in zip(operands, loop, strict=False))
+    return [ctx.cast(one, kind) for one, kind in zip(results, kinds, strict=True)], kinds, converted
 
 
 def _compared(operands: list[Any], loop: Any) -> Any:

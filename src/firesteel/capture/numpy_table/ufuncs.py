@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from ..signals import GraphBreak
+from ..undecidable import SYMBOLIC
 from .dtypes import is_number
 from .registry import UFUNCS, ufunc
 from .traced import Tensor
@@ -153,6 +154,8 @@ def cbrt(x: Tensor) -> Any:
 def reciprocal(x: Tensor) -> Any:
     if _is_integer(x):
         raise GraphBreak("np.reciprocal of integers")
+    if x.dtype.is_complex:
+        return torch.where(x == 0, x * math.nan, torch.reciprocal(x))
     return torch.reciprocal(x)
 
 
@@ -214,7 +217,18 @@ def power(a: Tensor, b: Tensor) -> Any:
                              "use an array of floats")
     elif _is_integer(a) and not (isinstance(b, int) and b >= 0):
         raise GraphBreak("a power of integers whose exponent may be negative")
-    return torch.pow(a, b)
+    made = torch.pow(a, b)
+    return _complex_power(a, b, made) if made.dtype.is_complex else made
+
+
+def _complex_power(a: Tensor, b: Tensor, made: Tensor) -> Any:
+    """NumPy's powers of zero and powers to zero."""
+    if is_number(b):
+        if isinstance(b, SYMBOLIC):
+            raise GraphBreak("a complex number to a power that varies")
+        return torch.ones_like(made) if b == 0 else torch.where(a == 0, 0.0 if b > 0 else math.nan, made)
+    zero: Any = torch.where((b.real > 0) & (b.imag == 0), 0.0, math.nan)
+    return torch.where(b == 0, 1.0, torch.where(a == 0, zero, made)).to(made.dtype)
 
 
 def _shift(function: Callable[[Any, Any], Any], beyond: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
