@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import firesteel as fs
 from firesteel.errors import UserCodeError
 from firesteel.shapes.dims import Dim, DimHint, HintKind, as_ours, dims
 
@@ -33,7 +34,7 @@ def test_a_size_that_no_root_gives():
     lambda: Dim("n", min=5, max=4), lambda: Dim("n", min=-1), lambda: Dim("2n"), lambda: Dim("lambda"),
     lambda: Dim("n") * 0, lambda: -1 * Dim("n"), lambda: Dim("n") * 1.5, lambda: Dim("n") * Dim("m"),
     lambda: 7 - Dim("n"), lambda: Dim("n") // 2, lambda: Dim("n", max=2.0), lambda: Dim.AUTO(min=3, max=2),
-    lambda: Dim.STATIC(max=4),
+    lambda: Dim.STATIC(min=4, max=3),
 ])
 def test_what_is_no_dim_is_refused(wrong):
     with pytest.raises(UserCodeError):
@@ -49,6 +50,17 @@ def test_hints():
     assert Dim.AUTO == DimHint(HintKind.AUTO) and Dim.AUTO != Dim.DYNAMIC
     assert Dim.DYNAMIC(min=2, max=9).max == 9
     assert 2 * Dim.AUTO + 1 is Dim.AUTO  # what the relation is, is found out
+
+
+def test_static_sizes_lie_within_their_bounds():
+    class Plus(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    program = fs.export.export(Plus(), (torch.ones(3),), dynamic_shapes=({0: Dim.STATIC(min=2, max=4)},))
+    assert not program.range_constraints
+    with pytest.raises(UserCodeError, match="outside of the declared range"):
+        fs.export.export(Plus(), (torch.ones(3),), dynamic_shapes=({0: Dim.STATIC(min=5)},))
 
 
 def test_dims_of_torch_are_understood():
