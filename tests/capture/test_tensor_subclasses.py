@@ -289,6 +289,54 @@ def test_leaves_are_leaves(name, make):
     assert agree(seen[1], seen[0]) and agree(seen[2], seen[0])
 
 
+SEEN = []
+
+
+class Telling(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        SEEN.append(func.__name__)
+        if func is torch.Tensor.__bool__:
+            return True
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Converting(torch.Tensor):
+    def __bool__(self):
+        SEEN.append("bool")
+        return True
+
+    def __int__(self):
+        SEEN.append("int")
+        return 7
+
+    def __len__(self):
+        SEEN.append("len")
+        return 1
+
+
+ASKING = [
+    lambda x: bool(x), lambda x: not x, lambda x: 1 if x else 2, lambda x: int(x), lambda x: len(list(x[None])),
+    lambda x: len([*x[None]]), lambda x: [1 for _ in x[None]], lambda x: len(list(zip(x[None], [1]))),
+    lambda x: type(torch.vmap(torch.sin)(x[None])).__name__,
+    lambda x: type(torch.func.grad(lambda y: y.sin())(x)).__name__,
+    lambda x: type(torch.func.grad(lambda y: y * x)(torch.ones(()))).__name__,
+    lambda x: type(torch.func.grad(lambda y, z: y * z)(torch.ones(()), x)).__name__,
+]
+
+
+@pytest.mark.parametrize("cls", [Telling, Converting])
+@pytest.mark.parametrize("number", range(len(ASKING)))
+def test_a_class_is_asked_as_in_eager(number, cls):
+    seen = []
+    for function in (ASKING[number], fs.compile(ASKING[number], backend="eager")):
+        for value in (0.0, 1.0):
+            SEEN.clear()
+            result = function(torch.tensor(value).as_subclass(cls))
+            seen.append((result, list(SEEN)))
+    assert seen[2:] == seen[:2]
+
+
 def test_code_of_a_class_runs_as_often_as_in_eager():
     Counting.calls = 0
     x = sub(Counting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.capture.transform_programs import AROUND, INSIDE, MLP, Program, observed
-from torch.func import functional_call, grad, jvp, vjp, vmap
+from torch.func import functional_call, grad, jvp, linearize, vjp, vmap
 
 import firesteel as fs
 
@@ -59,6 +59,8 @@ def refused(function):
     lambda x: grad(lambda x: x * 2)(x),
     lambda x: grad(lambda x: x.sum().item())(x),
     lambda x: grad(lambda x: (x.sum(), 1, 2), has_aux=True)(x),
+    lambda x: grad(lambda x: (x.sum(), 3), has_aux=True)(x),
+    lambda x: linearize(lambda x: x * x.sum().item(), x)[1](x),
     lambda x: grad(lambda x: x.sum(), argnums=3)(x),
     lambda x: vmap(lambda row: row + torch.rand(3))(x),
     lambda x: vmap(lambda row: 1.0)(x),
@@ -229,6 +231,26 @@ def test_rules_of_functions_run_in_every_call(function, transform, dynamic):
             calls.append((error, list(CALLS), list(map(type, CALLS))))
     torch.testing.assert_close(results[len(results) // 2:], results[:len(results) // 2])
     assert calls[3:] == calls[:3]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (x.sum(), 3),
+    lambda x: torch.ones(3),
+    lambda x: x.detach(),
+    lambda x: (x * 2, x > 0),
+    lambda x: (CALLS.append(1), x * 2)[1],
+], ids=lambda function: str(function.__code__.co_firstlineno))
+def test_linearize_of_what_has_no_derivative(function):
+    def program(x):
+        results = linearize(function, x)[1](x)
+        return results, str(torch.utils._pytree.tree_map(type, results))
+
+    seen = []
+    for called in (program, fs.compile(program, backend="eager")):
+        CALLS.clear()
+        seen.append((called(X), len(CALLS)))
+    assert seen[1][0][1] == seen[0][0][1] and seen[1][1] == seen[0][1]
+    torch.testing.assert_close(seen[1][0][0], seen[0][0][0])
 
 
 def test_the_function_of_vjp_may_leave():

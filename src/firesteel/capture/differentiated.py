@@ -14,12 +14,14 @@ import torch
 from ..functional.transforms import differentiated, pullback_of, pulled_back, pushed_forward
 from .control_flow import add_call
 from .markers import control_flow_operator
+from .regions import reachable
 from .signals import GraphBreak, Restart
 from .transform_bodies import (
     TransformBody,
     add_transform,
     argument_numbers,
     capture_body,
+    refuse_asked,
     stand_in,
     try_transform,
 )
@@ -89,6 +91,8 @@ def _parts(title: str, structure: Structure, has_aux: bool) -> tuple[Structure, 
     if structure[0] != "tuple" or len(structure[2]) != 2:
         raise GraphBreak(f"{title} with has_aux of a function that does not return a pair")
     first, second = structure[2]
+    if not _only_tensors(second):
+        raise GraphBreak(f"{title} with has_aux of a function that returns something besides that is no tensor")
     return first, second, _count(first)
 
 
@@ -106,6 +110,7 @@ def call_grad_and_value(tx: Tracer, function: Value, args: list[Value], kwargs: 
     has_aux = tx.truth(bound["has_aux"])
     arguments = _Arguments(tx, "grad", given, argument_numbers(tx, bound["argnums"], len(given), "grad"))
     named = _keywords(tx, bound["kwargs"])
+    refuse_asked(tx, "grad", [*given, *named.values()])
     body, output, aux, count = _capture(tx, "grad", bound["func"], arguments, named, has_aux)
     if output != LEAF or body.results[0].fake.dim():
         raise GraphBreak("grad of a function that does not return a scalar tensor")
@@ -127,6 +132,7 @@ def call_vjp(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, V
     given = args[1:]
     if not given:
         raise GraphBreak("vjp without arguments")
+    refuse_asked(tx, "vjp", given)
     chosen = kwargs.get("argnums", ConstantValue(None))
     numbers: Any = tuple(range(len(given))) if tx.constant_of(chosen) is None \
         else argument_numbers(tx, chosen, len(given), "vjp")
@@ -174,6 +180,7 @@ class PullbackValue(Value):
         """``vjp_fn(cotangents, retain_graph=True, create_graph=None)``."""
         named = dict(zip(("cotangents", "retain_graph", "create_graph"), args, strict=False)) | kwargs
         cotangents, structure = flatten(tx, named["cotangents"])
+        refuse_asked(tx, "vjp", cotangents)
         if structure != self.of:
             raise GraphBreak("a function of vjp is called with another structure than that of the results")
         retain = tx.truth(named.get("retain_graph", ConstantValue(True)))
@@ -200,6 +207,7 @@ def call_jvp(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, V
     numbers = numbers if isinstance(numbers, tuple) else (numbers,)
     arguments = _Arguments(tx, "jvp", given, numbers)
     tangents, structure = flatten(tx, bound["tangents"])
+    refuse_asked(tx, "jvp", [*given, *tangents])
     if structure != arguments.structure or not tangents:
         raise GraphBreak("jvp of primals and tangents with different structures")
     leaves = [stand_in(tx, leaf, leaf.fake.view_as(leaf.fake)) for leaf in arguments.leaves]
@@ -233,18 +241,56 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callabl
     return output, derivative
 
 
+_WITHOUT_DERIVATIVE = frozenset({
+    "detach", "detach_", "data", "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like",
+    "randint_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new_empty_strided"})
+
+
+def _has_derivative(node: torch.fx.Node, of: set[torch.fx.Node]) -> bool:
+    """Whether a node is computed from one of some others, through floats and operations that have a derivative."""
+    queue, seen = [node], set()
+    while queue:
+        node = queue.pop()
+        value = node.meta.get("example_value")
+        names = {node.target, getattr(node.target, "__name__", None), *node.args[1:2]}
+        if node in seen or isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex()) \
+                or not _WITHOUT_DERIVATIVE.isdisjoint(name for name in names if isinstance(name, str)):
+            continue
+        if node in of:
+            return True
+        seen.add(node)
+        queue.extend(node.all_input_nodes)
+    return False
+
+
 @control_flow_operator("linearize")
 def call_linearize(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``linearize(func, *primals)``, which in plain Python records the derivative's operators once."""
+    refuse_asked(tx, "linearize", args)
+    before, symbols = set(tx.graph.graph.nodes), set(tx.shape_env.symbols)
     drew, tx.fake.draws_random = tx.fake.draws_random, False
+    outer, tx.effects.changes = tx.effects.changes, []
     try:
         result = tx.call(tx.python_object(linearize), args, kwargs)
         drawing = tx.fake.draws_random
     finally:
         tx.fake.draws_random = tx.fake.draws_random or drew
-    output, _ = flatten(tx, tx.to_list(result)[0])
+        changes, tx.effects.changes = tx.effects.changes, outer
+        if outer is not None:
+            outer.extend(changes)
+    if any(value is None or value.source is not None or id(value) in reachable(args) for value in changes):
+        raise GraphBreak("linearize of a function that changes something")  # as often as it is called
+    output, structure = flatten(tx, tx.to_list(result)[0])
     if drawing:
         raise GraphBreak("linearize of a function that draws random numbers")
+    if not _only_tensors(structure):
+        raise GraphBreak("linearize of a function that returns something that is no tensor")
+    if not all(map(tx.shape_env.is_backed, set(tx.shape_env.symbols) - symbols)) or any(
+            node.target in ("item", "tolist") for node in tx.graph.graph.nodes if node not in before):
+        raise GraphBreak("linearize of a function that reads elements")  # which raises
+    given, _ = flatten(tx, TupleValue(args[1:]))
+    if not all(_has_derivative(leaf.node, {value.node for value in given}) for leaf in output):
+        raise GraphBreak("linearize of a function with a result that has no derivative")  # it becomes a Parameter
     if torch.is_grad_enabled() and any(leaf.fake.requires_grad for leaf in output):
         # the recorded derivative depends on some of them for autograd, and on others not
         raise GraphBreak("linearize of a function of tensors that require grad", "use jvp instead")

@@ -59,9 +59,17 @@ def stand_in(tx: Tracer, leaf: TensorValue, fake: torch.Tensor) -> TensorValue:
     return value
 
 
+def refuse_asked(tx: Tracer, title: str, values: Sequence[Value]) -> None:
+    """Raise when a class or a mode would be asked about what torch itself does to tensors in a transform."""
+    values = [value.realize() for value in values]
+    if tx.torch_functions.concern(tx, values, {}):
+        raise GraphBreak(f"{title} where a class or a mode with a __torch_function__ is asked")
+
+
 def capture_body(tx: Tracer, title: str, run: Callable[[], Value], leaves: Sequence[TensorValue],
                  stand_ins: Sequence[TensorValue], runs_once: bool = True) -> TransformBody:
     """Capture ``run``, which calls the function on ``stand_ins`` for ``leaves``."""
+    refuse_asked(tx, title, leaves)
     places = [value.node for value in stand_ins]
     changes: list[Value] = []
 
@@ -73,6 +81,7 @@ def capture_body(tx: Tracer, title: str, run: Callable[[], Value], leaves: Seque
     region = capture_region(tx, title, run_noting_changes, stand_ins, runs_once, places)
     _refuse_kept(tx, title, changes, {*places, *region.nodes})
     results, structure = flatten(tx, region.result)
+    refuse_asked(tx, title, results)
     inside = [node.meta["example_value"] for node in region.nodes
               if isinstance(node.meta.get("example_value"), SYMBOLIC)]
     if _symbols(structure) & {symbol for number in inside for symbol in expr_of(number).free_symbols

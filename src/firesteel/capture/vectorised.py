@@ -17,7 +17,7 @@ import torch
 from ..functional.transforms import vectorised
 from .markers import control_flow_operator
 from .signals import GraphBreak
-from .transform_bodies import TransformBody, add_transform, capture_body
+from .transform_bodies import TransformBody, add_transform, capture_body, refuse_asked
 from .trees import LEAF, Structure, flatten, rebuild
 from .values.base import Value
 from .values.sequences import TupleValue
@@ -39,6 +39,7 @@ def call_vmap(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, 
     if not isinstance(in_dims, (int, tuple)):
         raise GraphBreak(f"vmap with in_dims={in_dims!r}")
     leaves, structure = flatten(tx, TupleValue(list(given)))
+    refuse_asked(tx, "vmap", leaves)
     dims = _dims_of(in_dims, structure, f"vmap with in_dims={in_dims!r}")
     dims = [_checked(leaf, dim) for leaf, dim in zip(leaves, dims, strict=True)]
     batched = [(leaf, dim) for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]

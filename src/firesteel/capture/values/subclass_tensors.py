@@ -17,12 +17,14 @@ from ..source import InstanceDictSource, Source, item_source
 from .base import Value
 from .constants import ConstantValue
 from .methods import NativeMethod
-from .tensors import TensorValue
+from .tensors import NUMBER_METHODS, TensorValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..tracer import Tracer
 
+CONVERSIONS: dict[str, type] = {"__bool__": bool, "__int__": int, "__float__": float, "__index__": int}
+"""Methods that Python calls for a number, and what they have to return."""
 TORCHS_OWN: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -137,8 +139,12 @@ class SubclassTensorValue(TensorValue):
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "as_subclass" or name == "__torch_function__":
             return super().call_method(tx, name, args, kwargs)
+        if name in CONVERSIONS and self.defines(tx, name):  # whether that one is meant, or what it overrides
+            raise GraphBreak(f"{name} of {self.describe()}, which its class defines")
         if self.asks_class(tx):
             return tx.torch_functions.call(tx, name, [self, *args], kwargs)
+        if name in NUMBER_METHODS and not args and not kwargs:
+            return TensorValue.number(self, tx, name)
         if name == "__getitem__":  # torch's own, whatever the class defines
             return TensorValue.get_item(self, tx, args[0])
         if name == "__setitem__":
@@ -150,12 +156,33 @@ class SubclassTensorValue(TensorValue):
             return TensorValue.iterate(self, tx)
         return super().call_method(tx, name, args, kwargs)
 
+    def number(self, tx: Tracer, method: str) -> Value:
+        if self.defines(tx, method):
+            result = tx.call(self.get_attr(tx, method), [], {})
+        elif self.asks_class(tx):
+            result = tx.torch_functions.call(tx, method, [self], {})
+        else:
+            return super().number(tx, method)
+        kind = CONVERSIONS.get(method)
+        if kind is not None and result.realize().python_type() is not kind:
+            raise GraphBreak(f"{method} of {self.describe()} returns something else than a {kind.__name__}")
+        return result
+
+    def truth(self, tx: Tracer) -> bool:
+        if self.defines(tx, "__bool__") or self.asks_class(tx):
+            return tx.truth(self.number(tx, "__bool__"))
+        return super().truth(tx)
+
     def length(self, tx: Tracer) -> Value:
         if self.defines(tx, "__len__"):
             return tx.call(self.get_attr(tx, "__len__"), [], {})
         return self.call_method(tx, "__len__", [], {}) if self.asks_class(tx) else super().length(tx)
 
     def iterate(self, tx: Tracer) -> Value:
+        """Its iterator, for a loop: what else takes one, such as ``list``, may ask for the length behind it."""
+        in_loop = tx.frames and tx.frames[-1].current is not None and tx.frames[-1].current.op == "GET_ITER"
+        if not in_loop and (self.asks_class(tx) or self.defines(tx, "__len__")):
+            raise GraphBreak(f"iterating over {self.describe()} in something else than a loop")
         if self.defines(tx, "__iter__"):
             return tx.call(self.get_attr(tx, "__iter__"), [], {})
         if self.asks_class(tx):  # as Tensor.__iter__ does
