@@ -14,7 +14,7 @@ from ...devices import kind_of
 from ..signals import GraphBreak
 from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue, View
-from .dtypes import FLOAT, NUMPY, check_fits, dtype_argument, is_number, result_type, rounded, torch_dtype
+from .dtypes import FLOAT, NUMPY, SIGNED, check_fits, dtype_argument, is_number, result_type, rounded, torch_dtype
 from .layouts import copied_order, in_order, laid_out
 from .registry import FUNCTIONS
 from .traced import Tensor, Traced, record, to_value
@@ -70,8 +70,22 @@ class Context:
         """The tensor of an array, in the order of its elements."""
         traced = Traced(self.tx, array.tensor)
         if array.flipped:
-            return record(self.tx, torch.flip, (traced, sorted(array.flipped)), {})
+            return self.flip(traced, sorted(array.flipped))
         return traced
+
+    def flip(self, traced: Tensor, dims: Sequence[int]) -> Tensor:
+        """A tensor with the elements of some dimensions in the opposite order."""
+        signed = SIGNED.get(traced.dtype)
+        if signed is None:
+            return record(self.tx, torch.flip, (traced, list(dims)), {})
+        return record(self.tx, torch.flip, (traced.view(signed), list(dims)), {}).view(traced.dtype)
+
+    def isin(self, one: Tensor, two: Tensor, invert: bool = False) -> Tensor:
+        """Which elements of a tensor are among those of another one of the same dtype."""
+        signed = SIGNED.get(one.dtype)
+        if signed is not None:
+            one, two = one.view(signed), two.view(signed)
+        return torch.isin(one, two, invert=invert)
 
     def cast(self, traced: Tensor, dtype: Any) -> Tensor:
         """A tensor in one of NumPy's dtypes."""
@@ -176,7 +190,7 @@ class Context:
         self.check_writable(array)
         if array.flipped:
             if traced.ndim:
-                traced = record(self.tx, torch.flip, (traced.expand(array.shape), sorted(array.flipped)), {})
+                traced = self.flip(traced.expand(array.shape), sorted(array.flipped))
         Traced(self.tx, array.tensor).copy_(traced)
         self.written(array)
 

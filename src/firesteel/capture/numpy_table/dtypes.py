@@ -22,6 +22,8 @@ if numpy.dtype(numpy.int64).char == "q":  # where C's long has 32 bits
 NUMPY: dict[torch.dtype, Any] = {known: numpy.dtype(char) for char, known in TORCH.items()}
 # torch has these for storing; what computes with them does so in integers that are wide enough
 WIDE = {torch.uint16: torch.int64, torch.uint32: torch.int64, torch.uint64: torch.int64}
+# with the same bits, for what only moves or compares them
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 BOOL, INT, FLOAT = numpy.dtype(bool), numpy.dtype(numpy.int64), numpy.dtype(numpy.float64)
 PYTHON_NUMBERS: dict[type, type] = {
     int: int, float: float, complex: complex, torch.SymInt: int, torch.SymFloat: float,

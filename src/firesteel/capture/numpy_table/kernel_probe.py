@@ -22,6 +22,8 @@ MOST_ELEMENTS = 64
 """Larger tensors are tried with at most two elements in each dimension."""
 
 _refused: dict[Any, str] = {}
+MOST_MEMORY = 4096
+"""Elements between the first and the last of a tensor that is tried with its own strides."""
 MOST_KNOWN = 4096
 """Signatures that are remembered."""
 
@@ -72,6 +74,24 @@ def _hints(numbers: Any) -> list[int]:
     return [1 if hint is None else int(hint) for hint in hints]
 
 
+def _sample(fake: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor with the shape and strides of a fake one, or smaller: masks choose all elements, indices the first."""
+    sizes, strides = _hints(fake.shape), _hints(fake.stride())
+    if torch.Size(sizes).numel() > MOST_ELEMENTS:
+        sizes = [min(size, 2) for size in sizes]
+        strides = [4 ** sorted(strides).index(stride) if stride else 0 for stride in strides]
+    count = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size)
+    if count > MOST_MEMORY:
+        count, strides = torch.Size(sizes).numel(), list(torch.empty(sizes, device="meta").stride())
+    if fake.dtype is torch.bool:
+        memory = torch.ones(count, dtype=dtype)
+    elif fake.dtype in KNOWN:
+        memory = torch.zeros(count, dtype=dtype)
+    else:  # some kernels are chosen by how many different elements there are
+        memory = (torch.arange(count) % 100).to(dtype)
+    return memory.to(fake.device).as_strided(sizes, strides)
+
+
 def _error_of(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callable[[Any], Any]) -> str:
     """The error of an operation that other dtypes do not have; empty where it runs, or never does on small tensors."""
     of_truths_only = _dtypes((args, kwargs), fake_of, []) <= {torch.bool, *KNOWN}
@@ -89,14 +109,8 @@ def _error_of(target: Any, args: Any, kwargs: dict[str, Any], fake_of: Callable[
             fake = fake_of(obj)
             if fake is None:
                 return obj
-            sizes, order = _hints(fake.shape), _hints(fake.stride())
-            if torch.Size(sizes).numel() > MOST_ELEMENTS:
-                sizes = [min(size, 2) for size in sizes]
-            outer_first = sorted(range(len(sizes)), key=lambda dim: -order[dim])
             kind = _plain(fake.dtype) if plain and (of_truths_only or fake.dtype is not torch.bool) else fake.dtype
-            # masks choose all elements, indices the first
-            filled = torch.full([sizes[dim] for dim in outer_first], kind is torch.bool, dtype=kind, device=fake.device)
-            return filled.permute([outer_first.index(dim) for dim in range(len(sizes))])
+            return _sample(fake, kind)
 
         try:
             positional, named = real(tuple(args)), real(kwargs)

@@ -160,7 +160,7 @@ def correlate(ctx: Context, a: Any, v: Any, mode: str = "valid") -> Any:
         raise GraphBreak("np.correlate of other arrays than of one dimension, which NumPy refuses")
     if int(other.shape[0]) > int(array.shape[0]) or other.dtype.kind == "c":
         raise GraphBreak("np.correlate with the longer array second")
-    return _correlated(ctx, array, ctx.array(ctx.tensor(other).flip(0)), mode, "np.correlate")
+    return _correlated(ctx, array, ctx.array(ctx.flip(ctx.tensor(other), [0])), mode, "np.correlate")
 
 
 MOST_SHIFTS = 16

@@ -429,5 +429,5 @@ def bincount(ctx: Context, x: Any, weights: Any = None, minlength: Any = 0) -> A
 def isin(ctx: Context, element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Any:
     array, tested = ctx.asarray(element), ctx.asarray(test_elements)
     kind = result_type(array, tested)
-    inside = torch.isin(ctx.cast_to(array, kind), ctx.cast_to(tested, kind).reshape(-1), invert=bool(invert))
+    inside = ctx.isin(ctx.cast_to(array, kind), ctx.cast_to(tested, kind).reshape(-1), bool(invert))
     return ctx.rows(inside)

@@ -225,14 +225,14 @@ def intersect1d(ctx: Context, ar1: Any, ar2: Any, assume_unique: bool = False, r
     one, two = unique(ctx, ar1), _flat(ctx, ar2)
     kind = result_type(one, two)
     first = ctx.cast_to(one, kind)
-    return ctx.array(first[torch.isin(first, ctx.cast_to(two, kind))])
+    return ctx.array(first[ctx.isin(first, ctx.cast_to(two, kind))])
 
 
 @function(numpy.setdiff1d)
 def setdiff1d(ctx: Context, ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     one, two = unique(ctx, ar1), _flat(ctx, ar2)
     kind = result_type(one, two)
-    return ctx.array(ctx.tensor(one)[~torch.isin(ctx.cast_to(one, kind), ctx.cast_to(two, kind))])
+    return ctx.array(ctx.tensor(one)[~ctx.isin(ctx.cast_to(one, kind), ctx.cast_to(two, kind))])
 
 
 @function(numpy.setxor1d)
