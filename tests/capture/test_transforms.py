@@ -61,6 +61,8 @@ def refused(function):
     lambda x: grad(lambda x: (x.sum(), 1, 2), has_aux=True)(x),
     lambda x: grad(lambda x: (x.sum(), 3), has_aux=True)(x),
     lambda x: linearize(lambda x: x * x.sum().item(), x)[1](x),
+    lambda x: linearize(torch.sin, x)[1](x[:1]),
+    lambda x: linearize(torch.sin, x)[1](x, x),
     lambda x: grad(lambda x: x.sum(), argnums=3)(x),
     lambda x: vmap(lambda row: row + torch.rand(3))(x),
     lambda x: vmap(lambda row: 1.0)(x),
@@ -251,6 +253,52 @@ def test_linearize_of_what_has_no_derivative(function):
         seen.append((called(X), len(CALLS)))
     assert seen[1][0][1] == seen[0][0][1] and seen[1][1] == seen[0][1]
     torch.testing.assert_close(seen[1][0][0], seen[0][0][0])
+
+
+def linearize_then_change_a_list(x):
+    factor = [2.0]
+    derivative = linearize(lambda x: x * x * factor[0], x)[1]
+    factor[0] = 3.0
+    return derivative(x)
+
+
+def linearize_then_change_a_variable(x):
+    factor = 2.0
+
+    def scaled(x):
+        return x * x * factor
+
+    derivative = linearize(scaled, x)[1]
+    factor = 3.0
+    return derivative(x)
+
+
+def linearize_then_change_a_tensor(x):
+    y = x.clone()
+    derivative = linearize(lambda x: x * x, y)[1]
+    y.add_(1)
+    return derivative(x)
+
+
+def linearize_then_transform(x):
+    derivative = linearize(lambda x: x.sin() * x, x)[1]
+    return vmap(derivative)(torch.stack([x, x * 2])), grad(lambda t: derivative(t).sum())(x), derivative(x)
+
+
+@pytest.mark.parametrize("function", [
+    linearize_then_change_a_list, linearize_then_change_a_variable, linearize_then_change_a_tensor,
+    linearize_then_transform])
+def test_linearize_keeps_the_function_as_it_was(function):
+    for backend in ("eager", "native"):
+        torch.testing.assert_close(fs.compile(function, backend=backend)(X), function(X))
+
+
+def test_the_function_of_linearize_may_leave():
+    def program(x):
+        return linearize(torch.sin, x * 2)
+
+    expected, found = program(X), fs.compile(program, backend="eager")(X)
+    torch.testing.assert_close((found[0], found[1](X)), (expected[0], expected[1](X)))
 
 
 def test_the_function_of_vjp_may_leave():

@@ -6,7 +6,7 @@ The function is captured as a graph that the operation owns; gradients come abou
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -231,16 +231,6 @@ def call_functionalize(tx: Tracer, function: Value, args: list[Value], kwargs: d
     return args[0]
 
 
-def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """What a function returns, and its derivative there: the forward part of both is one computation in the end."""
-    output = function(*primals)
-
-    def derivative(*tangents: Any) -> Any:
-        return torch.func.jvp(function, primals, tangents)[1]
-
-    return output, derivative
-
-
 _WITHOUT_DERIVATIVE = frozenset({
     "detach", "detach_", "data", "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like",
     "randint_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new_empty_strided"})
@@ -263,24 +253,66 @@ def _has_derivative(node: torch.fx.Node, of: set[torch.fx.Node]) -> bool:
     return False
 
 
+class DerivativeValue(Value):
+    """The function that ``linearize`` returns: the derivative of a captured graph. It cannot leave the graph."""
+
+    __slots__ = ("arguments", "body", "step")
+    fixed_type = type(lambda: None)
+
+    def __init__(self, body: TransformBody, arguments: _Arguments, step: int) -> None:
+        super().__init__(None)
+        self.body = body
+        self.arguments = arguments
+        self.step = step
+        """The step of the root frame in which ``linearize`` is called."""
+
+    def leave(self, reason: str, hint: str = "") -> Restart:
+        """The signal to run ``linearize`` in Python, and with it everything about this function."""
+        return Restart(self.step, GraphBreak(reason, hint))
+
+    def emit(self, code: EntryCode) -> str:
+        raise self.leave("the function that linearize returns is needed outside of the graph",
+                         "call it in the compiled function")
+
+    def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """``derivative(*tangents)``."""
+        tangents, structure = flatten(tx, TupleValue(args))
+        refuse_asked(tx, "linearize", tangents)
+        leaves = self.arguments.leaves
+        if kwargs or structure != self.arguments.structure or any(
+                tangent.fake.shape != leaf.fake.shape or tangent.fake.dtype is not leaf.fake.dtype
+                for tangent, leaf in zip(tangents, leaves, strict=True)):
+            raise self.leave("the function that linearize returns is called on other tensors than its primals")
+        body = self.body
+        body.place = None  # the last one may be in another graph
+        values, _ = add_transform(tx, "linearize", pushed_forward, body,
+                                  tuple([tangent.node for tangent in tangents]), len(body.results))
+        return rebuild(tx, body.structure, iter(values[len(body.results):]))
+
+
 @control_flow_operator("linearize")
 def call_linearize(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``linearize(func, *primals)``, which in plain Python records the derivative's operators once."""
-    refuse_asked(tx, "linearize", args)
+    """``linearize(func, *primals)``. The function is called, and then captured once more for its derivative, as in
+    plain Python, where that records operators."""
+    function, *primals = args
+    if kwargs or not primals:
+        raise GraphBreak("linearize with unusual arguments")
+    refuse_asked(tx, "linearize", primals)
+    arguments = _Arguments(tx, "linearize", primals, tuple(range(len(primals))))
     before, symbols = set(tx.graph.graph.nodes), set(tx.shape_env.symbols)
     drew, tx.fake.draws_random = tx.fake.draws_random, False
     outer, tx.effects.changes = tx.effects.changes, []
     try:
-        result = tx.call(tx.python_object(linearize), args, kwargs)
+        result = tx.call(function, primals, {})
         drawing = tx.fake.draws_random
     finally:
         tx.fake.draws_random = tx.fake.draws_random or drew
-        changes, tx.effects.changes = tx.effects.changes, outer
+        changes, tx.effects.changes = tx.effects.changes or [], outer
         if outer is not None:
             outer.extend(changes)
     if any(value is None or value.source is not None or id(value) in reachable(args) for value in changes):
-        raise GraphBreak("linearize of a function that changes something")  # as often as it is called
-    output, structure = flatten(tx, tx.to_list(result)[0])
+        raise GraphBreak("linearize of a function that changes something")
+    output, structure = flatten(tx, result)
     if drawing:
         raise GraphBreak("linearize of a function that draws random numbers")
     if not _only_tensors(structure):
@@ -288,10 +320,12 @@ def call_linearize(tx: Tracer, function: Value, args: list[Value], kwargs: dict[
     if not all(map(tx.shape_env.is_backed, set(tx.shape_env.symbols) - symbols)) or any(
             node.target in ("item", "tolist") for node in tx.graph.graph.nodes if node not in before):
         raise GraphBreak("linearize of a function that reads elements")  # which raises
-    given, _ = flatten(tx, TupleValue(args[1:]))
-    if not all(_has_derivative(leaf.node, {value.node for value in given}) for leaf in output):
+    if not all(_has_derivative(leaf.node, {value.node for value in arguments.leaves}) for leaf in output):
         raise GraphBreak("linearize of a function with a result that has no derivative")  # it becomes a Parameter
     if torch.is_grad_enabled() and any(leaf.fake.requires_grad for leaf in output):
         # the recorded derivative depends on some of them for autograd, and on others not
         raise GraphBreak("linearize of a function of tensors that require grad", "use jvp instead")
-    return result
+    leaves = [stand_in(tx, leaf, leaf.fake.view_as(leaf.fake)) for leaf in arguments.leaves]
+    body = capture_body(tx, "linearize", lambda: tx.call(function, arguments.with_leaves(tx, leaves), {}),
+                        arguments.leaves, leaves)
+    return TupleValue([result, DerivativeValue(body, arguments, tx.root_step)])

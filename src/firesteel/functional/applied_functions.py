@@ -38,8 +38,9 @@ class AppliedFunction:
     def why_not_in(self, transform: str) -> str | None:
         """Why the Function is no part of a graph that a transform works on: code that nobody has followed would run
         while the graph is traced, and never again."""
-        if transform in ("vmap", "jvp") and self.defines(transform):
-            return f"{self.function.__name__}, an autograd.Function with a {transform} of its own"
+        rule = "jvp" if transform == "linearize" else transform
+        if rule in ("vmap", "jvp") and self.defines(rule):
+            return f"{self.function.__name__}, an autograd.Function with a {rule} of its own"
         if not self.traceable:
             return f"{self.function.__name__}, an autograd.Function whose backward cannot be followed"
         for function in self.inner:  # what is around them is differentiated and vectorised with them
