@@ -22,8 +22,8 @@ ELEMENTWISE = ("{a} + {b}", "{a} * {b}", "{a} - {n}", "{n} * {a}", "{a} / {b}", 
                "{a} * True", "np.conj({a})", "np.square({a})", "np.arctan2({a}, {b})", "np.zeros_like({a})",
                "{a}.copy()", "np.copy({a})", "{a} + k", "k - {a}", "{a} / k", "np.where({a} > 1, {a}, k)",
                "np.full_like({a}, k)", "np.isclose({a}, {b})", "np.nan_to_num({a})", "np.tril({a})",
-               "np.heaviside({a}, 1)", "np.gcd({a}, 6)", "np.cbrt({a})", "np.array({a}, np.float32)", "np.clip({a}, None, k)",
-               "{a}[:, ::-1] + 1", "np.interp({a}, [0, 1], [1, 3])")
+               "np.heaviside({a}, 1)", "np.gcd({a}, 6)", "np.cbrt({a})", "np.array({a}, np.float32)",
+               "np.clip({a}, None, k)", "{a}[:, ::-1] + 1", "np.interp({a}, [0, 1], [1, 3])")
 REDUCTIONS = ("{a}.sum()", "{a}.sum(axis={x})", "{a}.mean(axis={x}, keepdims=True)", "{a}.max(axis={x})", "{a}.min()",
               "np.any({a}, axis={x})", "{a}.all()", "np.std({a}, axis={x}, ddof={d})", "{a}.prod(axis={x})",
               "np.argmax({a}, axis={x})", "{a}.argmin()", "np.cumsum({a}, axis={x})", "np.count_nonzero({a})",
