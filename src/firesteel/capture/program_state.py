@@ -43,7 +43,7 @@ IRREVOCABLE = frozenset({"print", "input", "write", "writelines", "warn", "syste
 """Builtins that do something outside of the process, or that is seen there."""
 STATEFUL_MODULES = frozenset({"time", "posix", "nt", "_random", "_socket", "_io", "_locale", "_thread"})
 """Modules in C whose functions answer differently from call to call."""
-STATEFUL_FUNCTIONS = frozenset({"getcontext", "now", "utcnow", "today", "_getframe", "getrefcount"})
+STATEFUL_FUNCTIONS = frozenset({"getcontext", "now", "utcnow", "today"})
 IMMUTABLE = (
     complex, range, slice, type(Ellipsis), type(NotImplemented), frozenset, types.CodeType, re.Pattern, enum.Enum,
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, types.GenericAlias, types.UnionType,
@@ -56,6 +56,7 @@ IMMUTABLE_MODULES = frozenset({"typing", "typing_extensions", "pathlib", "decima
 """Modules whose objects hold nothing that could change."""
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 _LOGGING = logging.Logger.callHandlers.__code__
+_IMPORTING = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 _GET_LOGGER = logging.getLogger.__code__
 _ENVIRONMENT = frozenset(member.__code__ for member in vars(type(os.environ)).values()
                          if isinstance(member, types.FunctionType))
@@ -369,15 +370,19 @@ def _is_stateful(function: Any) -> bool:
 
 
 def _is_called_by_program(frame: types.FrameType | None) -> bool:
-    """Whether code of the program calls something, itself or through the standard library."""
+    """Whether code of the program calls something, itself or through the standard library, and not while a module is
+    imported: that happens once."""
+    by_program = False
     while frame is not None:
         module = frame.f_globals.get("__name__")
-        if _of_program(module):
-            return True
-        if not isinstance(module, str) or module.partition(".")[0] in ("torch", "numpy", "firesteel"):
+        if frame.f_code.co_filename in _IMPORTING:
             return False
+        if _of_program(module):
+            by_program = True
+        elif not isinstance(module, str) or module.partition(".")[0] in ("torch", "numpy", "firesteel"):
+            break
         frame = frame.f_back
-    return False
+    return by_program
 
 
 @contextmanager
