@@ -370,17 +370,23 @@ def _is_stateful(function: Any) -> bool:
 
 
 def _is_called_by_program(frame: types.FrameType | None) -> bool:
-    """Whether code of the program calls something, itself or through the standard library, and not while a module is
-    imported: that happens once."""
+    """Whether code of the program calls something, itself or through the standard library.
+
+    Not while a module is imported, which happens once, nor where a warning is shown: those that the program issues are
+    stopped before, others are torch's.
+    """
     by_program = False
     while frame is not None:
         module = frame.f_globals.get("__name__")
-        if frame.f_code.co_filename in _IMPORTING:
+        if frame.f_code.co_filename in _IMPORTING or module in ("warnings", "_py_warnings"):
             return False
-        if _of_program(module):
-            by_program = True
-        elif not isinstance(module, str) or module.partition(".")[0] in ("torch", "numpy", "firesteel"):
+        package = module.partition(".")[0] if isinstance(module, str) else "firesteel"
+        if package == "firesteel":
             break
+        if _is_of_program(package):
+            by_program = True
+        elif package in ("torch", "numpy") and not by_program:
+            return False
         frame = frame.f_back
     return by_program
 
