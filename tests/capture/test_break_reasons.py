@@ -29,13 +29,6 @@ def twice(x: torch.Tensor) -> torch.Tensor:
 LIBRARY = torch.library.Library("break_reasons", "FRAGMENT")
 LIBRARY.define("thrice(Tensor x) -> Tensor")
 LIBRARY.impl("thrice", lambda x: x * 3, "CPU")
-LIBRARY.define("positive(Tensor x) -> Tensor")
-LIBRARY.impl("positive", lambda x: x[x > 0], "CPU")
-
-
-@torch.library.register_fake("break_reasons::positive")
-def _(x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
 
 
 PROGRAMS = {
@@ -58,8 +51,6 @@ PROGRAMS = {
                   "torch.library.register_fake('break_reasons::twice', "),
     "library": (lambda x: torch.ops.break_reasons.thrice(x) + 1, "torch.ops.break_reasons.thrice: it has no fake",
                 "torch.library.register_fake('break_reasons::thrice', "),
-    "data": (lambda x: torch.ops.break_reasons.positive(x) + 1, "the size of its result depends on the values",
-             "keep shapes independent of data"),
     "iterator": (lambda x: x + next(PAIRS)[0], "next() on zip object", "make a list of it"),
 }
 

@@ -508,3 +508,24 @@ def test_strides_that_no_data_changes_are_not_asked_about(take):
         x = torch.tensor(values)
         torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
     assert len(entries_of(compiled)) == 1
+
+
+@torch.library.custom_op("data_dependent::positive", mutates_args=())
+def positive(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].clone()
+
+
+@positive.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size(max=x.numel()))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_sizes_that_fake_kernels_of_custom_operators_ask_for(backend: str) -> None:
+    def f(x: torch.Tensor) -> Any:
+        chosen = positive(x)
+        return chosen + 1, chosen.sum(), x * 2
+
+    compiled = fs.compile(f, backend=backend, fullgraph=True)
+    for x in (torch.tensor([1.0, -1, 2]), torch.tensor([1.0, 2, 3, 4]), torch.tensor([-1.0, -2])):
+        torch.testing.assert_close(compiled(x), f(x))

@@ -19,7 +19,6 @@ import os
 import random
 import re
 import sys
-import sysconfig
 import threading
 import types
 import typing
@@ -62,7 +61,7 @@ _ENVIRONMENT = frozenset(member.__code__ for member in vars(type(os.environ)).va
                          if isinstance(member, types.FunctionType))
 _MOST_ITEMS = 64
 _MOST_THINGS = 5000
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)
 
 
 @dataclass(eq=False, repr=False)

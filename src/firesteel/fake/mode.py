@@ -507,11 +507,13 @@ def _with_sizes_from_data(mode: FakeMode, env: ShapeEnv, func: Any, kernel: Any,
     """A user's fake kernel that asks for sizes which only data decide (``torch.library.get_ctx``): they are symbols."""
     from ..shapes.symnode import make_symbolic
     from ..torch_compat.fake_kernels import answering_get_ctx
+    from .dims import dim_of
     from .rules.data_dependent import new_size
 
     class Sizes:
         def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:
-            size = new_size(mode, torch_compat.operator_name(func), max, min)
+            at_most = max if max is None or type(max) is int else dim_of(max)
+            size = new_size(mode, torch_compat.operator_name(func), at_most, int(min))
             return make_symbolic(env, size.expr)
 
         create_unbacked_symint = new_dynamic_size

@@ -421,7 +421,8 @@ class ModuleValue(ObjectValue):
         if isinstance(value, ModuleValue) and own_modules(self.real).get(name) is value.real is not None:
             return  # as in `self.layer = self.layer.to(dtype)`, which returns the module itself
         if name in own_modules(self.real) or name in own_parameters(self.real) or isinstance(value, ModuleValue) or \
-                (isinstance(value, TensorValue) and issubclass(value.cls, torch.nn.Parameter)):
+                isinstance(value, TensorValue) and (issubclass(value.cls, torch.nn.Parameter) or
+                                                    isinstance(getattr(value, "real", None), torch.nn.Parameter)):
             raise GraphBreak(f"assigning parameter or submodule {name!r} of a module")
         if name in own_buffers(self.real) and not (isinstance(value, TensorValue) or
                                                     (value.is_constant() and value.as_constant() is None)):
