@@ -669,3 +669,14 @@ def test_long_doubles_stay_numpys() -> None:
 
     check_outcomes(summed, (np.arange(3, dtype=np.longdouble),))
     check_outcomes(scaled, *((torch.ones(2), np.ones(2, np.float32), np.longdouble(k)) for k in (1, 2, 3)))
+
+
+@pytest.mark.parametrize("window", [np.hanning, np.hamming, np.blackman, np.bartlett])
+def test_windows(window):
+    def f(x):
+        return x * window(16), window(M=1), window(0)
+
+    x = np.arange(16.0)
+    for one, two in zip(fs.compile(f, fullgraph=True)(x), f(x), strict=True):
+        np.testing.assert_array_equal(one, two)
+        assert one.dtype == two.dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.capture.transform_programs import AROUND, INSIDE, MLP, Program, observed
-from torch.func import functional_call, grad, jvp, linearize, vjp, vmap
+from torch.func import functional_call, grad, jacrev, jvp, linearize, vjp, vmap
 
 import firesteel as fs
 
@@ -338,3 +338,22 @@ def test_a_compiled_function_inside_of_a_transform_inside():
     inner = fs.compile(lambda row: row.sin() * row, backend="native")
     program = fs.compile(lambda x: vmap(inner)(x), fullgraph=True, backend="native")
     torch.testing.assert_close(program(X), X.sin() * X)
+
+
+GIVEN_BACK = {
+    "itself": lambda x: jacrev(lambda b: b)(x),
+    "plus a number": lambda x: jacrev(lambda b: b + 1, chunk_size=1)(x),
+    "sum of two": lambda x: jacrev(lambda p: p[0] + p[1])((x, x * 2)),
+    "bias": lambda x: jacrev(lambda b: torch.nn.functional.linear(x, torch.eye(3), b))(x),
+    "pullback": lambda x: vjp(lambda b: b + 1, x)[1](x * 3),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("name", GIVEN_BACK)
+def test_gradients_that_are_given_back_as_they_came(name, backend):
+    """Nothing is changed in place where the gradient of a sum is the one that was given."""
+    x = torch.randn(3)
+    compiled = fs.compile(GIVEN_BACK[name], backend=backend, fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), GIVEN_BACK[name](x))

@@ -122,7 +122,8 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
         augmented = IN_PLACE[symbol][1] if in_place else None
         return object_operators.binary(tx, symbol, left, right, (method, reflected), augmented)
     if isinstance(left, OpaqueValue) or isinstance(right, OpaqueValue):  # it may have methods of its own
-        raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} is not captured")
+        why = next((side.why() for side in (left, right) if isinstance(side, OpaqueValue)), "")
+        raise GraphBreak(f"operator {symbol} between {left.describe()} and {right.describe()} is not captured{why}")
     if in_place:
         result = _in_place_container(tx, symbol, left, right)
         if result is not None:

@@ -52,7 +52,9 @@ class Pullback:
 
     def __call__(self, cotangents: Sequence[torch.Tensor], retain_graph: bool, create_graph: bool | None) -> Results:
         create = torch.is_grad_enabled() if create_graph is None else create_graph
-        return gradients(self.outputs, self.inputs, cotangents, retain_graph, create)
+        computed = gradients(self.outputs, self.inputs, cotangents, retain_graph, create)
+        # what is given back as it was would be taken for something that was changed in place
+        return tuple([each.view_as(each) if any(each is given for given in cotangents) else each for each in computed])
 
 
 def pulled_back(graph: Callable[..., Any], operands: Sequence[Any], count: int, outputs: int) -> Results:

@@ -39,6 +39,19 @@ def ones(ctx: Context, shape: Any, dtype: Any = None, order: Any = "C") -> Any:
     return _in_order(ctx, ctx.make(torch.ones, ctx.shape(shape), dtype=torch_dtype(kind)), order)
 
 
+def _window(window: Any) -> None:
+    def fixed(ctx: Context, M: Any) -> Any:  # noqa: N803 - NumPy's own name
+        if type(M) is not int:
+            raise GraphBreak(f"np.{window.__name__} of a length that is not known while capturing")
+        return ctx.array(ctx.make(torch.tensor, window(M).tolist(), dtype=torch.float64))
+
+    function(window)(fixed)
+
+
+for _name in (numpy.bartlett, numpy.blackman, numpy.hamming, numpy.hanning):
+    _window(_name)
+
+
 @function(numpy.full)
 def full(ctx: Context, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> Any:
     value = fill_value if is_number(fill_value) or isinstance(fill_value, numpy.generic) else ctx.asarray(fill_value)

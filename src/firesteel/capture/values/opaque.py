@@ -27,6 +27,10 @@ class OpaqueValue(Value):
     def python_type(self) -> type:
         return type(self.real)
 
+    def why(self) -> str:
+        """The reason in brackets, for messages."""
+        return f" ({self.reason})" if self.reason else ""
+
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "__class__":
             return tx.python_object(type(self.real))
@@ -36,7 +40,7 @@ class OpaqueValue(Value):
                 name in ("__args__", "__origin__") and hasattr(self.real, name):
             tx.guard(self.source, "identity", "{0} is {k[0]}", (self.real,))  # it cannot be changed
             return tx.python_object(getattr(self.real, name))
-        self.unsupported(f"reading attribute {name!r}" + (f" ({self.reason})" if self.reason else ""),
+        self.unsupported(f"reading attribute {name!r}" + self.why(),
                          hint_for_object(self.real))
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -47,19 +51,19 @@ class OpaqueValue(Value):
         self.unsupported("a call")
 
     def truth(self, tx: Tracer) -> bool:
-        self.unsupported("the truth value")
+        self.unsupported("the truth value" + self.why())
 
     def length(self, tx: Tracer) -> Value:
-        self.unsupported("len()")
+        self.unsupported("len()" + self.why())
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
-        self.unsupported("subscripting")
+        self.unsupported("subscripting" + self.why())
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        self.unsupported("item assignment")
+        self.unsupported("item assignment" + self.why())
 
     def iterate(self, tx: Tracer) -> Value:
-        self.unsupported("iteration")
+        self.unsupported("iteration" + self.why())
 
     def next_item(self, tx: Tracer) -> Value | None:
         self.unsupported("next()", hint_for_object(self.real))
