@@ -21,6 +21,12 @@ GRADIENTS_HINT = (
     "Programs are recorded before autograd. Compute gradients of program.module() outside, or write them out.")
 
 
+RUNNING_HINT = (
+    "Exported programs run without Python, so this step cannot be left to it. Write it with tensor operations, move it "
+    "out of forward, give a custom operator a fake kernel (torch.library.register_fake), or try strict=True, which "
+    "follows the Python code instead of running it.")
+
+
 class ExportError(FiresteelError):
     """A program cannot be exported: it would need a graph break, or does something that a graph cannot hold."""
 

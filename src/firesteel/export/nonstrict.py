@@ -35,7 +35,7 @@ from ..torch_compat.pytrees import tree_flatten
 from ..torch_compat.recognised import answering_as_exporting
 from .assembly import ModuleCall, Traced, module_stack_of
 from .attributes import AttributeWatch
-from .errors import BRANCH_HINT, GRADIENTS, GRADIENTS_HINT, LOOP_HINT, ExportError
+from .errors import BRANCH_HINT, GRADIENTS, GRADIENTS_HINT, LOOP_HINT, RUNNING_HINT, ExportError
 from .lifting import Arguments, Lifting, UserInput, argument_of, modules_by_id
 from .module_calls import ModuleCallSignature, numbered
 from .nesting import unflatten
@@ -112,7 +112,7 @@ class _Run:
                 reason = f"a {'loop' if loops else 'branch'} depends on the value of a tensor"
             raise ExportError(reason, LOOP_HINT if loops else BRANCH_HINT, frames) from error
         except (FakeError, ContradictionError, Unsupported) as error:
-            raise ExportError(str(error), None, _user_frames(error.__traceback__)) from error
+            raise ExportError(str(error), RUNNING_HINT, _user_frames(error.__traceback__)) from error
         except RuntimeError as error:
             if "does not require grad" not in str(error):
                 raise
