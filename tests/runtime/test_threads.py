@@ -6,6 +6,7 @@ import collections
 import ctypes
 import gc
 import multiprocessing
+import multiprocessing.pool
 import os
 import sys
 import threading
@@ -622,3 +623,17 @@ def test_first_steps_of_optimizers_are_one_graph_beside_threads() -> None:
     finally:
         thread.ended.set()
         thread.join()
+
+
+def test_threads_of_pools_take_items() -> None:
+    """Their class and their target are Python's own; the functions that they are given are the program's."""
+    work = list(range(4))
+
+    @fs.compile(backend=slow)
+    def take(x: torch.Tensor) -> Any:
+        return x + work.pop()
+
+    with multiprocessing.pool.ThreadPool(1) as pool:
+        assert torch.equal(take(X), X + 3)
+        assert take._firesteel_unit.continuations
+        assert torch.equal(pool.apply(take, (X,)), X + 2) and work == [0, 1]

@@ -150,9 +150,8 @@ def own_operator(tx: Tracer, left: Value, right: Value, method: str, reflected: 
                  augmented: str | None) -> Value | None:
     """What special methods of the program's classes of tensors answer; None where torch's are to be asked."""
     order = [(left, method, right), (right, reflected, left)]
-    if type(left) is not type(right) or issubclass(right.python_type(), left.python_type()):
-        if right.python_type() is not left.python_type() and issubclass(right.python_type(), left.python_type()):
-            order.reverse()
+    if right.python_type() is not left.python_type() and issubclass(right.python_type(), left.python_type()):
+        order.reverse()
     if augmented is not None:
         order.insert(0, (left, augmented, right))
     for receiver, name, other in order:

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from .tracer import Tracer
     from .values.base import Value
 
-_HOUSEKEEPING = frozenset({
-    "tqdm", "IPython", "ipykernel", "zmq", "debugpy", "_pydevd_bundle", "pydevd", "torch", "multiprocessing", "execnet",
-    "wandb", "tensorboard", "tensorboardX", "mlflow", "comet_ml", "neptune", "prometheus_client", "sentry_sdk", "ray",
-})
-"""Packages whose threads run none of the program's functions."""
+_HOUSEKEEPING = (
+    "tqdm", "ipykernel", "IPython.core.history", "zmq", "debugpy", "_pydevd_bundle", "pydevd", "execnet", "wandb",
+    "tensorboard", "tensorboardX", "mlflow", "comet_ml", "neptune", "prometheus_client", "sentry_sdk",
+    "torch.utils.data", "multiprocessing.queues", "multiprocessing.resource_sharer",
+)
+"""Modules, with those inside of them, whose threads run none of the program's functions. Pools are not among them."""
+
+
+_PREFIXES = tuple(f"{name}." for name in _HOUSEKEEPING)
 
 
 def several_threads() -> bool:
@@ -40,7 +44,7 @@ def _is_housekeeping(thread: threading.Thread) -> bool:
         return True
     target = getattr(thread, "_target", None)
     names = (type(thread).__module__, getattr(target, "__module__", None))
-    return any(isinstance(name, str) and name.partition(".")[0] in _HOUSEKEEPING for name in names)
+    return any(isinstance(name, str) and f"{name}.".startswith(_PREFIXES) for name in names)
 
 
 def is_state_of_optimizer(tx: Tracer, container: Value) -> bool:
