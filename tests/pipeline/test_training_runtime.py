@@ -95,6 +95,35 @@ def test_changes_before_backward_are_noticed_as_in_eager(backend):
 
 
 @BACKENDS
+@pytest.mark.parametrize("function", [
+    lambda x: (x * 1).sigmoid(), lambda x: (x * 1).tanh().view(1, 2), lambda x: (x + 0).exp()[1:]])
+def test_changes_of_results_are_noticed_whatever_becomes_of_the_operators_before(function, backend):
+    for called in (function, fs.compile(function, backend=backend)):
+        result = called(leaf(2))
+        result.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+
+
+@BACKENDS
+def test_changes_of_results_are_counted_as_in_eager(backend):
+    def twice(y):
+        y.mul_(2)
+        y.add_(1)
+        return y.sin()
+
+    def versions(first, second):
+        result = first(leaf(3))
+        second(result)
+        part = first(leaf(3))[1:]
+        second(part)
+        return result._version, part._version
+
+    expected = versions(torch.exp, twice)
+    assert versions(fs.compile(torch.exp, backend=backend), fs.compile(twice, backend=backend)) == expected == (2, 2)
+
+
+@BACKENDS
 def test_changes_that_eager_allows_are_allowed(backend):
     def program(x, w):
         h = x + w

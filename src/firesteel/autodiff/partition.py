@@ -395,8 +395,13 @@ def _forward(joint: JointGraph, kept: list[Kept],
                               [replace(change, node=new[change.node]) for change in mutated], constants)
     graph.output(tuple([*(output.node for output in forward.outputs), *(change.node for change in forward.mutated)]))  # type: ignore[union-attr]
     separate_results(forward)
+    owners: dict[torch.fx.Node, int] = {}
+    for node, output in zip(results, forward.outputs, strict=True):
+        if isinstance(output, FreshTensor):
+            owners.setdefault(base_of(node), output.memory)
     for item in values:
         node = new[item.node]
+        memory = last + 1000 + len(forward.outputs)
         if item.copied or item.narrow is not None:
             with graph.inserting_before(graph.output_node()):
                 if item.narrow is None:
@@ -406,7 +411,9 @@ def _forward(joint: JointGraph, kept: list[Kept],
             copy.meta.update(node.meta)
             copy.meta["val"] = _kept_value(item)
             node = copy
-        forward.outputs.append(FreshTensor(node, None, last + 1000 + len(forward.outputs)))
+        else:
+            memory = owners.get(base_of(item.node), memory)  # a change of the result is to be noticed
+        forward.outputs.append(FreshTensor(node, None, memory))
     forward.outputs += [Number(new[node]) for node in names]
     graph.output_node().args = (tuple(
         [*(output.node for output in forward.outputs if isinstance(output, (FreshTensor, Number))),

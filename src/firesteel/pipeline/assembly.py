@@ -31,7 +31,8 @@ class Assembly:
         for each in fresh:
             memories.setdefault(each.memory, len(memories))
         changed = [item.mutation for item in joint.differentiable if item.mutation is not None]
-        self.changed = [(index, len(memories) + at) for at, index in enumerate(changed)]
+        writes = {change.index: change.writes for change in joint.mutated}
+        self.changed = [(index, len(memories) + at, writes[index]) for at, index in enumerate(changed)]
         self.steps: list[tuple[Output, int, Remade | None]] = []
         """For each output: where its base is among the results, and what autograd has to do with it, if anything."""
         self.plain = not self.changed and not joint.state_changes and joint.returns_tuple
@@ -69,8 +70,8 @@ class Assembly:
     def __call__(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> Any:
         if self.plain:
             return results
-        for index, at in self.changed:
-            overwrite(inputs[index], results[at])
+        for index, at, writes in self.changed:
+            overwrite(inputs[index], results[at], writes)
         returned: list[Any] = [None] * len(self.steps)
         for position in self.order:
             output, at, how = self.steps[position]
