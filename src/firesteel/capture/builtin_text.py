@@ -5,6 +5,8 @@ from __future__ import annotations
 import _string
 import functools
 import logging
+import operator
+import re
 import string
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ from .values.objects import ClassValue, ExceptionValue, InstanceDict, ObjectValu
 from .values.opaque import OpaqueValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
-from .values.text import TextValue, join, text_of_numbers
+from .values.text import TextValue, has_plain_text, join, text_of_numbers
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -40,6 +42,9 @@ def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") 
     if isinstance(value, NumberValue) and (conversion or not spec.endswith("c")):
         # a format that does not suit the type is refused here and now; "c" asks for a character, which few numbers are
         tx.fold(format, ["" if conversion else value.python_type()(1), spec], {})
+        return TextValue(tx, [(value, conversion, spec)])
+    if isinstance(value, TensorValue) and conversion and spec and has_plain_text(tx, value):
+        tx.fold(format, ["", spec], {})
         return TextValue(tx, [(value, conversion, spec)])
     if isinstance(value, TextValue) and spec and not conversion and len(value.parts) == 1:
         # Python 3.13 converts first and formats the text then
@@ -90,7 +95,8 @@ def text_of_items(tx: Tracer, value: Value, around: tuple[Value, ...]) -> Value 
         before, after, items = "{", "}", [part for pair in value.fill(tx).values() for part in pair]
     else:
         return None
-    if not any(isinstance(item.realize(), (ObjectValue, ListValue, TupleValue, DictValue)) for item in items):
+    if not any(isinstance(item.realize(), (ObjectValue, ListValue, TupleValue, DictValue, TensorValue))
+               for item in items):
         return None
     if any(value is outer for outer in around):
         return ConstantValue(f"{before}...{after.removeprefix(',')}")
@@ -150,6 +156,43 @@ def format_fields(tx: Tracer, text: str, args: list[Value], kwargs: dict[str, Va
             raise GraphBreak("str.format with a field in a field")
         pieces.append(format_text(tx, value, conversion or "", spec or ""))
     return join(tx, pieces)
+
+
+def joined(tx: Tracer, separator: Value, items: list[Value]) -> Value | None:
+    """``separator.join(items)`` where some of the strings have numbers or tensors in them, otherwise None."""
+    strings = [item.realize() for item in items]
+    if not any(isinstance(item, TextValue) for item in strings) or not all(
+            isinstance(item, (TextValue, ConstantValue)) and item.python_type() is str for item in strings):
+        return None
+    return join(tx, [piece for item in strings for piece in (separator, item)][1:])
+
+
+_PERCENT_FIELD = re.compile(r"%(?P<key>\([^()]*\))?[-+ #0]*(?:\*|\d*)(?:\.(?:\*|\d*))?[hlL]?(?P<kind>.)", re.DOTALL)
+
+
+def percent_fields(tx: Tracer, text: Any, given: Value) -> Value:
+    """``text % given`` where tensors are given, to plain fields ``%s`` and ``%r``."""
+    if not isinstance(text, str):
+        raise GraphBreak("a tensor in formatted bytes")
+    items = given.items if isinstance(given, TupleValue) else [given]
+    pieces: list[Value] = []
+    end = position = 0
+    for field in _PERCENT_FIELD.finditer(text):
+        pieces.append(ConstantValue(text[end:field.start()]))
+        end = field.end()
+        if field["kind"] == "%":
+            pieces.append(tx.fold(operator.mod, [field[0], ()], {}))
+            continue
+        if field["key"] is not None or "*" in field[0] or position == len(items):
+            raise GraphBreak("a tensor in a text with unusual fields", "use an f-string")
+        value, position = items[position].realize(), position + 1
+        if isinstance(value, TensorValue) and field[0] in ("%s", "%r", "%a"):
+            pieces.append(text_with_numbers(tx, value, True) or ConstantValue(text_of(tx, value, str)))
+        else:
+            pieces.append(tx.fold(operator.mod, [field[0], (tx.constant_of(value),)], {}))
+    if position != len(items) or "%" in text[end:]:
+        raise GraphBreak("a tensor in a text whose fields it does not fit", "use an f-string")  # Python raises
+    return join(tx, [*pieces, ConstantValue(text[end:])])
 
 
 @handles(repr)

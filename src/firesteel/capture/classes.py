@@ -13,6 +13,7 @@ import torch
 from .call_handlers import HANDLERS, handles
 from .call_signatures import checked, handled, refused
 from .equivalents import REGISTRY
+from .legacy_tensors import construct, is_legacy
 from .objects import class_member, find_on_class
 from .pure_functions import MADE_OF_CONSTANTS, rely_on_context
 from .signals import GraphBreak
@@ -24,6 +25,7 @@ from .values.mappings import DictValue, SetValue
 from .values.methods import C_METHODS, MethodValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue, bare_constant
 from .values.sequences import ListValue, TupleValue
+from .values.tensors import TensorValue
 from .wrapping import plain_subclass, plain_tuple
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
         for name, item in kwargs.items():
             instance.attrs[name] = item
         return instance
+    if is_legacy(cls) and not (len(args) == 1 and isinstance(args[0].realize(), TensorValue)):
+        return construct(tx, cls, args, kwargs)
     if issubclass(cls, torch.Tensor):
         return tx.call_tensor_class(value, args, kwargs)
     if type(cls).__call__ is not type.__call__:

@@ -106,6 +106,9 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
         if in_place and symbol in BITWISE and float in (left.python_type(), right.python_type()):
             function = folded  # which raises
         return number_rules.apply(tx, function, [left, right])
+    if formats and any(isinstance(item.realize(), TensorValue)
+                       for item in (right.items if isinstance(right, TupleValue) else [right])):
+        return tx.builtin_text.percent_fields(tx, tx.constant_of(left), right)
     if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
         return tx.arrays.binary(tx, symbol, left, right, in_place)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):

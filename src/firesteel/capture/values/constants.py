@@ -112,8 +112,10 @@ class ConstantValue(Value):
                 if not issubclass(raised.value.python_type(), TypeError):
                     raise
                 raise tx.raised(TypeError("can only join an iterable")) from None
-            parts = [item.as_constant() for item in tx.to_list(iterator)]
-            return tx.fold(self.value.join, [parts], {})
+            items = tx.to_list(iterator)
+            if type(self.value) is str and (joined := tx.builtin_text.joined(tx, self, items)) is not None:
+                return joined
+            return tx.fold(self.value.join, [[item.as_constant() for item in items]], {})
         if name == "format" and type(self.value) is str and any(isinstance(part.realize(), tx.builtin_text.HAVE_TEXT)
                                                                for part in (*args, *kwargs.values())):
             return tx.builtin_text.format_fields(tx, self.value, args, kwargs)
