@@ -209,6 +209,19 @@ class Buffer:
     kind: str = "temporary"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
+    @property
+    def element(self) -> torch.dtype:
+        """What kernels read and write of it: of complex numbers their parts, which lie side by side."""
+        return self.dtype.to_real() if self.dtype.is_complex else self.dtype
+
+    def as_parameter(self, name: str, kind: str) -> Buffer:
+        """The same memory as a kernel sees it, in `element`s."""
+        if not self.dtype.is_complex:
+            return Buffer(name, self.dtype, self.shape, self.strides, kind, self.device)
+        shape = (*self.shape, shapes.as_expr(2))
+        strides = (*[2 * stride for stride in self.strides], shapes.as_expr(1))
+        return Buffer(name, self.element, shape, strides, kind, self.device)
+
 
 @dataclass(frozen=True)
 class Computation:

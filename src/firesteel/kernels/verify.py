@@ -129,13 +129,13 @@ def verify_computation(computation: Computation, buffers: dict[str, torch.dtype]
 
 def verify_lowered(graph: LoweredGraph) -> None:
     """Check a lowered graph: everything is written before it is read, and is what it is read as."""
-    filled = {part.name: part.dtype for part in graph.inputs if isinstance(part, ir.Buffer)}
-    filled.update({name: graph.buffers[name].dtype for name in graph.constants})
+    filled = {part.name: part.element for part in graph.inputs if isinstance(part, ir.Buffer)}
+    filled.update({name: graph.buffers[name].element for name in graph.constants})
     symbols = {part for part in graph.inputs if isinstance(part, Symbol)} | set(graph.symbols)
     for operation in graph.operations:
         if isinstance(operation, Computation):
             _require(operation.buffer in graph.buffers, "{} is not declared", operation.buffer)
-            declared = graph.buffers[operation.buffer].dtype
+            declared = graph.buffers[operation.buffer].element
             _require(declared is operation.dtype, "{} is {}, filled as {}", operation.buffer, declared, operation.dtype)
             verify_computation(operation, filled, symbols)
             filled[operation.buffer] = declared
@@ -143,7 +143,7 @@ def verify_lowered(graph: LoweredGraph) -> None:
             _check_call(operation, filled)
             for name in operation.outputs:
                 if name in graph.buffers:
-                    filled[name] = graph.buffers[name].dtype
+                    filled[name] = graph.buffers[name].element
     for output in graph.outputs:
         _check_argument(output, filled, "the output")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...passes.attention import attention
 from ...passes.channels_last import channels_last
+from ...passes.complex_parts import complex_parts
 from ...passes.convolution_gradients import convolution_gradients
 from ...passes.convolution_parts import convolution_parts
 from ...passes.embedding_gradients import embedding_gradients
@@ -22,6 +23,7 @@ from ..products.small_products import small_products
 
 PASSES: tuple[Pass, ...] = (
     identities,
+    complex_parts,
     written_slices,
     attention,
     fold_batch_norm,

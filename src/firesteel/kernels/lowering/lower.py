@@ -15,7 +15,7 @@ from ...functional.operators import REFUSED
 from ...functional.size_nodes import Doubt, symbols_told
 from ...shapes import Expr, Facts, Symbol
 from ...shapes.symnode import SymNode, expr_of
-from . import policy
+from . import complex_numbers, policy
 from .cleanup import remove_unread
 from .context import CPU, Lowering
 from .cpu_numbers import number_of, numbers_among, takes_numbers
@@ -32,6 +32,7 @@ DTYPES = frozenset({
     torch.uint8, torch.bool,
 })  # fmt: skip
 """What values can be."""
+_COMPLEX = "dtype complex"
 
 
 def lower(module: torch.fx.GraphModule, facts: Facts | None = None, device: torch.device = CPU,
@@ -162,6 +163,8 @@ class _Lowerer:
             function, reason = None, "no kernel for this device"
         if REFUSED in node.meta:
             function, reason = None, "eager raises an error"
+        if function is not None and name in complex_numbers.NAMES and reason.startswith(_COMPLEX):
+            reason = ""
         if function is not None and (not reason or name in policy.VIEWS):
             ctx.reason = ""
             counts = len(ctx.graph.operations), len(ctx.graph.fallbacks)

@@ -33,6 +33,7 @@ VIEWS = frozenset(
         "transpose.int", "t.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default",
         "slice.Tensor", "select.int", "alias.default", "detach.default", "split.Tensor", "split_with_sizes.default",
         "unbind.int", "diagonal.default", "flip.default", "narrow.default", "unfold.default", "as_strided.default",
+        "view_as_real.default",
     )
 )  # fmt: skip
 

@@ -119,7 +119,7 @@ def recipe_of(
         place = computation.place
         place = rename_place(Place(place.buffer, member.store, place.indirect, place.masked), name_of(place.buffer))
         pieces.append(
-            Piece(place, buffers[member.buffer].dtype, member.kept, member.reduced, value, computation.reduce, args,
+            Piece(place, buffers[member.buffer].element, member.kept, member.reduced, value, computation.reduce, args,
                   computation.mode, external[member.buffer])
         )  # fmt: skip
     return Recipe(tuple(pieces), group.rows), Binding(

@@ -97,10 +97,8 @@ class _Scheduler:
         use = _Use(kernel)
         for parameter, actual in binding.buffers.items():
             if parameter in use.buffers:
-                old = self.buffers[actual]
-                written = parameter in use.written
-                kind = "output" if written else "input"
-                kernel.buffers.append(Buffer(parameter, old.dtype, old.shape, old.strides, kind, old.device))
+                kind = "output" if parameter in use.written else "input"
+                kernel.buffers.append(self.buffers[actual].as_parameter(parameter, kind))
         kernel.writes = frozenset(use.written)
         kernel.sizes = sorted(use.sizes, key=lambda symbol: symbol.name)
         kernel.signed = frozenset([size for size in kernel.sizes if not self._is_natural(size)])
