@@ -136,7 +136,7 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
             return interpreted_half(half, takes_list)
 
     prepare = functools.partial(run_joint_passes, recorded=options.cuda_graphs)
-    return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget, prepare)
+    return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget, prepare, machine_code=True)
 
 
 def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:

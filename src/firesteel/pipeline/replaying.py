@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 _LIKE = re.compile(r"aten\.(\w+_like|new_\w+|sym_\w+)\.\w+")
 _LOOKING = re.compile(r"aten\.as_strided")
+_address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 SMALL = 1024
 """Up to how many elements a copy of an input costs no more than to watch whether it changes."""
 CHANGED = ("an input of a compiled function has been changed in place since the call, and a gradient that is to be "
@@ -65,6 +66,12 @@ class Call:
     """For `Replay.saved_for_some`."""
     copied: set[int]
     """Inputs, by index, that were copied lest the program changes them."""
+    places: list[int]
+    """The addresses of `Replay.placed`."""
+    layouts: list[tuple[Any, Any]] | None
+    """Sizes and strides of these, where they depend on symbols."""
+    packed: bool
+    """Whether hooks of torch's own have seen what was saved: it may come back elsewhere, and with other strides."""
     inputs: list[Any] | None = None
     """All inputs, once what was saved has been freed and there are results left to differentiate."""
 
@@ -127,11 +134,16 @@ class Replay:
     """Runs a captured graph again.
 
     ``saved``: inputs that the compiled function saves for its backward anyway; ``without_history``: those that autograd
-    does not know as its inputs, though they have a history.
+    does not know as its inputs, though they have a history; ``placed``: those whose memory backward looks at without
+    asking what tensors they are.
     """
 
     def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, state: GlobalState,
-                 saved: set[int], without_history: Sequence[int]) -> None:
+                 saved: set[int], without_history: Sequence[int], placed: Sequence[int] = ()) -> None:
+        self.placed = placed
+        self.placed_examples = [examples[at] for at in placed]
+        self.placed_by_symbols = any(type(number) is not int for example in self.placed_examples
+                                     for number in (*example.shape, *example.stride()))
         self.module = module
         self.state = state
         self.without_history = without_history
@@ -184,7 +196,7 @@ class Replay:
                 node.target = _gradients
         return torch.fx.GraphModule(self.module, graph).forward
 
-    def remember(self, inputs: Sequence[Any]) -> Call:
+    def remember(self, inputs: Sequence[Any], packed: bool) -> Call:
         """What the graph will need to run again; to be called before it runs, where grad mode is on."""
         held, behind_results = [], []
         watched: dict[int, torch.Tensor] = {}
@@ -225,8 +237,28 @@ class Replay:
                 spare.append(value.clone())
             else:
                 spare.append(value.detach())
+        placed = [inputs[at] for at in self.placed]
+        layouts = [(value.shape, value.stride()) for value in placed] if self.placed_by_symbols else None
         return Call(held, watched, versions_of(watched), random_state() if self.draws else None, behind_results, spare,
-                    copied)
+                    copied, list(map(_address, placed)), layouts, packed)
+
+    def fits(self, call: Call, saved: Sequence[Any]) -> bool:
+        """Whether the memory of `placed` is as it was: ``data`` of a tensor may have become another.
+
+        ``saved`` are these tensors as they are now, None where one is not needed.
+        """
+        try:
+            if list(map(_address, saved)) == call.places:
+                return True
+        except TypeError:
+            pass
+        for number, (value, place, example) in enumerate(zip(saved, call.places, self.placed_examples, strict=True)):
+            if value is not None and _address(value) != place:
+                wanted = (example.shape, example.stride()) if call.layouts is None else call.layouts[number]
+                if (value.shape, value.stride()) != wanted or value.dtype is not example.dtype \
+                        or value.device != example.device:
+                    return False
+        return True
 
     def _is_small(self, value: torch.Tensor) -> bool:
         return value.numel() <= SMALL and value.is_contiguous() and not self.looks_around

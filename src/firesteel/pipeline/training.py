@@ -60,7 +60,8 @@ class TrainingUnit:
     """A captured graph whose results need gradients, compiled."""
 
     def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, compile_half: Compile,
-                 memory_budget: float = 1.0, prepare: Prepare | None = None) -> None:
+                 memory_budget: float = 1.0, prepare: Prepare | None = None, machine_code: bool = False) -> None:
+        """``machine_code``: backward takes what was saved for what forward has seen, and looks at its memory only."""
         self.module = module
         self.examples = list(examples)
         self.name = type(module).__name__
@@ -93,6 +94,7 @@ class TrainingUnit:
             else:
                 self.saved_from.append(len(positions) + taken)
                 taken += 1
+        self.machine_code = machine_code
         self.tangents_at = parted.tangents_at
         self.results_saved_apart: frozenset[int] = frozenset()
         """Those of `saved_from` that are results. Autograd gives out its function's own results only together with all
@@ -122,12 +124,19 @@ class TrainingUnit:
         self.changed_with_history = [at for at, example in changed if example.requires_grad and not example.is_leaf]
         self.eager_frees = tuple(joint.eager_frees)
         saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
-        self.replay = Replay(module, self.examples, joint, self.state, saved, [] if self.parts else self.unreached)
+        self.placed = [number for number, at in enumerate(self.saved_from) if machine_code and at < len(positions)]
+        self.replay = Replay(module, self.examples, joint, self.state, saved, [] if self.parts else self.unreached,
+                             [self.saved_from[number] for number in self.placed])
         self.recordings: Stack | None = None
         """Where forward and backward are recorded as CUDA graphs, if they are."""
         if hasattr(self.forward, "as_forward"):
             self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
         self.forward = with_counts(self.forward, parted.forward.mutated)
+
+    @functools.cached_property
+    def kept_layouts(self) -> list[_Layout]:
+        """The strides of what is saved."""
+        return [_Layout.of(item.node.meta["val"]) for item in self.parted.kept]
 
     @functools.cached_property
     def elsewhere(self) -> set[int]:
@@ -138,6 +147,10 @@ class TrainingUnit:
                 and isinstance(example, torch.Tensor) and not example.requires_grad}
 
     def __call__(self, *inputs: Any) -> Any:
+        packing = torch_compat.packing_hooks(False)
+        if packing is not None and torch_compat.may_change_values(packing):
+            log("fallbacks", "%s runs operator by operator: hooks may change what it saves for backward", self.name)
+            return self.module.forward(*inputs)
         for at in self.reached_by_some:
             hooks = torch_compat.gradient_hooks(inputs[at])
             if type(hooks) is not torch_compat.HooksForGradients:
@@ -151,7 +164,7 @@ class TrainingUnit:
                 # autograd has not noticed the change, it takes views of what has changed for others.
                 return self.module.forward(*inputs)
         if self.parts:
-            results = self._call_parts(inputs)
+            results = self._call_parts(inputs, packing is not None)
         elif self.tangents_at:
             given: Sequence[Any] = inputs
             if self.unreached:
@@ -160,14 +173,15 @@ class TrainingUnit:
                 given = [*inputs]
                 for at in self.unreached:
                     given[at] = inputs[at].detach()
-            results = CompiledFunction.apply(self, self.replay.remember(given), *given)  # type: ignore[no-untyped-call]
+            call = self.replay.remember(given, packing is not None)
+            results = CompiledFunction.apply(self, call, *given)  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
         return self.assembly(inputs, results)
 
-    def _call_parts(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        call = self.replay.remember(inputs)
+    def _call_parts(self, inputs: Sequence[Any], packed: bool) -> tuple[Any, ...]:
+        call = self.replay.remember(inputs, packed)
         with torch.no_grad():
             values = without_autocast(self.forward, inputs)
             results = _own_results(values[:self.result_count])
@@ -464,6 +478,13 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         return unit.replay.gradients(call, inputs, tangents, hooks)
     run = unit.backward_for(tangents)
     saved = _saved_for(run, ctx, part) if kept else []
+    if call is not None and saved and unit.machine_code:
+        if call.packed:
+            saved = [None if value is None else layout.lay_out(value)
+                     for layout, value in zip(unit.kept_layouts, saved, strict=True)]
+        if not unit.replay.fits(call, [saved[at] for at in unit.placed]):
+            # Eager's operators see what the tensors are now, and raise.
+            return unit.replay.gradients(call, inputs_of(ctx, call, _bits(tangents)), tangents, {})
     if not keeps:
         _free(ctx, tangents)
         ctx.maybe_clear_saved_tensors()

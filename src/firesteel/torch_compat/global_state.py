@@ -18,6 +18,9 @@ set_grad_enabled = torch._C._set_grad_enabled
 #: ``with inference_mode_guard(True):`` is ``torch.inference_mode(True)`` without its decorator machinery.
 inference_mode_guard = torch._C._InferenceMode
 
+#: ``packing_hooks(False)`` is the pair of hooks on saved tensors that torch calls, the innermost, or None.
+packing_hooks: Callable[[bool], tuple[Any, Any] | None] = torch._C._autograd._top_saved_tensors_default_hooks
+
 
 @dataclass(frozen=True, slots=True)
 class AutocastState:
@@ -198,10 +201,23 @@ def stops_recomputation(error: BaseException) -> bool:
     return kind.__name__ == "_StopRecomputationError" and kind.__module__ == "torch.utils.checkpoint"
 
 
+def may_change_values(hooks: tuple[Any, Any]) -> bool:
+    """Whether hooks on saved tensors may change what is saved, which those of torch's own do not.
+
+    >>> with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+    ...     may_change_values(packing_hooks(False))
+    True
+    >>> with torch.autograd.graph.save_on_cpu():
+    ...     may_change_values(packing_hooks(False))
+    False
+    """
+    return not all(hook is _itself or str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks)
+
+
 @contextmanager
 def without_user_packing() -> Iterator[None]:
     """Keep the user's hooks on saved tensors from being called: of nested hooks torch calls the innermost only."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
+    if packing_hooks(False) is None:
         yield
         return
     with torch.autograd.graph.saved_tensors_hooks(_itself, _itself):

@@ -17,7 +17,10 @@ class HooksForGradients(OrderedDict[int, Callable[..., Any]]):
     """The hooks of one tensor, each of which is called for gradients only."""
 
     def __setitem__(self, key: int, hook: Callable[..., Any]) -> None:
-        super().__setitem__(key, functools.partial(_where_there_is_one, hook))
+        called = functools.partial(_where_there_is_one, hook)
+        if (name := getattr(hook, "__name__", None)) is not None:
+            called.__name__ = name  # type: ignore[attr-defined]  # autograd's messages say it
+        super().__setitem__(key, called)
 
 
 def call_hooks_for_gradients(argument: torch.Tensor) -> None:

@@ -247,6 +247,18 @@ USES = {
     found = [ops.attempt(lambda: start.sum().backward(retain_graph=True)) for start in ops.starts(result)[:1]]
     return found, ops.gradients(found, LEAVES)
 '''),
+    "saved tensors changed": (0.7, '''\
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2 if t.is_floating_point() else t, lambda t: t):
+        result = fn(*args)
+    found = [ops.attempt(lambda: start.sum().backward(retain_graph=True)) for start in ops.starts(result)[:1]]
+    return found, ops.gradients(found, LEAVES)
+'''),
+    "saved tensors by rows": (0.7, '''\
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        result = fn(*[arg.t().contiguous().t() for arg in args])
+    found = [ops.attempt(lambda: start.sum().backward(retain_graph=True)) for start in ops.starts(result)[:1]]
+    return found, ops.gradients(found, LEAVES)
+'''),
     "into the next call": (1, '''\
     result = fn(*args)
     next = [item for item in (result if isinstance(result, tuple) else [result])
