@@ -16,6 +16,15 @@ becomes
 
 Programs that change parts of a tensor in place look like that once nothing is changed in place any more: a cell of an
 LSTM does so with its gates. Where nobody reads the whole tensor, it is not made.
+
+What is written to where it was read, as ``x[::2] *= 2`` does after it has changed the view, is not written again, and
+of two tensors that are written to the same slice only the last is:
+
+    slice_scatter: f64[8] = aten.slice_scatter.default(x, mul, 0, 0, 8, 2)
+    slice_2: f64[4]/[2] = aten.slice.Tensor(slice_scatter, 0, 0, 8, 2)
+    slice_scatter_1: f64[8] = aten.slice_scatter.default(slice_scatter, slice_2, 0, 0, 8, 2)
+
+is ``slice_scatter``.
 """
 
 from __future__ import annotations
@@ -29,8 +38,8 @@ from ..functional.graph import FunctionalGraph
 from .rewriting import ATEN, Rewriter, is_call, same_layout
 from .settings import STRICT, Settings
 
-Range = tuple[int, int, int]
-"""A dimension, and from where to where along it."""
+Range = tuple[int, int, int, int]
+"""A dimension, from where to where along it, and in which steps."""
 
 
 def written_slices(functional: FunctionalGraph, settings: Settings = STRICT) -> FunctionalGraph:
@@ -39,7 +48,36 @@ def written_slices(functional: FunctionalGraph, settings: Settings = STRICT) -> 
     for node in functional.graph.nodes:
         if is_call(node, ATEN.slice.Tensor) and is_call(node.args[0], ATEN.slice_scatter.default):
             _read_before(rewriter, node)
+        elif is_call(node, ATEN.slice_scatter.default):
+            _write_once(rewriter, node)
+        elif is_call(node, ATEN.select_scatter.default) and is_call(node.args[1], ATEN.select.int):
+            read: Any = node.args[1]
+            if read.args == (node.args[0], *node.args[2:]) and _replaces(read.args[0], node):
+                rewriter.replace(node, read.args[0])
     return rewriter.finish()
+
+
+def _write_once(rewriter: Rewriter, node: torch.fx.Node) -> None:
+    """Do not write what is there already, nor before what is written over it."""
+    whole, part = node.args[:2]
+    written = _range(node, node.args[2:])
+    if written is None or not isinstance(whole, torch.fx.Node):
+        return
+    read: Any = part
+    if is_call(read, ATEN.slice.Tensor) and read.args[0] is whole and _range(read, read.args[1:]) == written:
+        if _replaces(whole, node):
+            rewriter.replace(node, whole)
+    elif is_call(whole, ATEN.slice_scatter.default) and _range(whole, whole.args[2:]) == written:
+        if part is whole.args[1] and _replaces(whole, node):
+            rewriter.replace(node, whole)
+        else:
+            node.args = (whole.args[0], *node.args[1:])
+            rewriter.changed = True
+
+
+def _replaces(whole: torch.fx.Node, node: torch.fx.Node) -> bool:
+    """Whether a tensor can stand for one that is written to: inputs are memory of their own."""
+    return whole.op == "call_function" and same_layout(whole.meta["val"], node.meta["val"])
 
 
 def _read_before(rewriter: Rewriter, node: torch.fx.Node) -> None:
@@ -52,7 +90,7 @@ def _read_before(rewriter: Rewriter, node: torch.fx.Node) -> None:
         if written == wanted:
             _use(rewriter, node, source.args[1])
             return
-        if written[1] < wanted[2] and wanted[1] < written[2]:
+        if written[1] < wanted[2] and wanted[1] < written[2] and not _is_between(written, wanted):
             break  # parts of both
         source = source.args[0]
     if source is node.args[0]:
@@ -61,6 +99,11 @@ def _read_before(rewriter: Rewriter, node: torch.fx.Node) -> None:
         part = rewriter.call(ATEN.slice.Tensor, source, *node.args[1:])
     if same_layout(node.meta["val"], part.meta["val"]):
         rewriter.replace(node, part)
+
+
+def _is_between(one: Range, other: Range) -> bool:
+    """Whether two slices of the same steps begin at different places of a step."""
+    return one[3] == other[3] and (one[1] - other[1]) % one[3] != 0
 
 
 def _use(rewriter: Rewriter, node: torch.fx.Node, written: torch.fx.Node) -> None:
@@ -85,14 +128,15 @@ def _takes_any_layout(user: torch.fx.Node, node: torch.fx.Node) -> bool:
 
 
 def _range(node: torch.fx.Node, args: tuple[Any, ...]) -> Range | None:
-    """What a slice covers, if that is known and without gaps."""
+    """What a slice covers, if that is known."""
     if node.kwargs or not all(value is None or type(value) is int for value in args):
         return None
     defaults: list[Any] = [0, None, None, 1]
     dim, start, end, step = [*args, *defaults[len(args):]]
     whole = node.args[0].meta["val"]  # type: ignore[union-attr]
     size = whole.shape[dim]
-    if type(size) is not int or step != 1 or node.meta["val"].ndim != whole.ndim:
+    if type(size) is not int or node.meta["val"].ndim != whole.ndim:
         return None
     start, end, _ = slice(start, end).indices(size)
-    return dim % whole.ndim, start, max(start, end)
+    length = max(0, (end - start + step - 1) // step)
+    return dim % whole.ndim, start, start + (length - 1) * step + 1 if length else start, step if length > 1 else 1

@@ -20,6 +20,7 @@ from ..products.linear_library import linear_library
 from ..products.own_products import own_products
 from ..products.row_products import row_products
 from ..products.small_products import small_products
+from ..products.thin_products import thin_products
 
 PASSES: tuple[Pass, ...] = (
     identities,
@@ -32,6 +33,7 @@ PASSES: tuple[Pass, ...] = (
     channels_last,
     narrow_convolutions,
     joined_products,
+    thin_products,
     small_products,
     row_products,
     own_products,

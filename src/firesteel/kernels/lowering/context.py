@@ -23,7 +23,7 @@ import torch.fx
 
 from ... import shapes
 from ...devices import kind_of
-from ...shapes import Call, Expr, Facts, Product, Sum, Symbol
+from ...shapes import Call, Const, Expr, Facts, Product, Sum, Symbol
 from .. import ir
 from . import policy
 from .graph import Fallback, LoweredGraph
@@ -48,6 +48,8 @@ class Lowering:
         """Descriptions of the results of the operator that is being lowered."""
         self.mask: ir.Value | None = None
         """Where loads are allowed to read; None for everywhere."""
+        self._exact: list[tuple[ir.Value, Expr, Expr, int]] = []
+        """Masks under which a quotient is without rest: the mask, the quotient, what is divided and by what."""
         self.origins: dict[torch.fx.Node, None] = {}
         self.reason = ""
         self.reshapes: dict[tuple[tuple[Expr, ...], tuple[Expr, ...]], Any] = {}
@@ -237,6 +239,8 @@ class Lowering:
 
     def load(self, buffer: str, index: Expr, dtype: torch.dtype) -> ir.Value:
         """An element of a buffer, under the mask in force."""
+        if self._exact and self.mask is not None:
+            index = self._without_quotients(index, self.mask)
         if not self._indirect:
             return ir.load(buffer, index, dtype, (), self._mask_of(index))
         used = sorted((s for s in index.free_symbols if s in self._indirect), key=lambda s: s.serial)
@@ -276,6 +280,29 @@ class Lowering:
             return value()
         finally:
             self.mask = outer
+
+    def dividing(self, mask: ir.Value, quotient: Expr, dividend: Expr, divisor: Expr,
+                 value: Callable[[], ir.Value]) -> ir.Value:
+        """``value()``, whose indices contain a quotient that is without rest where ``mask`` is true."""
+        if not isinstance(divisor, Const) or not isinstance(quotient, Call):
+            return value()
+        self._exact.append((mask, quotient, dividend, int(divisor)))
+        try:
+            return value()
+        finally:
+            self._exact.pop()
+
+    def _without_quotients(self, index: Expr, mask: ir.Value) -> Expr:
+        """An index with ``n * (i // n)`` as ``i`` where the mask says that nothing is left of the division."""
+        parts = list(_conjuncts(mask))
+        for condition, quotient, dividend, divisor in self._exact:
+            if condition not in parts:
+                continue
+            terms = index.terms if isinstance(index, Sum) else ((index, 1),)
+            for monomial, factor in terms:
+                if monomial is quotient and factor % divisor == 0:
+                    index = self.simplify(index - monomial * factor + dividend * (factor // divisor))
+        return index
 
     # Tensors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -117,11 +117,14 @@ def slice_scatter(
     last = size if end is None else clamped(ctx, end, size)
     if first is ZERO and last is size and hop is ONE:
         return pointwise(ctx, lambda a: a, source)
-    return _written(
-        ctx, x, source,
-        lambda indices: _within(ctx, indices[dim], first, last, hop),
-        lambda indices: (*indices[:dim], ctx.simplify((indices[dim] - first) // hop), *indices[dim + 1 :]),
-    )  # fmt: skip
+
+    def place(indices: Indices) -> Indices:
+        return (*indices[:dim], ctx.simplify((indices[dim] - first) // hop), *indices[dim + 1 :])
+
+    def without_rest(indices: Indices, inside: Value, value: Callable[[], Value]) -> Value:
+        return ctx.dividing(inside, place(indices)[dim], indices[dim] - first, hop, value)
+
+    return _written(ctx, x, source, lambda i: _within(ctx, i[dim], first, last, hop), place, without_rest)
 
 
 @lowering("aten.select_scatter.default")
@@ -153,8 +156,9 @@ def diagonal_scatter(
     )  # fmt: skip
 
 
-def _written(ctx: Lowering, x: Tensor, source: Tensor, inside: Any, place: Any) -> Tensor:
-    """``source`` at ``place(indices)`` where ``inside(indices)``, elsewhere ``x``."""
+def _written(ctx: Lowering, x: Tensor, source: Tensor, inside: Any, place: Any,
+             reading: Callable[[Indices, Value, Callable[[], Value]], Value] | None = None) -> Tensor:
+    """``source`` at ``place(indices)`` where ``inside(indices)``, elsewhere ``x``; ``reading`` is around the reads."""
     x = ctx.share(x)
     if not ctx.kind.runs_at_once:
         # Vectors would compute it everywhere. On a GPU it is read once, where it goes.
@@ -163,7 +167,11 @@ def _written(ctx: Lowering, x: Tensor, source: Tensor, inside: Any, place: Any) 
     def body(indices: Indices) -> Value:
         new = inside(indices)
         old = ctx.reading_under(invert(new), lambda: x.at(indices))
-        return ctx.masked(new, lambda: cast(source.at(place(indices)), x.dtype), old)
+
+        def written() -> Value:
+            return cast(source.at(place(indices)), x.dtype)
+
+        return ctx.masked(new, written if reading is None else lambda: reading(indices, new, written), old)
 
     return ctx.computed(body)
 

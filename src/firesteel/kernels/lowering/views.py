@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import shapes
-from ...shapes import Expr
+from ...shapes import Const, Expr
+from ..ir import Value
 from .context import Lowering
 from .registry import lowering
 from .reshaping import Reshape
+from .scalars import invert
 from .tensors import ONE, ZERO, Indices, Stored, Tensor, view
 
 
@@ -340,6 +342,13 @@ def roll(ctx: Lowering, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = 
 
 def rolled(ctx: Lowering, x: Tensor, by: dict[int, Expr]) -> Tensor:
     """Elements moved along dimensions, what falls off the end coming back at the front."""
+    last = x.ndim - 1
+    size, shift = (x.shape[last], by.get(last)) if by and x.ndim else (ZERO, None)
+    if isinstance(size, Const) and isinstance(shift, Const) and not ctx.kind.runs_at_once:
+        x = _rolled_row(ctx, x, int(shift) % max(int(size), 1), int(size))
+        by = {dim: amount for dim, amount in by.items() if dim != last}
+        if not by:
+            return x
 
     def remap(indices: Indices) -> Indices:
         places = list(indices)
@@ -349,6 +358,21 @@ def rolled(ctx: Lowering, x: Tensor, by: dict[int, Expr]) -> Tensor:
         return tuple(places)
 
     return view(x, x.shape, remap)
+
+
+def _rolled_row(ctx: Lowering, x: Tensor, shift: int, size: int) -> Tensor:
+    """Elements moved along the last dimension: vectors read both ends as they lie, each where its part is."""
+    if shift == 0:
+        return x
+    x = ctx.share(x)
+
+    def body(indices: Indices) -> Value:
+        *rest, i = indices
+        front = ctx.below(i, shapes.const(shift))
+        behind = ctx.reading_under(invert(front), lambda: x.at((*rest, i - shift)))
+        return ctx.masked(front, lambda: x.at((*rest, i + (size - shift))), behind)
+
+    return ctx.computed(body, ctx.spec(x.shape, x.dtype, x.device))
 
 
 @lowering("aten.repeat.default", "aten.tile.default")

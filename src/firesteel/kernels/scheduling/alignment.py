@@ -184,10 +184,12 @@ def _from_common_writes(first: Group, second: Group, pool: AxisPool) -> dict[Sym
 def _match(
     ours: dict[Symbol, Expr], theirs: dict[Symbol, Expr], first: Group, second: Group, pool: AxisPool
 ) -> dict[Symbol, Symbol]:
+    """Axes that go through something with the same steps, each with one of its own: windows step alike along two."""
     matched: dict[Symbol, Symbol] = {}
     for axis, stride in theirs.items():
         for other, its_stride in ours.items():
-            if stride is its_stride and pool.same(second.sizes[axis], first.sizes[other]):
+            if stride is its_stride and other not in matched.values() and \
+                    pool.same(second.sizes[axis], first.sizes[other]):
                 matched[axis] = other
                 break
     return matched

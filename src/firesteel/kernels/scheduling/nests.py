@@ -19,8 +19,8 @@ from .phases import STORE_MODE, Phase, Plan, Step, accumulator
 from .pieces import ORDERED, Piece, Recipe
 from .values import expressions, loads, rewrite
 
-NEXT = (ONE, shapes.const(-1))
-"""The strides of neighbours."""
+NEAR = 4
+"""Elements so far apart count as lying in order, where nothing lies nearer: they share cache lines."""
 TILE = 32
 SCATTER_BLOCK = 128
 """So many columns of a table are written by one thread at a time, for all rows."""
@@ -425,12 +425,17 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
             accesses.append((piece.place.index, 1.5))
         for expr, weight in accesses:
             table = linear(expr, everything)
-            for axis, stride in table.strides.items():
-                if stride in NEXT and axis not in table.rest.free_symbols:
-                    points = 1.0
-                    for other in expr.free_symbols & everything:
-                        points *= max(1, estimate(pool.sizes[other]))
-                    votes[axis] = votes.get(axis, 0.0) + weight * points
+            steps = {axis: abs(int(stride)) for axis, stride in table.strides.items()
+                     if isinstance(stride, Const) and axis not in table.rest.free_symbols}
+            nearest = min(steps.values(), default=0)
+            if not 1 <= nearest <= NEAR:
+                continue
+            points = 1.0
+            for other in expr.free_symbols & everything:
+                points *= max(1, estimate(pool.sizes[other]))
+            for axis, step in steps.items():
+                if step == nearest:
+                    votes[axis] = votes.get(axis, 0.0) + weight * points / step
     if not votes:
         last = [piece.kept[-1] for piece in pieces if piece.kept]
         return last[-1] if last else None

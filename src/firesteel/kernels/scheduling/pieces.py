@@ -5,16 +5,16 @@ Groups that look the same give equal pieces, whatever their buffers are called, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
 
 from ... import shapes
 from ...records import dataclass
-from ...shapes import Expr, Symbol
+from ...shapes import Call, Const, Expr, Symbol
 from ...shapes.expr import ZERO
-from ..ir import Buffer, Place, Value
+from ..ir import SCANS, Buffer, Place, Value
 from .groups import Group, Member
 from .indices import AxisPool, Linear, linear, substitute
 from .values import expressions, rename_place, rewrite
@@ -125,6 +125,53 @@ def recipe_of(
     return Recipe(tuple(pieces), group.rows), Binding(
         {name: buffer for buffer, name in names.items()}, {symbol: expr for expr, symbol in numbers.items()}
     )
+
+
+LEAST_INNER = 16
+"""A loop that is cut out of a longer one is to have some vectors of work."""
+
+
+def cut(recipe: Recipe, pool: AxisPool) -> Recipe:
+    """Cut axes in two where indices take them apart, so that vectors read what lies side by side.
+
+    before: out[g0] = load(in, g0 % 8 + 16*(g0//8))    g0 < 24
+    after:  out[8*g0 + g1] = load(in, 16*g0 + g1)      g0 < 3, g1 < 8
+    """
+    for number in range(3):
+        parted = _parted(recipe, pool)
+        if parted is None:
+            break
+        axis, inner = parted
+        outer = pool.axis(24 + number, pool.sizes[axis] // inner)
+        inside = pool.axis(28 + number, shapes.const(inner))
+        whole: dict[Symbol, Expr] = {axis: outer * inner + inside}
+        renamed: dict[Symbol, tuple[Symbol, ...]] = {axis: (outer, inside)}
+        rows = tuple([new for row in recipe.rows for new in renamed.get(row, (row,))])
+        recipe = Recipe(tuple([piece.substitute(whole, pool, renamed) for piece in recipe.pieces]), rows)
+    return recipe
+
+
+def _parted(recipe: Recipe, pool: AxisPool) -> tuple[Symbol, int] | None:
+    """An axis of which indices take the rest of a division by a number that its size is a multiple of."""
+    ordered = {axis for piece in recipe.pieces if piece.reduce in ORDERED or piece.reduce in SCANS
+               for axis in piece.reduced}
+    used = {axis for piece in recipe.pieces for axis in piece.kept + piece.reduced} - ordered
+    needed = frozenset[Symbol]().union(*[pool.sizes[axis].free_symbols for axis in used])
+    for expr in dict.fromkeys([e for piece in recipe.pieces for e in piece.expressions()]):
+        for call in _rests(expr):
+            axis, divisor = call.operands
+            if isinstance(axis, Symbol) and axis in used and axis not in needed and isinstance(divisor, Const):
+                size, inner = pool.sizes[axis], int(divisor)
+                if isinstance(size, Const) and inner >= LEAST_INNER and int(size) % inner == 0 and int(size) > inner:
+                    return axis, inner
+    return None
+
+
+def _rests(expr: Expr) -> Iterator[Call]:
+    if isinstance(expr, Call) and expr.op == "mod":
+        yield expr
+    for part in expr.args:
+        yield from _rests(part)
 
 
 def collapse(recipe: Recipe, pool: AxisPool) -> Recipe:

@@ -16,7 +16,7 @@ from .indices import AxisPool, substitute
 from .machines import CPU, Machine
 from .memory import place_buffers
 from .nests import Nest, NestBuilder
-from .pieces import Binding, Recipe, collapse, recipe_of
+from .pieces import Binding, Recipe, collapse, cut, recipe_of
 from .splitting import NO_HINTS, split_reductions
 from .values import rewrite
 
@@ -83,7 +83,8 @@ class _Scheduler:
         recipe, binding = recipe_of(group, self.buffers, is_external, self.pool)
         kernel = self.kernels.get(recipe)
         if kernel is None:
-            nest = NestBuilder(collapse(recipe, self.pool), self.pool, self.machine).build()
+            whole = recipe if self.machine.in_blocks else cut(recipe, self.pool)
+            nest = NestBuilder(collapse(whole, self.pool), self.pool, self.machine).build()
             kernel = self._kernel(f"k{len(self.kernels)}", nest, group, binding)
             self.kernels[recipe] = kernel
             logs.log("kernels", "%s", kernel) if logs.enabled("kernels") else None
