@@ -86,6 +86,11 @@ INEXACT = tuple(f"torch.{name}({{x}})" for name in (
 SUMS = (
     "{x}.sum()", "{x}.sum(-1)", "{x}.mean(-1)", "{x}.prod(-1)", "{x}.cumsum(-1)", "torch.logsumexp({x}, -1)",
     "F.layer_norm({x}, {x}.shape[-1:])", "{x}.nansum()", "torch.linalg.vector_norm({x}, 2, dim=-1)", "{x}.var(-1)",
+    "torch.var_mean(torch.cat([{x}, torch.full_like({x}[..., :1], INF)], -1), -1)",
+    "torch.std_mean(torch.cat([torch.full_like({x}[..., :1], -INF), {x}], -1), -1)",
+    "torch.cat([{x}, torch.full_like({x}[..., :1], LARGEST)], -1).std()",
+    "torch.var_mean(torch.cat([{x}, torch.full_like({x}[..., :1], LARGEST)], -1), -1)",
+    "torch.cat([{x}, torch.full_like({x}[..., :1], 1e20)], -1).std(-1)", "torch.full_like({x}, LARGEST).var()",
 )
 # Reductions of one element, whose zeros have the signs that eager gives them: sums begin with 0.
 OF_ONE = (
@@ -97,12 +102,16 @@ OF_ONE = (
     "{x}.sum_to_size(3)", "torch.einsum('ij->j', {x})", "torch.einsum('ij,ik->jk', {x}, {x})", "{x}.t() @ -{x}",
     "F.layer_norm({x}[:, :1], (1,))", "torch.var_mean({x}, 0, correction=0)[1]", "{x}.sum(0, dtype=torch.float64)",
     "F.fold({x}[None], (1, 3), (1, 1))", "F.interpolate({x}[None, None], size=(1, 3), mode='area')",
+    "F.linear({x}[:, :1], {x}.t(), -torch.zeros_like({x}[0]))",
+    "torch.addmv(-torch.zeros_like({x}[0]), {x}.t(), {x}[:, 0])",
+    "F.linear({x}[:, :0], {x}.t()[:, :0], -torch.zeros_like({x}[0]))",
     "F.nll_loss({x}[:, :1], torch.tensor([0]))", "F.nll_loss({x}[:, :1], torch.tensor([0]), reduction='sum')",
 )  # fmt: skip
 # The sign of a zero is that of the instruction at hand, or a sum's.
 SIGNLESS = ("max", "min", "clamp", "relu", "hardtanh", "threshold", "soft", "sum", "mean", "norm", "sort", "hardshrink",
-            "remainder", "%", "//", "rounding_mode", "fmod", "lerp", "addcmul", "alpha", "cumsum", "var(", "logaddexp",
-            "leaky", "mish", "tanhshrink", "i0", "i1", "angle", "sinc", "expm1", "interpolate", "glu", "hypot")
+            "remainder", "%", "//", "rounding_mode", "fmod", "lerp", "addcmul", "alpha", "cumsum", "var(", "std(",
+            "logaddexp", "leaky", "mish", "tanhshrink", "i0", "i1", "angle", "sinc", "expm1", "interpolate", "glu",
+            "hypot")
 # What shows the sign of a zero: an infinity of that sign, a half turn, another sign.
 SHOWS_SIGNS = ("/", "reciprocal", "rsqrt", "**", "pow", "digamma", "atan2", "copysign", "signbit")
 REMAINDERS = ("remainder", "%", "fmod")
@@ -248,7 +257,7 @@ def generate(seed: int) -> Program:
     source = "\n".join([
         "import numpy as np", "import torch", "import torch.nn.functional as F",
     "INF, NAN = float('inf'), float('nan')",
-        f"SIGNED = {tuple(signed)}", "",
+        f"SIGNED, LARGEST = {tuple(signed)}, {LARGEST.get(dtype, '100')}", "",
         *NEAR,
         *UNSIGNED,
         f"def fn(x, y{', n' if varies else ''}):", *lines, f"    return ({', '.join(results)},)", "",

@@ -111,3 +111,18 @@ def test_large_windows_are_reductions():
     same(lambda x: F.max_pool2d(x, 5, 3, 2, dilation=2, ceil_mode=True, return_indices=True), x)
     same(lambda x: F.avg_pool2d(x, 5, 2, 2), x)
     same(lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("values", [[3.3e38], [3.3e38, 3.3e38], [1e20], [float("inf")], [float("-inf"), 1.0],
+                                    [float("inf"), float("inf")], [float("nan")]])
+def test_deviations_of_huge_and_infinite_elements(dtype, values):
+    x = torch.linspace(-1, 2, 10, dtype=dtype).view(2, 5)
+    first, last = x.clone(), x.clone()
+    first[:, :len(values)] = torch.tensor(values, dtype=dtype)
+    last[:, -len(values):] = torch.tensor(values, dtype=dtype)
+    for given in (first, last):
+        same(lambda x: (x.var(-1), x.std(-1), x.std(), x.var(), x[:1].std(1)), given)
+        same(lambda x: (*torch.var_mean(x, -1), *torch.std_mean(x, correction=0), *torch.var_mean(x, 0)), given)
+    if dtype is not torch.float64:  # where it is eager's rounding that shows
+        same(lambda x: (x.var(), x.std(0), x[:1].var(1)), torch.full((3, 2), 3.3e38, dtype=dtype))

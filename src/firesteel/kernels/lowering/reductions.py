@@ -179,15 +179,25 @@ def exact_moments(ctx: Lowering, x: Tensor, how: Folding, correction: Any) -> tu
     The variance of elements that are all the same is exactly 0, as in eager: the gradient of its root is another there.
     """
     x = ctx.share(x)
+    if ctx.kind.is_host and x.dtype is not torch.float64:
+        return _double_moments(ctx, x, how, correction)
     near, deviation, squares = _deviations(ctx, x, how)
     wide = near.dtype
     spec = inner_spec(ctx, how, wide, x.device)
     rest = total(ctx, x, how, deviation, wide)
     count, freedom = ctx.scalar(how.count, wide), _freedom(ctx, how, correction, wide)
-    off = ctx.computed(lambda indices: div(rest.at(indices), count), spec)
+
+    def correction_of(indices: Indices) -> Value:
+        value = div(rest.at(indices), count)
+        # Nothing is nearer to an infinite mean; on the CPU eager has none of it.
+        return where(ir.op("isinf", near.at(indices)), 0.0, value) if ctx.kind.is_host else value
+
+    off = ctx.computed(correction_of, spec)
 
     def variance(indices: Indices) -> Value:
-        return div(op("max", sub(squares.at(indices), mul(off.at(indices), rest.at(indices))), 0.0), freedom)
+        whole = squares.at(indices)
+        beside = where(ir.op("isinf", whole), 0.0, mul(off.at(indices), rest.at(indices)))
+        return div(op("max", sub(whole, beside), 0.0), freedom)
 
     single = shapes.eq(how.count, 1)
 
@@ -200,12 +210,51 @@ def exact_moments(ctx: Lowering, x: Tensor, how: Folding, correction: Any) -> tu
     return ctx.computed(exact, spec), ctx.computed(variance, spec)
 
 
-def _deviations(ctx: Lowering, x: Tensor, how: Folding) -> tuple[Tensor, Body, Tensor]:
-    """The mean as it is rounded, how far elements are from it, and the sum of the squares of that."""
-    wide = opmath(x.dtype)
+def _double_moments(ctx: Lowering, x: Tensor, how: Folding, correction: Any) -> tuple[Tensor, Tensor]:
+    """The mean and the variance in double precision, as on the CPU eager has them: neither sums nor squares overflow.
+
+    Only where there is one number to return, eager begins with the mean of the elements' own dtype, whose sum may.
+    """
+    wide = torch.float64
+    single = x.dtype is torch.float32 and len(ctx.outs) == 1 and all(x.shape[dim] is ONE for dim in how.kept)
+
+    def middle(indices: Indices, summed: Value, mean: Value) -> Value:
+        rounded = cast(cast(summed, x.dtype), wide)
+        return where(ir.op("isinf", rounded), rounded, mean) if single else mean
+
+    mean, _, squares = _deviations(ctx, x, how, wide, middle)
+    spec, freedom = inner_spec(ctx, how, wide, x.device), _freedom(ctx, how, correction, wide)
+    return mean, ctx.computed(lambda indices: div(squares.at(indices), freedom), spec)
+
+
+def _running_mean(ctx: Lowering, x: Tensor, how: Folding, mean: Tensor) -> Tensor:
+    """The mean as eager has it, element by element: behind an infinite one it is NaN, so only the last may be."""
+    infinities = total(ctx, x, how, lambda i: cast(ir.op("isinf", cast(x.at(i), mean.dtype)), mean.dtype), mean.dtype)
+    end = tuple([size - 1 for size in how.sizes])
+
+    def running(indices: Indices) -> Value:
+        value, last = mean.at(indices), ir.op("isinf", cast(x.at(how.source(indices, end)), mean.dtype))
+        allowed = op("and", last, compare("eq", infinities.at(indices), 1.0))
+        return where(op("and", ir.op("isinf", value), op("not", allowed)), math.nan, value)
+
+    return ctx.computed(running, inner_spec(ctx, how, mean.dtype, x.device))
+
+
+def _deviations(ctx: Lowering, x: Tensor, how: Folding, wide: torch.dtype | None = None,
+                middle: Callable[[Indices, Value, Value], Value] | None = None) -> tuple[Tensor, Body, Tensor]:
+    """The mean as it is rounded, how far elements are from it, and the sum of the squares of that.
+
+    ``middle`` says from what else they are counted, for the sum of all and their mean.
+    """
+    wide = opmath(x.dtype) if wide is None else wide
     count = ctx.scalar(how.count, wide)
     summed = total(ctx, x, how, elements(x, wide), wide)
-    mean = ctx.computed(lambda indices: div(summed.at(indices), count), inner_spec(ctx, how, wide, x.device))
+
+    def centre(indices: Indices) -> Value:
+        whole = summed.at(indices)
+        return div(whole, count) if middle is None else middle(indices, whole, div(whole, count))
+
+    mean = ctx.computed(centre, inner_spec(ctx, how, wide, x.device))
 
     def deviation(indices: Indices) -> Value:
         return sub(cast(x.at(indices), wide), mean.at(how.result(indices)))
@@ -238,6 +287,8 @@ def _variances(name: str, root: bool) -> None:
             return ctx.computed(lambda indices: finish(var.at(indices), dtype), dtype=(dtype := ctx.out.dtype))
         first, second = ctx.outs
         assert first is not None and second is not None
+        if ctx.kind.is_host and not is_empty(ctx, how):
+            mean = _running_mean(ctx, x, how, mean)
         return (
             ctx.computed(lambda indices: finish(var.at(indices), first.dtype), first),
             ctx.computed(lambda indices: cast(mean.at(indices), second.dtype), second),

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..ir import Value
+from ..ir import Value, const
 from .context import Lowering
 from .reducing import Body, Folding, accumulator, fold, inner_spec
 from .registry import lowering
@@ -46,8 +46,11 @@ def addmv(ctx: Lowering, base: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, a
         return ctx.unsupported("integers and short floats are rounded otherwise")
     x, y = ctx.share(x), ctx.realize(y)  # every row reads all of the vector
     how = Folding(x.shape, (1,), False)
+    summed: Body
     if how.sizes[0] is ONE:  # nothing is added but the base, whose zeros may have a sign
-        summed: Body = lambda i: mul(x.at((*i, ZERO)), y.at((ZERO,)))  # noqa: E731
+        summed = lambda i: mul(x.at((*i, ZERO)), y.at((ZERO,)))  # noqa: E731
+    elif how.sizes[0] is ZERO:
+        summed = lambda i: const(-0.0, dtype)  # noqa: E731
     else:
         summed = _sum_of_products(ctx, x, y, inner_spec(ctx, how, accumulator(dtype), x.device)).at
 

@@ -71,8 +71,10 @@ def linear_parts(node: torch.fx.Node) -> tuple[torch.fx.Node, torch.fx.Node, tor
 def _is_faster(x: torch.fx.Node, weight: torch.fx.Node, bias: torch.fx.Node | None, settings: Settings) -> bool:
     left, right = x.meta["val"], weight.meta["val"]
     sizes = (*left.shape, right.shape[0])
-    # The library prepares itself for each size anew, so sizes that change are not for it.
-    if not all(isinstance(size, int) for size in sizes) or not (left.is_contiguous() and right.is_contiguous()):
+    # The library prepares itself for each size anew, so sizes that change are not for it. It refuses those that are 0.
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        return False
+    if not (left.is_contiguous() and right.is_contiguous()):
         return False
     if not kind_of(left).is_host or left.dtype is not right.dtype or not is_dense_bias(bias):
         return False
