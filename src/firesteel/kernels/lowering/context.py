@@ -28,6 +28,7 @@ from .. import ir
 from . import policy
 from .graph import Fallback, LoweredGraph
 from .tensors import ONE, ZERO, Computed, Indices, Spec, Stored, Tensor, View, contiguous_strides
+from .value_bounds import Bounds, bounds_of
 
 Number = bool | int | float | Expr
 CPU = torch.device("cpu")
@@ -48,6 +49,8 @@ class Lowering:
         """Descriptions of the results of the operator that is being lowered."""
         self.mask: ir.Value | None = None
         """Where loads are allowed to read; None for everywhere."""
+        self.bounds: dict[str, Bounds] = {}
+        """What the integers in a buffer can be."""
         self._exact: list[tuple[ir.Value, Expr, Expr, int]] = []
         """Masks under which a quotient is without rest: the mask, the quotient, what is divided and by what."""
         self.origins: dict[torch.fx.Node, None] = {}
@@ -364,6 +367,9 @@ class Lowering:
                 return stored
         assert isinstance(tensor, Computed | View)
         target = self._copy(tensor, tensor.strides)
+        if tensor.dtype is torch.int64:
+            _, indices = self.axes(tensor.shape)
+            self.bounds[target.buffer] = bounds_of(tensor.at(indices), self.bounds)
         tensor.memory = target
         return target
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ... import shapes, torch_compat
-from ...shapes import Expr
+from ...shapes import Const, Expr
 from .. import ir
 from ..ir import Value
 from .context import Lowering
@@ -28,6 +28,7 @@ from .reducing import Folding, fold, inner_spec
 from .registry import lowering
 from .scalars import both, cast, compare, either, where
 from .tensors import Indices, Tensor
+from .value_bounds import bounds_of
 
 Key = tuple[Any, ...]
 
@@ -125,6 +126,13 @@ class CheckedIndex:
         self.negative = negative
         """Whether negative indices count from the back."""
         self.ignored = ignored
+        self.proved = isinstance(size, Const) and ignored is None and self._is_between(0, int(size) - 1)
+        """Whether it is known where it is computed that an index is in range and not negative."""
+
+    def _is_between(self, lowest: int, highest: int) -> bool:
+        _, indices = self.ctx.axes(self.index.shape)
+        low, high = bounds_of(self.index.at(indices), self.ctx.bounds)
+        return lowest <= low and high <= highest
 
     def value(self, indices: Indices) -> Value:
         """The index as it is stored, as int64."""
@@ -140,6 +148,8 @@ class CheckedIndex:
                 expr = expr + self.size
             if ctx.known(expr >= 0) and ctx.known(expr < self.size):
                 return ctx.simplify(expr)
+        if self.proved:
+            return ctx.indirect(value, self.size)
         size = ctx.index(self.size)
         if self.negative:
             value = where(compare("lt", value, 0), ir.op("add", value, size), value)
@@ -149,6 +159,8 @@ class CheckedIndex:
 
     def is_proved(self) -> bool:
         """Whether no index can be out of range."""
+        if self.proved:
+            return True
         _, indices = self.ctx.axes(self.index.shape)
         expr = index_expression(self.value(indices))
         if expr is None:
@@ -221,8 +233,8 @@ def checked(
     """
     if not all([ctx.known(least > 0) for least in (size, *others)]):
         return None
-    index = ctx.share(index)
     checked_index = CheckedIndex(ctx, index, size, negative, ignored)
+    checked_index.index = ctx.share(index)
     if kind is not None:
         checked_index.check(kind, dim)
     return checked_index
