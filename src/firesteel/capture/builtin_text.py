@@ -119,7 +119,8 @@ def text_of(tx: Tracer, value: Value, function: Any) -> str:
             if isinstance(method, MethodValue) and (
                     isinstance(method.function, FunctionValue) or
                     isinstance(method.function, PythonObject) and method.function.obj in REGISTRY):
-                text = tx.constant_of(special_result(tx, value.cls, name, tx.call(method, [], {})))
+                # what refuses the result is ``__str__`` also where that only passes on what ``__repr__`` gives
+                text = tx.constant_of(special_result(tx, value.cls, names[0], tx.call(method, [], {})))
                 return ascii(text)[1:-1] if function is ascii else text
             if isinstance(value.storage, ConstantValue) and isinstance(method, NativeMethod) and \
                     name in vars(value.storage.python_type()):
@@ -218,7 +219,7 @@ def _replayable(tx: Tracer, value: Value) -> bool:
 def call_print(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not config.print_replay or "file" in kwargs:
         raise GraphBreak("print()", "print outside of the compiled function")
-    if not all(kwargs[word].python_type() in (str, type(None)) for word in ("sep", "end") if word in kwargs):
+    if not all(kwargs[word].python_type() in {str, type(None)} for word in ("sep", "end") if word in kwargs):
         raise refused("print")
     parts: list[Value] = []
     for arg in args:

@@ -64,16 +64,20 @@ def call_super(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
     if args:
         raise GraphBreak("super() with one argument")
     frame = tx.frames[-1]
-    cell = frame.cells.get("__class__")
-    owner = cell.load(tx) if cell is not None else None
-    if owner is None or not frame.code.co_argcount:
-        raise tx.raised(RuntimeError("super(): __class__ cell not found"))
+    if not frame.code.co_argcount:
+        raise tx.raised(RuntimeError("super(): no arguments"))
     first = frame.code.co_varnames[0]
     receiver = frame.locals.get(first)
     if receiver is None and first in frame.cells:
         receiver = frame.cells[first].load(tx)
     if receiver is None:
         raise tx.raised(RuntimeError("super(): arg[0] deleted"))
+    cell = frame.cells.get("__class__")
+    if cell is None:
+        raise tx.raised(RuntimeError("super(): __class__ cell not found"))
+    owner = cell.load(tx)
+    if owner is None:
+        raise tx.raised(RuntimeError("super(): empty __class__ cell"))
     known = owner.realize()
     if not isinstance(known, ClassValue):
         raise GraphBreak("super() in a class that is made inside")
@@ -102,7 +106,7 @@ def _number(tx: Tracer, cls: type, method: str, args: list[Value], kwargs: dict[
             return value.call_method(tx, method, [], {})
         if isinstance(value, NumberValue) and len(args) == 1 and not kwargs and cls is not complex:
             return number_rules.apply(tx, cls, [value])
-        if isinstance(value, ObjectValue) and len(args) == 1:
+        if isinstance(value, ObjectValue) and len(args) == 1 and not (cls is complex and issubclass(value.cls, str)):
             for name in (method, "__float__", "__index__")[:: 1 if cls is complex else 2]:
                 if special_method(tx, value, name) is not None:
                     return tx.fold(cls, [tx.constant_of(call_special(tx, value, name))], {})

@@ -31,7 +31,7 @@ from .values.functions import CellValue, FunctionValue
 from .values.mappings import DictValue
 from .values.methods import MethodValue
 from .values.objects import ClassValue, ObjectValue
-from .values.sequences import TupleValue
+from .values.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from .bytecode.instructions import Instruction
@@ -46,6 +46,15 @@ ADVICE = "make the class outside of the compiled function"
 CELLS = ("__classcell__", "__classdictcell__")
 # What an enumeration calls while it is made.
 ENUM_HOOKS = ("_generate_next_value_", "__new__", "__init__", "__init_subclass__", "_missing_", "_ignore_", "_order_")
+
+
+@handles(type.__subclasses__)
+def call_subclasses(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``cls.__subclasses__()`` of a class that the program makes: nobody else knows it."""
+    cls = args[0].realize() if len(args) == 1 and not kwargs else None
+    if not isinstance(cls, ClassValue) or cls.cls not in tx.made_classes:
+        raise GraphBreak("__subclasses__() of a class, which any other code changes")
+    return ListValue([tx.class_value(each) for each in tx.made_classes.subclasses(cls.cls)])
 
 
 class StandIn:
@@ -95,7 +104,7 @@ def _may_be_base(cls: type) -> bool:
     if isinstance(cls, enum.EnumMeta):
         return type(cls) is enum.EnumMeta and not any(_defines(cls, name) for name in ENUM_HOOKS)
     return not issubclass(cls, (torch.nn.Module, torch.Tensor)) and cls.__module__ != "typing" \
-        and (type(cls) in (type, abc.ABCMeta) or written_in_python(type(cls)))
+        and (type(cls) in {type, abc.ABCMeta} or written_in_python(type(cls)))
 
 
 def _defines(cls: type, name: str) -> bool:
@@ -337,6 +346,8 @@ def call_namedtuple(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
     named.setdefault("module", tx.frames[-1].globals.get("__name__", "__main__"))
     make = functools.partial(collections.namedtuple, *constants, **named)
     try:
+        if len(constants) != 2:
+            collections.namedtuple(*constants, **{name: named[name] for name in kwargs})  # refused, by what was given
         class_object: Any = make()
     except (TypeError, ValueError) as error:
         raise tx.raised(error) from None

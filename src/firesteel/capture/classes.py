@@ -145,7 +145,7 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
         items = tx.to_list(args[0], hint=True) if args else []
         return TupleValue(items, cls) if plain_tuple(cls) else ObjectValue(cls, storage=TupleValue(items))
     base = _solid_base(cls)
-    if base in (int, float, str, bytes) and plain_subclass(cls):
+    if base in {int, float, str, bytes} and plain_subclass(cls):
         constants = [tx.constant_of(a) for a in args]
         named = {k: tx.constant_of(v) for k, v in kwargs.items()}
         new: Any = base.__new__
@@ -153,7 +153,7 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
         if instance != instance:
             raise GraphBreak(f"making a {cls.__name__} that is NaN")
         return ConstantValue(instance)
-    if base in (int, float, str, bytes):
+    if base in {int, float, str, bytes}:
         constants = [tx.constant_of(bare_constant(a)) for a in args]
         named = {k: tx.constant_of(bare_constant(v)) for k, v in kwargs.items()}
         plain = tx.user_errors(lambda: base(*constants, **named))
@@ -176,7 +176,7 @@ def empty_storage(base: type) -> Value | None:
     """The natively modelled contents of a subclass of a builtin container."""
     if base is list:
         return ListValue([])
-    if base in (dict, collections.OrderedDict, collections.defaultdict):
+    if base in {dict, collections.OrderedDict, collections.defaultdict}:
         return DictValue({}, cls=base)
     if base is set:
         return SetValue({})

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .entry_code import EntryCode
     from .tracer import Tracer
 
-GENERATORS = (numpy.random.Generator, numpy.random.RandomState, random.Random)
+GENERATORS = frozenset({numpy.random.Generator, numpy.random.RandomState, random.Random})
 # Methods of `random.Random` that draw; the others are Python that calls these.
 PYTHON_DRAWS = frozenset({"random", "getrandbits", "_randbelow", "seed"})
 # Methods of NumPy's generators that change an argument, or give something else than numbers.
@@ -128,7 +128,7 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
     except Exception as error:
         raise GraphBreak(f"{title} raises {type(error).__name__}") from None
     kind = type(sample)
-    if not (kind in (int, float, bool, type(None)) or isinstance(sample, (numpy.generic, numpy.ndarray))
+    if not (kind in {int, float, bool, type(None)} or isinstance(sample, (numpy.generic, numpy.ndarray))
             and TORCH.get(sample.dtype.char) is not None):
         raise GraphBreak(f"{title} gives a {kind.__name__}")
     if kind is int and name in ("getrandbits", "_randbelow") and constants and constants[0] > (

@@ -108,7 +108,7 @@ def constant_condition(value: object) -> tuple[str, tuple[Any, ...]]:
     if value is None or value is True or value is False or value is Ellipsis or value is NotImplemented:
         return f"{{0}} is {value!r}", ()
     kind = type(value)
-    if kind in (int, str):
+    if kind in {int, str}:
         text = repr(value).replace("{", "{{").replace("}", "}}")
         return f"{{0}} == {text} and type({{0}}) is {kind.__name__}", ()
     if kind is float:

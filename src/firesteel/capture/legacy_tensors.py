@@ -64,13 +64,13 @@ def _numbers(tx: Tracer, value: Value, counted: list[None]) -> Value | None:
     value = value.realize()
     if isinstance(value, ConstantValue) and type(value.value) is range:
         value = ListValue(tx.to_list(value)) if len(value.value) <= MAX_NUMBERS else value
-    if not isinstance(value, (ListValue, TupleValue)) or value.python_type() not in (list, tuple):
+    if not isinstance(value, (ListValue, TupleValue)) or value.python_type() not in {list, tuple}:
         return None
     items: list[Value] = []
     for item in tx.to_list(value):
         item = item.realize()
         counted.append(None)
-        number = isinstance(item, (ConstantValue, NumberValue)) and item.python_type() in (bool, int, float)
+        number = isinstance(item, (ConstantValue, NumberValue)) and item.python_type() in {bool, int, float}
         inner = item if number else _numbers(tx, item, counted)
         if inner is None or len(counted) > MAX_NUMBERS:
             return None

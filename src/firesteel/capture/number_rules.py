@@ -50,7 +50,7 @@ class Raises(Exception):
 def is_number(value: Value) -> bool:
     """A number of the graph, or a constant that can stand beside one."""
     return isinstance(value, NumberValue) or \
-        (isinstance(value, ConstantValue) and type(value.value) in (int, float, bool))
+        (isinstance(value, ConstantValue) and type(value.value) in {int, float, bool})
 
 
 def apply(tx: Tracer, function: Any, operands: list[Value]) -> Value:

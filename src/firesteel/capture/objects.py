@@ -15,7 +15,7 @@ from .break_reasons import c_method, torchscript_break
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .python_errors import descriptor_error, missing_method, refused_call, refused_result
-from .signals import GraphBreak, UserRaise
+from .signals import GraphBreak, Restart, UserRaise
 from .source import (
     AttrSource,
     ConstantSource,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _ABSENT = object()
 PLAIN_SETTERS: tuple[Any, ...] = (object.__setattr__, types.SimpleNamespace.__setattr__)
-C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+C_METHODS = frozenset({types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType})
 
 
 def find_on_class(cls: type, name: str, tx: Tracer | None = None) -> tuple[Any, type | None]:
@@ -269,8 +269,12 @@ def slot_attr(tx: Tracer, obj: ObjectValue, cls: type, name: str, slot: types.Me
 def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
     """Attribute of a class."""
     cls = value.cls
-    if name == "__subclasses__":
-        raise GraphBreak("__subclasses__() of a class, which any other code changes")
+    if name == "__subclasses__" and not issubclass(cls, type):
+        if cls in tx.made_classes:
+            return MethodValue(value, tx.python_object(type.__subclasses__))
+        reason = GraphBreak("__subclasses__() of a class, which any other code changes")
+        made_inside = tx.made_classes.subclasses(cls)
+        raise Restart(min(map(tx.made_classes.steps.__getitem__, made_inside)), reason) if made_inside else reason
     changed = set_on_class(tx, cls, name)
     if changed is not None:
         return changed

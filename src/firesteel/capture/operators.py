@@ -121,7 +121,7 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
                 function = IN_PLACE[symbol][0]
             return tx.call_torch(function, [left, right], {})
     if (_has_methods(left, method) or _has_methods(right, reflected)) and not (
-            symbol == "%" and left.python_type() in (str, bytes)):
+            symbol == "%" and left.python_type() in {str, bytes}):
         augmented = IN_PLACE[symbol][1] if in_place else None
         return object_operators.binary(tx, symbol, left, right, (method, reflected), augmented)
     if isinstance(left, OpaqueValue) or isinstance(right, OpaqueValue):  # it may have methods of its own
@@ -185,7 +185,7 @@ def _in_place_container(tx: Tracer, symbol: str, left: Value, right: Value) -> V
     if isinstance(left, ListValue) and symbol == "+":
         return left.call_method(tx, "__iadd__", [right], {})
     if isinstance(left, ListValue) and symbol == "*" and isinstance(right, (ConstantValue, NumberValue)) and \
-            right.python_type() in (int, bool):
+            right.python_type() in {int, bool}:
         return left.call_method(tx, "__imul__", [right], {})
     if isinstance(left, DictValue) and symbol == "|":
         return left.call_method(tx, "__ior__", [right], {})
@@ -215,7 +215,7 @@ def _container_binary(tx: Tracer, symbol: str, left: Value, right: Value) -> Val
             return left.call_method(tx, BINARY[symbol][1], [right], {})
         if symbol == "|" and isinstance(left, DictValue) and isinstance(right, DictValue):
             return left.merged(tx, right)
-    if symbol == "%" and isinstance(left, (ConstantValue, TextValue)) and left.python_type() in (str, bytes):
+    if symbol == "%" and isinstance(left, (ConstantValue, TextValue)) and left.python_type() in {str, bytes}:
         if not isinstance(left, ConstantValue):
             left = ConstantValue(tx.constant_of(left))
         return itself_or(left, tx.fold(operator.mod, [left.value, tx.constant_of(right)], {}))
@@ -240,9 +240,15 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     """A rich comparison."""
     left, right = left.realize(), right.realize()
     function, method, reflected = COMPARE[symbol]
+    given = left, right
     left, right = _bare_operands(left, right, {method}, {reflected})
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
-        return tx.fold(function, [left.value, right.value], {})
+        try:
+            return tx.fold(function, [left.value, right.value], {})
+        except UserRaise:
+            if (left, right) == given:
+                raise
+            raise GraphBreak(f"comparison {symbol} is refused for objects of a subclass") from None  # which it names
     if is_number(left) and is_number(right):
         return number_rules.apply(tx, function, [left, right])
     if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):

@@ -35,8 +35,8 @@ from .source import written_in_python
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-CONTAINERS = (list, dict, set, collections.deque)
-CONSTANTS = (int, float, str, bool, bytes, type(None))
+CONTAINERS = frozenset({list, dict, set, collections.deque})
+CONSTANTS = frozenset({int, float, str, bool, bytes, type(None)})
 NOT_OF_THE_PROGRAM = frozenset({"torch", "numpy", "builtins", "firesteel", *sys.stdlib_module_names}) - {"__main__"}
 IRREVOCABLE = frozenset({"print", "input", "write", "writelines", "warn", "system", "send"})
 """Builtins that do something outside of the process, or that is seen there."""
@@ -114,7 +114,7 @@ class ProgramState:
             if _keys(container) != _keys(items):
                 kind: Any = next(kind for kind in CONTAINERS if isinstance(container, kind))
                 kind.clear(container)
-                (kind.extend if kind in (list, collections.deque) else kind.update)(container, items)
+                (kind.extend if kind in {list, collections.deque} else kind.update)(container, items)
         for obj, members in zip(self.objects, objects, strict=True):
             now = _members(obj)
             for name in now.keys() - members.keys():
@@ -264,7 +264,7 @@ class _Search:
                 self.modules.append(thing)
         elif isinstance(thing, (tuple, frozenset)):
             queue.extend(thing)
-        elif isinstance(thing, CONTAINERS):
+        elif isinstance(thing, tuple(CONTAINERS)):
             state.containers.append(thing)
             queue.extend([*thing, *thing.values()] if isinstance(thing, dict) else thing)
             if hasattr(thing, "__dict__"):
@@ -283,7 +283,7 @@ class _Search:
         if written_in_python(kind) or kind is types.SimpleNamespace:
             self.state.objects.append(thing)
             self.queue.extend([kind, *_members(thing).values()])
-        elif not isinstance(thing, CONTAINERS):
+        elif not isinstance(thing, tuple(CONTAINERS)):
             self.state.unknown = self.state.unknown or f"a {kind.__module__}.{kind.__name__}"
 
     def read(self, function: types.FunctionType) -> None:

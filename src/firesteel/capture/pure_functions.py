@@ -30,7 +30,7 @@ MADE_OF_CONSTANTS = VALUE_TYPES - {re.Pattern, re.Match}
 """Those that are called to make an object."""
 CONSTRUCTORS = frozenset({"fromisoformat", "fromisocalendar", "fromordinal", "combine", "strptime", "from_float"})
 """Their class methods that do not look at a clock."""
-PLAIN = (str, bytes, int, float, complex, bool, type(None), range, *VALUE_TYPES)
+PLAIN = frozenset({str, bytes, int, float, complex, bool, type(None), range, *VALUE_TYPES})
 PURE_MODULES = frozenset({
     "re", "json", "json.decoder", "json.encoder", "textwrap", "pprint", "fnmatch", "posixpath", "ntpath", "genericpath",
     "base64", "html", "urllib.parse", "difflib", "shlex", "keyword", "colorsys", "quopri", "zlib", "statistics",
@@ -59,7 +59,7 @@ def rely_on_context(tx: Tracer, kind: type) -> None:
 
 def is_plain(data: Any) -> bool:
     """Whether something is a constant, or a container of constants, of Python's own classes."""
-    if type(data) in (list, tuple, set, frozenset):
+    if type(data) in {list, tuple, set, frozenset}:
         return all(map(is_plain, data))
     if type(data) is dict:
         return all(map(is_plain, data)) and all(map(is_plain, data.values()))

@@ -269,7 +269,7 @@ class ClosureSource(ItemSource):
 
 def item_source(parent: Source, key: object) -> ItemSource:
     """Source of ``parent[key]``; keys other than plain ints and strings are bound as objects."""
-    if type(key) in (int, str):
+    if type(key) in {int, str}:
         return ItemSource(parent, key)  # type: ignore[arg-type]
     return ItemSource(parent, _ById(key))
 

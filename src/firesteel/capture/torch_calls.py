@@ -165,7 +165,7 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         return number_to_graph(tx, value, keep_numbers)
     if isinstance(value, TupleValue) or isinstance(value, ListValue) and value.cls is list:
         pairs = [to_graph(tx, item, keep_numbers) for item in value.elements(tx)]
-        kind: Any = value.cls if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) else \
+        kind: Any = value.cls if isinstance(value, TupleValue) and value.cls in {tuple, torch.Size} else \
             tuple if isinstance(value, TupleValue) else list
         node_kind = tuple if kind is torch.Size else kind
         return node_kind(p[0] for p in pairs), kind([p[1] for p in pairs])
@@ -207,7 +207,7 @@ def _refuse_own_protocols(tx: Tracer, cls: type) -> None:
     """Leave to torch what a list or tuple of a class with such methods of its own is as an argument."""
     for name in _ASKED_OF_SEQUENCES:
         owner = find_on_class(cls, name, tx)[1]
-        if owner is not None and owner not in (list, tuple, object):
+        if owner is not None and owner not in {list, tuple, object}:
             raise UngraphableArgument(f"an object of {cls.__qualname__}, which has its own {name}, as an argument of a "
                                       "tensor operation", "pass a list or a tuple")
 

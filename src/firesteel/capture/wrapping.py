@@ -508,7 +508,7 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     for base in kind.__mro__:
         if base is object or written_in_python(base):
             continue
-        if base.__module__ in ("typing", "abc", "_abc", "_thread", "torch._C") or base in (types.SimpleNamespace,):
+        if base.__module__ in ("typing", "abc", "_abc", "_thread", "torch._C") or base is types.SimpleNamespace:
             if base.__module__ == "torch._C":
                 return OpaqueValue(real, source)
             continue
@@ -531,7 +531,7 @@ def plain_subclass(kind: type) -> bool:
     """Whether a user's subclass of int, float, str or bytes behaves as its base does, but for methods it adds."""
     for base in kind.__mro__:
         if not written_in_python(base):
-            return base in (int, float, str, bytes)
+            return base in {int, float, str, bytes}
         if any(_is_special(name) and name not in ("__new__", "__init__") for name in vars(base)):
             return False
     return False

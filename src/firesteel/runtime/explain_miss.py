@@ -190,7 +190,7 @@ def _found_tensor(value: torch.Tensor) -> str:
 def _has_own_text(value: Any, depth: int = 3) -> bool:
     """Whether an object can be shown without running code of the program's."""
     kind = type(value)
-    if kind in (list, tuple, set, frozenset):
+    if kind in {list, tuple, set, frozenset}:
         return depth > 0 and all(_has_own_text(item, depth - 1) for item in value)
     if kind is dict:
         return depth > 0 and all(_has_own_text(item, depth - 1) for pair in value.items() for item in pair)

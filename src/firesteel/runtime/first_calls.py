@@ -30,7 +30,7 @@ class FirstCall:
             source = LocalSource(parameter)
             if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
                 tensors[source.name] = TensorSeen(source, tuple(value.shape), value.stride())
-            elif type(value) in (int, float) or isinstance(value, numpy.number):
+            elif type(value) in {int, float} or isinstance(value, numpy.number):
                 numbers[source.name] = value
         return FirstCall(tensors, numbers)
 

@@ -271,7 +271,7 @@ class Lowering:
 
         kind = constant("type")
         register, tensor = self.load(guard.source)
-        if kind not in (torch.Tensor, torch.nn.Parameter) or constant("keys", 1) is not torch_compat.dispatch_keys:
+        if kind not in {torch.Tensor, torch.nn.Parameter} or constant("keys", 1) is not torch_compat.dispatch_keys:
             raise OnlyInPython
         # The guard holds for the tensor at hand, whose dtype and device the numbers are read from.
         place = self.checker.tensors.implementation
@@ -470,7 +470,7 @@ def _bits(value: float) -> int:
 @rule(r"len\(_0\) == (\d+)")
 def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, obj = low.load(_source(sources, 0))
-    if type(obj) not in (list, tuple, dict):
+    if type(obj) not in {list, tuple, dict}:
         return False
     low.program.check(Op.LENGTH, register, low.program.keep(type(obj)), int(match[1]))
     return True

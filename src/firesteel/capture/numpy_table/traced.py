@@ -160,7 +160,7 @@ def from_value(tx: Tracer, value: Value) -> Any:
         return make_symbolic(tx.shape_env, value.expr)
     if isinstance(value, TupleValue):
         items = [from_value(tx, item) for item in value.elements(tx)]
-        return tuple(items) if value.cls in (tuple, torch.Size) or not hasattr(value.cls, "_fields") else \
+        return tuple(items) if value.cls in {tuple, torch.Size} or not hasattr(value.cls, "_fields") else \
             value.cls(*items)
     if isinstance(value, ListValue) and value.cls is list:
         return [from_value(tx, item) for item in value.elements(tx)]

@@ -85,11 +85,14 @@ def before_with(frame: Frame, inst: Instruction) -> None:
     if isinstance(manager, OpaqueValue):
         raise GraphBreak(f"with statement over {manager.describe()}")
     kind = manager.python_type()
-    for name in ("__enter__", "__exit__"):
+    methods = []
+    for name in ("__enter__", "__exit__"):  # each may be a descriptor that raises when it is asked
         if find_on_class(kind, name, tx)[1] is None:
             raise missing_method(tx, kind, name) or GraphBreak(f"{manager.describe()} is not a context manager")
-    enter, leave = special_method(tx, manager, "__enter__"), special_method(tx, manager, "__exit__")
-    assert enter is not None and leave is not None
+        method = special_method(tx, manager, name)
+        assert method is not None
+        methods.append(method)
+    enter, leave = methods
     frame.push(leave)
     if EXIT_HAS_RECEIVER:
         frame.push(NULL)

@@ -123,7 +123,7 @@ class ConstantValue(Value):
             result = tx.pure_functions.call_pattern(tx, self.value, name, args, kwargs)
             if result is not None:
                 return result
-        if name == "__iter__" and type(self.value) in (range, str, bytes):
+        if name == "__iter__" and type(self.value) in {range, str, bytes}:
             return self.iterate(tx)
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
             return HANDLERS[getattr(torch.device, name)](tx, [self], {})
@@ -150,7 +150,7 @@ class ConstantValue(Value):
         return tx.fold(lambda v, k: v[k], [self.value, tx.constant_of(key)], {})
 
     def iterate(self, tx: Tracer) -> Value:
-        if type(self.value) in (range, str, bytes):
+        if type(self.value) in {range, str, bytes}:
             return ConstantIterator(self.value)
         if isinstance(self.value, (str, bytes)):
             return ListIterator([tx.constant(item) for item in self.value])
@@ -184,7 +184,7 @@ class ConstantValue(Value):
 
     def emit(self, code: EntryCode) -> str:
         value = self.value
-        if value is None or value is True or value is False or type(value) in (int, str, bytes):
+        if value is None or value is True or value is False or type(value) in {int, str, bytes}:
             return repr(value)
         bases = (int, float, str, bytes)
         if self.is_distinct() and value == value:

@@ -85,7 +85,7 @@ class ObjectValue(Value):
                     self.unsupported("a format")  # Python raises
                 function = repr if name == "__str__" else str  # as object's do
                 return tx.constant(tx.builtin_text.text_of(tx, self, function))
-            if name == "__repr__" and self.storage.python_type() not in (list, tuple, dict, int, float, str, bytes):
+            if name == "__repr__" and self.storage.python_type() not in {list, tuple, dict, int, float, str, bytes}:
                 self.unsupported(f"method {name!r}")  # the text has the name of the class in it
             if isinstance(self.storage, ConstantValue):  # a number or text is taken for what it is
                 if name in ("__mod__", "format", "format_map") and any(map(speaks_for_itself, args)):

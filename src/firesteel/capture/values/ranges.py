@@ -87,7 +87,7 @@ class RangeValue(Value):
     def contains(self, tx: Tracer, item: Value) -> Value:
         """``item in self``."""
         item = item.realize()
-        if item.python_type() not in (int, bool) or not isinstance(item, (ConstantValue, NumberValue)):
+        if item.python_type() not in {int, bool} or not isinstance(item, (ConstantValue, NumberValue)):
             return tx.fold(lambda numbers, value: value in numbers, [self.as_constant(), tx.constant_of(item)], {})
         inside = (">=", "<") if self.step > 0 else ("<=", ">")
         rest = tx.binary("%", tx.binary("-", item, self.start), ConstantValue(self.step))

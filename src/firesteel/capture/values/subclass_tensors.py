@@ -30,7 +30,7 @@ TORCHS_OWN: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffe
 
 def written_by_program(owner: type | None) -> bool:
     """Whether a class in the order of bases comes before those of torch."""
-    return owner is not None and owner not in TORCHS_OWN and issubclass(owner, object) \
+    return owner is not None and not any(owner is own for own in TORCHS_OWN) and issubclass(owner, object) \
         and owner is not object and owner.__module__ != "torch._C"
 
 

@@ -117,7 +117,7 @@ def join(tx: Tracer, pieces: list[Value]) -> Value:
 
 def has_plain_text(tx: Tracer, value: TensorValue) -> bool:
     """Whether nothing of the program's runs when torch makes the text of a tensor."""
-    return value.cls in (torch.Tensor, torch.nn.Parameter) and not tx.torch_functions.modes and all(
+    return value.cls in {torch.Tensor, torch.nn.Parameter} and not tx.torch_functions.modes and all(
         getattr(getattr(value.cls, name), "__module__", None) in ("torch._tensor", "torch.nn.parameter")
         for name in PRINTING if name in vars(torch.Tensor))
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..entry_code import EntryCode
     from ..tracer import Tracer
 
-LOCKS: tuple[Any, ...] = (_thread.LockType, _thread.RLock)
+# sets, not tuples: a metaclass may say that its classes are equal to anything
+LOCKS: frozenset[Any] = frozenset({_thread.LockType, _thread.RLock})
 
 
 class LockValue(Value):
