@@ -228,3 +228,47 @@ def test_instances_of_a_class_whose_metaclass_denies_it() -> None:
         return x + 1, [isinstance(made, kind) for kind in (Denied, (int, Denied), Derived)], isinstance(3, Denied)
 
     check(f)
+
+
+def test_subclasses_of_classes_made_inside() -> None:
+    def names(x):
+        class A: ...
+
+        class B(A): ...
+
+        class C(A): ...
+
+        class D(B): ...
+
+        return [c.__name__ for c in A.__subclasses__()], [c.__name__ for c in type.__subclasses__(B)], x + 1
+
+    check(names)
+
+    class Outside: ...
+
+    def of_one_from_outside(x):
+        class B(Outside): ...
+
+        return B.__name__ in [c.__name__ for c in Outside.__subclasses__()], x + 1
+
+    check(of_one_from_outside, fullgraph=False)
+    assert fs.compile(of_one_from_outside, backend="eager")(torch.ones(1))[0]
+
+
+def test_messages_of_super() -> None:
+    def message(x, function):
+        try:
+            function(x)
+        except RuntimeError as error:
+            return str(error), x + 1
+
+    def deleted():
+        class A:
+            def method(self):
+                del self
+                return super().method()
+
+        return A().method()
+
+    for function in (lambda x: (lambda: super().foo)(), lambda x: (lambda y: super().foo)(x), lambda x: deleted()):
+        check(lambda x, function=function: message(x, function))

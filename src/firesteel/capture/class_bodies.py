@@ -23,7 +23,7 @@ from .frame import Frame
 from .made_classes import Recipe, bare_class
 from .objects import find_on_class, special_method
 from .opcode_handlers import opcode
-from .signals import GraphBreak
+from .signals import GraphBreak, Restart
 from .source import written_in_python
 from .values.base import Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
@@ -50,11 +50,20 @@ ENUM_HOOKS = ("_generate_next_value_", "__new__", "__init__", "__init_subclass__
 
 @handles(type.__subclasses__)
 def call_subclasses(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``cls.__subclasses__()`` of a class that the program makes: nobody else knows it."""
+    """``cls.__subclasses__()`` of a class that the program makes: nobody else knows it.
+
+    Of others, whatever else is done changes it. Those that the program makes are to be there then.
+    """
     cls = args[0].realize() if len(args) == 1 and not kwargs else None
-    if not isinstance(cls, ClassValue) or cls.cls not in tx.made_classes:
-        raise GraphBreak("__subclasses__() of a class, which any other code changes")
-    return ListValue([tx.class_value(each) for each in tx.made_classes.subclasses(cls.cls)])
+    reason = GraphBreak("__subclasses__() of a class, which any other code changes")
+    if not isinstance(cls, ClassValue):
+        raise reason
+    subclasses = tx.made_classes.subclasses(cls.cls)
+    if cls.cls in tx.made_classes:
+        return ListValue([tx.class_value(each) for each in subclasses])
+    if subclasses:
+        raise Restart(min(map(tx.made_classes.steps.__getitem__, subclasses)), reason)
+    raise reason
 
 
 class StandIn:

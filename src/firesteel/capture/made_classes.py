@@ -127,6 +127,10 @@ class MadeClasses:
             cell.emit_content(code, text)
         return class_object
 
+    def subclasses(self, cls: type) -> list[type]:
+        """Those of a class that the program makes."""
+        return [each for each in type.__subclasses__(cls) if each in self.steps]
+
     def _cells_with(self, cls: type, recipe: Recipe) -> list[CellValue]:
         """The closure cells of a class's functions that hold the class itself."""
         cells = []

@@ -15,7 +15,7 @@ from .break_reasons import c_method, torchscript_break
 from .call_handlers import HANDLERS
 from .equivalents import REGISTRY
 from .python_errors import descriptor_error, missing_method, refused_call, refused_result
-from .signals import GraphBreak, Restart, UserRaise
+from .signals import GraphBreak, UserRaise
 from .source import (
     AttrSource,
     ConstantSource,
@@ -270,11 +270,7 @@ def class_get_attr(tx: Tracer, value: ClassValue, name: str) -> Value:
     """Attribute of a class."""
     cls = value.cls
     if name == "__subclasses__" and not issubclass(cls, type):
-        if cls in tx.made_classes:
-            return MethodValue(value, tx.python_object(type.__subclasses__))
-        reason = GraphBreak("__subclasses__() of a class, which any other code changes")
-        made_inside = tx.made_classes.subclasses(cls)
-        raise Restart(min(map(tx.made_classes.steps.__getitem__, made_inside)), reason) if made_inside else reason
+        return MethodValue(value, tx.python_object(type.__subclasses__))
     changed = set_on_class(tx, cls, name)
     if changed is not None:
         return changed

@@ -581,9 +581,27 @@ def _special(w: _Writer) -> None:
     w.statements.append(f"out.append({a})")
 
 
+def _made_inside(w: _Writer) -> None:
+    """Classes that the function makes, and what they know of each other: before a break, which frees those that only
+    their base knows of."""
+    a, b = w.fresh("A"), w.fresh("B")
+    classes = f"class {a}{w.dice.choice(['', '(Plain)', '(list)'])}:\n    k = {w.item()}\n" \
+              f"class {b}({a}):\n    def get(self):\n        return self.k\n"
+    w.do(*(classes + template.format(a=a, b=b, i=w.item()) for template in (
+        "class C({b}):\n    pass\nout.append([q.__name__ for q in {b}.__subclasses__()])",
+        "out.append([q.__name__ for q in {a}.__subclasses__()])", "out.append({a}.__subclasses__()[0] is {b})",
+        "out.append([q.__name__ for q in type.__subclasses__({a})])", "out.append({b}.__mro__.index({a}))",
+        "class C(Plain):\n    pass\nout.append('C' in [q.__name__ for q in Plain.__subclasses__()])",
+        "try:\n    (lambda: super().foo)()\nexcept RuntimeError as error:\n    out.append(str(error))",
+        "try:\n    (lambda q: super().foo)({i})\nexcept RuntimeError as error:\n    out.append(str(error))",
+        "out.append({b}.__bases__ == ({a},))", "{a}.k = {i}\nout.append({b}.k)",
+        "out.append({b}.get is {b}.__dict__['get'])",
+    )), least=2, most=4)
+
+
 SUBJECTS: tuple[tuple[float, Callable[[_Writer], None]], ...] = (
     (2, _descriptors), (1, _slots), (2, _metaclasses), (1, _enums), (1, _dataclasses), (2, _caches), (1.5, _weak),
-    (2, _generators), (2, _closures), (2, _special), (1.5, _tables),
+    (2, _generators), (2, _closures), (2, _special), (1.5, _tables), (1, _made_inside),
 )
 
 
