@@ -90,6 +90,10 @@ capture_branches: bool = False
 """A Python ``if`` on the value of a tensor becomes a ``cond`` of the graph where neither branch has side effects. The
 option of the same name of compile goes before it."""
 
+assume_branches: bool = True
+"""A Python ``if`` on a flag of a tensor (``mask.any()``, ``x.sum() == 0``) goes the way in the graph that it goes in the
+call that is captured. A call in which it goes the other way runs uncompiled; after the second of these it is a break."""
+
 native_guards: str = "auto"
 """Whether guards become native code: "auto" once an entry has been used a few times, "always" on its first use, "never"
 leaves them as generated Python. What native code cannot check stays Python in any case."""

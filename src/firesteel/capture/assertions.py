@@ -142,7 +142,7 @@ def plausible(env: shapes.ShapeEnv, error: shapes.UndecidableError) -> shapes.Ex
             return shapes.ge(info.symbol, 0)
     operation = getattr(expr, "op", "")
     if operation in ("eq0", "ne0") and not _about_zero_or_one(expr):
-        if len(error.symbols) > 1:
+        if len(error.symbols) > 1 and not _about_a_whole_slice(expr):
             return None
         return expr if operation == "eq0" else shapes.not_(expr)
     values: dict[shapes.Symbol, Any] = {}
@@ -158,6 +158,17 @@ def plausible(env: shapes.ShapeEnv, error: shapes.UndecidableError) -> shapes.Ex
         return expr if expr.evaluate(values) else shapes.not_(expr)
     except ArithmeticError:
         return None
+
+
+def _about_a_whole_slice(expr: Any) -> bool:
+    """Whether the question is if a size is that of a slice up to it: ``n == min(n, size)``, the slice is inside."""
+    difference = expr.operands[0]
+    if not isinstance(difference, shapes.Sum) or difference.const:
+        return False
+    terms: dict[Any, Any] = dict(difference.terms)
+    shorter = [term for term in terms if getattr(term, "op", "") == "min"]
+    return len(terms) == 2 and len(shorter) == 1 and any(
+        term in shorter[0].operands and terms[term] == -terms[shorter[0]] for term in terms)
 
 
 def _about_zero_or_one(expr: Any) -> bool:

@@ -29,3 +29,5 @@ class Branches:
     entered: list[tuple[types.CodeType, int]] = field(default_factory=list)
     #: copies that captured ones have made
     copies: list[Copy] = field(default_factory=list)
+    #: conditions that the graph asserts, and which way they go (see `assumed_branches`)
+    assumed: dict[Any, bool] = field(default_factory=dict)

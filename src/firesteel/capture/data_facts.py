@@ -96,7 +96,7 @@ def known_number(node: Node) -> int | float | bool | None:
 def range_of(node: Node, depth: int = 0) -> Range | None:
     """The range that all elements of a tensor lie in."""
     fake = node.meta.get("example_value")
-    name = _name(node)
+    name = function_name(node)
     if name is None or not isinstance(fake, torch.Tensor) or depth > MAX_DEPTH or not _unchanged(node):
         return None
     if (number := known_number(node)) is not None:
@@ -118,7 +118,7 @@ def range_of(node: Node, depth: int = 0) -> Range | None:
     return given if name in _SELECTING or name in _CASTS and fake.is_floating_point() else None
 
 
-def _name(node: Node) -> str | None:
+def function_name(node: Node) -> str | None:
     """The name of the function that a node calls, whichever way it is written."""
     if node.op == "call_method":
         return str(node.target)
@@ -133,7 +133,7 @@ def _name(node: Node) -> str | None:
 def _unchanged(node: Node) -> bool:
     """Whether nothing can have changed the result of a node in place, or taken a view of it that we do not see."""
     return "out" not in node.kwargs and all(
-        _name(user) in _PURE and (_name(user) not in _ALIASING or _unchanged(user)) for user in node.users)
+        (name := function_name(user)) in _PURE and (name not in _ALIASING or _unchanged(user)) for user in node.users)
 
 
 def _comparison(node: Node, name: str, depth: int) -> Range | None:
@@ -204,7 +204,7 @@ def _computed(argument: Any, depth: int) -> Any:
     """An argument as eager computes it from numbers alone; None where it is not known."""
     if not isinstance(argument, Node):
         return argument
-    name = _name(argument)
+    name = function_name(argument)
     fake = argument.meta.get("example_value")
     if name not in _COMPUTED or depth > MAX_DEPTH or not isinstance(fake, torch.Tensor) or fake.dim() != 0 \
             or fake.requires_grad or not _unchanged(argument) or not kind_of(fake).is_host:

@@ -64,6 +64,8 @@ class Compiler:
         self.events = events
         self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
+        #: lines whose assumptions on data do not hold
+        self.refused: set[str] = set()
         self.plain_frames: dict[types.CodeType, types.CodeType] = {}
         COMPILERS.add(self)
         prepare()

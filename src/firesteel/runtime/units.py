@@ -168,9 +168,10 @@ class Unit:
         self.disturbed = 0
         self.misfits = 0
         """How often a new entry has refused the arguments that it was made for, beside other threads."""
-        # places with assumptions on data that did not hold, how often, and those where none is made any more
+        # places with assumptions on data that did not hold, how often, and those where none is made any more: they are
+        # lines, which a function that is called for itself after the break has too
         self.failures: dict[str, int] = {}
-        self.refused: set[str] = set()
+        self.refused: set[str] = compiler.refused
         self._learned: Learned | None = None
         self.suspects: Suspects | None = None
         self.first_call: FirstCall | None = None

@@ -38,7 +38,11 @@ def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
             from ..branches import capture_branch  # few programs need it
 
             return capture_branch(frame, inst, value, jumps_when)
-        truth = tx.truth(value)
+        from ..assumed_branches import assumed_truth
+
+        truth = assumed_truth(frame, inst, value)
+        if truth is None:
+            truth = tx.truth(value)
     if truth is jumps_when:
         frame.index = inst.argval
     return None
@@ -64,7 +68,7 @@ def _truth(frame: Frame, inst: Instruction, value: Value, jumps_when: bool) -> b
                     return answer
                 return tx.truth(number)
     decided = isinstance(value, NumberValue) and tx.shape_env.decide(value.expr) is not None
-    if isinstance(value, TensorValue) or (on_data and not decided and _captures_branches(frame)):
+    if isinstance(value, TensorValue) or (on_data and not decided):
         return None
     return tx.truth(value)
 

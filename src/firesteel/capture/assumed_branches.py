@@ -1,0 +1,308 @@
+"""A branch on data that asks for a flag goes the way that it goes now, and the graph asserts that it does.
+
+    if not mask.any():             any_1 = mask.any()
+        mask = None         ->     assert not any_1.item()         there is no padding in this call
+    return attend(x, mask)         attend(x, None)
+
+A flag says one thing of all elements (``any``, ``all``, ``==``, ``isnan``), and most programs find the same answer in
+nearly every call: there is no padding, nothing overflowed. Where the assertion fails, the call runs as plain Python;
+after a second time the function is compiled anew with a break at the branch (`Unit.assumption_failed`), which is what
+comparisons of magnitudes (``x.mean() > 0``) have at once: they go either way. Integers that are compared with bounds
+far away (``if n > 4096``, a table that is long enough) are flags too. Measured (`benchmarks/branches.py`), a graph that
+goes on is never slower than a break, and a ``cond`` often is: what follows it is not fused with either of its ways.
+
+Which way it is, is found by running the operators that the condition is made of, on the arguments of the call that is
+captured. A wrong answer costs time only. Not assumed: what random numbers decide, ends of loops, and anything in
+``while`` loops, which would be unrolled for the data at hand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from .. import config, shapes, torch_compat
+from ..devices import kind_of
+from ..pipeline.failing_graphs import MAX_KEPT_BYTES, bytes_of, random_state, restore_random_state
+from ..shapes.symnode import hint_of
+from . import assertions
+from .bytecode.instructions import Instruction
+from .bytecode.join_points import join_point
+from .bytecode.loops import loops_around
+from .data_facts import function_name
+from .values.base import Value
+from .values.constants import NumberValue
+from .values.tensors import TensorValue
+
+if TYPE_CHECKING:
+    from .frame import Frame
+    from .tracer import Tracer
+
+MOST_ASSUMED = 32
+"""Branches that one graph may have assumptions about."""
+MOST_NODES = 4_000
+MOST_BYTES = 1 << 30
+"""What the operators behind a condition may compute, to find out which way it goes."""
+FAR = 128
+"""A number of data that is compared with a bound is taken to be anything from nothing to this, or to twice itself."""
+RECORDING_MODES = ("reduce-overhead", "max-autotune")
+"""Graphs without questions to the device are recorded then."""
+
+_FLAGS = frozenset({"any", "all", "equal", "allclose", "eq", "ne", "not_equal", "__eq__", "__ne__", "isnan", "isinf",
+                    "isfinite"})
+_OF_A_FLAG = frozenset({"item", "__bool__", "bool", "is_nonzero", "logical_not", "not_", "invert", "__invert__",
+                        "bitwise_not", "squeeze", "view", "reshape", "clone", "detach", "cpu", "to", "sym_not"})
+_OF_FLAGS = frozenset({"logical_and", "logical_or", "and_", "or_", "__and__", "__or__", "bitwise_and", "bitwise_or"})
+_OPERATIONS = frozenset({"aten", "prim", "prims"})
+
+
+class _Unknown(Exception):
+    """What a condition is cannot be found out now."""
+
+
+def assumed_truth(frame: Frame, inst: Instruction, value: Value) -> bool | None:
+    """The way of a branch on a condition, asserted in the graph; None where it is not to be assumed."""
+    tx = frame.tx
+    branches = tx.branches
+    if not config.assume_branches or tx.compiler.fullgraph or tx.effects.changes is not None \
+            or len(branches.assumed) >= MOST_ASSUMED or str(tx.provenance()) in tx.refused \
+            or not _is_flag(tx, value) or _decides_a_loop(tx, frame, inst):
+        return None
+    known = branches.assumed.get(_key(value))
+    if known is not None:
+        return known
+    try:
+        answer = _answer_now(tx, value)
+    except _Unknown:
+        return None
+    number = value.number(tx, "__bool__").realize() if isinstance(value, TensorValue) else value
+    if isinstance(number, NumberValue):
+        condition = number.expr if number.expr.kind == "bool" else shapes.ne(number.expr, 0)
+        if assertions.assume(tx, condition if answer else shapes.not_(condition)):
+            branches.assumed[_key(value)] = answer
+            return answer
+    return tx.truth(number)
+
+
+def _key(value: Value) -> tuple[Any, int]:
+    """A condition as it is now."""
+    if isinstance(value, TensorValue):
+        counted = not value.fake.is_inference()
+        return value.node, torch_compat.version_of(value.fake) if counted else -1
+    assert isinstance(value, NumberValue)
+    return value.expr, 0
+
+
+# Which conditions
+
+
+def _is_flag(tx: Tracer, value: Value) -> bool:
+    if isinstance(value, TensorValue):
+        single = all(type(size) is int and size == 1 for size in value.fake.shape)
+        return single and _is_flag_node(value.node, 0)
+    if not isinstance(value, NumberValue):
+        return False
+    expr = _without_not(value.expr)
+    if _is_bound(expr):
+        return all(symbol.kind == "int" for symbol in expr.free_symbols)
+    read = [_read_from(tx, symbol) for symbol in expr.free_symbols]
+    if not read or not all(node is not None and method == "item" for node, method, _ in read):
+        return False
+    if isinstance(expr, shapes.Symbol) and expr.kind == "bool":
+        return all(node is not None and _is_flag_node(node, 0) for node, _, _ in read)
+    return getattr(expr, "op", "") in ("eq0", "ne0")
+
+
+def _without_not(expr: shapes.Expr) -> shapes.Expr:
+    while isinstance(expr, shapes.Call) and expr.op == "not":
+        expr = expr.operands[0]
+    return expr
+
+
+def _is_bound(expr: shapes.Expr) -> bool:
+    """Whether a condition compares a number with a bound, rather than asking for equality."""
+    return getattr(_without_not(expr), "op", "") == "ge0"
+
+
+def _read_from(tx: Tracer, symbol: shapes.Symbol) -> tuple[Node | None, str | None, tuple[Any, ...]]:
+    """Where the value of a symbol comes from: a node, and a method or subscripts."""
+    node = tx.number_nodes.by_expr.get(symbol)
+    if not isinstance(node, Node):
+        return tx.number_nodes.places.get(symbol, (None, None, ()))
+    if function_name(node) == "item" and isinstance(node.args[0], Node):
+        return node.args[0], "item", ()
+    return node, None, ()
+
+
+def _is_flag_node(node: Node, depth: int) -> bool:
+    name = function_name(node)
+    if name in _FLAGS:
+        return True
+    operands = [argument for argument in node.args if isinstance(argument, Node)]
+    return depth < 20 and bool(operands) and (
+        name in _OF_A_FLAG and _is_flag_node(operands[0], depth + 1)
+        or name in _OF_FLAGS and all(_is_flag_node(operand, depth + 1) for operand in operands))
+
+
+def _decides_a_loop(tx: Tracer, frame: Frame, inst: Instruction) -> bool:
+    """Whether the branch may leave a loop, or is anywhere in a ``while`` loop: neither is to be unrolled."""
+    if frame.user_frame().is_loop:
+        return True
+    around = loops_around(frame.decoded, inst.index)
+    if around:
+        meeting = join_point(frame.decoded, inst.index)
+        start, end = around[-1].start, around[-1].end
+        if meeting is None or not start <= meeting <= end:
+            return True
+    return any(not loop.counted for active in tx.frames if not active.hidden
+               for loop in loops_around(active.decoded, inst.index if active is frame else active.current.index))
+
+
+# Which way
+
+
+def _answer_now(tx: Tracer, value: Value) -> bool:
+    """The truth of a condition for the arguments of the call that is captured."""
+    try:
+        if isinstance(value, TensorValue):
+            return bool(_results(tx, [(value.node, "item", ())])[0])
+        assert isinstance(value, NumberValue)
+        hints = {symbol: tx.shape_env.hint(symbol) for symbol in value.expr.free_symbols}
+        unknown = [symbol for symbol, hint in hints.items() if hint is None]
+        places = [_read_from(tx, symbol) for symbol in unknown]
+        values: dict[Any, Any] = {**hints, **dict(zip(unknown, _results(tx, places), strict=True))}
+        answer = bool(value.expr.evaluate(values))
+    except _Unknown:
+        raise
+    except Exception as error:  # the operators' own, which the program meets when it comes to them
+        raise _Unknown from error
+    if _is_bound(value.expr) and any(bool(value.expr.evaluate({**values, **others})) is not answer
+                        for others in _far_from(tx, {symbol: values[symbol] for symbol in unknown})):
+        raise _Unknown
+    return answer
+
+
+def _far_from(tx: Tracer, values: dict[shapes.Symbol, int]) -> list[dict[shapes.Symbol, int]]:
+    """Numbers that data may give another time: nothing, much more, and as much below zero where that may be."""
+    far = [dict.fromkeys(values, 0), {symbol: max(FAR, 2 * value) for symbol, value in values.items()}]
+    if any(tx.shape_env.interval(symbol).lower < 0 for symbol in values):
+        far.append({symbol: -max(FAR, 2 * value) for symbol, value in values.items()})
+    return far
+
+
+def _results(tx: Tracer, places: list[tuple[Node | None, str | None, tuple[Any, ...]]]) -> list[Any]:
+    """Numbers that are read from nodes, by running what they depend on; what draws random numbers is not known."""
+    wanted = [node for node, _, _ in places if node is not None]
+    if len(wanted) < len(places):
+        raise _Unknown
+    if tx.compiler.mode in RECORDING_MODES and any(
+            not kind_of(node.meta["example_value"]).is_host for node, method, _ in places
+            if node is not None and method == "item"):
+        raise _Unknown
+    needed = _needed(wanted)
+    given = _inputs(tx, needed)
+    uses = dict.fromkeys(needed, 0)
+    for node in needed:
+        for used in node.all_input_nodes:
+            uses[used] += 1
+    for node in wanted:
+        uses[node] += 1
+    values: dict[Node, Any] = {}
+    generators = random_state() if tx.fake.draws_random else []
+    try:
+        with torch_compat.without_modes(), torch.no_grad():
+            for node in tx.graph.graph.nodes:
+                if node not in uses:
+                    continue
+                values[node] = given[node] if node.op == "placeholder" else _result(node, values)
+                for used in node.all_input_nodes:
+                    uses[used] -= 1
+                    if not uses[used]:
+                        del values[used]
+            results = [_read(values[node], method, args) for node, method, args in places if node is not None]
+            drawn = any(not torch.equal(now, before) for (_, now), (_, before) in
+                        zip(random_state() if generators else [], generators, strict=True))
+    finally:
+        restore_random_state(generators)
+    if drawn:
+        raise _Unknown
+    return results
+
+
+def _read(value: Any, method: str | None, args: tuple[Any, ...]) -> Any:
+    if method is not None:
+        return getattr(value, method)(*args)
+    for index in args:
+        value = value[index]
+    return value
+
+
+def _needed(wanted: list[Node]) -> set[Node]:
+    """Nodes with all that they depend on."""
+    needed: set[Node] = set()
+    open_nodes = list(wanted)
+    size = 0
+    while open_nodes:
+        node = open_nodes.pop()
+        if node in needed:
+            continue
+        needed.add(node)
+        example = node.meta.get("example_value")
+        if node.op != "placeholder" and isinstance(example, torch.Tensor):
+            size += hint_of(example.numel()) * example.element_size() if _has_hint(example) else 0
+        if len(needed) > MOST_NODES or size > MOST_BYTES or not _may_run(node):
+            raise _Unknown
+        open_nodes.extend(node.all_input_nodes)
+    return needed
+
+
+def _has_hint(example: torch.Tensor) -> bool:
+    try:
+        return hint_of(example.numel()) is not None
+    except Exception:
+        return False  # a size that data decides
+
+
+def _may_run(node: Node) -> bool:
+    """Whether a node is an operator of torch's that does nothing but compute."""
+    if node.op in ("placeholder", "call_method"):
+        return True
+    if node.op != "call_function":
+        return False
+    if isinstance(node.target, torch_compat.OpOverload):
+        return node.target.namespace in _OPERATIONS
+    module = getattr(node.target, "__module__", None) or ""
+    return node.target is getattr or module in ("_operator", "math") or module.partition(".")[0] == "torch"
+
+
+def _inputs(tx: Tracer, needed: set[Node]) -> dict[Node, Any]:
+    """The arguments of the call for placeholders; copies of those that the program has changed in place by now."""
+    given: dict[Node, Any] = {}
+    for entry in tx.graph.inputs:
+        if entry.node not in needed:
+            continue
+        value = tx.tensor_of_fake.get(id(entry.example))
+        if not isinstance(value, TensorValue) or type(value.real) not in _PLAIN:
+            raise _Unknown
+        real: Any = value.real
+        if entry.mutated or entry.example.storage_key in tx.fake.written:
+            if bytes_of(entry) > MAX_KEPT_BYTES:
+                raise _Unknown
+            with torch_compat.without_modes():
+                real = real.detach().clone()
+        given[entry.node] = real
+    return given
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _result(node: Node, values: dict[Node, Any]) -> Any:
+    args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), lambda item: values[item]
+                                               if isinstance(item, Node) else item)  # type: ignore[misc]
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    function: Any = node.target
+    return function(*args, **kwargs)
