@@ -680,3 +680,18 @@ def test_windows(window):
     for one, two in zip(fs.compile(f, fullgraph=True)(x), f(x), strict=True):
         np.testing.assert_array_equal(one, two)
         assert one.dtype == two.dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_cube_roots(dtype):
+    rng = np.random.default_rng(0)
+    limit = {np.float64: 300, np.float32: 36, np.float16: 3}[dtype]
+    x = (rng.standard_normal(2001) * 10.0 ** rng.uniform(-limit, limit, 2001)).astype(dtype)
+    with np.errstate(all="ignore"):
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1e308, 27, -8, 1, 1e-45], dtype=dtype)
+    for given in (x, special):
+        plain, compiled = np.cbrt(given), fs.compile(lambda x: np.cbrt(x), fullgraph=True)(given)
+        assert compiled.dtype == plain.dtype
+        np.testing.assert_array_max_ulp(compiled[np.isfinite(plain)], plain[np.isfinite(plain)], 2)
+        np.testing.assert_array_equal(compiled[~np.isfinite(plain)], plain[~np.isfinite(plain)])
+        np.testing.assert_array_equal(np.signbit(compiled), np.signbit(plain))

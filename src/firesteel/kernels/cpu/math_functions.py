@@ -13,7 +13,7 @@ import torch
 
 from ...functional.graph import Unsupported
 from ...native.templates import filled
-from . import polynomials, trigonometry
+from . import doubles, polynomials, trigonometry
 from .operands import Operand
 from .scopes import Emitter
 from .target import has_symbol
@@ -24,6 +24,11 @@ Rule = Callable[[Emitter, list[Operand]], Operand]
 def inline(written_out: Callable[[Emitter, Operand], Operand], otherwise: Rule) -> Rule:
     """A function that is written out for float32, and comes from elsewhere for float64."""
     return lambda e, args: (written_out(e, args[0]) if args[0].dtype is torch.float32 else otherwise(e, args))
+
+
+def of_doubles(written_out: Callable[..., Operand], otherwise: Rule) -> Rule:
+    """A function that is written out for float64, and comes from elsewhere for float32."""
+    return lambda e, args: (written_out(e, *args) if args[0].dtype is torch.float64 else otherwise(e, args))
 
 
 def library(name: str, accuracy: str) -> Rule:
@@ -78,9 +83,14 @@ def _lane_by_lane(e: Emitter, name: str, args: list[Operand]) -> Operand:
     return result
 
 
-exp = inline(polynomials.exp, library("exp", "u10"))
-log = inline(polynomials.log, library("log", "u10"))
-tanh = inline(polynomials.tanh, library("tanh", "u10"))
+exp = inline(polynomials.exp, of_doubles(doubles.exp, library("exp", "u10")))
+log = inline(polynomials.log, of_doubles(doubles.log, library("log", "u10")))
+tanh = inline(polynomials.tanh, of_doubles(doubles.tanh, library("tanh", "u10")))
+expm1 = of_doubles(doubles.expm1, library("expm1", "u10"))
+sinh = of_doubles(doubles.sinh, library("sinh", "u10"))
+cosh = of_doubles(doubles.cosh, library("cosh", "u10"))
+hypot = of_doubles(doubles.hypot, library("hypot", "u05"))
+log1p = of_doubles(lambda e, x: doubles.log1p(e, x, log), library("log1p", "u10"))
 erf = inline(polynomials.erf, library("erf", "u10"))
 
 
@@ -107,6 +117,8 @@ def inverse_hyperbolic(name: str) -> Rule:
 
     def rule(e: Emitter, args: list[Operand]) -> Operand:
         x = args[0]
+        if name == "asinh" and x.dtype is torch.float64:
+            return doubles.asinh(e, x, log)
         size = e.intrinsic("fabs", x) if name == "asinh" else x
         limit = 2.0**40 if x.dtype is torch.float32 else 2.0**300
         far = e.binary("fadd", log(e, [size]), e.constant(math.log(2), x.dtype, x.lanes))

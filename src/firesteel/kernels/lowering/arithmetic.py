@@ -204,6 +204,8 @@ def float_power(a: Value, exponent: float, steps: torch.dtype) -> Value:
             return mul(a, a)
         case 3.0:
             return mul(through(mul(a, a), steps), a)
+        case 1.5 if steps is a.dtype:  # no further from the truth than a power; that of -inf is inf
+            return where(compare("eq", a, -math.inf), math.inf, mul(a, ir.op("sqrt", a)))
         case -0.5:
             return ir.op("rsqrt", a)
         case -1.0:
@@ -236,7 +238,11 @@ def _integer_power(ctx: Lowering, x: Tensor, exponent: int) -> Tensor:
 def pow_tensor(ctx: Lowering, x: Tensor, exponent: Tensor) -> Tensor:
     if not ctx.out.dtype.is_floating_point:
         return ctx.unsupported("powers of integers")
-    return pointwise(ctx, scalar_op("pow"), x, exponent)
+
+    def power(a: Value, b: Value) -> Value:
+        return ir.op("exp2", b) if a.op == "const" and a.data == 2 else op("pow", a, b)
+
+    return pointwise(ctx, power, x, exponent)
 
 
 @lowering("aten.pow.Scalar")
@@ -245,6 +251,8 @@ def pow_base(ctx: Lowering, base: Any, exponent: Tensor) -> Tensor:
         return ctx.unsupported("powers of integers")
     if not isinstance(base, Expr) and base == 1:
         return pointwise(ctx, lambda a: ir.const(1, a.dtype), exponent)
+    if not isinstance(base, Expr) and base == 2:
+        return pointwise(ctx, scalar_op("exp2"), exponent)
     return pointwise(ctx, scalar_op("pow"), base, exponent)
 
 
