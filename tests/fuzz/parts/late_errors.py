@@ -83,7 +83,8 @@ WRITES = ("a.add_(1)", "a.mul_(2)", "b.add_(2)", "b.sub_(1)", "c.mul_(3)", "c +=
           "c.unsqueeze_(0)", "b.clamp_(max=2)")
 
 
-def _statement(dice: Dice, number: int) -> str:
+def statement(dice: Dice, number: int) -> str:
+    """A change in place, an append, a print, or something computed."""
     return dice.weighted((
         (4, dice.choice(WRITES)),
         (2, f"names.append({number})"),
@@ -103,13 +104,13 @@ def _failing(dice: Dice) -> list[str]:
     if way == "plain":
         return [use]
     if way == "loop":
-        return ["for step in range(2):", f"    {_statement(dice, 20)}", "    names.append(step)",
+        return ["for step in range(2):", f"    {statement(dice, 20)}", "    names.append(step)",
                 "    if step == 1:", f"        {use}"]
     caught = dice.choice(("Exception", "(RuntimeError, IndexError)", "ArithmeticError", "IndexError"))
     if way == "finally":
-        return ["try:", f"    {use}", "finally:", f"    {_statement(dice, 21)}", "    names.append('end')"]
-    inside = [f"    {_statement(dice, 22)}"] if dice.chance(0.5) else []
-    handler = [f"    names.append(type(error).__name__); {_statement(dice, 23)}"]
+        return ["try:", f"    {use}", "finally:", f"    {statement(dice, 21)}", "    names.append('end')"]
+    inside = [f"    {statement(dice, 22)}"] if dice.chance(0.5) else []
+    handler = [f"    names.append(type(error).__name__); {statement(dice, 23)}"]
     if way == "raise":
         handler.append("    raise KeyError('own') from error")
     return ["try:", *inside, f"    {use}", f"except {caught} as error:", *handler]
@@ -118,10 +119,10 @@ def _failing(dice: Dice) -> list[str]:
 def generate(seed: int) -> Program:
     """The program of this seed."""
     dice = Dice(seed)
-    lines = [_statement(dice, at) for at in range(dice.between(1, 3))]
+    lines = [statement(dice, at) for at in range(dice.between(1, 3))]
     for _ in range(dice.weighted(((4, 1), (1, 2)))):
         lines += _failing(dice)
-        lines += [_statement(dice, at) for at in range(10, 10 + dice.below(3))]
+        lines += [statement(dice, at) for at in range(10, 10 + dice.below(3))]
     memory = dice.choice(MEMORY)
     leaf = ".requires_grad_()" if dice.chance(0.2) else ""
     elements = dice.weighted(((3, 4), (1, 1 << 19)))  # as many as are kept for a call that raises, or more

@@ -1,0 +1,81 @@
+"""Programs that branch on flags of tensors (``mask.any()``, ``x.sum() == 0``), which go one way in some calls and the
+other in others: behind changes in place of arguments, prints, appends and random numbers, inside of ``try``, of loops and
+of functions that are called, with ways that return, raise and write. Whatever the graph assumes, all of it is eager's.
+"""
+
+from __future__ import annotations
+
+from ..program import Program
+from ..values import Dice
+from .late_errors import MEMORY, statement
+
+SAMPLE = 12
+# What is asked; ``bad`` is 1 in some of the calls and 0 in the others.
+FLAGS = (
+    "(bad > 0.5).any()", "not (bad > 0.5).any()", "(c * 0 + bad > 0.5).all()", "(bad > 0.5).any().item()",
+    "bad.sum() == 0", "bad != 0", "bool((bad > 0.5).any())", "torch.equal(bad, bad * 0)",
+    "torch.isnan(bad / bad).any()", "torch.isfinite(1 / bad).all()", "(bad.expand(3) == 1).any()",
+    "torch.logical_or(bad > 0.5, (c > 1e9).any())", "(a > 1e9).any() or (bad > 0.5).any()",
+    "(c == c).all() and not bad.bool().any()", "bad.long().item() == 1", "(bad * 5000).long().item() > 900",
+    "torch.ones(int(bad.item()) * 300 + 1).shape[0] <= 4096", "(a > 2).any()", "(b.float().sum() > 5).any()",
+    "(torch.rand(2) + bad > 1.3).any()", "asked(bad)", "asked(bad + a.sum() * 0)", "(w > 10 - 20 * bad).any()",
+    "(r.detach() + 30 * bad > 20).all()", "bad.nonzero().shape[0] == 0", "bad.sum() > 0",
+)  # fmt: skip
+RANDOM = ("r = r + torch.rand(2)", "r = F.dropout(r, 0.5)", "names.append(torch.randn(2))")
+
+
+def _line(dice: Dice, number: int) -> str:
+    return dice.choice(RANDOM) if dice.chance(0.15) else statement(dice, number)
+
+
+def _way(dice: Dice, indent: str, number: int) -> list[str]:
+    """The lines of one way."""
+    lines = [f"{indent}{_line(dice, number + at)}" for at in range(dice.between(1, 2))]
+    end = dice.weighted(((6, ""), (2, "r = r @ torch.eye(2)"), (1, "mask = None"), (1, "return r * 3"),
+                         (1, "raise ValueError(f'way of {bad} and {c}')"), (1, "return b"), (1, "r = (r.double(), 1)[0]")))
+    return [*lines, f"{indent}{end}"] if end else lines
+
+
+def _branch(dice: Dice, number: int) -> list[str]:
+    """An ``if``, with what is around it."""
+    flag = dice.choice(FLAGS)
+    lines = [f"if {flag}:", *_way(dice, "    ", number)]
+    if dice.chance(0.6):
+        lines += ["else:", *_way(dice, "    ", number + 3)]
+    way = dice.weighted(((5, "plain"), (2, "try"), (2, "for"), (1, "break"), (1, "while"), (1, "kept")))
+    if way == "try":
+        return ["try:", *(f"    {line}" for line in lines), "except ValueError as error:",
+                f"    {statement(dice, number + 6)}", *dice.choice(((), ("    names.append(str(error))",)))]
+    if way == "for":
+        return ["for step in range(2):", *(f"    {line}" for line in lines)]
+    if way == "break":
+        return ["for step in range(3):", f"    {statement(dice, number)}", f"    if {flag}:", "        break"]
+    if way == "while":
+        return ["turns = 0", f"while {flag} and turns < 2:", f"    {statement(dice, number)}", "    turns += 1"]
+    if way == "kept":
+        return [f"flag = {flag}", *(line.replace(f"if {flag}:", "if flag:") for line in lines), statement(dice, number),
+                "if flag:", f"    {statement(dice, number + 1)}"]
+    return lines
+
+
+def generate(seed: int) -> Program:
+    """The program of this seed."""
+    dice = Dice(seed)
+    lines = [_line(dice, at) for at in range(dice.between(0, 3))]
+    for at in range(dice.weighted(((4, 1), (3, 2), (1, 3)))):
+        lines += _branch(dice, 10 * (at + 1))
+        lines += [_line(dice, 10 * (at + 1) + 8) for _ in range(dice.below(2))]
+    memory = dice.choice(MEMORY)
+    leaf = ".requires_grad_()" if dice.chance(0.3) else ""
+    outcomes = dice.choice(((0, 0, 1, 0, 1, 1, 0), (1, 0, 0, 0, 1), (0, 1, 1, 1, 0), (1, 1, 0, 1, 0, 0, 1), (0, 0, 0)))
+    result = dice.choice(("r", "r, a", "b", "mask", "r, c * 1", "r, mask, names"))
+    source = "\n".join([
+        "import torch", "import torch.nn.functional as F", "", "",
+        "def asked(t):", "    if (t > 0.5).any():", "        return True", "    return False", "", "",
+        "def fn(a, b, c, w, bad, names):", "    r = w * 2", "    mask = c > 0",
+        *(f"    {line}" for line in lines), f"    return {result}", "", "",
+        "def call(bad):", "    torch.manual_seed(3)", "    base = torch.arange(6.0)", f"    a, b = {memory}",
+        f"    return (a, b, torch.ones(2, 2), torch.ones(2){leaf}, torch.tensor(bad), []), {{}}", "", "",
+        "def make():", f"    return fn, [call(float(bad)) for bad in {outcomes}], lambda index: None, lambda: {{}}", "",
+    ])  # fmt: skip
+    return Program(seed, source)
