@@ -309,6 +309,21 @@ def call_getframe(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Va
     raise GraphBreak(reason)
 
 
+def call_getframemodulename(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``sys._getframemodulename(depth)``: the module of a caller that is captured too."""
+    depth = tx.constant_of(args[0]) if len(args) == 1 and not kwargs else None
+    # those of our own stand for functions written in C, which have no frames
+    names = [name for frame in reversed(tx.frames)
+             if not str(name := frame.globals.get("__name__", "__main__")).startswith("firesteel.")]
+    if type(depth) is not int or not 0 <= depth < len(names):
+        raise GraphBreak("sys._getframemodulename asks for the caller of the compiled function")
+    return ConstantValue(names[depth])
+
+
+if hasattr(sys, "_getframemodulename"):  # since Python 3.12
+    handles(sys._getframemodulename)(call_getframemodulename)
+
+
 @handles(locals)
 def call_locals(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     looks_at_frame(tx, "locals()")

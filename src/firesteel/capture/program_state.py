@@ -35,7 +35,7 @@ from .source import written_in_python
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-CONTAINERS = frozenset({list, dict, set, collections.deque})
+CONTAINERS = (list, dict, set, collections.deque)
 CONSTANTS = frozenset({int, float, str, bool, bytes, type(None)})
 NOT_OF_THE_PROGRAM = frozenset({"torch", "numpy", "builtins", "firesteel", *sys.stdlib_module_names}) - {"__main__"}
 IRREVOCABLE = frozenset({"print", "input", "write", "writelines", "warn", "system", "send"})
@@ -224,7 +224,7 @@ class _Search:
             if of_program:
                 self.state.tables.append((vars(module), name))
             self.queue.append(value)
-        elif of_program or type(value) in CONSTANTS or type(value) in CONTAINERS and len(value) <= _MOST_ITEMS:
+        elif of_program or type(value) in CONSTANTS or type(value) in frozenset(CONTAINERS) and len(value) <= _MOST_ITEMS:
             if name.startswith("__") and name.endswith("__"):
                 return
             self.state.tables.append((vars(module), name))
@@ -264,7 +264,7 @@ class _Search:
                 self.modules.append(thing)
         elif isinstance(thing, (tuple, frozenset)):
             queue.extend(thing)
-        elif isinstance(thing, tuple(CONTAINERS)):
+        elif isinstance(thing, CONTAINERS):
             state.containers.append(thing)
             queue.extend([*thing, *thing.values()] if isinstance(thing, dict) else thing)
             if hasattr(thing, "__dict__"):
@@ -283,7 +283,7 @@ class _Search:
         if written_in_python(kind) or kind is types.SimpleNamespace:
             self.state.objects.append(thing)
             self.queue.extend([kind, *_members(thing).values()])
-        elif not isinstance(thing, tuple(CONTAINERS)):
+        elif not isinstance(thing, CONTAINERS):
             self.state.unknown = self.state.unknown or f"a {kind.__module__}.{kind.__name__}"
 
     def read(self, function: types.FunctionType) -> None:

@@ -61,7 +61,8 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch._C.", """
         _InferenceMode _get_deterministic_algorithms _get_tracing_state _is_any_autocast_enabled _is_tracing
         _set_grad_enabled _set_tracing_state _vmapmode_decrement_nesting _vmapmode_increment_nesting
-        _functorch.is_functorch_wrapped_tensor _functorch.is_legacy_batchedtensor _functorch.peek_interpreter_stack
+        _functorch.is_functorch_wrapped_tensor _functorch.is_legacy_batchedtensor
+        _functorch.get_interpreter_stack _functorch.peek_interpreter_stack
         _functorch._grad_decrement_nesting _functorch._grad_increment_nesting _functorch._unwrap_for_grad
         _functorch._wrap_for_grad _functorch.get_inplace_requires_grad_allowed
         _functorch.TransformType _functorch.set_inplace_requires_grad_allowed

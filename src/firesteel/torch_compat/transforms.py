@@ -42,9 +42,9 @@ def require_gradient(x: torch.Tensor) -> None:
 
 
 def batches_first() -> bool:
-    """Whether vmap is the transform around what runs now that is nearest to it."""
-    interpreter = _functorch.peek_interpreter_stack()
-    return interpreter is not None and interpreter.key() == _functorch.TransformType.Vmap
+    """Whether a vmap is around what runs now, whatever is between."""
+    stack = _functorch.get_interpreter_stack() or ()
+    return any(interpreter.key() == _functorch.TransformType.Vmap for interpreter in stack)
 
 
 def vectorise(function: Callable[..., Any], in_dims: Sequence[int | None], out_dims: Sequence[int | None],

@@ -174,8 +174,8 @@ class Writer:
                         pads = pads + [f"max({self.small()}, 0)" for _ in range(2)]
                 return f"F.pad({z}, ({', '.join(pads)}){mode})", rank
             case "roll":
-                # eager subtracts the shift from a size, which must not overflow
-                n, m = (f"({self.any()} >> 2)" if self.huge else self.any() for _ in range(2))
+                # eager subtracts the shift from a size, which must not overflow, and backward wants it below 2**62
+                n, m = (f"({self.any()} >> 4)" if self.huge else self.any() for _ in range(2))
                 if dice.chance(0.25):
                     return f"torch.roll({z}, {n})", rank
                 if rank > 1 and dice.chance(0.3):
