@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .call_handlers import handles
+from .python_warnings import RAISING, warn_in
 from .signals import GraphBreak
 from .tracebacks import is_internal
 from .values.base import Value
@@ -79,13 +80,7 @@ for _function in (warnings.simplefilter, warnings.filterwarnings):
 
 def no_errors() -> bool:
     """Whether no warning becomes an exception."""
-    return not any(entry[0] == "error" for entry in warnings.filters)
-
-
-def warn_in(table: dict[str, Any], message: str, category: type[Warning], filename: str, lineno: int) -> None:
-    """Issue a warning that stands in a line of a module with these globals."""
-    module = table.get("__name__") or "<unknown>"
-    warnings.warn_explicit(message, category, filename, lineno, module, table.setdefault("__warningregistry__", {}))
+    return not any(entry[0] == "error" and entry is not RAISING for entry in warnings.filters)
 
 
 def warn_above(message: str, category: type[Warning], level: int) -> None:

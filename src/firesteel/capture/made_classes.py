@@ -129,7 +129,8 @@ class MadeClasses:
 
     def subclasses(self, cls: type) -> list[type]:
         """Those of a class that the program makes."""
-        return [each for each in type.__subclasses__(cls) if each in self.steps]
+        subclasses: list[type] = type.__subclasses__(cls)
+        return [each for each in subclasses if each in self.steps]
 
     def _cells_with(self, cls: type, recipe: Recipe) -> list[CellValue]:
         """The closure cells of a class's functions that hold the class itself."""

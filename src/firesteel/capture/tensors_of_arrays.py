@@ -10,10 +10,12 @@ import torch
 
 from .break_reasons import not_known
 from .call_handlers import handles
+from .python_warnings import warn_of_copy
 from .signals import GraphBreak
 from .values.arrays import ArrayValue
 from .values.base import Value
 from .values.sequences import ListValue, TupleValue
+from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -28,7 +30,7 @@ def from_numpy(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value
 
 
 def with_tensors(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> tuple[Any, list[Value]]:
-    """The call of torch.tensor or its like, with a tensor in the place of an array."""
+    """The call of torch.tensor or its like, with a tensor in the place of an array; for a tensor, of its copy."""
     word = "obj" if target is torch.asarray else "data"
     if not args and word not in kwargs:
         return target, args
@@ -41,6 +43,11 @@ def with_tensors(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, V
         copies = name == "tensor" or data.scalar or target is torch.asarray and data.ndim == 0
         tensor = tx.call_torch("clone", [data.tensor], {}) if copies else tx.arrays.to_tensor(tx, data)
         return torch.as_tensor, [tensor, *args[1:]]
+    if target is torch.tensor and isinstance(data, TensorValue) and len(args) == 1 and not tx.compiler.exports \
+            and kwargs.keys() <= {"dtype", "device", "requires_grad"}:
+        warn_of_copy(tx)
+        kwargs["copy"] = tx.constant(True)
+        return "to", [data.call_method(tx, "detach", [], {})]
     return target, [_with_constants(tx, data, name), *args[1:]]
 
 

@@ -27,7 +27,7 @@ from .break_reasons import hint_for_object, written_name
 from .eager_errors import eager_error
 from .objects import find_on_class
 from .program_state import watched
-from .python_warnings import Warns, run_or_warn
+from .python_warnings import Warns, run_in_c, run_or_warn, warn_at_line
 from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
@@ -329,6 +329,10 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         keep_numbers = True
     if name in FROM_DATA:
         target, args = with_tensors(tx, target, args, kwargs)
+        if target == "to":
+            asked_for = kwargs.pop("requires_grad", None)
+            copy = _call(tx, target, args, kwargs)
+            return copy if asked_for is None or not tx.truth(asked_for) else _call(tx, "requires_grad_", [copy], {})
         kwargs = with_numpy_dtype(tx, args, kwargs)
     asked = tx.torch_functions.has_overrides
     if name in TAKES_SIZES:
@@ -565,14 +569,14 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
         rule = find_function(name, args, tx.compiler.exports)
         require_of_function(name, args, kwargs)
         if isinstance(target, str):
-            return getattr(args[0], target)(*args[1:], **kwargs) if rule is None else rule(*args, **kwargs)
+            return _run_in_c(tx, getattr(args[0], target), args[1:], kwargs) if rule is None else rule(*args, **kwargs)
         if target in ITEM_METHODS and has_positions(args[1]):
             return (get_item if target is operator.getitem else set_item)(tx.fake, *args)
         if rule is not None:
             return rule(*args, **kwargs)
         if type(target) is types.FunctionType and not tx.compiler.fullgraph:
             return run_or_warn(target, args, kwargs)
-        return target(*args, **kwargs)
+        return _run_in_c(tx, target, args, kwargs)
     except Warns as warning:
         raise GraphBreak(f"{_title(target)} warns: {_first_line(warning)}") from None
     except DataDependentError as error:
@@ -601,6 +605,14 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
         raise signal from None
     finally:
         tx.operation = ""
+
+
+def _run_in_c(tx: Tracer, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    name = getattr(function, "__name__", "")
+    if "out" in kwargs or name.endswith("_") or name == "setitem" or type(function) is types.FunctionType:
+        return function(*args, **kwargs)
+    issue = functools.partial(warn_at_line, tx)
+    return run_in_c(function, args, kwargs, issue, not tx.compiler.fullgraph)
 
 
 def _first_line(error: BaseException) -> str:

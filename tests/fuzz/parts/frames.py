@@ -94,6 +94,8 @@ STATEMENTS = (
     (3, ["warnings.warn('w{n}', stacklevel={level})"]),
     (1, ["warnings.warn(UserWarning('u{n}'))"]),
     (1, ["warnings.warn('d{n}', DeprecationWarning, {level})"]),
+    (1, ["out.append(torch.tensor(x{copied}))"]),
+    (0.5, ["out.append(x.new_tensor(x + {n}))"]),
     (3, ["logger.info('l{n}')"]),
     (1, ["logger.warning('v%d %s', {n}, 'a')"]),
     (1, ["logger.info('s{n}', stacklevel={level})"]),
@@ -162,6 +164,7 @@ class _Writer:
                 text = dice.choice(("", "out.append(r{n}() is not None)"))
             text = text.replace("{n}", str(self.count)).replace("{level}", str(dice.between(1, 3)))
             text = text.replace("{depth}", str(dice.between(0, 1 + helpers // 3)))
+            text = text.replace("{copied}", dice.choice(("", ", dtype=torch.float64", ", requires_grad=True")))
             text = text.replace("{context}", dice.choice(("", "0")))
             text = text.replace("{reduce}", dice.choice(("std", "var")))
             text = text.replace("{correction}", str(dice.between(0, 4)))

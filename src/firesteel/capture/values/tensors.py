@@ -13,6 +13,7 @@ import torch
 from ... import torch_compat
 from ...torch_compat import view_base
 from ..call_signatures import refused
+from ..python_warnings import warn_of_float
 from ..signals import GraphBreak, SkipFrame
 from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, item_source
 from .base import LazyValue, Value, identity_key
@@ -100,7 +101,11 @@ class TensorValue(Value):
         return known_truth(self.node) if single else None
 
     def truth(self, tx: Tracer) -> bool:
+        from ..assumed_branches import assumed_truth  # few programs ask
+
         known = self.known_truth()
+        if known is None:
+            known = assumed_truth(tx, self)
         if known is not None:
             return known
         if tx.frames and tx.frames[-1].user_frame().is_loop:
@@ -274,6 +279,8 @@ class TensorValue(Value):
         dtype = self.fake.dtype
         if method == "__index__" and (dtype.is_floating_point or self.fake.dim() and dtype is not torch.bool):
             raise GraphBreak("a tensor that is no integer as an index")
+        if method == "__float__" and self.fake.requires_grad and torch.is_grad_enabled():
+            warn_of_float(tx)
         value = self.item(tx).realize()
         if method == "item" or not isinstance(value, NumberValue):
             return value
