@@ -126,6 +126,8 @@ def in_process(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     there.close()
     try:
         found: dict[str, Any] = here.recv()
+    except EOFError:
+        raise RuntimeError("the process of a program ended without a result") from None
     finally:
         child.join()
     return found
@@ -165,9 +167,10 @@ def main() -> None:
     sides: dict[str, tuple[Compiler, Compiler, Callable[[], None]]] = {
         "firesteel": (fs.compile, lambda f: fs.compile(f, fullgraph=True), fs.reset)}
     if chosen.torch:
-        import torch._inductor.compile_fx  # once, not in every process
+        if chosen.device == "cpu":  # once, not in every process; it looks for GPUs, which is not possible before a fork
+            import torch._inductor.compile_fx
 
-        sides["torch.compile"] = (torch.compile, lambda f: torch.compile(f, fullgraph=True), torch._dynamo.reset)
+        sides["torch.compile"] = (torch.compile, lambda f: torch.compile(f, fullgraph=True), torch.compiler.reset)
 
     def work(name: str) -> dict[str, Any]:
         if chosen.device != "cpu":
@@ -175,11 +178,16 @@ def main() -> None:
             transform_programs.move_modules(chosen.device)
         return compare(name, sides, chosen.device, chosen.calls)
 
-    rows = []
+    rows, died = [], []
     for name in (*INSIDE, *AROUND):
         if chosen.only and name not in chosen.only:
             continue
-        row = in_process(lambda name=name: work(name))  # type: ignore[misc]
+        try:
+            row = in_process(lambda name=name: work(name))  # type: ignore[misc]
+        except RuntimeError as error:
+            print(f"{name:42} {error}", flush=True)
+            died.append(name)
+            continue
         rows.append(row)
         parts = [f"{side} {row['microseconds'].get(side, math.nan):8.1f} us" for side in ("eager", *sides)]
         notes = [f"{side}: {row[side][what]}" for side in sides for what in ("broken", "difference")
@@ -188,6 +196,8 @@ def main() -> None:
         if chosen.write is not None:
             chosen.write.write_text(json.dumps(rows, indent=1))
     report(rows, list(sides))
+    if died:
+        print(f"not counted, for their process ended: {', '.join(died)}")
 
 
 if __name__ == "__main__":
