@@ -7,6 +7,7 @@ import sys
 import textwrap
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -102,3 +103,17 @@ def test_what_warnings_have_shown_is_not_forgotten():
         filters = list(warnings.filters)
         fs.compile(lambda x: x.sin() + x.T, backend="eager")(torch.ones(2, 2))
         assert warnings.filters == filters
+
+
+@BACKENDS
+@pytest.mark.parametrize("function", [
+    lambda x: torch.full((2,), np.complex64(3 + 2j)), lambda x: x * np.complex64(3 + 2j), lambda x: np.complex64(3) + x,
+    lambda x: torch.where(x > 0, np.clongdouble(3 + 2j), 1.0), lambda x: torch.tensor(np.complex64(3 + 2j)),
+    lambda x: x * np.complex128(3 + 2j), lambda x: x * np.longdouble("0.1")])  # fmt: skip
+def test_torch_takes_the_real_part_of_complex_numbers_of_numpy(function, backend):
+    compiled = fs.compile(function, backend=backend)
+    assert issued(compiled, lambda: torch.ones(2)) == issued(function, lambda: torch.ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result, plain = compiled(torch.ones(2)), function(torch.ones(2))
+    assert result.dtype is plain.dtype and torch.equal(result, plain)

@@ -159,6 +159,10 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         if isinstance(value.value, numpy.uint64) and value.value >= 2**63:
             # tensors refuse it, and then NumPy computes with the tensor as an array
             raise GraphBreak("an integer of NumPy that is too large for tensors", "use a smaller number")
+        if isinstance(value.value, numpy.complexfloating) and not isinstance(value.value, complex):
+            # torch takes its real part, and NumPy warns of that
+            raise GraphBreak("a complex number of NumPy as an argument of a tensor operation",
+                             "write complex(...) around it")
         constant = value.value.item() if isinstance(value.value, numpy.generic) else _plain(value.value)
         return constant, constant
     if isinstance(value, NumberValue):

@@ -121,7 +121,8 @@ SCALARS = ("0", "1", "-1", "2", "3", "-3", "7", "127", "128", "255", "256", "-12
            "0.1", "1 / 3", "(0.1 + 0.2) * 10", "2.000000001", "1e-46", "2.0**24 + 1",  # rounded by some dtypes
            "2**53 + 1", "0.0", "-0.0", "0.5", "-0.5", "1.5", "2.5", "1e6", "1e39", "-1e39", "1e300", "INF",
     "-INF", "NAN",
-           "True", "False", "np.float32(1.5)", "np.int64(3)", "np.bool_(True)", "np.float64(-0.0)", "np.uint8(200)")
+           "True", "False", "np.float32(1.5)", "np.int64(3)", "np.bool_(True)", "np.float64(-0.0)", "np.uint8(200)",
+           "np.complex64(2 + 1j)", "np.longdouble('0.1')")
 
 # What is far from 1 becomes 1, where floats are divided.
 NEAR = (
