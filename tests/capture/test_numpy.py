@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import warnings
 from typing import Any
@@ -695,3 +696,24 @@ def test_cube_roots(dtype):
         np.testing.assert_array_max_ulp(compiled[np.isfinite(plain)], plain[np.isfinite(plain)], 2)
         np.testing.assert_array_equal(compiled[~np.isfinite(plain)], plain[~np.isfinite(plain)])
         np.testing.assert_array_equal(np.signbit(compiled), np.signbit(plain))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.complex128])
+@pytest.mark.parametrize("shape, axis", [((16,), -1), ((15,), 0), ((4, 6), 0), ((1,), 0), ((3, 5, 2), 1)])
+@pytest.mark.parametrize("name", ["rfft", "irfft"])
+def test_transforms_of_real_numbers(name, shape, axis, dtype):
+    """They are NumPy's own: equal in every bit, or refused by both."""
+    x = (np.random.default_rng(0).standard_normal(shape) * 5).astype(dtype)
+    for n, norm in itertools.product((None, 1, 4, 20), (None, "ortho", "forward")):
+        def function(x, n=n, norm=norm):
+            return getattr(np.fft, name)(x, n, axis, norm)
+
+        try:
+            plain = function(x)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                fs.compile(function)(x)
+            continue
+        compiled = fs.compile(function)(x)
+        assert compiled.dtype == plain.dtype and compiled.strides == plain.strides
+        np.testing.assert_allclose(compiled, plain, rtol=1e-5 if dtype is np.float32 else 1e-12, atol=1e-6)

@@ -304,6 +304,19 @@ def _transformed(ctx: Context, name: str, array: ArrayValue, made: Tensor, **alo
     return ctx.array(as_numpy_lays_out(made, array, lambda small: like(small.astype(array.dtype), **along)))
 
 
+def _by_numpy(ctx: Context, name: str, traced: Tensor, size: Any, dim: int, norm: Any) -> Tensor | None:
+    """Transforms between real and complex numbers that NumPy computes faster than torch's libraries."""
+    if ctx.tx.compiler.exports or name not in ("rfft", "irfft") or norm not in (None, "backward", "ortho", "forward"):
+        return None
+    if name == "irfft" and not traced.dtype.is_complex:
+        return None
+    length = traced.shape[dim] if name == "rfft" else 2 * (traced.shape[dim] - 1)
+    count = length if size is None else size
+    if type(count) is not int or count < 1:
+        return None
+    return record(ctx.tx, host_operator(f"numpy_{name}"), (traced, count, dim, norm or "backward"), {})
+
+
 def _transform(name: str, real_input: bool) -> None:
     torch_function: Any = getattr(torch.fft, name)
 
@@ -318,7 +331,9 @@ def _transform(name: str, real_input: bool) -> None:
             raise GraphBreak(f"np.fft.{name} of nothing")
         size = None if n is None else ctx.integer(n)
         dim = ctx.axis(axis, array.ndim)
-        return _transformed(ctx, name, array, torch_function(traced, size, dim, norm), axis=dim)
+        made = _by_numpy(ctx, name, traced, size, dim, norm)
+        made = torch_function(traced, size, dim, norm) if made is None else made
+        return _transformed(ctx, name, array, made, axis=dim)
 
     function(getattr(numpy.fft, name))(transform)
 
