@@ -9,9 +9,10 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
-from firesteel.autodiff.joint import trace_training
+from firesteel import torch_compat
+from firesteel.autodiff.joint import Tangent, trace_training
 from firesteel.autodiff.min_cut import INFINITE, sink_side
-from firesteel.autodiff.partition import partition
+from firesteel.autodiff.partition import part_again, partition
 
 
 def joint_of(program, *examples):
@@ -125,3 +126,16 @@ def test_numbers_that_gradients_decide_are_found_in_backward():
         torch.fx.symbolic_trace(put), [x, torch.tensor([True, False, True, True]), value]))
     assert not parted.numbers
     assert not any("index.Tensor" in str(node.target) for node in parted.forward.graph.nodes)
+
+
+def test_another_trace_must_not_state_more_of_numbers_from_data():
+    def program(x):
+        return x.sin(), x.cos()
+
+    x = torch.randn(3, requires_grad=True)
+    first = partition(trace_training(torch.fx.symbolic_trace(program), [x]))
+    again = trace_training(torch.fx.symbolic_trace(program), [x], tangents=[Tangent.LIKE_RESULT, Tangent.NONE])
+    assert part_again(again, first) is not None
+    with again.graph.inserting_before(next(node for node in again.graph.nodes if node.op != "placeholder")):
+        again.graph.call_function(torch_compat.assert_number, (True, "the graph is for the case that u0 != 1"))
+    assert part_again(again, first) is None

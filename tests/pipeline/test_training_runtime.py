@@ -48,6 +48,21 @@ def test_gradients_add_up_and_hooks_run(backend):
 
 
 @BACKENDS
+def test_messages_name_hooks(backend):
+    def program(x):
+        hidden = x.exp()
+        hidden.register_hook(summed)
+        return hidden * 2
+
+    def summed(gradient):
+        return gradient.sum()
+
+    for function in (program, fs.compile(program, backend=backend)):
+        with pytest.raises(RuntimeError, match="hook 'summed' has changed the size"):
+            function(leaf(3)).sum().backward()
+
+
+@BACKENDS
 def test_a_subset_of_gradients(backend):
     args = arguments()
     result = fs.compile(mlp, backend=backend)(*args)

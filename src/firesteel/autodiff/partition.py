@@ -110,8 +110,11 @@ def partition(joint: JointGraph, memory_budget: float = 1.0) -> Partition:
 def part_again(joint: JointGraph, first: Partition) -> Partition | None:
     """Part the joint graph of another set of tangents such that forward stays as it is; None when that cannot be.
 
-    Its backward takes those of the kept tensors that it needs: `kept_at` says which.
+    So it is where this trace states more of numbers from data than the first: forward has run without asking. Its
+    backward takes those of the kept tensors that it needs: `kept_at` says which.
     """
+    if not _stated(joint) <= _stated(first.joint):
+        return None
     choice = _Choice(joint, 1.0)
     numbers: dict[Any, int] = {}
     same = _identities(joint, numbers)
@@ -137,6 +140,11 @@ def part_again(joint: JointGraph, first: Partition) -> Partition | None:
     parted.numbers = [symbol if symbol in first.numbers else as_first.get(same.get(joint.symbols[symbol], -1), symbol)
                       for symbol in parted.numbers]
     return parted if set(parted.numbers) <= set(first.numbers) else None
+
+
+def _stated(joint: JointGraph) -> set[Any]:
+    """What a graph asserts of numbers from data, in words."""
+    return {node.args[1] for node in joint.graph.nodes if node.target is torch_compat.assert_number}
 
 
 def _same_strides(one: Kept, other: Kept) -> bool:
