@@ -75,6 +75,13 @@ def asks_again_after_a_write(x: torch.Tensor) -> Any:
     return y.cos() if flag else y.sin()
 
 
+def asks_again_after_a_hidden_write(x: torch.Tensor) -> Any:
+    flag = (x > 2).any()
+    y = x + 1 if flag else x - 1
+    flag.data.fill_(True)
+    return y.cos() if flag else y.sin()
+
+
 def effects_before(x: torch.Tensor) -> Any:
     NOTES.append(len(NOTES))
     print("before", len(NOTES))
@@ -149,7 +156,27 @@ def far_bound_of_a_size(x: torch.Tensor) -> Any:
 
 def near_bound(x: torch.Tensor) -> Any:
     n = (x > 2).sum().item()
-    return x + 1 if n > 0 else x - 1
+    return x + 1 if n > 2 else x - 1
+
+
+def counted(x: torch.Tensor) -> Any:
+    if (x > 2).sum() > 0 and torch.count_nonzero(x > 2) >= 1:
+        return x + 1
+    return x - 1 if (x > 1).sum().item() < 1 else x
+
+
+def any_of_several(x: torch.Tensor) -> Any:
+    masks = [x > 2, x > 100]
+    several = any(mask.any() for mask in masks), all([not mask.all() for mask in masks]), not masks[0].any()
+    return x + sum(several[:2]), several
+
+
+def equal_tensors(x: torch.Tensor) -> Any:
+    return (x.sin(), 1) if torch.equal(x, x.clamp(max=2)) or torch.allclose(x, x * 0) else x
+
+
+def array(x: torch.Tensor) -> Any:
+    return x + 1 if (x.detach().numpy() > 2).any() else x - 1
 
 
 def empty_selection(x: torch.Tensor) -> Any:
@@ -210,8 +237,10 @@ def under_autocast(x: torch.Tensor) -> Any:
 
 ONE_GRAPH = (without_padding, read_as_a_number, all_of_them, none_counted, itself, writes_before,
              writes_to_a_view_before, effects_before, random_before, generator, in_a_function, far_bound,
-             far_bound_of_a_size, with_weights, transposed, under_autocast, in_every_round, raises)
-OTHERS = (asks_again_after_a_write, random_condition, raises_on_one_way, near_bound, empty_selection, leaves_a_loop,
+             far_bound_of_a_size, with_weights, transposed, under_autocast, in_every_round, counted, any_of_several,
+             equal_tensors, array, raises)
+OTHERS = (asks_again_after_a_write, asks_again_after_a_hidden_write, random_condition,
+          raises_on_one_way, near_bound, empty_selection, leaves_a_loop,
           while_loop, inside_a_while_loop)
 LOW, HIGH = 0.25, 9.0
 ORDERS = ((LOW, LOW, LOW), (HIGH, HIGH, LOW), (LOW, HIGH, LOW, HIGH, HIGH, LOW, HIGH, LOW))
@@ -383,12 +412,13 @@ def test_statistics_are_those_of_one_call() -> None:
     torch.testing.assert_close(dict(original.named_buffers()), dict(plain.named_buffers()))
 
 
-def test_in_inference_mode() -> None:
-    compiled = fs.compile(writes_before)
+@pytest.mark.parametrize("function", [writes_before, asks_again_after_a_write], ids=lambda f: f.__name__)
+def test_in_inference_mode(function: Callable[..., Any]) -> None:
+    compiled = fs.compile(function)
     with torch.inference_mode():
         for highest in ORDERS[2]:
             one, other = (torch.linspace(-1, highest, 6) for _ in range(2))
-            torch.testing.assert_close(compiled(one), writes_before(other))
+            torch.testing.assert_close(compiled(one), function(other))
             torch.testing.assert_close(one, other)
 
 

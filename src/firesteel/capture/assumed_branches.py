@@ -28,7 +28,6 @@ from ..devices import kind_of
 from ..pipeline.failing_graphs import MAX_KEPT_BYTES, bytes_of, random_state, restore_random_state
 from ..shapes.symnode import hint_of
 from . import assertions
-from .bytecode.instructions import Instruction
 from .bytecode.join_points import join_point
 from .bytecode.loops import loops_around
 from .data_facts import function_name
@@ -55,22 +54,28 @@ _FLAGS = frozenset({"any", "all", "equal", "allclose", "eq", "ne", "not_equal", 
 _OF_A_FLAG = frozenset({"item", "__bool__", "bool", "is_nonzero", "logical_not", "not_", "invert", "__invert__",
                         "bitwise_not", "squeeze", "view", "reshape", "clone", "detach", "cpu", "to", "sym_not"})
 _OF_FLAGS = frozenset({"logical_and", "logical_or", "and_", "or_", "__and__", "__or__", "bitwise_and", "bitwise_or"})
+# Comparisons that ask whether there is none of what is counted, and with which number they do.
+_ABOUT_NONE = {"gt": 0, "le": 0, "ge": 1, "lt": 1, "__gt__": 0, "__le__": 0, "__ge__": 1, "__lt__": 1}
 _OPERATIONS = frozenset({"aten", "prim", "prims"})
+
+
+Place = tuple[Node | None, str | None, tuple[Any, ...]]
+"""Where a number is read: a node, a method or None for subscripts, and its arguments."""
 
 
 class _Unknown(Exception):
     """What a condition is cannot be found out now."""
 
 
-def assumed_truth(frame: Frame, inst: Instruction, value: Value) -> bool | None:
+def assumed_truth(tx: Tracer, value: Value) -> bool | None:
     """The way of a branch on a condition, asserted in the graph; None where it is not to be assumed."""
-    tx = frame.tx
     branches = tx.branches
-    if not config.assume_branches or tx.compiler.fullgraph or tx.effects.changes is not None \
+    if not config.assume_branches or tx.compiler.fullgraph or tx.effects.changes is not None or not tx.frames \
             or len(branches.assumed) >= MOST_ASSUMED or str(tx.provenance()) in tx.refused \
-            or not _is_flag(tx, value) or _decides_a_loop(tx, frame, inst):
+            or not _is_flag(tx, value) or _decides_a_loop(tx, tx.frames[-1]):
         return None
-    known = branches.assumed.get(_key(value))
+    key = _key(tx, value)
+    known = branches.assumed.get(key)
     if known is not None:
         return known
     try:
@@ -78,21 +83,26 @@ def assumed_truth(frame: Frame, inst: Instruction, value: Value) -> bool | None:
     except _Unknown:
         return None
     number = value.number(tx, "__bool__").realize() if isinstance(value, TensorValue) else value
-    if isinstance(number, NumberValue):
-        condition = number.expr if number.expr.kind == "bool" else shapes.ne(number.expr, 0)
-        if assertions.assume(tx, condition if answer else shapes.not_(condition)):
-            branches.assumed[_key(value)] = answer
-            return answer
-    return tx.truth(number)
+    if not isinstance(number, NumberValue):
+        return tx.truth(number)
+    condition = number.expr if number.expr.kind == "bool" else shapes.ne(number.expr, 0)
+    if not assertions.assume(tx, condition if answer else shapes.not_(condition)):
+        return tx.symbols.decide(condition)
+    branches.assumed[key] = answer
+    return answer
 
 
-def _key(value: Value) -> tuple[Any, int]:
-    """A condition as it is now."""
+def assumed_flag(tx: Tracer, number: NumberValue) -> bool | None:
+    """`assumed_truth` of a bool that was read from a tensor, and of nothing that is computed with numbers."""
+    return assumed_truth(tx, number) if isinstance(_without_not(number.expr), shapes.Symbol) else None
+
+
+def _key(tx: Tracer, value: Value) -> Any:
+    """A condition as it is now: one that may have been written to is another one every time."""
     if isinstance(value, TensorValue):
-        counted = not value.fake.is_inference()
-        return value.node, torch_compat.version_of(value.fake) if counted else -1
+        return object() if getattr(value.fake, "storage_key", None) in tx.fake.written else value.node
     assert isinstance(value, NumberValue)
-    return value.expr, 0
+    return value.expr
 
 
 # Which conditions
@@ -108,11 +118,10 @@ def _is_flag(tx: Tracer, value: Value) -> bool:
     if _is_bound(expr):
         return all(symbol.kind == "int" for symbol in expr.free_symbols)
     read = [_read_from(tx, symbol) for symbol in expr.free_symbols]
-    if not read or not all(node is not None and method == "item" for node, method, _ in read):
-        return False
     if isinstance(expr, shapes.Symbol) and expr.kind == "bool":
         return all(node is not None and _is_flag_node(node, 0) for node, _, _ in read)
-    return getattr(expr, "op", "") in ("eq0", "ne0")
+    return bool(read) and all(node is not None and method == "item" for node, method, _ in read) and \
+        getattr(expr, "op", "") in ("eq0", "ne0")
 
 
 def _without_not(expr: shapes.Expr) -> shapes.Expr:
@@ -126,7 +135,7 @@ def _is_bound(expr: shapes.Expr) -> bool:
     return getattr(_without_not(expr), "op", "") == "ge0"
 
 
-def _read_from(tx: Tracer, symbol: shapes.Symbol) -> tuple[Node | None, str | None, tuple[Any, ...]]:
+def _read_from(tx: Tracer, symbol: shapes.Symbol) -> Place:
     """Where the value of a symbol comes from: a node, and a method or subscripts."""
     node = tx.number_nodes.by_expr.get(symbol)
     if not isinstance(node, Node):
@@ -141,23 +150,33 @@ def _is_flag_node(node: Node, depth: int) -> bool:
     if name in _FLAGS:
         return True
     operands = [argument for argument in node.args if isinstance(argument, Node)]
+    if name in _ABOUT_NONE and len(operands) == 1 and _is_count(operands[0]):
+        return node.args[1] is _ABOUT_NONE[name]
     return depth < 20 and bool(operands) and (
         name in _OF_A_FLAG and _is_flag_node(operands[0], depth + 1)
         or name in _OF_FLAGS and all(_is_flag_node(operand, depth + 1) for operand in operands))
 
 
-def _decides_a_loop(tx: Tracer, frame: Frame, inst: Instruction) -> bool:
+def _is_count(node: Node) -> bool:
+    """Whether a tensor says how many elements are true."""
+    counted = node.args[0] if len(node.args) == 1 and not node.kwargs else None
+    name = function_name(node)
+    return isinstance(counted, Node) and (name == "count_nonzero" or name == "sum" and
+                                          counted.meta["example_value"].dtype is torch.bool)
+
+
+def _decides_a_loop(tx: Tracer, frame: Frame) -> bool:
     """Whether the branch may leave a loop, or is anywhere in a ``while`` loop: neither is to be unrolled."""
     if frame.user_frame().is_loop:
         return True
-    around = loops_around(frame.decoded, inst.index)
+    index = frame.current.index
+    around = loops_around(frame.decoded, index) if not frame.hidden else ()  # of ``any(...)``: over what is there
     if around:
-        meeting = join_point(frame.decoded, inst.index)
-        start, end = around[-1].start, around[-1].end
-        if meeting is None or not start <= meeting <= end:
+        meeting = join_point(frame.decoded, index)
+        if meeting is None or not around[-1].start <= meeting <= around[-1].end:
             return True
     return any(not loop.counted for active in tx.frames if not active.hidden
-               for loop in loops_around(active.decoded, inst.index if active is frame else active.current.index))
+               for loop in loops_around(active.decoded, active.current.index))
 
 
 # Which way
@@ -178,10 +197,21 @@ def _answer_now(tx: Tracer, value: Value) -> bool:
         raise
     except Exception as error:  # the operators' own, which the program meets when it comes to them
         raise _Unknown from error
-    if _is_bound(value.expr) and any(bool(value.expr.evaluate({**values, **others})) is not answer
-                        for others in _far_from(tx, {symbol: values[symbol] for symbol in unknown})):
-        raise _Unknown
+    if _is_bound(value.expr):
+        numbers = {symbol: values[symbol] for symbol in unknown}
+        if any(bool(value.expr.evaluate({**values, **others})) is not answer for others in _far_from(tx, numbers)) \
+                and not _asks_for_none(value.expr, places, unknown):
+            raise _Unknown
     return answer
+
+
+def _asks_for_none(expr: shapes.Expr, places: list[Place], symbols: list[shapes.Symbol]) -> bool:
+    """Whether a condition on a number asks if there is none of what is counted."""
+    node, method, _ = places[0]
+    if len(places) > 1 or node is None or method != "item" or not _is_count(node) or len(expr.free_symbols) > 1:
+        return False
+    answers = [bool(expr.evaluate({symbols[0]: number})) for number in (0, 1, 2, FAR)]
+    return answers[0] is not answers[1] and len(set(answers[1:])) == 1
 
 
 def _far_from(tx: Tracer, values: dict[shapes.Symbol, int]) -> list[dict[shapes.Symbol, int]]:
@@ -192,7 +222,7 @@ def _far_from(tx: Tracer, values: dict[shapes.Symbol, int]) -> list[dict[shapes.
     return far
 
 
-def _results(tx: Tracer, places: list[tuple[Node | None, str | None, tuple[Any, ...]]]) -> list[Any]:
+def _results(tx: Tracer, places: list[Place]) -> list[Any]:
     """Numbers that are read from nodes, by running what they depend on; what draws random numbers is not known."""
     wanted = [node for node, _, _ in places if node is not None]
     if len(wanted) < len(places):

@@ -1,6 +1,6 @@
 """Programs that branch on flags of tensors (``mask.any()``, ``x.sum() == 0``), which go one way in some calls and the
-other in others: behind changes in place of arguments, prints, appends and random numbers, inside of ``try``, of loops and
-of functions that are called, with ways that return, raise and write. Whatever the graph assumes, all of it is eager's.
+other in others: behind changes in place of arguments, prints, appends and random numbers, inside of ``try``, of loops
+and of functions that are called, with ways that return, raise and write. All of it is eager's, whatever is assumed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ FLAGS = (
     "(c == c).all() and not bad.bool().any()", "bad.long().item() == 1", "(bad * 5000).long().item() > 900",
     "torch.ones(int(bad.item()) * 300 + 1).shape[0] <= 4096", "(a > 2).any()", "(b.float().sum() > 5).any()",
     "(torch.rand(2) + bad > 1.3).any()", "asked(bad)", "asked(bad + a.sum() * 0)", "(w > 10 - 20 * bad).any()",
-    "(r.detach() + 30 * bad > 20).all()", "bad.nonzero().shape[0] == 0", "bad.sum() > 0",
+    "(r.detach() + 30 * bad > 20).all()", "any([(bad > 0.5).any(), (c > 1e9).any()])", "(c < 2 * bad).sum() > 0",
+    "(c < 2 * bad).sum().item() >= 1", "all((t < 1e9).all() for t in (a, b, bad))", "3 in [bad * 3, c.sum()]",
+    "torch.count_nonzero(bad) < 1", "torch.allclose(bad, bad * 0)", "(bad > 0.5).numpy().any()",
+    "bad.nonzero().shape[0] == 0", "bad.sum() > 0",
 )  # fmt: skip
 RANDOM = ("r = r + torch.rand(2)", "r = F.dropout(r, 0.5)", "names.append(torch.randn(2))")
 
@@ -32,7 +35,8 @@ def _way(dice: Dice, indent: str, number: int) -> list[str]:
     """The lines of one way."""
     lines = [f"{indent}{_line(dice, number + at)}" for at in range(dice.between(1, 2))]
     end = dice.weighted(((6, ""), (2, "r = r @ torch.eye(2)"), (1, "mask = None"), (1, "return r * 3"),
-                         (1, "raise ValueError(f'way of {bad} and {c}')"), (1, "return b"), (1, "r = (r.double(), 1)[0]")))
+                         (1, "raise ValueError(f'way of {bad} and {c}')"), (1, "return b"),
+                         (1, "r = r.double().float()")))
     return [*lines, f"{indent}{end}"] if end else lines
 
 

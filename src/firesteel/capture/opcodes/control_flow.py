@@ -38,9 +38,10 @@ def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
             from ..branches import capture_branch  # few programs need it
 
             return capture_branch(frame, inst, value, jumps_when)
-        from ..assumed_branches import assumed_truth
+        if isinstance(value, NumberValue):
+            from ..assumed_branches import assumed_truth
 
-        truth = assumed_truth(frame, inst, value)
+            truth = assumed_truth(tx, value)
         if truth is None:
             truth = tx.truth(value)
     if truth is jumps_when:

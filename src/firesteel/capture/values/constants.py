@@ -262,6 +262,12 @@ class NumberValue(Value):
         return tx.number_rules.call_method(tx, self, name, args, kwargs)
 
     def truth(self, tx: Tracer) -> bool:
+        if self.hint is None and self.expr.kind == "bool" and tx.shape_env.decide(self.expr) is None:
+            from ..assumed_branches import assumed_flag  # few programs ask
+
+            assumed = assumed_flag(tx, self)
+            if assumed is not None:
+                return assumed
         return tx.symbols.decide(self.expr if self.expr.kind == "bool" else shapes.ne(self.expr, 0))
 
     def key(self, tx: Tracer) -> Any:
