@@ -1,8 +1,8 @@
 """Operators of the graph that NumPy itself computes, on the memory of tensors.
 
 NumPy sorts and convolves several times as fast as torch on the CPU, and transforms real numbers twice as fast. In which
-order it leaves equal elements when it need not keep theirs, only NumPy knows. On other devices, where results were never
-NumPy's own, torch computes. Exported programs run where there may be no Python: they have torch's operators.
+order it leaves equal elements when it need not keep theirs, only NumPy knows. On other devices, where results were
+never NumPy's own, torch computes. Exported programs run where there may be no Python: they have torch's operators.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ def _sum_dtype(array: ArrayValue, dtype: Any) -> Any:
 
 def _summed(ctx: Context, array: ArrayValue, dtype: Any, where: Any, neutral: Any) -> Tensor:
     """The operand of a sum, in the dtype that it is computed in, with what does not count replaced."""
-    traced = ctx.cast_to(array, dtype)
+    # All short integers are numbers of the signed ones that unsigned ones are computed in.
+    short = array.dtype.kind in "bu" and array.dtype.itemsize < 8 and dtype == numpy.uint64
+    traced = ctx.cast_to(array, INT if short else dtype)
     if where is not NO_VALUE and where is not True:
         traced = torch.where(ctx.tensor(ctx.asarray(where)), traced, neutral)
     wide = WIDE.get(traced.dtype)

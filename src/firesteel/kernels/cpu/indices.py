@@ -10,6 +10,7 @@ from ...functional.graph import Unsupported
 from ...shapes import Call, Const, Expr, Product, Sum, Symbol, as_expr
 from ...shapes.relations import sides
 from ..signs import may_be_negative
+from .constant_division import floored, has_reciprocal, splat_number
 from .operands import Operand
 from .scopes import Emitter
 
@@ -229,18 +230,20 @@ class IndexEmitter(Emitter):
         return self.binary("add", quotient, self.convert("sext", wrong, left.dtype))
 
     def _vector_division(self, op: str, left: Operand, right: Operand) -> Operand:
-        """Division of vectors, for which CPUs have no instruction: in double precision.
+        """Division of vectors, for which CPUs have no instruction: by a multiplication, or in double precision.
 
         Below 2**52 it is exact: a quotient that is no integer is further from the next one than rounding can move it.
         Adding 2**52 to a double leaves an integer in its lower bits.
         """
         lanes = left.lanes
-        if right.text.startswith("splat (i64 "):
-            divisor = int(right.text[11:-1])
-            if divisor & (divisor - 1) == 0:
-                if op == "mod":
-                    return self.binary("and", left, self.constant(divisor - 1, torch.int64, lanes))
-                return self.binary("lshr", left, self.constant(divisor.bit_length() - 1, torch.int64, lanes))
+        divisor = splat_number(right)
+        if divisor is not None and divisor & (divisor - 1) == 0:
+            if op == "mod":
+                return self.binary("and", left, self.constant(divisor - 1, torch.int64, lanes))
+            return self.binary("lshr", left, self.constant(divisor.bit_length() - 1, torch.int64, lanes))
+        if divisor is not None and has_reciprocal(divisor):
+            quotient = floored(self, left, divisor, nonnegative=True)
+            return quotient if op == "floordiv" else self.binary("sub", left, self.binary("mul", quotient, right))
         bits, shift = 0x4330000000000000, self.constant(2.0**52, torch.float64, lanes)
 
         def double(value: Operand) -> Operand:

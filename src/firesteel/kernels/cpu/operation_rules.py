@@ -9,6 +9,7 @@ import math
 
 import torch
 
+from .constant_division import floored, has_reciprocal, splat_number
 from .conversions import cast
 from .math_functions import Rule, lane_by_lane
 from .operands import Operand
@@ -224,6 +225,10 @@ def integer_division(kind: str) -> Rule:
     def rule(e: Emitter, args: list[Operand]) -> Operand:
         a, b = args
         signed = a.dtype.is_signed
+        divisor = splat_number(b)
+        if divisor is not None and kind in ("div_floor", "remainder") and has_reciprocal(divisor):
+            quotient = floored(e, a, divisor)
+            return quotient if kind == "div_floor" else e.binary("sub", a, e.binary("mul", quotient, b))
         if not b.is_constant:
             # Lanes that are not there hold zeros, and a division by zero would end the process.
             none = e.compare("eq", b, e.constant(0, b.dtype, b.lanes))

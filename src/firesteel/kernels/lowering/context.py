@@ -287,6 +287,10 @@ class Lowering:
     def dividing(self, mask: ir.Value, quotient: Expr, dividend: Expr, divisor: Expr,
                  value: Callable[[], ir.Value]) -> ir.Value:
         """``value()``, whose indices contain a quotient that is without rest where ``mask`` is true."""
+        if isinstance(quotient, Sum) and len(quotient.terms) == 1 and quotient.terms[0][1] == 1:
+            # as simplified: (i + 2) // 3 - 1 for (i - 1) // 3
+            dividend = dividend - divisor * quotient.const
+            quotient = quotient.terms[0][0]
         if not isinstance(divisor, Const) or not isinstance(quotient, Call):
             return value()
         self._exact.append((mask, quotient, dividend, int(divisor)))
@@ -299,7 +303,7 @@ class Lowering:
         """An index with ``n * (i // n)`` as ``i`` where the mask says that nothing is left of the division."""
         parts = list(_conjuncts(mask))
         for condition, quotient, dividend, divisor in self._exact:
-            if condition not in parts:
+            if not all(part in parts for part in _conjuncts(condition)):
                 continue
             terms = index.terms if isinstance(index, Sum) else ((index, 1),)
             for monomial, factor in terms:

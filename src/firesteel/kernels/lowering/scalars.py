@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import torch
 
@@ -87,10 +88,16 @@ def where(condition: Value, then: Operand, otherwise: Operand) -> Value:
     return ir.op("where", condition, lift(then, dtype), lift(otherwise, dtype))
 
 
+_COMPARISONS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
+                "ge": operator.ge}
+
+
 def compare(name: str, a: Operand, b: Operand) -> Value:
     """``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge``; False is less than True."""
     dtype = next(x.dtype for x in (a, b) if isinstance(x, Value))
     x, y = lift(a, dtype), lift(b, dtype)
+    if x.op == y.op == "const":
+        return ir.const(_COMPARISONS[name](x.data, y.data), torch.bool)
     if dtype is not torch.bool:
         return ir.op(name, x, y)
     match name:
