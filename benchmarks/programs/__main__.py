@@ -1,0 +1,170 @@
+"""Whole programs, eager and compiled, each in processes of their own: one row each, and the bars.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.programs                        # all of them, 1, 10 and 100 calls
+    python -m benchmarks.programs --only gan,vae --calls 1 10 1000
+    python -m benchmarks.programs --torch                                  # with torch.compile's totals beside
+    python -m benchmarks.programs --only gan --reasons                     # every break, recompilation and warning
+
+A call is one round of the program's own loop. Seconds are totals from the first call on, with importing and calling
+the compiler, in a process with empty caches; those of both sides are the least of `--rounds` processes. `equal` is
+"exact", or how far the first ten results are from the plain run's. `inside` is the share of operators that ran in
+graphs, of the operators that ran inside of what is compiled, in the calls after the fifth; those of backward passes
+outside of it are not counted. `breaks` are places, `compilations` graphs and the pieces between them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.whole_programs.program import PROGRAMS
+
+from benchmarks import report
+from benchmarks.programs.comparing import difference
+from benchmarks.programs.registry import load_all
+
+SHORT_BAR, LONG_BAR = 1.15, 0.9
+
+
+def in_process(name: str, side: str, calls: list[int], threads: int) -> dict[str, Any]:
+    """What `benchmarks.programs.one_run` says of a program in a fresh process with empty caches."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "FIRESTEEL_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder,
+                       "OMP_NUM_THREADS": str(threads)}
+        target = Path(folder) / "result.pt"
+        command = [sys.executable, "-m", "benchmarks.programs.one_run", name, side, str(target), *map(str, calls)]
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900,
+                                  cwd=Path(__file__).resolve().parents[2])
+        except subprocess.TimeoutExpired:
+            return {"error": "no result after 900 s"}
+        if done.returncode or not target.exists():
+            lines = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+            return {"error": lines[-1][:300]}
+        import torch
+
+        run: dict[str, Any] = torch.load(target, weights_only=False)
+        return run
+
+
+def best(name: str, side: str, calls: list[int], rounds: int, threads: int) -> dict[str, Any]:
+    """The run of one side, with the least of its totals over several processes."""
+    runs = [in_process(name, side, calls, threads) for _ in range(rounds)]
+    for run in runs:
+        if "error" in run:
+            return run
+    seconds = {number: min(run["seconds"][number] for run in runs) for number in runs[0]["seconds"]}
+    return {**runs[0], "seconds": seconds, "warm": min(run["warm"] for run in runs)}
+
+
+def measure(name: str, calls: list[int], rounds: int, threads: int, with_torch: bool) -> dict[str, Any]:
+    """One row."""
+    row: dict[str, Any] = {"program": name}
+    plain = best(name, "eager", calls, rounds, threads)
+    compiled = best(name, "firesteel", calls, rounds, threads)
+    inside = in_process(name, "inside", [8], threads)
+    for side, run in (("eager", plain), ("firesteel", compiled)):
+        if "error" in run:
+            return {**row, "equal": f"{side} failed: {run['error']}"}
+    row["equal"] = difference(plain["results"], compiled["results"], PROGRAMS[name].tolerance)
+    row["internal"] = len([text for text in compiled["warnings"] if "firesteel failed" in text])
+    row["warnings"] = compiled["warnings"]
+    row["breaks"], row["compilations"] = len(compiled["breaks"]), compiled["compilations"]
+    row["reasons"] = {name: compiled[name] for name in ("breaks", "recompiled", "skipped", "warnings")}
+    row["inside"] = inside.get("inside") if "error" not in inside else None
+    row["eager ms"] = plain["warm"] * 1e3
+    for number in calls:
+        row[f"total {number}"] = compiled["seconds"][number] / plain["seconds"][number]
+    row["warm"] = compiled["warm"] / plain["warm"]
+    if with_torch:
+        other = best(name, "torch", calls, 1, threads)
+        for number in calls:
+            row[f"torch {number}"] = None if "error" in other else other["seconds"][number] / plain["seconds"][number]
+        row["torch warm"] = None if "error" in other else other["warm"] / plain["warm"]
+        row["torch error"] = other.get("error")
+    return row
+
+
+def shown(row: dict[str, Any], columns: list[str]) -> list[str]:
+    """A row as the table has it."""
+    cells = []
+    for column in columns:
+        value = row.get(column)
+        if column == "inside" and value is not None:
+            cells.append(f"{value:.0%}")
+        elif isinstance(value, float) and (column.startswith(("total", "torch")) or column == "warm"):
+            cells.append(f"{value:.2f}×")
+        else:
+            cells.append(report.cell(value))
+    return cells
+
+
+def summary(rows: list[dict[str, Any]], calls: list[int]) -> list[str]:
+    """The bars of whole programs."""
+    wrong = [row["program"] for row in rows if row["equal"] != "exact" and not row["equal"].startswith("close")]
+    internal = [row["program"] for row in rows if row.get("internal")]
+    lines = [f"equal: {len(rows) - len(wrong)} of {len(rows)}" + (f", not {', '.join(wrong)}" if wrong else ""),
+             f"internal errors: {len(internal)}" + (f", in {', '.join(internal)}" if internal else "")]
+    timed = [row for row in rows if "warm" in row]
+    for number in calls:
+        totals = {row["program"]: row[f"total {number}"] for row in timed}
+        if not totals:
+            continue
+        bar = SHORT_BAR if number <= 10 else 1.0
+        above = sorted((name for name, ratio in totals.items() if ratio > bar), key=lambda name: -totals[name])
+        lines.append(f"total of {number} calls: geometric mean {report.geometric_mean(totals.values()):.2f}× eager; "
+                     f"{len(above)} above {bar}×")
+    if timed:
+        warm = {row["program"]: row["warm"] for row in timed}
+        slow = sorted((name for name, ratio in warm.items() if ratio > 1.0), key=lambda name: -warm[name])
+        lines.append(f"warm: geometric mean {report.geometric_mean(warm.values()):.2f}× eager (bar at 1,000 calls: "
+                     f"{LONG_BAR}×); {len(slow)} slower than eager" + (f": {', '.join(slow)}" if slow else ""))
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="names, with commas between them")
+    parser.add_argument("--calls", type=int, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--rounds", type=int, default=1, help="processes of each side; the least total counts")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--torch", action="store_true", help="torch.compile too, which takes minutes")
+    parser.add_argument("--reasons", action="store_true", help="print breaks, recompilations and warnings")
+    parser.add_argument("--json", type=Path, help="write all rows there")
+    given = parser.parse_args()
+    load_all()
+    names = given.only.split(",") if given.only else list(PROGRAMS)
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown:
+        parser.error(f"there is no program {unknown[0]!r}; there are {', '.join(PROGRAMS)}")
+    calls = sorted(given.calls)
+    columns = ["program", "equal", "internal", "breaks", "compilations", "inside", "eager ms",
+               *[f"total {number}" for number in calls], "warm"]
+    if given.torch:
+        columns += [*[f"torch {number}" for number in calls], "torch warm"]
+    print(" | ".join(columns), flush=True)
+    rows = []
+    for name in names:
+        row = measure(name, calls, given.rounds, given.threads, given.torch)
+        rows.append(row)
+        print(" | ".join(shown(row, columns)), flush=True)
+        if given.reasons and "reasons" in row:
+            for kind, texts in row["reasons"].items():
+                for text in texts:
+                    print(f"    {kind}: " + text.replace("\n", "\n        "), flush=True)
+        if given.json:
+            given.json.write_text(json.dumps(rows, indent=1, default=str), encoding="utf-8")
+    print()
+    for line in summary(rows, calls):
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
