@@ -357,3 +357,22 @@ def test_gradients_that_are_given_back_as_they_came(name, backend):
     compiled = fs.compile(GIVEN_BACK[name], backend=backend, fullgraph=True)
     for _ in range(2):
         torch.testing.assert_close(compiled(x), GIVEN_BACK[name](x))
+
+
+def test_inside_of_torchs_mode_for_subscripts():
+    """As transformers makes masks of attention from functions of positions."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    def program(padding):
+        def seen(batch, query, key):
+            return (key <= query) & padding[batch, key]
+
+        rows, positions = torch.arange(2), torch.arange(4)
+        function = seen
+        for dims in ((None, None, 0), (None, 0, None), (0, None, None)):
+            function = vmap(function, in_dims=dims, out_dims=0)
+        with TransformGetItemToIndex():
+            return function(rows, positions, positions)
+
+    padding = torch.tensor([[True, True, True, False], [True, False, True, True]])
+    torch.testing.assert_close(fs.compile(program, fullgraph=True)(padding), program(padding))

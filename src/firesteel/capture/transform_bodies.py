@@ -59,10 +59,17 @@ def stand_in(tx: Tracer, leaf: TensorValue, fake: torch.Tensor) -> TensorValue:
     return value
 
 
+SUBSCRIPTS_ONLY = ("torch._dynamo._trace_wrapped_higher_order_op", "TransformGetItemToIndex")
+"""torch's mode that changes subscripts, and nothing else, around functions of attention masks."""
+
+
 def refuse_asked(tx: Tracer, title: str, values: Sequence[Value]) -> None:
     """Raise when a class or a mode would be asked about what torch itself does to tensors in a transform."""
     values = [value.realize() for value in values]
-    if tx.torch_functions.concern(tx, values, {}):
+    asked = tx.torch_functions
+    kinds = [mode.python_type() for mode in asked.asked_modes]
+    subscripts_only = all((kind.__module__, kind.__qualname__) == SUBSCRIPTS_ONLY for kind in kinds)
+    if asked.concern(tx, values, {}) and (asked.has_overrides or not subscripts_only):
         raise GraphBreak(f"{title} where a class or a mode with a __torch_function__ is asked")
 
 
