@@ -66,6 +66,7 @@ def best(name: str, side: str, calls: list[int], rounds: int, threads: int) -> d
 def measure(name: str, calls: list[int], rounds: int, threads: int, with_torch: bool) -> dict[str, Any]:
     """One row."""
     row: dict[str, Any] = {"program": name}
+    calls = [number for number in calls if number <= PROGRAMS[name].most_calls]
     plain = best(name, "eager", calls, rounds, threads)
     compiled = best(name, "firesteel", calls, rounds, threads)
     inside = in_process(name, "inside", [8], threads)
@@ -79,6 +80,7 @@ def measure(name: str, calls: list[int], rounds: int, threads: int, with_torch: 
     row["reasons"] = {name: compiled[name] for name in ("breaks", "recompiled", "skipped", "warnings")}
     row["inside"] = inside.get("inside") if "error" not in inside else None
     row["eager ms"] = plain["warm"] * 1e3
+    row["first ms"] = compiled["seconds"][calls[0]] * 1e3
     for number in calls:
         row[f"total {number}"] = compiled["seconds"][number] / plain["seconds"][number]
     row["warm"] = compiled["warm"] / plain["warm"]
@@ -113,7 +115,7 @@ def summary(rows: list[dict[str, Any]], calls: list[int]) -> list[str]:
              f"internal errors: {len(internal)}" + (f", in {', '.join(internal)}" if internal else "")]
     timed = [row for row in rows if "warm" in row]
     for number in calls:
-        totals = {row["program"]: row[f"total {number}"] for row in timed}
+        totals = {row["program"]: row[f"total {number}"] for row in timed if f"total {number}" in row}
         if not totals:
             continue
         bar = SHORT_BAR if number <= 10 else 1.0
@@ -144,7 +146,7 @@ def main() -> int:
     if unknown:
         parser.error(f"there is no program {unknown[0]!r}; there are {', '.join(PROGRAMS)}")
     calls = sorted(given.calls)
-    columns = ["program", "equal", "internal", "breaks", "compilations", "inside", "eager ms",
+    columns = ["program", "equal", "internal", "breaks", "compilations", "inside", "eager ms", "first ms",
                *[f"total {number}" for number in calls], "warm"]
     if given.torch:
         columns += [*[f"torch {number}" for number in calls], "torch warm"]

@@ -11,6 +11,7 @@ FILES = (
     "benchmarks.programs.learning_by_reward",
     "benchmarks.programs.images",
     "benchmarks.programs.structures",
+    "benchmarks.programs.speech",
 )
 
 

@@ -21,6 +21,8 @@ class Program:
     build: Callable[[Compile], Call]
     tolerance: float = 1e-3
     """How far results may be from the plain run's, relative or absolute: training multiplies rounding errors."""
+    most_calls: int = 1000
+    """Longer runs than this are not measured."""
 
     @property
     def subject(self) -> str:
@@ -31,12 +33,13 @@ class Program:
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(name: str, tolerance: float = 1e-3) -> Callable[[Callable[[Compile], Call]], Callable[[Compile], Call]]:
+def program(name: str, tolerance: float = 1e-3,
+            most_calls: int = 1000) -> Callable[[Callable[[Compile], Call]], Callable[[Compile], Call]]:
     """Put a program into the list."""
     def register(build: Callable[[Compile], Call]) -> Callable[[Compile], Call]:
         if name in PROGRAMS:
             raise ValueError(f"there are two programs {name!r}")
-        PROGRAMS[name] = Program(name, build, tolerance)
+        PROGRAMS[name] = Program(name, build, tolerance, most_calls)
         return build
 
     return register
