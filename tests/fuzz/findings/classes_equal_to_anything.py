@@ -1,4 +1,4 @@
-"""A metaclass that calls its classes equal to anything: their objects were taken for locks, which have no attributes."""
+"""A metaclass that calls its classes equal to anything: their objects were taken for locks, without attributes."""
 
 import torch
 

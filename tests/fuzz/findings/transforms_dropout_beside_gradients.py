@@ -1,4 +1,4 @@
-"""Dropout inside of a gradient inside of vmap, of something that is not differentiated, with symbolic sizes: its numbers
+"""Dropout inside of a gradient inside of vmap, of what is not differentiated, with symbolic sizes: its numbers
 were drawn in the order of the tensor's memory; torch draws by rows of the batch."""
 
 import torch

@@ -42,7 +42,7 @@ WRITES = (
     "torch.nn.init.constant_(m.child.weight, {k}.0)", "m.to(torch.float32)", "m.get_submodule('child').note = {k}",
     "m.act.forward = lambda t: t * {k}", "m.forward = lambda t: t + {k}", "fs.graph_break()", "m.inner = m.child",
 )
-ERRORS = "(AttributeError, KeyError, IndexError, TypeError, RuntimeError)"
+ERRORS = "(AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError)"
 HEAD = """import torch
 from torch.func import functional_call
 from torch.nn.utils import parametrize
@@ -95,7 +95,7 @@ TAIL = """        return out
         if index == 1:
             try:
                 {change}
-            except (AttributeError, KeyError, IndexError, TypeError, RuntimeError):
+            except (AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError):
                 pass
 
     def use(fn, args, kwargs):
