@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..fake.tensor import FakeUnsupported
 from ..functional.graph import FunctionalGraph
 from .rewriting import ATEN, Rewriter, is_call, same_layout, same_sizes
 from .settings import STRICT, Settings
@@ -257,7 +258,10 @@ def _moved(s: _Splitter, node: torch.fx.Node) -> Parts | None:
     if known is None:
         return None
     options: dict[str, Any] = dict(node.kwargs)
-    real, imaginary = (s.call(node.target, part, *node.args[1:], **options) for part in known)
+    try:
+        real, imaginary = (s.call(node.target, part, *node.args[1:], **options) for part in known)
+    except (FakeUnsupported, RuntimeError):  # parts may lie in memory in another order, of which this is no view
+        return None
     return real, imaginary
 
 
