@@ -375,11 +375,43 @@ def test_operators_of_the_program_are_not_run() -> None:
 
     noted_flag.register_fake(lambda x: torch.empty_like(x, dtype=torch.bool))
 
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return x + 1 if noted_flag(x).any() else x - 1
+    for flag in (noted_flag, torch.ops.firesteel_tests.noted_flag):
+        def function(x: torch.Tensor, flag: Any = flag) -> torch.Tensor:
+            return x + 1 if flag(x).any() else x - 1
 
-    torch.testing.assert_close(fs.compile(function, backend="eager")(torch.ones(2)), torch.zeros(2))
-    assert len(calls) == 1
+        calls.clear()
+        torch.testing.assert_close(fs.compile(function, backend="eager")(torch.ones(2)), torch.zeros(2))
+        assert len(calls) == 1
+
+
+def test_operators_of_the_program_run_once() -> None:
+    calls = []
+
+    @torch.library.custom_op("firesteel_tests::noted_step", mutates_args=())
+    def noted_step(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x + 1
+
+    noted_step.register_fake(torch.empty_like)
+
+    @fs.allow_in_graph
+    def noted_function(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x + 1
+
+    for step in (noted_step, noted_function, torch.ops.firesteel_tests.noted_step):
+        def function(x: torch.Tensor, step: Any = step) -> torch.Tensor:
+            y = step(x)
+            return y + 1 if (x > 2).any() else y - 1
+
+        compiled = fs.compile(function, backend="eager")
+        compiled(torch.ones(2))
+        for highest in (LOW, HIGH, LOW, HIGH, HIGH):
+            calls.clear()
+            x = torch.full((2,), highest)
+            result = compiled(x)
+            assert len(calls) == 1
+            torch.testing.assert_close(result, function(x))
 
 
 def test_in_a_transform_is_eagers_error() -> None:

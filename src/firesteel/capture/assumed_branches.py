@@ -13,7 +13,8 @@ goes on is never slower than a break, and a ``cond`` often is: what follows it i
 
 Which way it is, is found by running the operators that the condition is made of, on the arguments of the call that is
 captured. A wrong answer costs time only. Not assumed: what random numbers decide, ends of loops, and anything in
-``while`` loops, which would be unrolled for the data at hand.
+``while`` loops, which would be unrolled for the data at hand; nor anything after operators of others, which may do more
+than compute and would run twice.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ _OF_A_FLAG = frozenset({"item", "__bool__", "bool", "is_nonzero", "logical_not",
 _OF_FLAGS = frozenset({"logical_and", "logical_or", "and_", "or_", "__and__", "__or__", "bitwise_and", "bitwise_or"})
 # Comparisons that ask whether there is none of what is counted, and with which number they do.
 _ABOUT_NONE = {"gt": 0, "le": 0, "ge": 1, "lt": 1, "__gt__": 0, "__le__": 0, "__ge__": 1, "__lt__": 1}
-_OPERATIONS = frozenset({"aten", "prim", "prims"})
+# Where functions come from that do nothing but compute.
+_HOMES = frozenset({"torch", "aten", "prim", "prims", "_operator", "math", "builtins", ""})
 
 
 Place = tuple[Node | None, str | None, tuple[Any, ...]]
@@ -78,6 +80,8 @@ def assumed_truth(tx: Tracer, value: Value) -> bool | None:
     known = branches.assumed.get(key)
     if known is not None:
         return known
+    if any(_is_foreign(node) for node in tx.graph.graph.nodes):
+        return None
     try:
         answer = _answer_now(tx, value)
     except _Unknown:
@@ -295,16 +299,21 @@ def _has_hint(example: torch.Tensor) -> bool:
         return False  # a size that data decides
 
 
+def _is_foreign(node: Node) -> bool:
+    """Whether a node may do more than compute, which must not be done again: operators of others, collectives."""
+    return node.op == "call_function" and _home(node.target) not in _HOMES | {"firesteel"}
+
+
 def _may_run(node: Node) -> bool:
     """Whether a node is an operator of torch's that does nothing but compute."""
-    if node.op in ("placeholder", "call_method"):
-        return True
-    if node.op != "call_function":
-        return False
-    if isinstance(node.target, torch_compat.OpOverload):
-        return node.target.namespace in _OPERATIONS
-    module = getattr(node.target, "__module__", None) or ""
-    return node.target is getattr or module in ("_operator", "math") or module.partition(".")[0] == "torch"
+    return node.op in ("placeholder", "call_method") or node.op == "call_function" and (
+        node.target is getattr or _home(node.target) in _HOMES - {"", "builtins"})
+
+
+def _home(target: Any) -> str:
+    """Whose a function is: a top-level module, or the namespace of an operator."""
+    module = (getattr(target, "__module__", None) or "").split(".")
+    return module[2] if module[:2] == ["torch", "_ops"] and len(module) > 2 else module[0]
 
 
 def _inputs(tx: Tracer, needed: set[Node]) -> dict[Node, Any]:
