@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 
 import firesteel as fs
 from firesteel import config
@@ -114,8 +115,12 @@ def test_hooks_that_change_what_is_saved_see_what_eager_saves(backend):
         result.sum().backward()
         return x.grad, seen
 
+    def with_checkpoint(x):
+        return torch.utils.checkpoint.checkpoint(lambda t: t.sin() * t, x.exp(), use_reentrant=False)
+
     changing = lambda seen: (lambda t: seen.append(1) or t * 3, lambda t: seen.append(2) or t)
-    for function, hooks in ((program, changing), (inside, lambda seen: (lambda t: t, lambda t: t))):
+    for function, hooks in ((program, changing), (inside, lambda seen: (lambda t: t, lambda t: t)),
+                            (with_checkpoint, changing)):
         compiled = fs.compile(function, backend=backend)
         expected = gradient(function, hooks)
         for _ in range(2):

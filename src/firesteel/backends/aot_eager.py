@@ -40,7 +40,8 @@ def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., An
         traced = trace_training(gm, example_inputs) if needs_gradients(example_inputs) else trace(gm, example_inputs)
         if isinstance(traced, FunctionalGraph):
             return _interpreter(traced)
-        return TrainingUnit(gm, example_inputs, traced, lambda half, _, takes_list: interpreted_half(half, takes_list))
+        return TrainingUnit(gm, example_inputs, traced, lambda half, _, takes_list: interpreted_half(half, takes_list),
+                            as_captured=as_captured)
     except Exception as error:
         if isinstance(error, SpentResults):
             from firesteel.backends.spent_results import compile_detached

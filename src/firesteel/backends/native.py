@@ -106,6 +106,7 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.aot_eager import interpreted_half
+    from firesteel.backends.as_captured import as_captured
     from firesteel.functional import FunctionalGraph, Unsupported
     from firesteel.kernels.debug_folder import DebugFolder
     from firesteel.pipeline.compile import compile_functional, expect_kernels, frozen_inputs
@@ -136,7 +137,8 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
             return interpreted_half(half, takes_list)
 
     prepare = functools.partial(run_joint_passes, recorded=options.cuda_graphs)
-    return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget, prepare, machine_code=True)
+    return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget, prepare, machine_code=True,
+                        as_captured=as_captured)
 
 
 def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.fx
 
 from .. import torch_compat
 from ..autodiff.joint import History, JointGraph, Remade
 from ..autodiff.partition import Partition
-from ..functional.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, ViewLayout
+from ..functional.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, ViewLayout, needed_for
 from ..functional.running import detach_views, known_number, symbols, view_of_base
 from ..shapes import Symbol
 from .overwriting import overwrite
@@ -23,7 +24,8 @@ from .overwriting import overwrite
 class Assembly:
     """Makes what the program returns of what the compiled forward does."""
 
-    def __init__(self, joint: JointGraph, made: Partition) -> None:
+    def __init__(self, joint: JointGraph, made: Partition, module: torch.fx.GraphModule | None = None) -> None:
+        """``module`` is the captured graph, which tells where views are made."""
         self.joint = joint
         memories: dict[int, int] = {}
         numbers = 0
@@ -55,6 +57,12 @@ class Assembly:
                 if isinstance(output, InputAlias) and output.view is not None:
                     how = remade
             self.steps.append((output, at, how))
+        changed_inputs = {change.index for change in joint.mutated}
+        first = _made_first(module) if module is not None else set()
+        self.early = [position for position, (output, _, how) in enumerate(self.steps) if position in first
+                      and isinstance(output, InputAlias) and output.index not in changed_inputs
+                      and how is not None and how.history is History.KNOWN and how.base is None]
+        """Views of inputs that the program makes before all else: autograd goes through functions by their age."""
         bases = [output.index if isinstance(output, SameAs) else None if how is None else how.base
                  for output, _, how in self.steps]
         self.order: list[int] = []
@@ -67,7 +75,12 @@ class Assembly:
                 step = bases[step]
             self.order += reversed(chain)
 
-    def __call__(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> Any:
+    def made_before(self, inputs: Sequence[Any]) -> dict[int, Any]:
+        """What is made before forward runs, by its place among the results."""
+        return {position: self.result(self.steps[position][0], 0, self.steps[position][2], inputs, (), [])
+                for position in self.early}
+
+    def __call__(self, inputs: Sequence[Any], results: tuple[Any, ...], early: dict[int, Any] | None = None) -> Any:
         if self.plain:
             return results
         for index, at, writes in self.changed:
@@ -75,7 +88,8 @@ class Assembly:
         returned: list[Any] = [None] * len(self.steps)
         for position in self.order:
             output, at, how = self.steps[position]
-            value = self.result(output, at, how, inputs, results, returned)
+            value = early[position] if early and position in early \
+                else self.result(output, at, how, inputs, results, returned)
             if isinstance(output, (FreshTensor, InputAlias)) and (output.view is not None or how is not None):
                 value = torch_compat.created_as(value, self.joint.remade[position].creation)
             returned[position] = value
@@ -137,6 +151,19 @@ class Assembly:
         if all(type(number) is int for number in (*view.shape, *view.stride, view.offset)):
             return int
         return functools.partial(known_number, symbols(self.joint.inputs, inputs, {}))
+
+
+def _made_first(module: torch.fx.GraphModule) -> set[int]:
+    """The results, by their places, that no function of autograd's comes before but those that they are made of."""
+    calls = [node for node in module.graph.nodes if node.op in ("call_function", "call_method", "call_module")
+             and getattr(node.meta.get("example_value"), "requires_grad", True)]
+    outputs: Any = module.graph.output_node().args[0]
+    first: set[int] = set()
+    for position, node in enumerate(outputs if isinstance(outputs, (tuple, list)) else (outputs,)):
+        needed = needed_for([node]) if isinstance(node, torch.fx.Node) and node in calls else set()
+        if needed and all(call in needed for call in calls[:calls.index(node)]):
+            first.add(position)
+    return first
 
 
 def _one_of_several(value: torch.Tensor, how: Remade) -> torch.Tensor:

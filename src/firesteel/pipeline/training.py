@@ -60,9 +60,14 @@ class TrainingUnit:
     """A captured graph whose results need gradients, compiled."""
 
     def __init__(self, module: GraphModule, examples: Sequence[Any], joint: JointGraph, compile_half: Compile,
-                 memory_budget: float = 1.0, prepare: Prepare | None = None, machine_code: bool = False) -> None:
-        """``machine_code``: backward takes what was saved for what forward has seen, and looks at its memory only."""
+                 memory_budget: float = 1.0, prepare: Prepare | None = None, machine_code: bool = False,
+                 as_captured: Callable[[GraphModule], Callable[..., Any]] | None = None) -> None:
+        """``machine_code``: backward takes what was saved for what forward has seen, and looks at its memory only.
+
+        ``as_captured`` makes the function that runs a captured graph operator by operator.
+        """
         self.module = module
+        self.as_captured = as_captured
         self.examples = list(examples)
         self.name = type(module).__name__
         self.compile_half = compile_half
@@ -119,7 +124,7 @@ class TrainingUnit:
         """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.tangent_examples: list[Any] = [None if result.tangent is None else result.tangent.meta["val"]
                                             for result in joint.differentiable]
-        self.assembly = Assembly(joint, parted)
+        self.assembly = Assembly(joint, parted, module)
         changed = [(change.index, self.examples[change.index]) for change in joint.mutated]
         self.changed_with_history = [at for at, example in changed if example.requires_grad and not example.is_leaf]
         self.eager_frees = tuple(joint.eager_frees)
@@ -132,6 +137,11 @@ class TrainingUnit:
         if hasattr(self.forward, "as_forward"):
             self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
         self.forward = with_counts(self.forward, parted.forward.mutated)
+
+    @functools.cached_property
+    def captured(self) -> Callable[..., Any]:
+        """What runs operator by operator."""
+        return self.module.forward if self.as_captured is None else self.as_captured(self.module)
 
     @functools.cached_property
     def kept_layouts(self) -> list[_Layout]:
@@ -150,19 +160,20 @@ class TrainingUnit:
         packing = torch_compat.packing_hooks(False)
         if packing is not None and torch_compat.may_change_values(packing):
             log("fallbacks", "%s runs operator by operator: hooks may change what it saves for backward", self.name)
-            return self.module.forward(*inputs)
+            return self.captured(*inputs)
         for at in self.reached_by_some:
             hooks = torch_compat.gradient_hooks(inputs[at])
             if type(hooks) is not torch_compat.HooksForGradients:
                 if hooks:
                     # Autograd would call them with None in backward passes that eager does not come by in.
-                    return self.module.forward(*inputs)
+                    return self.captured(*inputs)
                 torch_compat.call_hooks_for_gradients(inputs[at])
         for at in self.changed_with_history:
             if inputs[at].retains_grad or torch_compat.gradient_hooks(inputs[at]):
                 # What the graph computes from it after the change does not come by the changed input itself, and where
                 # autograd has not noticed the change, it takes views of what has changed for others.
-                return self.module.forward(*inputs)
+                return self.captured(*inputs)
+        early = self.assembly.made_before(inputs) if self.assembly.early else None
         if self.parts:
             results = self._call_parts(inputs, packing is not None)
         elif self.tangents_at:
@@ -178,7 +189,7 @@ class TrainingUnit:
         else:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
-        return self.assembly(inputs, results)
+        return self.assembly(inputs, results, early)
 
     def _call_parts(self, inputs: Sequence[Any], packed: bool) -> tuple[Any, ...]:
         call = self.replay.remember(inputs, packed)
