@@ -170,6 +170,7 @@ def longformer(compile: Compile) -> Call:
 @program("t5_training")
 def t5_training(compile: Compile) -> Call:
     """T5 with labels, fine-tuned with Adafactor."""
+    zoo.prepare_torchvision()
     from transformers import T5Config, T5ForConditionalGeneration
 
     model = T5ForConditionalGeneration(T5Config(

@@ -36,6 +36,7 @@ from ..pipeline.locking import compiling
 from . import stance
 from .explain_miss import changed_inputs, first_failure
 from .first_calls import FirstCall
+from .first_steps import steps_without_state
 from .settings import raises_at_limit, setting
 
 if TYPE_CHECKING:
@@ -312,18 +313,27 @@ class Unit:
         return None
 
     def why_not_yet(self, args: Sequence[Any]) -> str | None:
-        """Under stances that compile at the second call: what the first one was given is kept."""
+        """Why to compile at the second call and not now, if so: what the first one was given is kept."""
         if stance.current() == "fail_on_recompile":
             misfits = [str(guard) for entry in self.entries
                        if (guard := first_failure(entry, self, tuple(args))) is not None]
             why = f"the last failing guard is {misfits[-1]}" if misfits else "there is no compiled version of it"
             raise RecompileError(f"{self.name} would have to be compiled: {why}", None, (self.user_frame,))
-        if stance.current() not in ("eager_then_compile", "aot_eager_then_compile") or self.entries:
+        if self.entries or self.first_call is not None:
             return None
-        if self.first_call is not None:
-            return None
-        self.first_call = FirstCall.of(parameters_of(self.code, self.start), args)
-        return stance.current()
+        reason = None
+        if stance.current() in ("eager_then_compile", "aot_eager_then_compile"):
+            reason = stance.current()
+        elif self.may_wait and steps_without_state(self.code, self.globals, args):
+            reason = "the first step of an optimizer"
+        if reason is not None:
+            self.first_call = FirstCall.of(parameters_of(self.code, self.start), args)
+        return reason
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a first call may run uncompiled: not where somebody insists on a graph or asks what it is."""
+        return self.start.index == 0 and not self.compiler.fullgraph and self.compiler.events is None
 
     # Compiling
 
