@@ -400,5 +400,6 @@ FOLLOWED.update({
     numpy.average, numpy.cov, numpy.corrcoef, numpy.gradient, numpy.trapezoid, numpy.polyval, numpy.diff,
     numpy.ediff1d, numpy.unwrap, numpy.linalg.multi_dot, numpy.polyadd, numpy.polysub, numpy.polymul, numpy.polyder,
     numpy.polyint, numpy.apply_along_axis, numpy.sinc, numpy.nanmedian, numpy.ix_, numpy.block, numpy.insert,
-    numpy.resize, numpy.array_equiv,
+    numpy.resize, numpy.array_equiv, type(numpy.r_).__getitem__, type(numpy.mgrid).__getitem__,
+    numpy.linalg.matrix_rank, numpy.piecewise,
 })

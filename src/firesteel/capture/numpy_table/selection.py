@@ -13,6 +13,7 @@ from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import BOOL, INT, is_number, result_type, rounded
+from .host_operators import operator
 from .indexing import ATEN_INDEX, get_item, set_item
 from .layouts import as_numpy_lays_out, copied_order, in_order, laid_out, rows_or_columns
 from .registry import function, method
@@ -389,9 +390,17 @@ def searchsorted(ctx: Context, a: Any, v: Any, side: str = "left", sorter: Any =
 @function(numpy.digitize)
 def digitize(ctx: Context, x: Any, bins: Any, right: bool = False) -> Any:
     edges = ctx.asarray(bins)
+    if edges.ndim != 1 or 0 in edges.shape:
+        raise GraphBreak("np.digitize without edges, or with some of several dimensions")
     if isinstance(bins, ArrayValue):
-        raise GraphBreak("np.digitize with edges of which data decides whether they rise", "use np.searchsorted")
-    if edges.ndim != 1 or any(a > b for a, b in zip(bins, bins[1:], strict=False)):
+        # Data decides whether they rise or fall; NumPy knows, and what to make of NaN among them.
+        if ctx.tx.compiler.exports:
+            raise GraphBreak("np.digitize with edges of which data decides whether they rise", "use np.searchsorted")
+        array = ctx.asarray(x)
+        kind = result_type(array, edges)
+        operands = (ctx.cast_to(array, kind), ctx.cast_to(edges, kind), bool(right))
+        return ctx.array_or_scalar(record(ctx.tx, operator("numpy_digitize"), operands, {}))
+    if any(a > b for a, b in zip(bins, bins[1:], strict=False)):
         raise GraphBreak("np.digitize with edges that do not rise")
     return ctx.array_or_scalar(_bin_places(ctx, x, edges, not right))
 

@@ -291,7 +291,8 @@ def _sequence(ctx: Context, arrays: Any) -> list[ArrayValue]:
     return [ctx.asarray(one) for one in arrays]
 
 
-@function(numpy.concatenate)
+# the second is what NumPy's own Python calls
+@function(numpy.concatenate, getattr(numpy.concatenate, "__wrapped__", None))
 def concatenate(ctx: Context, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None) -> Any:
     parts = _sequence(ctx, arrays)
     if out is not None:

@@ -96,6 +96,18 @@ def _rows(ctx: Context, array: ArrayValue, axis: Any) -> tuple[Tensor, list[int]
     return rows, dims
 
 
+@function(numpy.partition)
+def partition(ctx: Context, a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
+    array = ctx.asarray(a)
+    places = list(kth) if isinstance(kth, (list, tuple)) else [kth]
+    if order is not None or array.dtype.kind not in "iuf" or not array.ndim or axis is None or ctx.tx.compiler.exports \
+            or not all(type(place) is int for place in places):
+        raise GraphBreak("np.partition with these arguments")
+    dim = ctx.axis(axis, array.ndim)
+    computed = record(ctx.tx, operator("numpy_partition"), (ctx.tensor(array), places, dim), {})
+    return ctx.array(as_numpy_lays_out(computed, array, lambda small: numpy.partition(small, 0, dim)))
+
+
 def _with_sorted(ctx: Context, rows: Tensor, places: list[int]) -> Tensor:
     """Rows that have what sorted ones have at some places; the last is always among these."""
     last = rows.ndim - 1

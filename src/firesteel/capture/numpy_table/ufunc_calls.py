@@ -175,10 +175,83 @@ def reduce(ctx: Context, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = Non
     functions = {numpy.add: numpy.sum, numpy.multiply: numpy.prod, numpy.maximum: numpy.max, numpy.minimum: numpy.min,
                  numpy.logical_and: numpy.all, numpy.logical_or: numpy.any}
     function = functions.get(ufunc)
+    if ufunc in _BITWISE and dtype is None and out is None:
+        return _bitwise(ctx, ufunc, ctx.asarray(array), axis, keepdims)
     if function is None:
         raise GraphBreak(f"np.{ufunc.__name__}.reduce is not captured")
     named = {"dtype": dtype} if dtype is not None else {}
     return ctx.call(function, array, axis=axis, out=out, keepdims=keepdims, **named)
+
+
+_BITWISE = frozenset({numpy.bitwise_and, numpy.bitwise_or, numpy.bitwise_xor})
+"""Ufuncs that are reduced by halves."""
+
+
+def _bitwise(ctx: Context, ufunc: Any, array: ArrayValue, axis: Any, keepdims: bool) -> Any:
+    """One half of a dimension with the other, as often as there are two halves."""
+    dims = sorted(ctx.axes(axis, array.ndim))
+    if array.dtype.kind not in "biu" or any(isinstance(array.shape[dim], SYMBOLIC) for dim in dims):
+        raise GraphBreak(f"np.{ufunc.__name__}.reduce of sizes that vary, or of {array.dtype}")
+    if not array.ndim or 0 in array.shape:
+        raise GraphBreak(f"np.{ufunc.__name__}.reduce of nothing, or of a number")
+    function = UFUNCS.find(ufunc)
+    assert function is not None
+    traced = ctx.tensor(array)
+    for dim in dims:
+        while traced.shape[dim] > 1:
+            half = traced.shape[dim] // 2
+            joined = function(traced.narrow(dim, 0, half), traced.narrow(dim, half, half))
+            if traced.shape[dim] % 2:
+                joined = torch.cat([joined, traced.narrow(dim, 2 * half, 1)], dim)
+            traced = joined
+    if not keepdims:
+        for dim in reversed(dims):
+            traced = traced.squeeze(dim)
+    along = None if axis is None else tuple(dims) if len(dims) > 1 else dims[0]
+    laid = as_numpy_lays_out(traced, array, lambda small: numpy.asarray(
+        ufunc.reduce(small.astype(array.dtype), axis=along, keepdims=keepdims)))
+    return ctx.array(laid.clone(), laid.ndim == 0)  # of one element, it would be a view
+
+
+def reduceat(ctx: Context, ufunc: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = None,
+             out: Any = None) -> Any:
+    """``ufunc.reduceat(array, indices)``, for indices that are known: a reduction for each of them."""
+    array = ctx.asarray(array)
+    if dtype is not None or out is not None or not isinstance(indices, (list, tuple)) or array.ndim != 1 or \
+            not all(type(index) is int for index in indices) or not 0 < len(indices) <= _MOST_PARTS or \
+            isinstance(array.shape[0], SYMBOLIC) or not all(0 <= index < array.shape[0] for index in indices):
+        raise GraphBreak(f"np.{ufunc.__name__}.reduceat with these arguments")
+    parts = []
+    for begin, end in zip(indices, [*indices[1:], array.shape[0]], strict=True):
+        part = get_item(ctx, array, slice(begin, end if end > begin else begin + 1))
+        parts.append(reduce(ctx, ufunc, part))
+    return ctx.call(numpy.stack, parts)
+
+
+_MOST_PARTS = 64
+
+
+def at(ctx: Context, ufunc: Any, array: Any, indices: Any, *values: Any) -> None:
+    """``np.add.at(array, indices, values)``: places that occur several times get all of their values."""
+    if ufunc not in (numpy.add, numpy.subtract) or len(values) != 1 or not isinstance(array, ArrayValue):
+        raise GraphBreak(f"np.{ufunc.__name__}.at is not captured")
+    places = ctx.asarray(indices) if isinstance(indices, (list, ArrayValue)) else None
+    if places is None or places.dtype.kind not in "iu" or array.flipped or array.dtype.kind not in "iuf" or \
+            not places.ndim:
+        raise GraphBreak(f"np.{ufunc.__name__}.at with these arguments")
+    operand = values[0] if is_number(values[0]) else ctx.asarray(values[0])
+    if result_type(array, operand) != array.dtype:
+        raise GraphBreak(f"np.{ufunc.__name__}.at of numbers that the array does not hold")
+    ctx.check_writable(array)
+    traced = ctx.cast_to(operand, array.dtype)
+    traced = traced.clone() if ufunc is numpy.add else -traced  # it may be a part of the array
+    target = ctx.tensor(array)
+    traced = traced.expand((*places.shape, *target.shape[1:]))
+    record(ctx.tx, _INDEX_PUT, (target, [ctx.cast(ctx.tensor(places), numpy.dtype(numpy.int64))], traced, True), {})
+    ctx.written(array)
+
+
+_INDEX_PUT = torch.ops.aten.index_put_.default
 
 
 def outer(ctx: Context, ufunc: Any, a: Any, b: Any) -> Any:
@@ -188,4 +261,4 @@ def outer(ctx: Context, ufunc: Any, a: Any, b: Any) -> Any:
     return call_ufunc(ctx, ufunc, column, two)
 
 
-UFUNC_METHODS = {"reduce": reduce, "accumulate": accumulate, "outer": outer}
+UFUNC_METHODS = {"reduce": reduce, "accumulate": accumulate, "outer": outer, "reduceat": reduceat, "at": at}
