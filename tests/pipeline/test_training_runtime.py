@@ -64,6 +64,40 @@ def test_messages_name_hooks(backend):
 
 
 @BACKENDS
+@pytest.mark.parametrize("function", [
+    lambda x, y: (y.view(-1).view(2, 3) + x).sin()[1:], lambda x, y: y.view(-1).view(2, 3) + x,
+    lambda x, y: (y.t().t() + x) * 2, lambda x, y: (y.reshape(3, 2).reshape(2, 3) + x + x).exp()])
+def test_gradients_of_leaves_have_memory_of_their_own(function, backend):
+    def gradients(called):
+        x, y = leaf(2, 3), leaf(2, 3)
+        result = called(x, y)
+        first, second = torch.autograd.grad((result * 3).sum(), [x, y], retain_graph=True)
+        (result * 3).sum().backward()
+        x.grad.zero_()
+        return first is second, y.grad
+
+    expected = gradients(function)
+    found = gradients(fs.compile(function, backend=backend))
+    assert found[0] == expected[0]
+    torch.testing.assert_close(found[1], expected[1])
+
+
+@BACKENDS
+def test_gradients_of_leaves_have_memory_of_their_own_where_the_graph_runs_again(backend):
+    def program(x, y):
+        return (y.view(-1).view(2, 3) + x).sin(), y.view(-1).view(2, 3) + x
+
+    for called in (program, fs.compile(program, backend=backend)):
+        x, y = leaf(2, 3), leaf(2, 3)
+        sine, summed = called(x, y)
+        sine.sum().backward()
+        x.grad = y.grad = None
+        (summed * 2).sum().backward()  # what the first has freed is not needed
+        x.grad.zero_()
+        assert y.grad.sum() == 12
+
+
+@BACKENDS
 def test_a_subset_of_gradients(backend):
     args = arguments()
     result = fs.compile(mlp, backend=backend)(*args)

@@ -26,11 +26,11 @@ import torch
 from .. import torch_compat
 from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import Expected, JointGraph, Tangent, trace_training
-from ..autodiff.partition import Partition, part_again, partition
+from ..autodiff.partition import Partition, base_of, part_again, partition
 from ..autodiff.passed_gradients import PassedGradient
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.rules.strides import memory_order
-from ..functional.graph import SameAs, Unsupported
+from ..functional.graph import FreshTensor, SameAs, Unsupported
 from ..functional.running import with_counts
 from ..functional.state import GlobalState
 from ..interruptions import uninterrupted
@@ -295,6 +295,15 @@ class _Backward:
         inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.tangents):]
         self.layouts = [_Layout.of(entry.example) if entry.node.users else None for entry in inputs]
         self.behind = tangents_behind(parted.joint) if fill else []
+        self.twins: list[int] | None = None
+        """Gradients for which machine code returns the object of another: in eager they are two in one memory."""
+        bases: dict[torch.fx.Node, set[torch.fx.Node]] = {}
+        nodes = [output.node if isinstance(output, FreshTensor) else None for output in parted.joint.gradients]
+        for node in nodes:
+            if node is not None:
+                bases.setdefault(base_of(node), set()).add(node)
+        self.shared = [at for at, node in enumerate(nodes) if node is not None and len(bases[base_of(node)]) > 1]
+        """Gradients in one memory with others."""
 
     def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
                  shapes: Sequence[Any]) -> list[Any]:
@@ -312,7 +321,12 @@ class _Backward:
         given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
         saved.clear()
         del wanted, laid_out
-        computed = iter(self.run(given))
+        results = list(self.run(given))
+        if self.twins is None:
+            self.twins = [at for at, result in enumerate(results) if any(result is other for other in results[:at])]
+        for at in self.twins:
+            results[at] = results[at].detach()
+        computed = iter(results)
         gradients: list[Any] = []
         for how in self.gradients:
             gradients.append(how(tangents) if isinstance(how, PassedGradient)
@@ -321,7 +335,35 @@ class _Backward:
             # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.
             gradients = [None if behind <= missing else gradient
                          for gradient, behind in zip(gradients, self.behind, strict=True)]
+        if self.shared:
+            _keep_apart([gradients[at] for at in self.shared])
         return gradients
+
+
+def _keep_apart(gradients: Sequence[Any]) -> None:
+    """Have autograd copy gradients that lie in one memory into ``.grad`` of leaves, as it does in eager.
+
+    It takes those as they are that nobody else refers to, whatever else lies in their memory.
+    """
+    there = [gradient for gradient in gradients if gradient is not None]
+    held = [gradient for gradient in there if gradient is not there[-1]]
+    if held and not torch.is_grad_enabled():
+        torch_compat.after_backward(held.clear)
+
+
+def _replayed(unit: TrainingUnit, call: Call, inputs: Sequence[Any], tangents: Sequence[Any],
+              hooks: dict[int, list[Any]]) -> Sequence[Any]:
+    """The gradients of all inputs by running the captured graph again."""
+    gradients = unit.replay.gradients(call, inputs, tangents, hooks)
+    if not torch.is_grad_enabled() and not torch_compat.functorch_active() and not any(
+            tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents):
+        memories: dict[int, list[Any]] = {}
+        for gradient in gradients:
+            if gradient is not None and gradient.layout is torch.strided:
+                memories.setdefault(torch_compat.storage_address(gradient), []).append(gradient)
+        for shared in memories.values():
+            _keep_apart(shared)
+    return gradients
 
 
 def _is_by_rows(tensor: torch.Tensor) -> bool:
@@ -486,7 +528,7 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
             _free(ctx, tangents, inputs)
         hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(gradients.values())
                  for at, gradients in getattr(ctx, "result_hooks", {}).items()}
-        return unit.replay.gradients(call, inputs, tangents, hooks)
+        return _replayed(unit, call, inputs, tangents, hooks)
     run = unit.backward_for(tangents)
     saved = _saved_for(run, ctx, part) if kept else []
     if call is not None and saved and unit.machine_code:
@@ -495,7 +537,7 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
                      for layout, value in zip(unit.kept_layouts, saved, strict=True)]
         if not unit.replay.fits(call, [saved[at] for at in unit.placed]):
             # Eager's operators see what the tensors are now, and raise.
-            return unit.replay.gradients(call, inputs_of(ctx, call, _bits(tangents)), tangents, {})
+            return _replayed(unit, call, inputs_of(ctx, call, _bits(tangents)), tangents, {})
     if not keeps:
         _free(ctx, tangents)
         ctx.maybe_clear_saved_tensors()
@@ -511,7 +553,7 @@ def _without_tangents(ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
     call: Call | None = ctx.call
     if call is not None and unit.replay.makes_zeros:
         try:
-            return unit.replay.gradients(call, inputs_of(ctx, call), tangents, {})
+            return _replayed(unit, call, inputs_of(ctx, call), tangents, {})
         except RuntimeError as error:  # changed or freed since
             log("fallbacks", "%s: no gradients where none came: %s", unit.name, error)
     return (None,) * len(unit.examples)

@@ -65,6 +65,7 @@ from .global_state import (
     SAVED_ONE_BY_ONE,
     STATE_QUERIES,
     AutocastState,
+    after_backward,
     any_autocast_enabled,
     autocast_disabled,
     autocast_nesting,

@@ -201,6 +201,11 @@ def stops_recomputation(error: BaseException) -> bool:
     return kind.__name__ == "_StopRecomputationError" and kind.__module__ == "torch.utils.checkpoint"
 
 
+def after_backward(function: Callable[[], Any]) -> None:
+    """Call a function when the backward pass that is running has ended."""
+    torch.autograd.Variable._execution_engine.queue_callback(function)  # type: ignore[attr-defined]
+
+
 def may_change_values(hooks: tuple[Any, Any]) -> bool:
     """Whether hooks on saved tensors may change what is saved, which those of torch's own do not.
 

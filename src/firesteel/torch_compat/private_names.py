@@ -71,6 +71,7 @@ _CAPTURE: dict[str, Releases] = {
         _current_autograd_node _autograd.SavedTensor"""),
     **_all("torch._functorch.pyfunctorch.", "temporarily_clear_interpreter_stack"),
     **_all("torch.autograd.forward_ad.", "_current_level"),
+    **_all("torch.autograd.Variable.", "_execution_engine"),
     **_all("torch.jit._state.", "_try_get_jit_cached_function"),
     # Tensors and storages
     **_all("torch.Tensor.", """
