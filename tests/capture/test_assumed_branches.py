@@ -104,6 +104,21 @@ def random_condition(x: torch.Tensor) -> Any:
     return x.sin() if (torch.rand(3) + x > 2.5).any() else x.cos()
 
 
+def random_but_finite(x: torch.Tensor) -> Any:
+    y = torch.nn.functional.dropout(x, 0.5)
+    if not torch.isfinite(y).all():
+        y = y.clamp(-100, 100)
+    return y + torch.rand(3)
+
+
+GENERATOR = torch.Generator()
+
+
+def own_generator(x: torch.Tensor) -> Any:
+    y = torch.rand(3, generator=GENERATOR) + x
+    return y.sin() if (y == 0).any() else y.cos()
+
+
 def raises_on_one_way(x: torch.Tensor) -> Any:
     try:
         if (x > 2).any():
@@ -238,8 +253,8 @@ def under_autocast(x: torch.Tensor) -> Any:
 ONE_GRAPH = (without_padding, read_as_a_number, all_of_them, none_counted, itself, writes_before,
              writes_to_a_view_before, effects_before, random_before, generator, in_a_function, far_bound,
              far_bound_of_a_size, with_weights, transposed, under_autocast, in_every_round, counted, any_of_several,
-             equal_tensors, array, raises)
-OTHERS = (asks_again_after_a_write, asks_again_after_a_hidden_write, random_condition,
+             equal_tensors, array, random_but_finite, raises)
+OTHERS = (asks_again_after_a_write, asks_again_after_a_hidden_write, random_condition, own_generator,
           raises_on_one_way, near_bound, empty_selection, leaves_a_loop,
           while_loop, inside_a_while_loop)
 LOW, HIGH = 0.25, 9.0
@@ -251,6 +266,7 @@ def observed(function: Callable[..., Any], order: tuple[float, ...], gradients: 
     NOTES.clear()
     seen = []
     torch.manual_seed(5)
+    GENERATOR.manual_seed(5)
     for highest in order:
         x = torch.linspace(-1, highest, 6).view(2, 3)
         given = (x.requires_grad_() * 1) if gradients else x
@@ -272,7 +288,7 @@ def observed(function: Callable[..., Any], order: tuple[float, ...], gradients: 
         snapshot.add("result", result)
         snapshot.add("printed", printed.getvalue())
         snapshot.add("notes", list(NOTES))
-        snapshot.add("random", torch.get_rng_state())
+        snapshot.add("random", [torch.get_rng_state(), GENERATOR.get_state()])
         seen.append(snapshot.facts)
     return seen
 

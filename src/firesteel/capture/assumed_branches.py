@@ -12,9 +12,9 @@ far away (``if n > 4096``, a table that is long enough) are flags too. Measured 
 goes on is never slower than a break, and a ``cond`` often is: what follows it is not fused with either of its ways.
 
 Which way it is, is found by running the operators that the condition is made of, on the arguments of the call that is
-captured. A wrong answer costs time only. Not assumed: what random numbers decide, ends of loops, and anything in
-``while`` loops, which would be unrolled for the data at hand; nor anything after operators of others, which may do more
-than compute and would run twice.
+captured. A wrong answer costs time only. Not assumed: what random numbers decide (they do not decide whether something
+is finite), ends of loops, and anything in ``while`` loops, which would be unrolled for the data at hand; nor anything
+after operators of others, which may do more than compute and would run twice.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ RECORDING_MODES = ("reduce-overhead", "max-autotune")
 
 _FLAGS = frozenset({"any", "all", "equal", "allclose", "eq", "ne", "not_equal", "__eq__", "__ne__", "isnan", "isinf",
                     "isfinite"})
+_FINITE = frozenset({"isnan", "isinf", "isfinite"})
 _OF_A_FLAG = frozenset({"item", "__bool__", "bool", "is_nonzero", "logical_not", "not_", "invert", "__invert__",
                         "bitwise_not", "squeeze", "view", "reshape", "clone", "detach", "cpu", "to", "sym_not"})
 _OF_FLAGS = frozenset({"logical_and", "logical_or", "and_", "or_", "__and__", "__or__", "bitwise_and", "bitwise_or"})
@@ -149,16 +150,17 @@ def _read_from(tx: Tracer, symbol: shapes.Symbol) -> Place:
     return node, None, ()
 
 
-def _is_flag_node(node: Node, depth: int) -> bool:
+def _is_flag_node(node: Node, depth: int, flags: frozenset[str] = _FLAGS) -> bool:
+    """Whether a node computes one of some flags, or a flag of those."""
     name = function_name(node)
-    if name in _FLAGS:
+    if name in flags:
         return True
     operands = [argument for argument in node.args if isinstance(argument, Node)]
-    if name in _ABOUT_NONE and len(operands) == 1 and _is_count(operands[0]):
+    if flags is _FLAGS and name in _ABOUT_NONE and len(operands) == 1 and _is_count(operands[0]):
         return node.args[1] is _ABOUT_NONE[name]
     return depth < 20 and bool(operands) and (
-        name in _OF_A_FLAG and _is_flag_node(operands[0], depth + 1)
-        or name in _OF_FLAGS and all(_is_flag_node(operand, depth + 1) for operand in operands))
+        name in _OF_A_FLAG | _FLAGS and _is_flag_node(operands[0], depth + 1, flags)
+        or name in _OF_FLAGS and all(_is_flag_node(operand, depth + 1, flags) for operand in operands))
 
 
 def _is_count(node: Node) -> bool:
@@ -203,10 +205,18 @@ def _answer_now(tx: Tracer, value: Value) -> bool:
         raise _Unknown from error
     if _is_bound(value.expr):
         numbers = {symbol: values[symbol] for symbol in unknown}
-        if any(bool(value.expr.evaluate({**values, **others})) is not answer for others in _far_from(tx, numbers)) \
+        if not all(_is_same(value.expr, {**values, **others}, answer) for others in _far_from(tx, numbers)) \
                 and not _asks_for_none(value.expr, places, unknown):
             raise _Unknown
     return answer
+
+
+def _is_same(expr: shapes.Expr, values: dict[Any, Any], answer: bool) -> bool:
+    """Whether a condition has that answer for other numbers too."""
+    try:
+        return bool(expr.evaluate(values)) is answer
+    except ArithmeticError:  # the program has no answer for them
+        return False
 
 
 def _asks_for_none(expr: shapes.Expr, places: list[Place], symbols: list[shapes.Symbol]) -> bool:
@@ -214,7 +224,10 @@ def _asks_for_none(expr: shapes.Expr, places: list[Place], symbols: list[shapes.
     node, method, _ = places[0]
     if len(places) > 1 or node is None or method != "item" or not _is_count(node) or len(expr.free_symbols) > 1:
         return False
-    answers = [bool(expr.evaluate({symbols[0]: number})) for number in (0, 1, 2, FAR)]
+    try:
+        answers = [bool(expr.evaluate({symbols[0]: number})) for number in (0, 1, 2, FAR)]
+    except ArithmeticError:
+        return False
     return answers[0] is not answers[1] and len(set(answers[1:])) == 1
 
 
@@ -260,7 +273,7 @@ def _results(tx: Tracer, places: list[Place]) -> list[Any]:
                         zip(random_state() if generators else [], generators, strict=True))
     finally:
         restore_random_state(generators)
-    if drawn:
+    if drawn and not all(_is_flag_node(node, 0, _FINITE) for node in wanted):
         raise _Unknown
     return results
 
@@ -306,6 +319,8 @@ def _is_foreign(node: Node) -> bool:
 
 def _may_run(node: Node) -> bool:
     """Whether a node is an operator of torch's that does nothing but compute."""
+    if any(isinstance(argument, torch.Generator) for argument in (*node.args, *node.kwargs.values())):
+        return False
     return node.op in ("placeholder", "call_method") or node.op == "call_function" and (
         node.target is getattr or _home(node.target) in _HOMES - {"", "builtins"})
 
