@@ -181,3 +181,17 @@ def test_written_in_place():
     y = of_shape(33, seed=1)
     torch.testing.assert_close(fs.compile(function, backend="native", fullgraph=True)(taken, y), function(given, y))
     torch.testing.assert_close(taken, given)
+
+
+@pytest.mark.parametrize("function", [
+    torch.exp, torch.mean, lambda x: x.mean(-1), lambda x: (x * 2).mean(0), torch.sum, torch.square, torch.abs,
+    torch.angle, torch.Tensor.conj_physical, lambda x: x * x.flip(0), lambda x: (x + 1).exp(),
+], ids=["exp", "mean", "row_means", "column_means", "sum", "square", "abs", "angle", "conj", "product", "steps"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_parts_that_are_not_finite(function, dtype):
+    parts = (0.0, -0.0, 1.5, -2.0, math.inf, -math.inf, math.nan)
+    x = torch.tensor([complex(a, b) for a, b in itertools.product(parts, parts)], dtype=dtype).reshape(7, 7)
+    eager, compiled = function(x), fs.compile(function, backend="native", fullgraph=True)(x)
+    if eager.is_complex():
+        eager, compiled = torch.view_as_real(eager), torch.view_as_real(compiled)
+    torch.testing.assert_close(compiled, eager, equal_nan=True)

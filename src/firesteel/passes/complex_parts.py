@@ -201,13 +201,22 @@ def _conjugate(s: _Splitter, node: torch.fx.Node) -> Parts:
 
 
 def _exp(s: _Splitter, node: torch.fx.Node) -> Parts:
-    """exp(a + bi) = exp(a) cos b + (exp(a) sin b)i, which is real where b is 0, though exp(a) may be infinite"""
+    """exp(a + bi) = exp(a) cos b + (exp(a) sin b)i, which is real where b is 0, though exp(a) may be infinite.
+
+    Where a is infinite and b is no number to turn by, the real part is exp(a), and so is the imaginary one if that is 0.
+    """
     real, imaginary = s.of(node.args[0])  # type: ignore[arg-type]
     size = s.call(ATEN.exp.default, real)
+    across = s.call(ATEN.mul.Tensor, size, s.call(ATEN.cos.default, imaginary))
     turned = s.call(ATEN.mul.Tensor, size, s.call(ATEN.sin.default, imaginary))
+    # 0 times what is not finite is no number
+    unturned = s.call(ATEN.ne.Scalar, s.call(ATEN.mul.Scalar, imaginary, 0), 0)
+    nothing = s.call(ATEN.logical_and.default, unturned, s.call(ATEN.eq.Scalar, real, -math.inf))
+    endless = s.call(ATEN.logical_and.default, unturned,
+                     s.call(ATEN.eq.Scalar, s.call(ATEN.abs.default, real), math.inf))
     on_axis = s.call(ATEN.eq.Scalar, imaginary, 0)
-    return (s.call(ATEN.mul.Tensor, size, s.call(ATEN.cos.default, imaginary)),
-            s.call(ATEN.where.self, on_axis, imaginary, turned))
+    return (s.call(ATEN.where.self, endless, size, across),
+            s.call(ATEN.where.self, on_axis, imaginary, s.call(ATEN.where.self, nothing, size, turned)))
 
 
 def _where(s: _Splitter, node: torch.fx.Node) -> Parts | None:
@@ -270,6 +279,16 @@ def _summed(s: _Splitter, node: torch.fx.Node) -> Parts | None:
         return None
     real, imaginary = (s.call(node.target, part, *node.args[1:]) for part in s.of(node.args[0]))  # type: ignore[arg-type]
     return real, imaginary
+
+
+def _mean(s: _Splitter, node: torch.fx.Node) -> Parts | None:
+    """Eager divides by a complex number of elements: what is not finite in one part is no number in the other."""
+    parts = _summed(s, node)
+    if parts is None:
+        return None
+    real, imaginary = parts
+    return (s.call(ATEN.add.Tensor, real, s.call(ATEN.mul.Scalar, imaginary, 0)),
+            s.call(ATEN.sub.Tensor, imaginary, s.call(ATEN.mul.Scalar, real, 0)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -338,7 +357,7 @@ def _rules() -> _Rules:
         ATEN._conj_physical.default: _conjugate, ATEN.conj_physical.default: _conjugate, ATEN.exp.default: _exp,
         ATEN.where.self: _where, ATEN._to_copy.default: _converted, ATEN.full.default: _filled,
         ATEN.complex.default: _of_parts, ATEN.view_as_complex.default: _of_pairs, ATEN.polar.default: _polar,
-        ATEN.sum.default: _summed, ATEN.sum.dim_IntList: _summed, ATEN.mean.default: _summed, ATEN.mean.dim: _summed,
+        ATEN.sum.default: _summed, ATEN.sum.dim_IntList: _summed, ATEN.mean.default: _mean, ATEN.mean.dim: _mean,
         **dict.fromkeys(moves, _moved),
     }  # fmt: skip
     rules.real = {
