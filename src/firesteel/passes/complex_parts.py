@@ -203,7 +203,7 @@ def _conjugate(s: _Splitter, node: torch.fx.Node) -> Parts:
 def _exp(s: _Splitter, node: torch.fx.Node) -> Parts:
     """exp(a + bi) = exp(a) cos b + (exp(a) sin b)i, which is real where b is 0, though exp(a) may be infinite.
 
-    Where a is infinite and b is no number to turn by, the real part is exp(a), and so is the imaginary one if that is 0.
+    Where a is infinite and b is no number to turn by, the real part is exp(a); so is the imaginary one if that is 0.
     """
     real, imaginary = s.of(node.args[0])  # type: ignore[arg-type]
     size = s.call(ATEN.exp.default, real)
