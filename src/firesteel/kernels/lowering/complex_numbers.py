@@ -21,11 +21,14 @@ from .views import expanded
 DTYPES = frozenset({torch.complex64, torch.complex128})
 NAMES = frozenset({"aten.complex.default", "aten.view_as_real.default"})
 """The operators of this file. No other lowering can be given complex numbers, but those of views can."""
+ON_GPUS = "complex numbers on GPUs are ATen's"
 
 
 @lowering("aten.view_as_real.default")
 def view_as_real(ctx: Lowering, x: Tensor) -> Tensor:
     stored = x.stored()
+    if not ctx.kind.is_host:
+        return ctx.unsupported(ON_GPUS)
     if stored is None or x.dtype not in DTYPES:
         return ctx.unsupported("no memory to look at")
     strides = (*[2 * stride for stride in stored.strides], ONE)
@@ -36,6 +39,8 @@ def view_as_real(ctx: Lowering, x: Tensor) -> Tensor:
 @lowering("aten.complex.default")
 def complex_(ctx: Lowering, real: Tensor, imaginary: Tensor) -> Tensor:
     spec = ctx.out
+    if not ctx.kind.is_host:
+        return ctx.unsupported(ON_GPUS)
     if spec.dtype not in DTYPES:
         return ctx.unsupported("parts of a dtype that values cannot have")
     target = ctx.new_buffer(Spec(spec.shape, own_strides(spec), spec.dtype, spec.device))
