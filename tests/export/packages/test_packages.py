@@ -428,3 +428,17 @@ def test_code_for_other_cpus_and_other_linkers(linker, tmp_path, monkeypatch):
     if listed.returncode == 0:
         names = {line.split()[-1] for line in listed.stdout.splitlines()}
         assert "firesteel_model_run" in names and all(name.startswith("firesteel_") for name in names)
+
+
+def test_complex_numbers(tmp_path):
+    """Parts of complex numbers are read and written by kernels, in memory that calls of operators share."""
+    def function(self, x, y):
+        z = x * y + torch.exp(1j * x.real)
+        w = y.real.clone()
+        w[::2] *= 2
+        return (z, z.abs(), torch.where(z.abs() < 1, z, x), torch.roll(w, 3), torch.sort(z.imag)[0],
+                torch.searchsorted(self.table, w), torch.fft.fft(z) * 2)
+
+    module = Function(function, table=torch.tensor([-1.0, 0.0, 1.5], dtype=torch.float64))
+    args = tuple(torch.randn(37, dtype=torch.complex128) for _ in range(2))
+    check(packed(module, args, tmp_path), module, args)
