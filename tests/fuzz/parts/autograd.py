@@ -481,6 +481,8 @@ class _Writer:
     def use(self) -> None:
         dice = self.dice
         text = dice.weighted([(weight, body) for weight, body in USES.values()])
+        if "autograd.grad(" in self.text:  # what is differentiated inside lies in memory as it does without hooks
+            text = text.replace("pin_memory=True", "")
         text = text.replace("ORDER", dice.choice(["", "[::-1]"]))
         text = text.replace("RETAIN", dice.choice(["", "retain_graph=True"]))
         text = text.replace("MODE2", dice.weighted(OUTSIDE_MODES)).replace("MODE", dice.weighted(OUTSIDE_MODES))
