@@ -17,11 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
+import signal
 import sys
 import tempfile
+import time
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.whole_programs.program import PROGRAMS
 
@@ -30,32 +32,60 @@ from benchmarks.programs.comparing import difference
 from benchmarks.programs.registry import load_all
 
 SHORT_BAR, LONG_BAR = 1.15, 0.9
+LONGEST = 900
+"""Seconds that a run may take."""
 
 
-def in_process(name: str, side: str, calls: list[int], threads: int) -> dict[str, Any]:
-    """What `benchmarks.programs.one_run` says of a program in a fresh process with empty caches."""
+def in_process(name: str, side: str, calls: list[int], threads: int, clock: str) -> dict[str, Any]:
+    """What one run of a program says, in a process of its own with empty caches.
+
+    It is forked from this one, which has imported torch and nothing of any compiler.
+    """
+    import torch
+
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "FIRESTEEL_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder,
-                       "OMP_NUM_THREADS": str(threads)}
-        target = Path(folder) / "result.pt"
-        command = [sys.executable, "-m", "benchmarks.programs.one_run", name, side, str(target), *map(str, calls)]
-        try:
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900,
-                                  cwd=Path(__file__).resolve().parents[2])
-        except subprocess.TimeoutExpired:
-            return {"error": "no result after 900 s"}
-        if done.returncode or not target.exists():
-            lines = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+        target, errors = Path(folder) / "result.pt", Path(folder) / "errors.txt"
+        process = os.fork()
+        if process == 0:
+            _child(name, side, calls, threads, clock, folder)
+        started = time.monotonic()
+        while not (ended := os.waitpid(process, os.WNOHANG))[0]:
+            if time.monotonic() - started > LONGEST:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                return {"error": f"no result after {LONGEST} s"}
+            time.sleep(0.02)
+        if not target.exists():
+            lines = errors.read_text(encoding="utf-8").strip().splitlines() or [f"ended with {ended[1]}"]
             return {"error": lines[-1][:300]}
-        import torch
-
         run: dict[str, Any] = torch.load(target, weights_only=False)
         return run
 
 
-def best(name: str, side: str, calls: list[int], rounds: int, threads: int) -> dict[str, Any]:
+def _child(name: str, side: str, calls: list[int], threads: int, clock: str, folder: str) -> NoReturn:
+    """The other process: it writes its result, or its error."""
+    import torch
+
+    from benchmarks.programs.one_run import run_side
+
+    os.environ |= {"FIRESTEEL_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+    errors = os.open(f"{folder}/errors.txt", os.O_WRONLY | os.O_CREAT)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    try:
+        torch.set_num_threads(threads)
+        torch.save(run_side(name, side, calls, clock), f"{folder}/result.pt")
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def best(name: str, side: str, calls: list[int], rounds: int, threads: int, clock: str) -> dict[str, Any]:
     """The run of one side, with the least of its totals over several processes."""
-    runs = [in_process(name, side, calls, threads) for _ in range(rounds)]
+    runs = [in_process(name, side, calls, threads, clock) for _ in range(rounds)]
     for run in runs:
         if "error" in run:
             return run
@@ -63,13 +93,13 @@ def best(name: str, side: str, calls: list[int], rounds: int, threads: int) -> d
     return {**runs[0], "seconds": seconds, "warm": min(run["warm"] for run in runs)}
 
 
-def measure(name: str, calls: list[int], rounds: int, threads: int, with_torch: bool) -> dict[str, Any]:
+def measure(name: str, calls: list[int], rounds: int, threads: int, clock: str, with_torch: bool) -> dict[str, Any]:
     """One row."""
     row: dict[str, Any] = {"program": name}
     calls = [number for number in calls if number <= PROGRAMS[name].most_calls]
-    plain = best(name, "eager", calls, rounds, threads)
-    compiled = best(name, "firesteel", calls, rounds, threads)
-    inside = in_process(name, "inside", [8], threads)
+    plain = best(name, "eager", calls, rounds, threads, clock)
+    compiled = best(name, "firesteel", calls, rounds, threads, clock)
+    inside = in_process(name, "inside", [8], threads, clock)
     for side, run in (("eager", plain), ("firesteel", compiled)):
         if "error" in run:
             return {**row, "equal": f"{side} failed: {run['error']}"}
@@ -85,7 +115,7 @@ def measure(name: str, calls: list[int], rounds: int, threads: int, with_torch: 
         row[f"total {number}"] = compiled["seconds"][number] / plain["seconds"][number]
     row["warm"] = compiled["warm"] / plain["warm"]
     if with_torch:
-        other = best(name, "torch", calls, 1, threads)
+        other = best(name, "torch", calls, 1, threads, clock)
         for number in calls:
             row[f"torch {number}"] = None if "error" in other else other["seconds"][number] / plain["seconds"][number]
         row["torch warm"] = None if "error" in other else other["warm"] / plain["warm"]
@@ -136,6 +166,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, nargs="+", default=[1, 10, 100])
     parser.add_argument("--rounds", type=int, default=1, help="processes of each side; the least total counts")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: where others use the machine")
     parser.add_argument("--torch", action="store_true", help="torch.compile too, which takes minutes")
     parser.add_argument("--reasons", action="store_true", help="print breaks, recompilations and warnings")
     parser.add_argument("--json", type=Path, help="write all rows there")
@@ -153,7 +184,7 @@ def main() -> int:
     print(" | ".join(columns), flush=True)
     rows = []
     for name in names:
-        row = measure(name, calls, given.rounds, given.threads, given.torch)
+        row = measure(name, calls, given.rounds, given.threads, given.clock, given.torch)
         rows.append(row)
         print(" | ".join(shown(row, columns)), flush=True)
         if given.reasons and "reasons" in row:

@@ -102,9 +102,9 @@ def t5_generate(compile: Compile) -> Call:
 @program("gpt2_assisted")
 def gpt2_assisted(compile: Compile) -> Call:
     """GPT-2 with a smaller one that guesses ahead."""
+    model = gpt2()
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    model = gpt2()
     helper = GPT2LMHeadModel(GPT2Config(n_embd=64, n_layer=1, n_head=2, vocab_size=500, n_positions=256,
                                         bos_token_id=0, eos_token_id=None, pad_token_id=0)).eval()
     model.forward = compile(model.forward)

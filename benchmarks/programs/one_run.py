@@ -1,12 +1,8 @@
-"""One run of one program in this process, for `benchmarks.programs`.
-
-    python -m benchmarks.programs.one_run gan firesteel /tmp/result.pt 1 10 100
-"""
+"""One run of one program in this process, for `benchmarks.programs`."""
 
 from __future__ import annotations
 
 import functools
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -17,26 +13,33 @@ import torch
 import torch.utils._pytree as pytree
 from tests.whole_programs.program import PROGRAMS
 
-from benchmarks.programs.registry import load_all
-
 KEPT = 10
 """How many results are compared."""
 WARM, REGION = 5, "compiled_region"
 
 
+class Clock:
+    """Seconds of the wall, or those that processors spent on this process, all of its threads."""
+
+    now: Callable[[], float] = staticmethod(time.perf_counter)
+
+
+CLOCK = Clock()
+
+
 class Stopwatch:
     """A compiler whose own time, with importing it, is counted."""
 
-    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
-        self.make = functools.cache(make)
+    def __init__(self, compile: Callable[[Any], Any]) -> None:
+        self.compile = compile
         self.seconds = 0.0
 
     def __call__(self, function: Any) -> Any:
-        start = time.perf_counter()
+        start = CLOCK.now()
         try:
-            return self.make()(function)
+            return self.compile(function)
         finally:
-            self.seconds += time.perf_counter() - start
+            self.seconds += CLOCK.now() - start
 
 
 def seed() -> None:
@@ -61,14 +64,14 @@ def kept(result: Any) -> Any:
 def run(name: str, compile: Callable[[Any], Any], calls: list[int]) -> dict[str, Any]:
     """Totals after each of these numbers of calls, the time of a call at the end, and the first results."""
     seed()
-    stopwatch = Stopwatch(lambda: compile)
+    stopwatch = Stopwatch(compile)
     call = PROGRAMS[name].build(stopwatch)
     seed()
     results, seconds, spent, times = [], {}, stopwatch.seconds, []
     for number in range(max(calls)):
-        start = time.perf_counter()
+        start = CLOCK.now()
         result = call(number)
-        times.append(time.perf_counter() - start)
+        times.append(CLOCK.now() - start)
         spent += times[-1]
         if number < KEPT:
             results.append(kept(result))
@@ -172,14 +175,10 @@ def inside_run(name: str, calls: list[int]) -> dict[str, Any]:
     return {"inside": inside / max(inside + outside, 1)}
 
 
-def main() -> None:
-    name, side, target, *numbers = sys.argv[1:]
-    calls = [int(number) for number in numbers]
-    load_all()
+def run_side(name: str, side: str, calls: list[int], clock: str) -> dict[str, Any]:
+    """A run of a program under "eager", "firesteel" or "torch", or of what is "inside" of graphs."""
+    if clock == "cpu":
+        CLOCK.now = time.process_time  # type: ignore[method-assign]
     sides = {"firesteel": firesteel_run, "torch": torch_run, "inside": inside_run,
              "eager": lambda name, calls: run(name, lambda function: function, calls)}
-    torch.save(sides[side](name, calls), target)
-
-
-if __name__ == "__main__":
-    main()
+    return sides[side](name, calls)

@@ -94,6 +94,10 @@ assume_branches: bool = True
 """A Python ``if`` on a flag of a tensor (``mask.any()``, ``x.sum() == 0``) goes the way in the graph that it goes in the
 call that is captured. A call in which it goes the other way runs uncompiled; after the second of these it is a break."""
 
+retire_slow: bool = True
+"""A function whose graphs break is timed against plain Python over a few of its calls (with the backend "native", on
+CPUs), and runs uncompiled from then on if that is faster. FIRESTEEL_LOGS=fallbacks says so."""
+
 native_guards: str = "auto"
 """Whether guards become native code: "auto" once an entry has been used a few times, "always" on its first use, "never"
 leaves them as generated Python. What native code cannot check stays Python in any case."""

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from ..runtime.units import Unit
     from .native_guards.upgrade import Upgrade
 
+CONSTANT_SIZES = 3
+"""How many versions of a function may be made for constant sizes because an operation takes no symbols. Where there is
+still another size after that, the graph ends before the operation."""
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"})
 
 
@@ -118,6 +121,7 @@ class Capture:
                                                 self.declared), unit.compiler)
         self.tx.resumed = unit.start.index > 0
         self.tx.refused = () if unit.compiler.fullgraph else unit.refused
+        self.tx.sizes_settle = unit.compiler.fullgraph or len(unit.entries) < CONSTANT_SIZES
         self.fake.before_late_error = self.before_late_error
         if unit.compiler.keeps_modules:
             self.tx.graph.module_stack = self.tx.module_stack
@@ -205,7 +209,7 @@ class Capture:
             steps += 1
             safe_point()
             frame.index += 1
-            before = (tx.graph.operations, tx.effects.version, len(tx.shape_env.checks))
+            before = self.progress()
             try:
                 outcome = HANDLERS[instruction.op](frame, instruction)
             except UserRaise as raised:
@@ -234,9 +238,14 @@ class Capture:
             del tx.frames[1:]
             if cause.refused and not self.unit.compiler.fullgraph:
                 return self.finish_uncompiled(instruction, cause, cause.frames)  # type: ignore[attr-defined]
-            if before != (tx.graph.operations, tx.effects.version, len(tx.shape_env.checks)):
+            if before != self.progress():
                 raise Restart(steps - 1, cause)
             return self.finish_with_break(instruction, stack, cause, cause.frames)  # type: ignore[attr-defined]
+
+    def progress(self) -> tuple[int, ...]:
+        """How far capture is: a step that ends in a break must leave none of this behind, guards on sizes included."""
+        tx = self.tx
+        return tx.graph.operations, tx.effects.version, len(tx.shape_env.checks), tx.shape_env.decisions
 
     def error_frames(self, cause: GraphBreak) -> tuple[UserFrame, ...]:
         """User frames at the point of the break: recovered from the Python traceback of the inlined frames."""

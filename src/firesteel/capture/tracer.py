@@ -118,6 +118,7 @@ class Tracer:
         # how many of the environment's checks have become assertions, and the places where they must not
         self.asserted = 0
         self.refused: Collection[str] = ()
+        self.sizes_settle = True
         self.operation = ""
         self.known: dict[int, Value] = {}
         self.array_state = numpy_calls.ArrayState()

@@ -58,6 +58,9 @@ def static_needed(tx: Tracer, args: Iterable[Any], operation: str) -> GraphBreak
     if not sizes or len(sizes) < len(symbols):
         return GraphBreak(f"{operation} needs plain sizes, and a size here is not that of an input",
                           "keep sizes that depend on data or numbers out of this operation")
+    if not tx.sizes_settle:
+        return GraphBreak(f"{operation} needs plain sizes, and those here change from call to call",
+                          "give it tensors of few different sizes, padded for example")
     return StaticNeeded(sizes, operation)
 
 

@@ -37,6 +37,7 @@ from . import stance
 from .explain_miss import changed_inputs, first_failure
 from .first_calls import FirstCall
 from .first_steps import steps_without_state
+from .retiring import CLOCK, broken_call
 from .settings import raises_at_limit, setting
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Resume:
 @passed_over
 def drive(result: Any) -> Any:
     """Run continuations one after the other; a loop, so that the Python stack does not grow with them."""
+    if type(result) is Resume and type(result.unit) is Unit:
+        broken_call(result.unit.origin)
     while type(result) is Resume:
         unit, held = result.unit, result.args
         del result
@@ -176,6 +179,7 @@ class Unit:
         self._learned: Learned | None = None
         self.suspects: Suspects | None = None
         self.first_call: FirstCall | None = None
+        self.broken_calls = 0
         self._plain: Callable[..., Any] | None = None
 
     @property
@@ -339,6 +343,7 @@ class Unit:
 
     def compile(self, args: tuple[Any, ...]) -> Entry | None:
         """Capture for these arguments and add the entry."""
+        CLOCK.disturbances += 1
         declared = self.compiler.declared_sizes(self)
         if declared is not None and self.start.index == 0:
             declared.check(dict(zip(parameters_of(self.code, self.start), args, strict=True)), self.user_frame)
@@ -459,6 +464,7 @@ class Unit:
         self._learned = None
         self.suspects = None
         self.first_call = None
+        self.broken_calls = 0
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]

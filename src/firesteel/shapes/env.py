@@ -321,6 +321,11 @@ class ShapeEnv:
         """
         return list(self._minimal()[0])
 
+    @property
+    def decisions(self) -> int:
+        """How many guards were recorded so far, those that others imply included."""
+        return len(self._recorded)
+
     def assumptions(self) -> list[ShapeGuard]:
         """The bounds promised for backed symbols, as guards, without those that `guards` imply.
 

@@ -1,0 +1,145 @@
+"""Functions whose graphs break run as plain Python where that is faster.
+
+    step(x)   broken into five graphs: 2.4 ms a call          call 17, 19, ... 31 compiled, 18, 20, ... 32 plain
+              plain Python:            1.1 ms a call    ->    plain from then on
+
+Each graph costs its guards and its launch, and small graphs between breaks may cost more than they save. After
+`CALLS_BEFORE` calls that broke, calls run compiled and plain in turn, `SAMPLES` times each: results are the same either
+way, so nothing is computed twice. The faster way stays. Not measured: functions in one graph; calls whose results go
+on to a backward pass outside, where compiled code saves its time; whatever runs on a GPU beside Python; calls in which
+something is compiled or measured inside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import config
+from ..capture.user_frames import passed_over
+from ..logs import log
+from ..torch_compat.pytrees import tree_leaves
+
+if TYPE_CHECKING:
+    from .units import Unit
+
+CALLS_BEFORE = 16
+SAMPLES = 8
+MOST_DISTURBED = 100
+"""Calls of a race that say nothing, after which it ends without a winner."""
+MARGIN = 0.95
+"""Plain Python wins if it takes less than this share of the time."""
+
+_PLAIN_TYPES = (int, float, complex, bool, str, bytes, type(None))
+
+
+@dataclass
+class _Clock:
+    """What makes a measured call say nothing: counts of compilations and of measured calls, in all threads."""
+
+    disturbances: int = 0
+
+
+CLOCK = _Clock()
+
+
+@dataclass
+class Race:
+    """Calls of one function, compiled and plain in turn."""
+
+    compiled: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    disturbed: int = 0
+
+    @property
+    def over(self) -> bool:
+        return self.disturbed >= MOST_DISTURBED or min(len(self.compiled), len(self.plain)) >= SAMPLES
+
+    @property
+    def plain_wins(self) -> bool:
+        return self.disturbed < MOST_DISTURBED and typical(self.plain) < MARGIN * typical(self.compiled)
+
+
+def typical(seconds: list[float]) -> float:
+    """The time of a call that nothing else on the machine got in the way of."""
+    return fmean(sorted(seconds)[:3])
+
+
+def broken_call(unit: Unit) -> None:
+    """Count a call of a function whose graph broke; after some of them, the next ones are measured."""
+    unit.broken_calls += 1
+    if unit.broken_calls == CALLS_BEFORE and config.retire_slow and unit.compiler.backend_name == "native" \
+            and unit.compiler.events is None and unit.start.index == 0 and not torch.cuda.is_initialized():
+        _begin(unit)
+
+
+def _begin(unit: Unit) -> None:
+    """Put a function before the entries of a unit that measures them."""
+    race = Race()
+    # where one thread does all the work, what other processes do need not count
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+
+    @passed_over
+    def measured(*args: Any) -> Any:
+        others = tuple(function for function in unit.functions if function is not measured)
+        if race.over or not others:
+            _end(unit, measured, race)
+            return unit.call(args)
+        plain = len(race.plain) < len(race.compiled)
+        CLOCK.disturbances += 1
+        before = CLOCK.disturbances
+        start = clock()
+        result = unit.plain(args) if plain else _run_compiled(unit, others, measured, args)
+        seconds = clock() - start
+        if not _says_all(result):
+            race.disturbed = MOST_DISTURBED
+        elif CLOCK.disturbances != before:
+            race.disturbed += 1
+        else:
+            (race.plain if plain else race.compiled).append(seconds)
+        return result
+
+    unit.functions = (measured, *unit.functions)
+
+
+def _end(unit: Unit, measured: Callable[..., Any], race: Race) -> None:
+    unit.functions = tuple(function for function in unit.functions if function is not measured)
+    if not race.plain_wins:
+        return
+    text = f"plain Python takes {typical(race.plain) * 1e3:.3g} ms, its graphs {typical(race.compiled) * 1e3:.3g} ms"
+    unit.functions = ()
+    unit.given_up = f"it is faster uncompiled: {text}"
+    unit.compiler.skipped(unit, unit.given_up)
+    log("fallbacks", "%s (%s) runs uncompiled from now on: %s", unit.name, unit.user_frame, text)
+
+
+@passed_over
+def _run_compiled(unit: Unit, entries: Sequence[Callable[..., Any]], measured: Callable[..., Any],
+                  args: tuple[Any, ...]) -> Any:
+    """A call as it would be if nobody measured it."""
+    from .units import MISS, drive
+
+    for function in entries:
+        result = function(*args)
+        if result is not MISS:
+            return drive(result)
+    unit.functions = tuple(entries)
+    try:
+        result = unit.missed(args)
+    finally:
+        if unit.functions:
+            unit.functions = (measured, *unit.functions)
+    return drive(result)
+
+
+def _says_all(result: Any) -> bool:
+    """Whether nothing of the work is left to a backward pass outside."""
+    if not torch.is_grad_enabled():
+        return True
+    return all(isinstance(leaf, _PLAIN_TYPES) or isinstance(leaf, torch.Tensor) and not leaf.requires_grad
+               for leaf in tree_leaves(result))
