@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     checkpointing,
     class_bodies,
     classes,
+    distributions,
     gradients,
     issued_warnings,
     modes,

@@ -100,8 +100,8 @@ class Dynamism:
         return Dynamism(dynamic is True, dynamic is False, learned, static, suspects, None, named_dynamic(),
                         named_static(), dynamic_values())
 
-    def number(self, source: Source, value: int | float) -> bool:
-        """Whether a number from outside is a symbol."""
+    def number(self, source: Source, value: int | float, changing: bool = False) -> bool:
+        """Whether a number from outside is a symbol; `changing`: it is known to be another one soon."""
         if self.declared is not None:
             return self.declared.is_symbol(source.name)
         if not config.dynamic_numbers or DECLARED.get() is not None or self.named_static.covers(source.name):
@@ -110,7 +110,7 @@ class Dynamism:
             return True
         if self.nothing:
             return False
-        return source.name in self.learned.numbers or (self.everything and is_argument(source))
+        return changing or source.name in self.learned.numbers or (self.everything and is_argument(source))
 
     def dims(self, source: Source, t: torch.Tensor) -> dict[int, tuple[int, int | None, bool]]:
         """The dimensions of a tensor that are symbols: lower bound, upper bound, and whether the user demands it."""

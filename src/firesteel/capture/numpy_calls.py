@@ -99,7 +99,7 @@ def wrap_array(tx: Tracer, real: Any, source: Source) -> Value:
     flags = "{0}.flags.behaved" if writable else "not {0}.flags.writeable and {0}.flags.aligned"
     tx.guard(source, "array", f"type({{0}}) is {{k[0]}} and {{0}}.dtype.num == {real.dtype.num} and {flags}",
              (numpy.ndarray,))
-    with torch_compat.without_modes():
+    with torch_compat.without_modes(), torch.inference_mode(tx.began_in_inference_mode):
         shared = shared_tensor(real)
     tensor = tx.wrap(shared, call_source(source, shared_tensor))
     assert isinstance(tensor, TensorValue)
@@ -117,7 +117,7 @@ def wrap_scalar(tx: Tracer, real: Any, source: Source) -> Value | None:
     if TORCH.get(real.dtype.char) is None or not tx.symbols.dynamism.number(source, real) or not config.trace_numpy:
         return None
     tx.guard(source, "type", "type({0}) is {k[0]}", (type(real),))
-    with torch_compat.without_modes():
+    with torch_compat.without_modes(), torch.inference_mode(tx.began_in_inference_mode):
         tensor = tensor_of_scalar(real)
     known = tx.wrap(tensor, call_source(source, tensor_of_scalar))
     assert isinstance(known, TensorValue)

@@ -95,6 +95,26 @@ def _with_learning_rate(function: Any) -> Handler:
     return call
 
 
+def without_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """What ``zero_grad()`` comes to, without looking at the gradients there are: nothing depends on them."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
+@handles(torch.optim.Optimizer.zero_grad)
+def zero_grad(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A step that begins without gradients is the same step as one that begins with those of the step before."""
+    from .calls import inline
+
+    function = tx.python_object(torch.optim.Optimizer.zero_grad)
+    assert isinstance(function, FunctionValue)
+    to_none = args[1] if len(args) == 2 else kwargs.get("set_to_none", ConstantValue(True))
+    if len(args) not in (1, 2) or kwargs.keys() - {"set_to_none"} or not tx.truth(to_none):
+        return inline(tx, function, args, kwargs)
+    return tx.call(tx.python_object(without_gradients), args[:1], {})
+
+
 for _function in torch_compat.fused_optimizer_steps():
     handles(_function)(_with_learning_rate(_function))
 for _function in torch_compat.products_of_lists():

@@ -37,6 +37,8 @@ class Symbols:
         self.numbers_seen: dict[str, NumberSeen] = {}
         self.tensors_seen: dict[str, TensorSeen] = {}
         self.number_inputs: dict[Source, NumberValue] = {}
+        # numbers that are known to change before they have
+        self.changing: set[Source] = set()
 
     # Values
 

@@ -277,7 +277,7 @@ def _wrap_number(tx: Tracer, real: Any, source: Source) -> Value:
     # arithmetic on zeros, infinities and NaN has rules of its own, and so has that on integers of many digits
     bounds = number_bounds(real) if isinstance(real, int) else {}
     plain = bounds is not None if isinstance(real, int) else math.isfinite(real) and real != 0.0
-    if plain and tx.symbols.dynamism.number(source, real):
+    if plain and tx.symbols.dynamism.number(source, real, source in tx.symbols.changing):
         kind: Literal["int", "float"] = "int" if isinstance(real, int) else "float"
         finite = "type({0}) is float and {0} - {0} == 0.0 != {0}"
         tx.guard(source, "type", "type({0}) is int" if kind == "int" else finite)

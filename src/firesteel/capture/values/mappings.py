@@ -80,7 +80,10 @@ class DictValue(ContainerValue):
         cls: Any = self.cls
         if cls.__contains__(self.real, token) if isinstance(self.real, dict) else token in self.real:
             real = cls.__getitem__(self.real, token) if isinstance(self.real, dict) else self.real[token]
-            value: Value = tx.looked_up(real, item_source(self.source, token))
+            where = item_source(self.source, token)
+            if self.follows_schedule(token):
+                tx.symbols.changing.add(where)
+            value: Value = tx.looked_up(real, where)
             self.items[token] = (key, value)
             return value
         if isinstance(self.source, StorageSource):
@@ -91,6 +94,10 @@ class DictValue(ContainerValue):
         else:
             tx.guard(self.source, "missing key", "{k[0]} not in {0}", (token,))
         return None
+
+    def follows_schedule(self, key: Any) -> bool:
+        """Whether an item is the learning rate of an optimizer with a scheduler, which notes where the rate began."""
+        return type(key) is str and key == "lr" and type(self.real) is dict and "initial_lr" in self.real
 
     def contains(self, tx: Tracer, key: Value) -> bool:
         """Whether there is such a key; a number of the graph is compared with each, so that it may stay a number."""
@@ -118,6 +125,8 @@ class DictValue(ContainerValue):
                     by_position = isinstance(token, (IdentityKey, tuple)) and not key_value.is_constant()
                     where = item_source(call_source(self.source, values_of), position) \
                         if by_position and isinstance(self.real, dict) else item_source(self.source, key)
+                    if self.follows_schedule(key):
+                        tx.symbols.changing.add(where)
                     tokens[token] = (key_value, LazyValue(tx, real, where))
             self.found = {token: (key_value, None if token in self.stored else value)
                           for token, (key_value, value) in tokens.items()}
