@@ -209,3 +209,43 @@ def test_a_rate_with_a_scheduler_is_a_number_of_the_graph_at_once(compilations):
             schedule.step()
     torch.testing.assert_close(losses[1], losses[0])
     assert compilations == ["step"]
+
+
+def _averaged(model, kind):
+    from torch.optim import swa_utils
+
+    if kind == "average":
+        return swa_utils.AveragedModel(model)
+    if kind == "exponential":
+        return swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9))
+    return swa_utils.AveragedModel(model, avg_fn=lambda old, new, number: 0.5 * old + 0.5 * new, use_buffers=True)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("kind", ["average", "exponential", "own"])
+def test_averages_of_models(kind, whole, compilations):
+    averages = []
+    for transform in (lambda function: function, fs.compile):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        average = _averaged(model, kind)
+
+        def step(x, model=model, optimizer=optimizer, average=average, update=None):
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if update is None:
+                average.update_parameters(model)
+            return loss.detach()
+
+        run = transform(step) if whole else step
+        update = transform(average.update_parameters)
+        for number in range(6):
+            run(torch.randn(5, 4, generator=torch.Generator().manual_seed(number)), update=None if whole else update)
+            if not whole:
+                update(model)
+        averages.append(average.state_dict())
+    torch.testing.assert_close(averages[1], averages[0])
+    assert compilations == ["step" if whole else "update_parameters"]

@@ -156,7 +156,8 @@ def _is_flag_node(node: Node, depth: int, flags: frozenset[str] = _FLAGS) -> boo
     if name in flags:
         return True
     operands = [argument for argument in node.args if isinstance(argument, Node)]
-    if flags is _FLAGS and name in _ABOUT_NONE and len(operands) == 1 and _is_count(operands[0]):
+    if flags is _FLAGS and name in _ABOUT_NONE and len(operands) == 1 and \
+            (_is_count(operands[0]) or _is_counter(operands[0])):
         return node.args[1] is _ABOUT_NONE[name]
     return depth < 20 and bool(operands) and (
         name in _OF_A_FLAG | _FLAGS and _is_flag_node(operands[0], depth + 1, flags)
@@ -169,6 +170,13 @@ def _is_count(node: Node) -> bool:
     name = function_name(node)
     return isinstance(counted, Node) and (name == "count_nonzero" or name == "sum" and
                                           counted.meta["example_value"].dtype is torch.bool)
+
+
+def _is_counter(node: Node) -> bool:
+    """Whether a tensor from outside is one integer, which says how often something was done (`n_averaged > 0`)."""
+    example = node.meta.get("example_value")
+    return node.op == "placeholder" and isinstance(example, torch.Tensor) and not example.dim() and \
+        example.dtype in (torch.int32, torch.int64)
 
 
 def _decides_a_loop(tx: Tracer, frame: Frame) -> bool:

@@ -9,7 +9,8 @@ An optimizer makes its state in its first step, and parameters have no gradients
         optimizer.step()        # the first call fills optimizer.state, all others find it filled
         return loss
 
-What is captured for such a call serves that call alone. It runs as plain Python, and the second one is compiled.
+What is captured for such a call serves that call alone. It runs as plain Python, and the second one is compiled. So it
+is with `AveragedModel.update_parameters`, which copies the model the first time and averages from then on.
 """
 
 from __future__ import annotations
@@ -19,16 +20,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
+
+STEPS = ("step", "update_parameters")
 
 
 def steps_without_state(code: types.CodeType, globals_: Mapping[str, Any], args: Iterable[Any]) -> bool:
-    """Whether code that calls something `step` sees an optimizer without state: among its arguments, the variables
-    around it and its globals, or as an attribute or element of one of these."""
-    if "step" not in code.co_names:
+    """Whether code that takes a step sees an optimizer without state, or an average of nothing: among its arguments,
+    the variables around it and its globals, or as an attribute or element of one of these."""
+    if not any(name in STEPS for name in (code.co_name, *code.co_names)):
         return False
     named = [globals_[name] for name in code.co_names if name in globals_]
-    return any(isinstance(value, Optimizer) and not value.state and value.param_groups
-               for seen in (*args, *named) for value in _reachable(seen))
+    return any(_is_new(value) for seen in (*args, *named) for value in _reachable(seen))
+
+
+def _is_new(value: Any) -> bool:
+    if isinstance(value, Optimizer):
+        return not value.state and bool(value.param_groups)
+    return isinstance(value, AveragedModel) and not int(value.n_averaged)
 
 
 def _reachable(seen: Any) -> Iterator[Any]:
