@@ -10,6 +10,7 @@ rounds counts. torch.compile needs a C++ compiler, and some 10 s for a program.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import multiprocessing
@@ -168,7 +169,7 @@ def main() -> None:
         "firesteel": (fs.compile, lambda f: fs.compile(f, fullgraph=True), fs.reset)}
     if chosen.torch:
         if chosen.device == "cpu":  # once, not in every process; it looks for GPUs, which is not possible before a fork
-            import torch._inductor.compile_fx
+            importlib.import_module("torch._inductor.compile_fx")
 
         sides["torch.compile"] = (torch.compile, lambda f: torch.compile(f, fullgraph=True), torch.compiler.reset)
 
