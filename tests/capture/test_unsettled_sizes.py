@@ -34,3 +34,66 @@ def test_packed_sequences_of_many_lengths_settle():
             made_by.append(len(graphs))
     assert made_by[-1] == made_by[11], "still compiling"
     assert all(unit.given_up is None for units in compiled._firesteel_unit.compiler.units.values() for unit in units)
+
+
+def _units(compiled):
+    return [unit for units in compiled._firesteel_unit.compiler.units.values() for whole in units
+            for unit in (whole, *whole.continuations.values())]
+
+
+def test_a_list_that_grows_ends_the_graph_where_it_is_read():
+    def run(transform):
+        history = []
+
+        def step(x):
+            x = x.sin() * 2 + 1
+            history.append(x.sum())
+            if len(history) % 10 == 0:
+                x = x + len(history)
+            return x + history[-1], sum(history[-3:])
+
+        function = transform(step)
+        return [function(torch.full((3,), float(number))) for number in range(25)], history, function
+
+    expected, plain_history, _ = run(lambda step: step)
+    graphs = []
+
+    def counting(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    results, history, compiled = run(fs.compile(backend=counting))
+    torch.testing.assert_close(results, expected)
+    torch.testing.assert_close(history, plain_history)
+    assert all(unit.given_up is None for unit in _units(compiled))
+    assert len(compiled._firesteel_unit.entries) <= 4
+
+
+def test_lists_of_tensors_of_any_length():
+    def total(parts, scale):
+        return torch.stack(parts).sum(0) * scale.exp()
+
+    compiled = fs.compile(total)
+    for length in (2, 5, 3, 7, 4, 9, 6, 8, 11, 10, 12):
+        parts = [torch.full((3,), float(number)) for number in range(length)]
+        torch.testing.assert_close(compiled(parts, torch.ones(3)), total(parts, torch.ones(3)))
+    assert all(unit.given_up is None for unit in _units(compiled))
+
+
+def test_two_lengths_have_a_graph_each():
+    def total(parts):
+        return torch.stack(parts).sum(0) * 2
+
+    compiled = fs.compile(total)
+    for length in (2, 3, 2, 3, 2, 3, 2, 3):
+        parts = [torch.full((3,), float(number)) for number in range(length)]
+        torch.testing.assert_close(compiled(parts), total(parts))
+    entries = compiled._firesteel_unit.entries
+    assert len(entries) == 2 and all(entry.break_reason is None for entry in entries)
+
+
+def test_one_graph_is_made_for_each_length_where_somebody_insists():
+    compiled = fs.compile(lambda parts: torch.stack(parts) * 2, fullgraph=True)
+    for length in (2, 3, 4, 5, 6):
+        assert compiled([torch.ones(2)] * length).shape == (length, 2)
+    assert len(compiled._firesteel_unit.entries) == 5

@@ -22,6 +22,7 @@ import firesteel as fs
 from firesteel import torch_compat
 from firesteel.errors import FiresteelWarning
 from firesteel.runtime import units
+from firesteel.runtime.explain_miss import FailedGuard
 
 X = torch.arange(4.0)
 
@@ -495,7 +496,7 @@ def test_only_what_changed_of_a_dictionary_is_written() -> None:
 def test_a_function_whose_guards_refuse_what_they_are_made_from_says_so_beside_other_threads(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread may have changed what the guards read, a few times. Then it is told, once."""
-    monkeypatch.setattr(units, "first_failure", lambda entry, unit, args: "x is wrong")
+    monkeypatch.setattr(units, "first_failure", lambda entry, unit, args: FailedGuard("x is wrong", "x", ""))
     compile_unit = units.Unit.compile
 
     def compile_refusing(unit: units.Unit, args: tuple[Any, ...]) -> Any:

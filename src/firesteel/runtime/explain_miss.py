@@ -36,6 +36,8 @@ class FailedGuard:
     found: str
     is_shape: bool = False
     """Whether it is about sizes, strides or relations between numbers."""
+    is_length: bool = False
+    """Whether it is about the number of items in a list or another container."""
 
     def __str__(self) -> str:
         return f"{self.text}" + (f" (found {self.found})" if self.found else "")
@@ -110,7 +112,8 @@ def _failure(guard: Guard, values: Values) -> FailedGuard | None:
         return FailedGuard(guard.describe(), name, f"{type(error).__name__}: {error}")
     part = _failing_part(guard, values)
     is_shape = guard.kind in ("tensor", "part") and LAYOUT.search(part.template) is not None
-    return FailedGuard(part.describe(), name, _found(scope["v0"]) if guard.source else "", is_shape)
+    return FailedGuard(part.describe(), name, _found(scope["v0"]) if guard.source else "", is_shape,
+                       guard.kind == "length")
 
 
 def _failing_part(guard: Guard, values: Values) -> Guard:

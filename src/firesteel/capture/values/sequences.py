@@ -290,6 +290,9 @@ class ListValue(SequenceValue):
         if self.items is None:
             assert self.source is not None
             cls: Any = self.cls
+            if self.source.name in tx.changing_lengths:
+                raise GraphBreak(f"the {cls.__name__} {self.source.name} has another length from call to call",
+                                 "make a tensor of it outside of the compiled function")
             reals = list(cls.__iter__(self.real))
             if isinstance(self.source, StorageSource):
                 tx.guard(self.source, "length", f"{{k[0]}}({{0}}) == {len(reals)}", (list.__len__,))
@@ -368,8 +371,10 @@ class ListValue(SequenceValue):
         return self.cls is list and getattr(value.realize(), "storage", None) is self
 
     def extend(self, tx: Tracer, other: Value) -> None:
-        """Item by item: what makes the items may look at this list meanwhile."""
+        """Item by item: what makes the items may look at this list meanwhile. A deque by itself is copied before."""
         source = self if sys.version_info >= (3, 13) and self.belongs_to(other) else other
+        if self.cls is not list and getattr(other, "storage", None) is self:
+            source = ListValue(tx.to_list(other))
         if isinstance(source, SequenceValue):
             for item in list(source.elements(tx)):
                 self.append(tx, item)
