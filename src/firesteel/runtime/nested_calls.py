@@ -43,8 +43,12 @@ def callee(compiler: Compiler, target: Any) -> Any:
     if kind is types.BuiltinFunctionType:
         if target is sys._getframe:
             return frame_at
-        return functools.partial(_with_key, compiler, target) if target in _TAKE_KEYS else \
-            functools.partial(_with_function, compiler, target) if target in _TAKE_FUNCTIONS else target
+        around = _with_key if target in _TAKE_KEYS else _with_function if target in _TAKE_FUNCTIONS else None
+        if around is None:
+            return target
+        instead: Any = functools.partial(around, compiler, target)
+        instead.__qualname__, instead.__module__ = target.__qualname__, target.__module__  # Python names it in errors
+        return instead
     if kind is types.FunctionType:
         if target in INSTEAD:
             return INSTEAD[target]
@@ -157,6 +161,13 @@ class NestedCall:
         self.compiler = compiler
         self.function = function
         self.receiver = receiver
+
+    def __str__(self) -> str:
+        """What Python calls it when it refuses what stands behind a star."""
+        function, receiver = self.function, self.receiver
+        if receiver is not MISS and (function.__name__ == "__call__" or isinstance(receiver, torch.nn.Module)):
+            return str(receiver)
+        return f"{function.__module__}.{function.__qualname__}()"
 
     @passed_over
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -80,11 +80,12 @@ class ObjectValue(Value):
                 if written_in_python(tx.objects.find_on_class(self.cls, "__missing__", tx)[1] or dict) and \
                         self.storage.lookup(tx, args[0].realize()) is None:
                     return tx.call(tx.objects.special_method(tx, self, "__missing__"), args, {})
+            if name == "__format__" and len(args) == 1 and args[0].is_constant() and args[0].as_constant() == "":
+                return tx.constant(tx.builtin_text.text_of(tx, self, str))
             if name in ("__str__", "__format__") and not isinstance(self.storage, ConstantValue):
-                if args and not (args[0].is_constant() and args[0].as_constant() == ""):
+                if args:
                     self.unsupported("a format")  # Python raises
-                function = repr if name == "__str__" else str  # as object's do
-                return tx.constant(tx.builtin_text.text_of(tx, self, function))
+                return tx.constant(tx.builtin_text.text_of(tx, self, repr))  # as object's does
             if name == "__repr__" and self.storage.python_type() not in {list, tuple, dict, int, float, str, bytes}:
                 self.unsupported(f"method {name!r}")  # the text has the name of the class in it
             if isinstance(self.storage, ConstantValue):  # a number or text is taken for what it is

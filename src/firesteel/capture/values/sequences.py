@@ -528,7 +528,7 @@ class ListValue(SequenceValue):
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         """Bring the real list up to date; `owner` names the builtin type when a user's subclass holds the items."""
-        prefix = f"{self.cls.__name__}" if owner is not None else ""
+        prefix = code.constant(self.cls)
         if self.items is None:
             for item in self.tail:
                 if owner is None:
@@ -539,8 +539,8 @@ class ListValue(SequenceValue):
         text = f"[{', '.join(code.value(item) for item in self.items)}]"
         if self.cls is list:
             code.line(f"{target}[:] = {text}" if owner is None
-                      else f"list.__setitem__({target}, {code.constant(slice(None))}, {text})")
+                      else f"{prefix}.__setitem__({target}, {code.constant(slice(None))}, {text})")
         else:
             kept = code.fresh(text)
-            code.line(f"{target}.clear()")
-            code.line(f"{target}.extend({kept})")
+            code.line(f"{prefix}.clear({target})")  # not the methods of a subclass
+            code.line(f"{prefix}.extend({target}, {kept})")
