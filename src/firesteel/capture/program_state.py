@@ -224,7 +224,8 @@ class _Search:
             if of_program:
                 self.state.tables.append((vars(module), name))
             self.queue.append(value)
-        elif of_program or type(value) in CONSTANTS or type(value) in frozenset(CONTAINERS) and len(value) <= _MOST_ITEMS:
+        elif of_program or type(value) in CONSTANTS or \
+                type(value) in frozenset(CONTAINERS) and len(value) <= _MOST_ITEMS:
             if name.startswith("__") and name.endswith("__"):
                 return
             self.state.tables.append((vars(module), name))

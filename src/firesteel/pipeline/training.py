@@ -343,12 +343,22 @@ class _Backward:
 def _keep_apart(gradients: Sequence[Any]) -> None:
     """Have autograd copy gradients that lie in one memory into ``.grad`` of leaves, as it does in eager.
 
-    It takes those as they are that nobody else refers to, whatever else lies in their memory.
+    It takes those as they are that nobody else refers to, whatever else lies in their memory: two parts of it are
+    gradients of two leaves.
     """
     there = [gradient for gradient in gradients if gradient is not None]
-    held = [gradient for gradient in there if gradient is not there[-1]]
+    held = [gradient for at, gradient in enumerate(there) if any(
+        gradient is not other and _meet(gradient, other) for other in there[at + 1:])]
     if held and not torch.is_grad_enabled():
         torch_compat.after_backward(held.clear)
+
+
+def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the stretches of memory that two tensors lie in meet: those of parts of a concatenation do not."""
+    starts = [tensor.storage_offset() for tensor in (one, other)]
+    lengths = [1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+               if tensor.numel() else 0 for tensor in (one, other)]
+    return starts[0] < starts[1] + lengths[1] and starts[1] < starts[0] + lengths[0]
 
 
 def _replayed(unit: TrainingUnit, call: Call, inputs: Sequence[Any], tangents: Sequence[Any],
