@@ -74,3 +74,32 @@ def test_other_errors_stay():
     with pytest.raises(RuntimeError, match="size"):
         products.matmul(torch.ones(2, 3, 4), torch.ones(2, 3, 4))
     assert not wants_plain_sizes(FakeUnsupported("matmul", "another reason"))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_operators_of_the_program_keep_their_meaning(dynamic):
+    """Also where they are called like functions of torch."""
+    library = torch.library.Library("test_products", "DEF")
+    library.define("linear(Tensor x, Tensor weight, Tensor bias) -> Tensor")
+    library.impl("linear", lambda x, weight, bias: x * 7, "CPU")
+    library.impl("linear", lambda x, weight, bias: torch.empty_like(x), "Meta")
+    args = torch.ones(2, 3, 5).mT, torch.ones(3, 3), torch.ones(1).expand(3)
+
+    def called(x, weight, bias):
+        return torch.ops.test_products.linear(x, weight, bias)
+
+    for backend in ("eager", "aot_eager", "native"):
+        torch.testing.assert_close(fs.compile(called, backend=backend, dynamic=dynamic)(*args), args[0] * 7)
+
+
+def test_exported_bias_of_another_dtype():
+    class Layer(torch.nn.Module):
+        def forward(self, x, weight, bias):
+            return torch.nn.functional.linear(x, weight, bias)
+
+    args = torch.ones(2, 5, 3, dtype=torch.bfloat16), torch.ones(4, 3, dtype=torch.bfloat16), torch.ones(1).expand(4)
+    program = fs.export.export(Layer(), args)
+    for exported in (program, program.run_decompositions()):
+        result = exported.module()(*args)
+        assert result.dtype is torch.bfloat16
+        assert [node.meta["val"].dtype for node in exported.graph.output_node().args[0]] == [torch.bfloat16]

@@ -570,8 +570,9 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     """Execute on fake tensors; whatever goes wrong is left to Python by a break."""
     tx.operation = name
     try:
-        rule = find_function(name, args, tx.compiler.exports)
-        require_of_function(name, args, kwargs)
+        own = torch_compat.name_in_torch(target)
+        rule = find_function(own, args, tx.compiler.exports, kwargs)
+        require_of_function(own, args, kwargs)
         if isinstance(target, str):
             return _run_in_c(tx, getattr(args[0], target), args[1:], kwargs) if rule is None else rule(*args, **kwargs)
         if target in ITEM_METHODS and has_positions(args[1]):

@@ -22,7 +22,7 @@ from .. import torch_compat
 from ..control_flow import operators
 from ..fake import FakeError, FakeTensor
 from ..fake.dims import layout_of
-from ..fake.functions import find_function, is_described, is_symbolic
+from ..fake.functions import find_composition, find_function, is_described, is_symbolic
 from ..fake.mode import dispatch, wants_plain_sizes
 from ..fake.products import matmul_by_parts
 from ..fake.resampling import any_factor
@@ -85,7 +85,7 @@ def _default_table() -> Mapping[Any, Callable[..., Any]]:
 
 def _composition(op: Any) -> Callable[..., Any]:
     def composition(*args: Any, **kwargs: Any) -> Any:
-        rule = find_function(op.__name__, args) if op.__name__.endswith(".vec") else None
+        rule = find_composition(op, args, kwargs)
         if rule is not None:
             return rule(*args, **kwargs)
         if is_network:
@@ -322,7 +322,7 @@ class _FunctionalGraph(Tracing):
             return self._control_flow(target, args)
         return super().call(target, args, kwargs)
 
-    def rule_of(self, name: str, args: tuple[Any, ...]) -> None:
+    def rule_of(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The recorder knows those rules itself."""
 
     def node_of(self, value: Any) -> Any:

@@ -355,7 +355,7 @@ class _Replay(Tracing):
     def _run_body(self, recorder: PreDispatchRecorder, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         return _Body(graph, inputs, recorder, self.module_names, self.frames).run_body()
 
-    def rule_of(self, name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+    def rule_of(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
         """The recorder has operators in one piece and knows the rules of those itself."""
         return self.program_recorder.to_list if name == "tolist" else None
 

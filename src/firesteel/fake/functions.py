@@ -7,7 +7,8 @@ cells, one step in time, are written out in the operators that they consist of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,21 +17,31 @@ from ..devices import kind_of
 from ..torch_compat import own_functions
 from ..torch_compat import pytrees as pytree
 from .dims import require_equal, shape_of
-from .products import linear, matmul
+from .products import adds_in_place, linear, matmul
 from .resampling import RESAMPLING, interpolate
 from .tensor import FakeUnsupported
 
 FunctionRule = Callable[..., Any]
 
 
-def find_function(name: str, args: Sequence[Any], exports: bool = False) -> FunctionRule | None:
+def find_function(name: str, args: Sequence[Any], exports: bool = False,
+                  kwargs: Mapping[str, Any] = MappingProxyType({})) -> FunctionRule | None:
     """The rule of a torch function or operator for these arguments; None when it runs as it is."""
     rule = _RULES.get(short_name(name))
     if rule is one_hot:
         return rule
-    if rule is None or not (any(is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)):
+    if rule is None or not (any(is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)
+                            or rule is linear and _adds_in_place(*args, **kwargs)):
         return None
     return None if torch.is_autocast_enabled(args[0].device.type) else rule
+
+
+def find_composition(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> FunctionRule | None:
+    """The rule of an operator of ATen that a graph has in one piece; None where C++ takes it apart."""
+    if op is torch.ops.aten.linear.default:
+        is_plain = not torch.is_autocast_enabled(args[0].device.type)
+        return linear if is_plain and _adds_in_place(*args, **kwargs) else None
+    return find_function(op.__name__, args) if op.__name__.endswith(".vec") else None
 
 
 def short_name(name: str) -> str:
@@ -51,6 +62,10 @@ def _needs_memory(name: str, args: Sequence[Any], exports: bool) -> bool:
     leaves = pytree.tree_leaves(list(args))
     return exports or not (torch.is_grad_enabled() and any(
         isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves))
+
+
+def _adds_in_place(x: Any, weight: Any = None, bias: Any = None, **others: Any) -> bool:
+    return isinstance(x, torch.Tensor) and isinstance(bias, torch.Tensor) and adds_in_place(x, bias)
 
 
 def is_described(name: str) -> bool:

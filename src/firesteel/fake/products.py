@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import own_functions
+from ..torch_compat.tensors import is_functorch_tensor
 from .dims import product
 
 
@@ -28,15 +29,43 @@ def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """The layer as torch makes it, or where that needs plain sizes, from parts."""
-    from .mode import wants_plain_sizes
-
+    if bias is not None and adds_in_place(x, bias):
+        return _product_of_layer(x, weight).add_(bias)
     try:
         return own_functions.linear(x, weight, bias)
     except Exception as error:
-        if not wants_plain_sizes(error) or x.dim() < 3 or weight.dim() != 2:
+        if not _has_parts(x, weight, error):
             raise
     result = matmul_by_parts(x, weight.t())
     return result if bias is None else result + bias
+
+
+def adds_in_place(x: torch.Tensor, bias: torch.Tensor) -> bool:
+    """Whether eager's linear layer writes the bias into the product. C++ adds it into a new tensor where it sees that
+    tensors are not plain ones: that has the larger of both dtypes and shapes, and where it is empty other strides.
+
+    >>> x = torch.ones(2, 5, 3)
+    >>> adds_in_place(x, torch.ones(4)), adds_in_place(x, torch.ones(1).expand(4)), adds_in_place(x.mT, torch.ones(4))
+    (False, True, True)
+    """
+    if x.dim() == 2 or is_functorch_tensor(bias):
+        return False
+    return not (bias.dim() == 1 and bias.is_contiguous() and x.is_contiguous())
+
+
+def _product_of_layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    try:
+        return own_functions.linear(x, weight)
+    except Exception as error:
+        if not _has_parts(x, weight, error):
+            raise
+    return matmul_by_parts(x, weight.t())
+
+
+def _has_parts(x: torch.Tensor, weight: torch.Tensor, error: Exception) -> bool:
+    from .mode import wants_plain_sizes
+
+    return wants_plain_sizes(error) and x.dim() >= 3 and weight.dim() == 2
 
 
 def matmul_by_parts(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ import torch.fx
 from .. import torch_compat
 from ..fake import FakeMode, FakeTensor
 from ..fake.dims import layout_of, offset_of
-from ..fake.functions import find_function
+from ..fake.functions import find_composition
 from ..fake.mode import dispatch
 from ..fake.rules.strides import is_dense
 from ..fake.tensor import has_wrappers, new_fake, view_of
@@ -288,7 +288,7 @@ class Recorder(FakeMode):
         if kind is Kind.WRITES:
             return self._write(operator, args, kwargs)
         if kind is Kind.COMPOSITE:
-            rule = find_function(func.__name__, args) if func.__name__.endswith(".vec") else None
+            rule = find_composition(func, args, kwargs)
             return self.run(torch_compat.run_composition, (func, args, kwargs)) if rule is None \
                 else self.run(rule, args, kwargs)
         if kind is Kind.QUERY:

@@ -212,7 +212,7 @@ class Tracing:
                 continue
             kwargs = self.value_of(node.kwargs) if node.kwargs else {}
             if op == "call_method":
-                rule = self.rule_of(node.target, args)
+                rule = self.rule_of(node.target, args, kwargs)
                 values[node] = (getattr(args[0], node.target)(*args[1:], **kwargs) if rule is None
                                 else rule(*args, **kwargs))
             elif op == "call_function":
@@ -273,14 +273,14 @@ class Tracing:
             return None  # regions mean nothing for the kernels that come out
         if is_state_change(target):
             self.state_changes.append(StateChange(target, args))
-        rule = self.rule_of(getattr(target, "__name__", ""), args)
+        rule = self.rule_of(torch_compat.name_in_torch(target), args, kwargs)
         if rule is None:
             return target(*args, **kwargs)
         if is_described(target.__name__):
             return recurrent_call(self.recorder, short_name(target.__name__), rule, args)
         return rule(*args, **kwargs)
 
-    def rule_of(self, name: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+    def rule_of(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
         """What runs in the place of a function that C++ takes apart in ways that need plain sizes, or that can be had
         for less."""
         if name == "one_hot":
@@ -289,7 +289,7 @@ class Tracing:
             return QUANTILES[name]
         if name == "new_tensor":
             return lambda x, data, **options: x.new_tensor(_plain(data), **options)
-        return self.masks.attention if name in ATTENTION else find_function(name, args)
+        return self.masks.attention if name in ATTENTION else find_function(name, args, kwargs=kwargs)
 
     def attribute(self, name: str) -> Any:
         value: Any = self.module

@@ -123,8 +123,8 @@ class _SymbolicBody(torch.fx.Interpreter):
         return self.env[node]
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = getattr(target, "__name__", "")
-        rule = _dropout if name == "dropout" else find_function(name, args)
+        name = torch_compat.name_in_torch(target)
+        rule = _dropout if name == "dropout" else find_function(name, args, kwargs=kwargs)
         return super().call_function(target if rule is None or is_described(name) else rule, args, kwargs)
 
 

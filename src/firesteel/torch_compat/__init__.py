@@ -106,6 +106,7 @@ from .recognised import (
     guarded_state_getters,
     is_torchscript,
     is_torchscript_class,
+    name_in_torch,
     operation_namespaces,
     operator_of_definition,
     optimizer_number,

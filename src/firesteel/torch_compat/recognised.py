@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,6 +44,26 @@ def operator_of_definition(target: Any) -> Any:
     """The operator that a function decorated with ``torch.library.custom_op`` calls; anything else as it is."""
     is_definition = isinstance(target, torch._library.custom_ops.CustomOpDef)
     return getattr(target, "_opoverload", target) if is_definition else target
+
+
+def name_in_torch(target: Any) -> str:
+    """The name of a function, method or operator of torch's own; "" for those of the program, whatever they are called.
+
+    >>> name_in_torch(torch.matmul), name_in_torch(torch.ops.aten.linear), name_in_torch("matmul")
+    ('matmul', 'linear', 'matmul')
+    >>> def matmul(x, y): ...
+    >>> name_in_torch(matmul)
+    ''
+    """
+    if isinstance(target, str):
+        return target
+    if isinstance(target, torch._ops.OpOverloadPacket) and not target._qualified_op_name.startswith("aten::"):
+        return ""
+    if isinstance(target, torch._ops.OpOverload) and target.namespace != "aten":
+        return ""
+    if isinstance(target, types.FunctionType) and (target.__module__ or "").partition(".")[0] != "torch":
+        return ""
+    return getattr(target, "__name__", "")
 
 
 def operation_namespaces() -> list[Any]:
