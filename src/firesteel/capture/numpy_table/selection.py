@@ -376,13 +376,23 @@ def array_equal(ctx: Context, a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 def _bin_places(ctx: Context, x: Any, bins: Any, right: bool) -> Tensor:
     array, edges = ctx.asarray(x), ctx.asarray(bins)
     kind = result_type(array, edges)
-    return torch.searchsorted(ctx.cast_to(edges, kind), ctx.cast_to(array, kind), right=right)
+    table, wanted = ctx.cast_to(edges, kind), ctx.cast_to(array, kind)
+    if kind.kind != "f":
+        return torch.searchsorted(table, wanted, right=right)
+    # NaN stands behind all numbers in NumPy, and before all of them in torch.
+    missing = torch.isnan(table)
+    numbers = (~missing).sum()
+    places = torch.searchsorted(torch.where(missing, torch.inf, table), wanted, right=right)
+    within = torch.minimum(places, numbers)
+    return torch.where(torch.isnan(wanted), places, within) if right else within
 
 
 @function(numpy.searchsorted)
 def searchsorted(ctx: Context, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if sorter is not None:
         raise GraphBreak("np.searchsorted with a sorter")
+    if side not in ("left", "right"):
+        raise GraphBreak("np.searchsorted with a side that is neither left nor right")
     places = _bin_places(ctx, v, a, side == "right")
     return ctx.array_or_scalar(places)
 
