@@ -184,7 +184,12 @@ def _result(functional: FunctionalGraph, output: Any, inputs: Sequence[Any], val
     base = inputs[output.index] if isinstance(output, InputAlias) else values[output.node]
     if output.view is None:
         if isinstance(output, FreshTensor):
-            return _with_strides(base, output.node.meta["val"].stride())
+            stride = output.node.meta["val"].stride()
+            if _may_differ(base, stride):
+                known = symbols(functional.inputs, inputs, values)
+                if all(expr_of(step).free_symbols <= known.keys() for step in stride):
+                    stride = [known_number(known, step) for step in stride]
+            return _with_strides(base, stride)
         return base
     return view_of_base(base, output.view, functools.partial(known_number, symbols(functional.inputs, inputs, values)))
 
@@ -224,6 +229,12 @@ def _bind(bound: dict[Symbol, Any], number: Any, value: Any) -> None:
 def known_number(known: dict[Symbol, Any], number: Any) -> int:
     """A number of the graph, given the values of symbols."""
     return int(expr_of(number).evaluate(known))
+
+
+def _may_differ(value: torch.Tensor, stride: Sequence[Any]) -> bool:
+    """Whether strides that depend on symbols may be other ones than operators give: those of what has no elements, or
+    one in a dimension, follow rules of their own."""
+    return (0 in value.shape or 1 in value.shape) and any(type(step) is not int for step in stride)
 
 
 def _with_strides(value: torch.Tensor, stride: Sequence[Any]) -> torch.Tensor:
