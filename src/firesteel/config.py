@@ -91,8 +91,13 @@ capture_branches: bool = False
 option of the same name of compile goes before it."""
 
 assume_branches: bool = True
-"""A Python ``if`` on a flag of a tensor (``mask.any()``, ``x.sum() == 0``) goes the way in the graph that it goes in the
-call that is captured. A call in which it goes the other way runs uncompiled; after the second of these it is a break."""
+"""A Python ``if`` on a flag of a tensor (``mask.any()``, ``x.sum() == 0``) goes the way in the graph that it goes in
+the call that is captured. A call in which it goes the other way runs uncompiled; after the second of these it is a
+break."""
+
+compile_after: float = 0.0
+"""How many seconds a function runs as plain Python before it is compiled, all of its calls together: short programs end
+before compiling could pay. With 0, and with `fullgraph=True` in any case, the first call is compiled."""
 
 retire_slow: bool = True
 """A function whose graphs break is timed against plain Python over a few of its calls (with the backend "native", on

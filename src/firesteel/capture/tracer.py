@@ -71,6 +71,7 @@ from .values.sequences import MOST_ITEMS, ListValue, SequenceValue, TupleValue
 if TYPE_CHECKING:
     from ..fake import FakeMode
     from .frame import Frame
+    from .unrolling import Rounds
 
 
 class Tracer:
@@ -120,6 +121,7 @@ class Tracer:
         self.refused: Collection[str] = ()
         self.sizes_settle = True
         self.changing_lengths: Collection[str] = ()
+        self.unrolled: dict[int, Rounds] = {}
         self.began_in_inference_mode = torch.is_inference_mode_enabled()
         self.operation = ""
         self.known: dict[int, Value] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import threading
+import time
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -51,6 +52,9 @@ MAX_DISTURBED = 3
 """How often a function is tried again whose capture other threads disturbed, and goes unmentioned where its guards may
 have been."""
 _DISTURBED = re.compile(r"(changed size|mutated|keys changed) during iteration|^zip\(\) argument \d+ is ")
+
+
+NOT_WORTH_IT = "it has not run for long enough"
 
 
 class Miss:
@@ -182,6 +186,7 @@ class Unit:
         self.suspects: Suspects | None = None
         self.first_call: FirstCall | None = None
         self.broken_calls = 0
+        self.plain_seconds = 0.0
         self._plain: Callable[..., Any] | None = None
 
     @property
@@ -253,6 +258,8 @@ class Unit:
     def missed(self, args: Sequence[Any]) -> Any:
         """No entry fits: compile another one, or run plain Python. A continuation gets a list, which is cleared."""
         reason = self.why_not_compile() or self.why_not_yet(args)
+        if reason == NOT_WORTH_IT:
+            return self.timed(args)
         if reason is not None:
             return self.plain(args)
         tried: tuple[Callable[..., Any], ...] = ()
@@ -325,7 +332,12 @@ class Unit:
                        if (guard := first_failure(entry, self, tuple(args))) is not None]
             why = f"the last failing guard is {misfits[-1]}" if misfits else "there is no compiled version of it"
             raise RecompileError(f"{self.name} would have to be compiled: {why}", None, (self.user_frame,))
-        if self.entries or self.first_call is not None:
+        if self.entries:
+            return None
+        if self.may_wait and self.plain_seconds < config.compile_after:
+            self.first_call = self.first_call or FirstCall.of(parameters_of(self.code, self.start), args)
+            return NOT_WORTH_IT
+        if self.first_call is not None:
             return None
         reason = None
         if stance.current() in ("eager_then_compile", "aot_eager_then_compile"):
@@ -335,6 +347,15 @@ class Unit:
         if reason is not None:
             self.first_call = FirstCall.of(parameters_of(self.code, self.start), args)
         return reason
+
+    @passed_over
+    def timed(self, args: Sequence[Any]) -> Any:
+        """Run uncompiled, and count the time."""
+        started = time.perf_counter()
+        try:
+            return self.plain(args)
+        finally:
+            self.plain_seconds += time.perf_counter() - started
 
     @property
     def may_wait(self) -> bool:
@@ -468,6 +489,7 @@ class Unit:
         self.suspects = None
         self.first_call = None
         self.broken_calls = 0
+        self.plain_seconds = 0.0
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]

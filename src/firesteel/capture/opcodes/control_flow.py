@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..opcode_handlers import opcode
+from ..unrolling import count_round
 from ..values.base import Value
 from ..values.constants import ConstantValue, NumberValue
 from ..values.tensors import TensorValue
@@ -117,6 +118,7 @@ def get_iter(frame: Frame, inst: Instruction) -> None:
 
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, inst: Instruction) -> None:
+    count_round(frame, frame.stack[-1])
     item = frame.tx.next_item(frame.stack[-1])
     if item is None:
         frame.pop()

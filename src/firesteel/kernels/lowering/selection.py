@@ -203,6 +203,8 @@ def constant_pad_nd(ctx: Lowering, x: Tensor, pad: Sequence[Any], value: Any = 0
 
 # Up to this many parts, users that read point by point choose between the parts instead of reading a joined copy.
 _FEW_PARTS = 4
+# Each part is a copy of its own. More than this take longer to compile than they can save: the library joins them.
+_MOST_PARTS = 128
 
 
 @lowering("aten.cat.default", "aten.concat.default")
@@ -216,6 +218,8 @@ def cat(ctx: Lowering, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     dim = wrap(dim, parts[0].ndim)
     if len(parts) == 1:
         return pointwise(ctx, lambda a: a, parts[0])
+    if len(parts) > _MOST_PARTS:
+        return ctx.unsupported(f"{len(parts)} parts to join")
     starts: list[Expr] = [ZERO]
     for part in parts:
         starts.append(ctx.simplify(starts[-1] + part.shape[dim]))
