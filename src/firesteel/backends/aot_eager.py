@@ -32,14 +32,14 @@ def aot_eager(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., A
 
 def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     from firesteel.autodiff.joint import trace_training
-    from firesteel.backends.as_captured import as_captured
+    from firesteel.backends.as_captured import as_captured, unless_packed
     from firesteel.functional import FunctionalGraph, SpentResults, Unsupported, is_refusal, trace
     from firesteel.pipeline.training import TrainingUnit
 
     try:
         traced = trace_training(gm, example_inputs) if needs_gradients(example_inputs) else trace(gm, example_inputs)
         if isinstance(traced, FunctionalGraph):
-            return _interpreter(traced)
+            return unless_packed(gm, _interpreter(traced))
         return TrainingUnit(gm, example_inputs, traced, lambda half, _, takes_list: interpreted_half(half, takes_list),
                             as_captured=as_captured)
     except Exception as error:

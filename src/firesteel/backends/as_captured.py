@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import torch_compat
+from ..autodiff.gradients import leaf_gradients
+from ..logs import log
 from ..pipeline.failing_graphs import MAX_KEPT_BYTES, keep, mark_unrepeatable, put_back
 from .checkpoint_regions import outline_regions
 
@@ -43,5 +46,23 @@ def as_captured(gm: GraphModule) -> Callable[..., Any]:
             else:
                 put_back(kept, *changing)
             raise
+
+    return run
+
+
+def unless_packed(gm: GraphModule, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """What runs in place of a graph that has no backward of its own: ``compiled``, or where the graph computes
+    gradients inside and hooks may change what is saved for those, the graph as captured."""
+    if not any(node.target is leaf_gradients or node.target is torch.autograd.grad for node in gm.graph.nodes):
+        return compiled
+    captured = as_captured(gm)
+
+    def run(*inputs: Any) -> Any:
+        packing = torch_compat.packing_hooks(False)
+        if packing is None or not torch_compat.may_change_values(packing):
+            return compiled(*inputs)
+        log("fallbacks", "%s runs operator by operator: hooks may change what it saves for gradients inside",
+            type(gm).__name__)
+        return captured(*inputs)
 
     return run

@@ -49,7 +49,7 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
 
 def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Compile a graph in one piece; one that cannot be compiled runs operator by operator."""
-    from firesteel.backends.as_captured import as_captured
+    from firesteel.backends.as_captured import as_captured, unless_packed
     from firesteel.functional import SpentResults, Unsupported, is_refusal
     from firesteel.pipeline.compile import compile_graph
 
@@ -59,7 +59,7 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
             raise Unsupported(reason)
         if needs_gradients(example_inputs):
             return compile_training(gm, example_inputs, options)
-        return runner(compile_graph(gm, example_inputs, options))
+        return unless_packed(gm, runner(compile_graph(gm, example_inputs, options)))
     except Exception as error:
         if isinstance(error, SpentResults):
             from firesteel.backends.spent_results import compile_detached
@@ -106,7 +106,7 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.aot_eager import interpreted_half
-    from firesteel.backends.as_captured import as_captured
+    from firesteel.backends.as_captured import as_captured, unless_packed
     from firesteel.functional import FunctionalGraph, Unsupported
     from firesteel.kernels.debug_folder import DebugFolder
     from firesteel.pipeline.compile import compile_functional, expect_kernels, frozen_inputs
@@ -117,7 +117,8 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     expect_kernels(gm, example_inputs)
     traced = trace_training(gm, example_inputs)
     if isinstance(traced, FunctionalGraph):
-        return runner(compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options)))
+        executable = compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options))
+        return unless_packed(gm, runner(executable))
     folder = DebugFolder(f"{type(gm).__name__}_joint")
     if folder:
         folder.write("captured.py", code_of(gm))
