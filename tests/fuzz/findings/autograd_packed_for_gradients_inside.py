@@ -1,4 +1,4 @@
-"""Hooks on saved tensors change gradients that are computed inside too, also where a graph has no backward of its own."""
+"""Hooks on saved tensors change gradients inside too, also those of a graph that has no backward of its own."""
 
 import torch
 
