@@ -89,6 +89,7 @@ class Produced:
     version: int
     tensor: weakref.ref[torch.Tensor] | None
     """None where the graph changes it."""
+    like: tuple[torch.Size, torch.dtype, torch.device]
     again: torch.Tensor | None = None
 
     def found(self) -> torch.Tensor | None:
@@ -98,6 +99,11 @@ class Produced:
             if tensor is not None and torch_compat.version_of(tensor) == self.version and tensor.grad_fn is self.node:
                 self.again = torch_compat.alias_with_history(tensor)
         return self.again
+
+    def without_contents(self) -> torch.Tensor:
+        """In its place, for gradients that do not depend on what it held."""
+        shape, dtype, device = self.like
+        return torch.zeros(shape, dtype=dtype, device=device, requires_grad=True)
 
 
 class _Holding(Enum):
@@ -293,8 +299,9 @@ class Replay:
         come to such a result when these gradients are differentiated.
         """
         create = torch.is_grad_enabled()
+        asked = sum(1 << number for number, tangent in enumerate(tangents) if tangent is not None)
         with torch.enable_grad():
-            inputs = _remade(inputs)
+            inputs = _remade([self._unless_freed(at, value, asked) for at, value in enumerate(inputs)])
             sources = [value.view_as(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
                        for value in inputs]
             given = [value if source is None else source for value, source in zip(inputs, sources, strict=True)]
@@ -319,6 +326,16 @@ class Replay:
                     result.register_hook(hook)
         order = iter(placed)
         return [None if source is None else next(order) for source in sources]
+
+    def _unless_freed(self, at: int, value: Any, asked: int) -> Any:
+        """An input, or where it cannot be computed again and the gradients of the results ``asked`` for do not need
+        what it held, as in eager, something in its place."""
+        if not isinstance(value, Produced) or not asked or self.needed_for[at] & asked:
+            return value
+        try:
+            return _remade([value])[0]
+        except RuntimeError:  # what it is computed from has been freed or changed since
+            return value.without_contents()
 
     def run(self, call: Call, given: list[Any]) -> Sequence[Any]:
         """The results of the captured graph under the global state of the call, which is put back.
@@ -356,7 +373,7 @@ def _produced(value: torch.Tensor, unchanged: bool) -> Produced | None:
     if carrier is None or carrier.output is None or carrier.base:
         return None
     return Produced(node, carrier.output, number, torch_compat.version_of(value),
-                    weakref.ref(value) if unchanged else None)
+                    weakref.ref(value) if unchanged else None, (value.shape, value.dtype, value.device))
 
 
 def _remade(inputs: Sequence[Any]) -> list[Any]:
