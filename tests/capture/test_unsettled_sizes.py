@@ -97,3 +97,33 @@ def test_one_graph_is_made_for_each_length_where_somebody_insists():
     for length in (2, 3, 4, 5, 6):
         assert compiled([torch.ones(2)] * length).shape == (length, 2)
     assert len(compiled._firesteel_unit.entries) == 5
+
+
+def test_texts_that_change_end_the_graph_where_they_are_read():
+    table = {"a": 1.0, "b": 2.0}
+
+    def speak(text, x):
+        y = x * 2 + 1
+        if text.startswith("h") and text:
+            y = y + len(text)
+        codes = torch.tensor([ord(letter) for letter in text[:3]])
+        return y.sin() + codes.sum(), f"{text}!", table.get(text[-1], 0.0) + (text == "hello 3")
+
+    compiled = fs.compile(speak)
+    for text in ("hello 1", "hello 2", "hello 3", "jello b", "ha", "hello 3", "hello 5", "ya", "hb", "hey", "hello 9"):
+        x = torch.full((3,), float(len(text)))
+        result, expected = compiled(text, x), speak(text, x)
+        torch.testing.assert_close(result[0], expected[0])
+        assert result[1:] == expected[1:]
+    assert all(unit.given_up is None for unit in _units(compiled))
+
+
+def test_words_that_choose_a_way_have_a_graph_each():
+    def reduced(x, reduction="mean"):
+        return x.mean() if reduction == "mean" else x.sum()
+
+    compiled = fs.compile(reduced)
+    for word in ("mean", "sum", "none", "mean", "sum"):
+        torch.testing.assert_close(compiled(torch.ones(3), word), reduced(torch.ones(3), word))
+    entries = compiled._firesteel_unit.entries
+    assert len(entries) == 3 and all(entry.break_reason is None for entry in entries)

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from ..runtime.units import Unit
     from .native_guards.upgrade import Upgrade
 
-CONSTANT_SIZES, CONSTANT_LENGTHS = 3, 2
+CONSTANT_SIZES, CONSTANT_CONTENTS = 3, {"length": 2, "text": 5}
 """How many versions of a function may be made for constant sizes because an operation takes no symbols, and how often
-one for another length of a list. Where there is still another after that, the graph ends before the operation."""
+one for another length of a list or another text. Where there is still another after that, the graph ends there."""
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"})
 
 
@@ -121,8 +121,8 @@ class Capture:
                                                 self.declared), unit.compiler)
         self.tx.resumed = unit.start.index > 0
         self.tx.refused = () if unit.compiler.fullgraph else unit.refused
-        self.tx.changing_lengths = frozenset() if unit.compiler.fullgraph else frozenset(
-            name for name, count in unit.origin.lengths.items() if count >= CONSTANT_LENGTHS)
+        self.tx.unsettled = frozenset() if unit.compiler.fullgraph else frozenset(
+            name for (name, content), count in unit.origin.unsettled.items() if count >= CONSTANT_CONTENTS[content])
         self.tx.sizes_settle = unit.compiler.fullgraph or len(unit.entries) < CONSTANT_SIZES
         self.fake.before_late_error = self.before_late_error
         if unit.compiler.keeps_modules:

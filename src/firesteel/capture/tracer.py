@@ -120,7 +120,7 @@ class Tracer:
         self.asserted = 0
         self.refused: Collection[str] = ()
         self.sizes_settle = True
-        self.changing_lengths: Collection[str] = ()
+        self.unsettled: Collection[str] = ()
         self.unrolled: dict[int, Rounds] = {}
         self.began_in_inference_mode = torch.is_inference_mode_enabled()
         self.operation = ""

@@ -134,6 +134,9 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
                  () if real is None or kind is bool else (real,))
         return ConstantValue(real, source)
     if kind in EQUAL_CONSTANTS:
+        if kind is str and source.name in tx.unsettled:
+            raise GraphBreak(f"the text {source.name} is another one from call to call",
+                             "make numbers or tensors of it outside of the compiled function")
         tx.guard(source, "constant", *constant_condition(real))
         return ConstantValue(real, source)
     if issubclass(kind, torch.Tensor):

@@ -36,8 +36,8 @@ class FailedGuard:
     found: str
     is_shape: bool = False
     """Whether it is about sizes, strides or relations between numbers."""
-    is_length: bool = False
-    """Whether it is about the number of items in a list or another container."""
+    content: str = ""
+    """Whether it is about the "length" of a list or another container, or about a "text"."""
 
     def __str__(self) -> str:
         return f"{self.text}" + (f" (found {self.found})" if self.found else "")
@@ -112,8 +112,9 @@ def _failure(guard: Guard, values: Values) -> FailedGuard | None:
         return FailedGuard(guard.describe(), name, f"{type(error).__name__}: {error}")
     part = _failing_part(guard, values)
     is_shape = guard.kind in ("tensor", "part") and LAYOUT.search(part.template) is not None
-    return FailedGuard(part.describe(), name, _found(scope["v0"]) if guard.source else "", is_shape,
-                       guard.kind == "length")
+    is_text = guard.kind == "constant" and type(scope.get("v0")) is str
+    content = "length" if guard.kind == "length" else "text" if is_text else ""
+    return FailedGuard(part.describe(), name, _found(scope["v0"]) if guard.source else "", is_shape, content)
 
 
 def _failing_part(guard: Guard, values: Values) -> Guard:

@@ -180,8 +180,9 @@ class Unit:
         # lines, which a function that is called for itself after the break has too
         self.failures: dict[str, int] = {}
         self.refused: set[str] = compiler.refused
-        self.lengths: dict[str, int] = {}
-        """How often the function was compiled again because a container had another length, by what leads to it."""
+        self.unsettled: dict[tuple[str, str], int] = {}
+        """How often the function was compiled again for another length of a list or another text, by what leads to it
+        and which of these it is."""
         self._learned: Learned | None = None
         self.suspects: Suspects | None = None
         self.first_call: FirstCall | None = None
@@ -483,7 +484,7 @@ class Unit:
         self.skipped_calls = 0
         self.failures.clear()
         self.refused.clear()
-        self.lengths.clear()
+        self.unsettled.clear()
         self.total = 0
         self._learned = None
         self.suspects = None
@@ -494,9 +495,10 @@ class Unit:
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
         text = str(reasons[-1]) if reasons else "unknown"
-        if reasons and all(reason.is_length and reason.source == reasons[0].source for reason in reasons):
-            lengths = self.origin.lengths
-            lengths[reasons[0].source] = lengths.get(reasons[0].source, 0) + 1
+        contents = {(reason.source, reason.content) for reason in reasons}
+        if len(contents) == 1 and reasons[0].content:
+            unsettled, content = self.origin.unsettled, contents.pop()
+            unsettled[content] = unsettled.get(content, 0) + 1
         self.compiler.recompiled(self, text)
         if enabled("recompiles"):
             log("recompiles", "recompiling %s (%s): %s", self.name, self.user_frame,

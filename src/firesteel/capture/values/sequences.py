@@ -290,7 +290,7 @@ class ListValue(SequenceValue):
         if self.items is None:
             assert self.source is not None
             cls: Any = self.cls
-            if self.source.name in tx.changing_lengths:
+            if self.source.name in tx.unsettled:
                 raise GraphBreak(f"the {cls.__name__} {self.source.name} has another length from call to call",
                                  "make a tensor of it outside of the compiled function")
             reals = list(cls.__iter__(self.real))
