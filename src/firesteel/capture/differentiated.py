@@ -242,7 +242,7 @@ def _has_derivative(node: torch.fx.Node, of: set[torch.fx.Node]) -> bool:
     while queue:
         node = queue.pop()
         value = node.meta.get("example_value")
-        names = {node.target, getattr(node.target, "__name__", None), *node.args[1:2]}
+        names = (node.target, getattr(node.target, "__name__", None), *node.args[1:2])
         if node in seen or isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex()) \
                 or not _WITHOUT_DERIVATIVE.isdisjoint(name for name in names if isinstance(name, str)):
             continue
