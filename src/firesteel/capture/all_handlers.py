@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     issued_warnings,
     modes,
     optimizers,
+    packed_sequences,
     parameters,
     profiler_regions,
     tensor_groups,

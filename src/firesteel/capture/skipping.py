@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
 # Parts of torch that are written in Python and do tensor work.
 TORCH_MODELS = ("torch.nn.modules", "torch.nn.init", "torch.nn.attention", "torch.optim", "torch.distributions",
@@ -13,6 +15,8 @@ NUMERIC_LIBRARIES = frozenset({
     "numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "matplotlib", "tqdm", "rich", "pytest", "_pytest",
     "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors",
 })
+PLAIN_FUNCTIONS: set[Callable[..., Any]] = set()
+"""Functions that run uncompiled whatever module they are in."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -25,8 +29,8 @@ def plain_module(name: str) -> bool:
 
 
 def runs_plain(function: types.FunctionType) -> bool:
-    """Whether a function runs uncompiled because of where it is defined."""
-    return plain_module(function.__globals__.get("__name__") or "")
+    """Whether a function runs uncompiled because of what it is, or of where it is defined."""
+    return function in PLAIN_FUNCTIONS or plain_module(function.__globals__.get("__name__") or "")
 
 
 @functools.lru_cache(maxsize=4096)
