@@ -9,7 +9,7 @@ import torch
 
 from ... import torch_compat
 from ...devices import kind_of
-from ..dims import layout_of, numel_of, require_equal, shape_of
+from ..dims import known_equal, layout_of, numel_of, require_equal, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import CPU, same_kind
 from .registry import rule
@@ -18,6 +18,9 @@ from .strides import channels_last_strides, contiguous, suggests_channels_last
 # Those of which the layout is known; integers are computed by the plain loops of torch.
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
            torch.int8, torch.uint8)
+
+_LARGE_KERNELS_PASS = torch.__version__ < "2.13"
+"""Whether meta kernels let a kernel pass that is larger than the image by one, which eager does not."""
 
 
 def _known(x: FakeTensor, weight: FakeTensor, *others: FakeTensor | None) -> bool:
@@ -75,6 +78,20 @@ def _joins_channels_last(x: FakeTensor, shape: Sequence[Any], dim: int, groups: 
     return suggests_channels_last(piece, channels_last_strides(piece))
 
 
+def _require_fit(sizes: Sequence[Any], kernel: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any]) -> None:
+    """Refuse kernels that are larger than an image, in eager's words where the sizes are plain numbers."""
+    if not len(kernel) == len(padding) == len(dilation) == len(sizes):
+        return
+    padded = [size + 2 * pad for size, pad in zip(sizes, padding, strict=True)]
+    reach = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
+    if not any(size < extent for size, extent in zip(padded, reach, strict=True)):
+        return
+    if not all(type(number) is int for number in (*padded, *reach)):
+        raise FakeUnsupported("aten.convolution", "the kernel is too large, which meta kernels let pass")
+    raise RuntimeError(f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
+                       f"({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size")
+
+
 @rule("aten.convolution.default")
 def convolution(
     x: FakeTensor,
@@ -91,6 +108,9 @@ def convolution(
     spatial = x.ndim - 2
     stride, padding, dilation, output_padding = (
         _per_dim(values, spatial) for values in (stride, padding, dilation, output_padding))
+    if not transposed and _LARGE_KERNELS_PASS and x.ndim == weight.ndim and known_equal(
+            shape_of(x)[1], shape_of(weight)[1] * groups):
+        _require_fit(shape_of(x)[2:], shape_of(weight)[2:], padding, dilation)
     if spatial == 1 and weight.ndim == 3 and not (contiguous(x) and contiguous(weight)):
         image = convolution(_as_image(_by_rows(x)), _as_image(weight), bias, [1, *stride], [0, *padding],
                             [1, *dilation], transposed, [0, *output_padding], groups)
