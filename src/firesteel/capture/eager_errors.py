@@ -16,23 +16,27 @@ MOST_ELEMENTS = 1 << 16
 ERRORS = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError)
 
 
-def _zeros(fake: torch.Tensor) -> torch.Tensor | None:
-    """A tensor without gradients that looks like a fake one; None where sizes are symbols, or gradients flow."""
+def _zeros(fake: torch.Tensor, differentiated: bool) -> torch.Tensor | None:
+    """A leaf that looks like a fake tensor; None where sizes are symbols, or gradients flow that are not asked for."""
     sizes, strides = tuple(fake.shape), fake.stride()
     plain = all(type(number) is int for number in (*sizes, *strides))
-    if not plain or fake.layout is not torch.strided or fake.requires_grad \
+    if not plain or fake.layout is not torch.strided or fake.requires_grad and not differentiated \
             or fake.numel() > MOST_ELEMENTS:
         return None
-    return torch.empty_strided(sizes, strides, dtype=fake.dtype, device=fake.device).zero_()
+    zeros = torch.empty_strided(sizes, strides, dtype=fake.dtype, device=fake.device).zero_()
+    return zeros.requires_grad_(fake.requires_grad)
 
 
-def eager_error(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Exception | None:
-    """What an operation raises in eager PyTorch; None where that is not known."""
+def eager_error(target: Any, args: list[Any], kwargs: dict[str, Any], differentiated: bool = False) -> Exception | None:
+    """What an operation raises in eager PyTorch; None where that is not known.
+
+    ``differentiated`` tensors are taken for leaves: that it raises is known, not with which words.
+    """
     leaves, spec = tree_flatten((args, kwargs))
     reals = []
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
-            real = _zeros(leaf)
+            real = _zeros(leaf, differentiated)
             if real is None:
                 return None
             reals.append(real)

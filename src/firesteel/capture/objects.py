@@ -87,7 +87,7 @@ def member_source(owner: type, name: str) -> Source:
 def class_member(tx: Tracer, cls: type, name: str, raw: Any, owner: type) -> Value:
     """A class attribute as a Value, guarded against reassignment."""
     if isinstance(raw, types.FunctionType) or not hasattr(type(raw), "__get__"):
-        # plain functions and data: ``Class.name`` follows the MRO and runs no user code, but for names that classes have
+        # plain functions and data: ``Class.name`` follows the MRO and runs no user code, but for what classes have
         # themselves (``Class.__annotations__`` makes an empty table if there is none)
         if type(cls).__getattribute__ is type.__getattribute__ and find_on_class(type(cls), name)[0] is _ABSENT:
             there = owner if cls in tx.made_classes else cls

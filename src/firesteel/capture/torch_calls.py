@@ -600,13 +600,15 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
             raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
         if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None
-        handled = tx.compiler.fullgraph and any(frame.current.handler is not None for frame in tx.frames)
-        known = eager_error(target, args, kwargs) if handled and not is_about_views(error) else None
-        if known is not None:
+        handled = any(frame.current.handler is not None for frame in tx.frames)
+        known = None if not tx.compiler.fullgraph or is_about_views(error) else \
+            eager_error(target, args, kwargs, differentiated=not handled)
+        if known is not None and handled:
             raise tx.raised(known) from None
         signal = GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
                             "the same call outside of the compiled function fails as well")
         signal.refused = is_about_views(error)
+        signal.raises = known is not None and not tx.compiler.exports  # an error of the program's, not a break
         raise signal from None
     finally:
         tx.operation = ""

@@ -39,6 +39,8 @@ PASSING_ON = frozenset({
 
 def callee(compiler: Compiler, target: Any) -> Any:
     """What is called in place of `target`: the same, compiled for itself if possible."""
+    if compiler.fullgraph:
+        return target  # the graph ends where the program raises
     kind = type(target)
     if kind is types.BuiltinFunctionType:
         if target is sys._getframe:
