@@ -24,6 +24,17 @@ ELEMENTWISE = ("{a} + {b}", "{a} * {b}", "{a} - {n}", "{n} * {a}", "{a} / {b}", 
                "np.full_like({a}, k)", "np.isclose({a}, {b})", "np.nan_to_num({a})", "np.tril({a})",
                "np.heaviside({a}, 1)", "np.gcd({a}, 6)", "np.cbrt({a})", "np.array({a}, np.float32)",
                "np.clip({a}, None, k)", "{a}[:, ::-1] + 1", "np.interp({a}, [0, 1], [1, 3])")
+# the order in memory: asked for where arrays are made, and read
+ORDERED = ("{a}.copy(order={o})", "np.copy({a}, order={o})", "np.array({a}, order={o})", "np.asarray({a}, order={o})",
+           "{a}.astype(np.float32, order={o})", "{a}.astype({a}.dtype, order={o}, copy=False)", "{a}.T.copy({o}).T",
+           "np.zeros_like({a}, order={o})", "np.full_like({a}, 2, order={o})", "np.asfortranarray({a})",
+           "np.ascontiguousarray({a})", "np.array({a}, np.float64, order={o})", "np.asarray({a}.T, order={o}).T",
+           "{a}[::-1].copy({o})", "np.ones({a}.shape, order='F')", "np.asarray({a}, np.float32, {o})")
+READ = ("{a}.ravel(order={o})", "{a}.flatten({o})", "{a}.reshape(-1, order={r})", "{a}.tobytes({o})", "{a}.strides",
+        "({a}.flags.c_contiguous, {a}.flags.f_contiguous)", "np.ravel({a}.T, {o})", "{a}.T.reshape(2, -1, order={r})",
+        "np.ravel({a}[:, ::2], {o})", "{a}.copy({o}).ravel({o})", "np.compress([1, 0, 1], {a}, axis={x})",
+        "{a}[None].copy({o}).strides", "{a}[:, :1].copy({o}).ravel('K')", "np.stack([{a}, {b}], 2).copy({o})",
+        "np.stack([{a}, {b}]).transpose(1, 2, 0).ravel({o})", "np.digitize({a}.real, [0, 2])")
 REDUCTIONS = ("{a}.sum()", "{a}.sum(axis={x})", "{a}.mean(axis={x}, keepdims=True)", "{a}.max(axis={x})", "{a}.min()",
               "np.any({a}, axis={x})", "{a}.all()", "np.std({a}, axis={x}, ddof={d})", "{a}.prod(axis={x})",
               "np.argmax({a}, axis={x})", "{a}.argmin()", "np.cumsum({a}, axis={x})", "np.count_nonzero({a})",
@@ -70,14 +81,15 @@ class _Writer:
         return form.format(
             a=dice.choice(self.matrices), b=dice.choice(self.matrices), v=dice.choice(self.matrices),
             w=dice.choice(self.matrices), s=dice.choice(self.scalars), n=dice.choice(("1", "2", "3", "0.5", "k")),
-            x=dice.below(2), i=dice.below(3), d=dice.below(2))
+            x=dice.below(2), i=dice.below(3), d=dice.below(2), o=dice.choice(("'C'", "'F'", "'A'", "'K'")),
+            r=dice.choice(("'C'", "'F'", "'A'")))
 
     def source(self) -> str:
         dice = self.dice
         lines = []
         for _ in range(dice.between(2, 6)):
             forms = dice.weighted(((5, ELEMENTWISE), (3, REDUCTIONS), (3, VIEWS), (3, INDEXED), (3, WRITES),
-                                   (2, SCALARS)))
+                                   (2, SCALARS), (3, ORDERED), (3, READ)))
             line = self.text(dice.choice(forms))
             if forms is WRITES:
                 lines.append(line)
@@ -85,7 +97,7 @@ class _Writer:
             self.count += 1
             name = f"r{self.count}"
             lines += [f"{name} = {line}", f"out.append({name})"]
-            if forms is ELEMENTWISE:
+            if forms is ELEMENTWISE or forms is ORDERED:
                 self.matrices.append(name)
             elif forms is SCALARS and not line.startswith(("float", "int(", "{a}")) and ".item" not in line:
                 self.scalars.append(name) if "x *" not in line and "y *" not in line and " * " not in line else None

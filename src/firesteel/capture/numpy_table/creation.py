@@ -13,16 +13,26 @@ from ..signals import GraphBreak
 from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import FLOAT, check_fits, descriptor, dtype_argument, is_number, result_type, torch_dtype
-from .layouts import copied_order, in_order, is_c_ordered, laid_out, lies_in
+from .layouts import (
+    asked_order,
+    in_order,
+    is_by_columns,
+    is_by_rows,
+    is_column_ordered,
+    laid_out,
+    lies_in,
+    order_argument,
+)
 from .registry import function, method
 from .traced import Tensor, Traced, record
 from .ufunc_calls import call_ufunc
 
 
 def _in_order(ctx: Context, traced: Tensor, order: Any) -> ArrayValue:
-    if order == "F":
-        return ctx.array(in_order(traced, reversed(range(traced.ndim))))
-    if order not in ("C", None):
+    letter = order_argument(order, "C")
+    if letter == "F":
+        return ctx.array(laid_out(traced, reversed(range(traced.ndim))))
+    if letter != "C":
         raise GraphBreak(f"order={order!r} of a new array")
     return ctx.array(traced)
 
@@ -68,12 +78,13 @@ def full(ctx: Context, shape: Any, fill_value: Any, dtype: Any = None, order: An
 def _like(ctx: Context, a: Any, value: Any, dtype: Any, order: Any, shape: Any) -> Any:
     array = ctx.asarray(a)
     kind = dtype_argument(dtype, array.dtype)
-    if order != "K":
-        raise GraphBreak(f"order={order!r} of a new array")
-    if shape is not None:
-        return full(ctx, shape, value, kind)
-    made: Any = full(ctx, array.shape, value, kind)
-    layout = copied_order(array.tensor.fake, array.flipped)
+    sizes = array.shape if shape is None else ctx.shape(shape)
+    made: Any = full(ctx, sizes, value, kind)
+    letter = order_argument(order, "K")
+    if len(sizes) == array.ndim:
+        layout = asked_order(array, letter)
+    else:  # NumPy keeps no order of other dimensions
+        layout = asked_order(made, "F" if letter == "A" and is_by_columns(array) else letter)
     return made if lies_in(made.tensor.fake, layout) else ctx.array(in_order(ctx.tensor(made), layout, always=True))
 
 
@@ -185,18 +196,28 @@ def array(ctx: Context, obj: Any, dtype: Any = None, *, copy: Any = True, order:
         if copy is False:
             raise GraphBreak("np.array of a tensor with copy=False, which tensors refuse")
         obj = _of_tensor(ctx, obj)
-    made = ctx.asarray(obj, dtype)
-    if order not in ("K", "C") or copy is False and made is not obj:
-        raise GraphBreak("np.array with this order= or copy=")
-    if made is obj and copy is True or made.scalar or order == "C" and not _is_by_rows(made):
-        made = _copied(ctx, made, order)
+    made = _ordered_array(ctx, obj, dtype, order_argument(order, "K"), copy is True)
+    if copy is False and made is not obj:
+        raise GraphBreak("np.array with copy=False of what has to be copied")
     if made.ndim < ctx.integer(ndmin):
+        if not is_by_rows(made):
+            raise GraphBreak("np.array with ndmin= of an array that does not lie in memory by rows")
         made = ctx.array(ctx.tensor(made).reshape((*(1,) * (ndmin - made.ndim), *made.shape)))
     return made
 
 
-def _is_by_rows(array: ArrayValue) -> bool:
-    return is_c_ordered(array.tensor.fake) and not array.flipped
+def _ordered_array(ctx: Context, obj: Any, dtype: Any, order: str, copy: bool) -> ArrayValue:
+    """What ``np.array`` makes of something: an array of that dtype and order itself, where it need not be copied."""
+    made = ctx.asarray(obj, dtype)
+    if made is obj and made.scalar:
+        return _copied(ctx, made, "C")
+    if made is obj:
+        suits = order in "KA" or (is_by_rows(made) if order == "C" else is_column_ordered(made))
+        return made if suits and not copy else _copied(ctx, made, order)
+    if order in "KA":  # a conversion keeps the order in either case
+        return _copied(ctx, made, "K") if made.scalar else made
+    layout = asked_order(made, order)
+    return made if lies_in(made.tensor.fake, layout) and not made.scalar else _copied(ctx, made, order)
 
 
 @function(numpy.ascontiguousarray)
@@ -204,17 +225,20 @@ def contiguous_array(ctx: Context, a: Any, dtype: Any = None) -> Any:
     made: ArrayValue = asarray(ctx, a, dtype)
     if not made.ndim:
         return ctx.call(numpy.atleast_1d, made)
-    return made if _is_by_rows(made) else _copied(ctx, made, "C")
+    return made if is_by_rows(made) else _copied(ctx, made, "C")
+
+
+@function(numpy.asfortranarray)
+def fortran_array(ctx: Context, a: Any, dtype: Any = None) -> Any:
+    made: ArrayValue = asarray(ctx, a, dtype, "F")
+    return made if made.ndim else ctx.call(numpy.atleast_1d, made)
 
 
 @function(numpy.asarray, numpy.asanyarray)
 def asarray(ctx: Context, a: Any, dtype: Any = None, order: Any = None) -> Any:
     if isinstance(a, Traced):
         a = _of_tensor(ctx, a)
-    made = ctx.asarray(a, dtype)
-    if order not in (None, "K"):
-        raise GraphBreak(f"np.asarray with order={order!r}")
-    return ctx.array(ctx.tensor(made).clone()) if made.scalar else made
+    return _ordered_array(ctx, a, dtype, order_argument(order, "K"), False)
 
 
 def _of_tensor(ctx: Context, tensor: Tensor) -> ArrayValue:
@@ -222,21 +246,20 @@ def _of_tensor(ctx: Context, tensor: Tensor) -> ArrayValue:
 
 
 def _copied(ctx: Context, array: ArrayValue, order: Any) -> ArrayValue:
-    """A copy: with order "K" in the order that the array has, with "C" by rows."""
-    layout = list(range(array.ndim)) if order == "C" else copied_order(array.tensor.fake, array.flipped)
-    return ctx.array(in_order(ctx.tensor(array), layout, always=True))
+    """A copy that lies in memory as ``order`` asks, one of NumPy's letters."""
+    return ctx.array(in_order(ctx.tensor(array), asked_order(array, order), always=True))
 
 
 @function(numpy.copy)
 def copy(ctx: Context, a: Any, order: Any = "K", subok: bool = False) -> Any:
-    return _copied(ctx, ctx.asarray(a), order)
+    return _copied(ctx, ctx.asarray(a), order_argument(order, "K"))
 
 
 @method("copy")
 def copy_method(ctx: Context, a: ArrayValue, order: Any = "C") -> Any:
     if a.scalar:
         return a
-    return _copied(ctx, a, order)
+    return _copied(ctx, a, order_argument(order, "C"))
 
 
 @method("__copy__")
@@ -255,15 +278,14 @@ def astype(ctx: Context, a: ArrayValue, dtype: Any, order: Any = "K", casting: A
     kind = dtype_argument(dtype)
     if not numpy.can_cast(a.dtype, kind, casting):
         raise GraphBreak(f"astype from {a.dtype} to {kind}")
-    if kind == a.dtype and not copy:
-        return a
+    letter = order_argument(order, "K")
     if a.scalar:
-        return ctx.scalar(ctx.cast_to(a, kind))
-    made = ArrayValue(ctx.cast_to(a, kind).value, kind) if kind != a.dtype else a
+        return a if kind == a.dtype and not copy else ctx.scalar(ctx.cast_to(a, kind))
     if kind == a.dtype:
-        return _copied(ctx, a, order)
-    layout = copied_order(a.tensor.fake, a.flipped) if order == "K" else list(range(a.ndim))
-    return ctx.array(laid_out(Traced(ctx.tx, made.tensor), layout))
+        by_rows, by_columns = is_by_rows(a), is_column_ordered(a)
+        suits = {"K": True, "A": by_rows or by_columns, "C": by_rows, "F": by_columns}
+        return a if suits[letter] and not copy else _copied(ctx, a, letter)
+    return ctx.array(laid_out(ctx.cast_to(a, kind), asked_order(a, letter)))
 
 
 @method("fill")

@@ -9,6 +9,7 @@ import numpy
 
 from ...fake.dims import contiguous_strides, known_equal, layout_of
 from ...shapes.symnode import hint_of
+from ..signals import GraphBreak
 from .traced import Tensor
 
 
@@ -19,8 +20,59 @@ def is_c_ordered(fake: Any) -> bool:
         return True
     if fake.dim() < 2:
         return fake.dim() == 0 or fake.stride(0) == 1 or fake.shape[0] == 1
+    return _is_dense(shape, stride)
+
+
+def _is_dense(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
+    """Whether strides are those of an array by rows, but for dimensions of one element."""
     return all(known_equal(size, 1) or known_equal(step, wanted)
                for size, step, wanted in zip(shape, stride, contiguous_strides(shape), strict=True))
+
+
+def is_by_rows(array: Any) -> bool:
+    """What the flag ``c_contiguous`` of an array says."""
+    return is_c_ordered(array.tensor.fake) and not _goes_backwards(array)
+
+
+def is_column_ordered(array: Any) -> bool:
+    """What the flag ``f_contiguous`` of an array says: those of one dimension have it together with the other one."""
+    shape, stride = layout_of(array.tensor.fake)
+    if array.ndim < 2 or any(known_equal(size, 0) for size in shape):
+        return is_by_rows(array)
+    return _is_dense(shape[::-1], stride[::-1]) and not _goes_backwards(array)
+
+
+def _goes_backwards(array: Any) -> bool:
+    """Whether an array of several elements has a negative stride."""
+    shape, _ = layout_of(array.tensor.fake)
+    return any(not known_equal(shape[dim], 1) for dim in array.flipped)
+
+
+def order_argument(order: Any, default: str) -> str:
+    """The letter that an ``order`` argument means."""
+    if order is None:
+        return default
+    if isinstance(order, str) and order.upper() in ("C", "F", "A", "K"):
+        return order.upper()
+    raise GraphBreak(f"order={order!r} of a function of NumPy's")
+
+
+def asked_order(array: Any, order: str) -> list[int]:
+    """The dimensions from the outermost to the innermost of a copy of an array that is asked for in an order."""
+    rows = list(range(array.ndim))
+    if order == "K":
+        return copied_order(array.tensor.fake, array.flipped)
+    return rows[::-1] if order == "F" or order == "A" and is_by_columns(array) else rows
+
+
+def read_order(array: Any, order: str) -> list[int]:
+    """The dimensions from the outermost to the innermost in which the elements of an array are asked for."""
+    if order != "K" or is_by_rows(array):
+        return asked_order(array, order if order != "K" else "C")
+    dims = copied_order(array.tensor.fake, array.flipped)
+    if array.flipped or not lies_in(array.tensor.fake, dims):
+        raise GraphBreak("order='K' of a NumPy array with gaps or reversed dimensions")
+    return dims
 
 
 def in_order(traced: Tensor, order: Iterable[int], always: bool = False) -> Tensor:
@@ -113,13 +165,7 @@ def laid_out(traced: Tensor, order: Iterable[int]) -> Tensor:
 
 def is_by_columns(array: Any) -> bool:
     """Whether an array lies in memory by columns and not by rows, as the flag ``fnc`` says."""
-    fake = array.tensor.fake
-    if array.ndim < 2 or array.flipped or is_c_ordered(fake):
-        return False
-    shape, stride = layout_of(fake)
-    wanted = contiguous_strides(list(reversed(shape)))[::-1]
-    return all(known_equal(size, 1) or known_equal(step, one)
-               for size, step, one in zip(shape, stride, wanted, strict=True))
+    return array.ndim > 1 and is_column_ordered(array) and not is_by_rows(array)
 
 
 def rows_or_columns(traced: Tensor, array: Any) -> Tensor:

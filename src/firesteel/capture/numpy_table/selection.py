@@ -15,7 +15,7 @@ from .context import Context
 from .dtypes import BOOL, INT, is_number, result_type, rounded
 from .host_operators import operator
 from .indexing import ATEN_INDEX, get_item, set_item
-from .layouts import as_numpy_lays_out, copied_order, in_order, laid_out, rows_or_columns
+from .layouts import as_numpy_lays_out, copied_order, in_order, laid_out, lies_in, rows_or_columns
 from .registry import function, method
 from .traced import Tensor, record
 from .ufunc_calls import call_ufunc, ordered
@@ -176,7 +176,10 @@ def compress(ctx: Context, condition: Any, a: Any, axis: Any = None, out: Any = 
     mask = ctx.asarray(condition)
     if out is not None or mask.ndim != 1:
         raise GraphBreak("np.compress with these arguments")
-    return get_item(ctx, array, (*(slice(None),) * ctx.axis(axis, array.ndim), ctx.array(truths(ctx, mask))))
+    before = (slice(None),) * ctx.axis(axis, array.ndim)
+    chosen: ArrayValue = get_item(ctx, array, (*before, ctx.array(truths(ctx, mask))))
+    by_rows = lies_in(chosen.tensor.fake, range(chosen.ndim))  # as np.take gives them, unlike subscripts
+    return chosen if by_rows else ctx.array(in_order(ctx.tensor(chosen), range(chosen.ndim), always=True))
 
 
 @function(numpy.extract)
@@ -394,7 +397,7 @@ def searchsorted(ctx: Context, a: Any, v: Any, side: str = "left", sorter: Any =
     if side not in ("left", "right"):
         raise GraphBreak("np.searchsorted with a side that is neither left nor right")
     places = _bin_places(ctx, v, a, side == "right")
-    return ctx.array_or_scalar(places)
+    return ctx.rows(places, places.ndim == 0)
 
 
 @function(numpy.digitize)
@@ -409,10 +412,12 @@ def digitize(ctx: Context, x: Any, bins: Any, right: bool = False) -> Any:
         array = ctx.asarray(x)
         kind = result_type(array, edges)
         operands = (ctx.cast_to(array, kind), ctx.cast_to(edges, kind), bool(right))
-        return ctx.array_or_scalar(record(ctx.tx, operator("numpy_digitize"), operands, {}))
+        places = record(ctx.tx, operator("numpy_digitize"), operands, {})
+        return ctx.rows(places, places.ndim == 0)
     if any(a > b for a, b in zip(bins, bins[1:], strict=False)):
         raise GraphBreak("np.digitize with edges that do not rise")
-    return ctx.array_or_scalar(_bin_places(ctx, x, edges, not right))
+    places = _bin_places(ctx, x, edges, not right)
+    return ctx.rows(places, places.ndim == 0)
 
 
 @function(numpy.interp)

@@ -14,7 +14,7 @@ from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import dtype_argument, result_type, torch_dtype
 from .indexing import get_item
-from .layouts import as_numpy_lays_out, is_c_ordered, rows_or_columns
+from .layouts import as_numpy_lays_out, is_by_columns, is_c_ordered, order_argument, read_order, rows_or_columns
 from .registry import function, method
 from .traced import Traced, record
 
@@ -86,11 +86,12 @@ def reshape(ctx: Context, a: Any, shape: Any, order: Any = "C", *, copy: Any = N
     sizes = ctx.shape(shape)
     if copy is not None:
         raise GraphBreak("np.reshape with copy=")
-    if order == "F":
+    letter = order_argument(order, "C")
+    if letter == "K":
+        raise GraphBreak("np.reshape with order='K', which NumPy refuses")
+    if letter == "F" or letter == "A" and is_by_columns(array):
         turned = transpose(ctx, array)
         return transpose(ctx, reshape(ctx, turned, tuple(reversed(sizes))))
-    if order != "C":
-        raise GraphBreak(f"np.reshape with order={order!r}")
     if any(not isinstance(size, SYMBOLIC) and size < -1 for size in sizes):
         raise GraphBreak("np.reshape with a negative size")
     if array.flipped or array.scalar:
@@ -112,21 +113,20 @@ def reshape_method(ctx: Context, a: ArrayValue, *shape: Any, order: Any = "C", c
 @function(numpy.ravel)
 def ravel(ctx: Context, a: Any, order: Any = "C") -> Any:
     array = ctx.asarray(a)
-    if order in ("K", "A") and not is_c_ordered(array.tensor.fake):
-        raise GraphBreak(f"np.ravel with order={order!r}")
-    turned = transpose(ctx, array) if order == "F" else array
+    letter = order_argument(order, "C")
+    dims = read_order(array, letter)
+    turned = array if dims == sorted(dims) else permuted(ctx, array, dims, "method", "transpose", *dims)
     if turned.flipped or turned.scalar or not is_c_ordered(turned.tensor.fake):
         return ctx.rows(ctx.tensor(turned).reshape(-1))
-    return ctx.view(array, Traced(ctx.tx, turned.tensor).reshape(-1), "method", "ravel", order)
+    return ctx.view(array, Traced(ctx.tx, turned.tensor).reshape(-1), "method", "ravel", letter)
 
 
 @method("flatten")
 def flatten(ctx: Context, a: ArrayValue, order: Any = "C") -> Any:
     traced = ctx.tensor(a)
-    if order == "F":
-        traced = traced.permute(list(reversed(range(a.ndim))))
-    elif order != "C":
-        raise GraphBreak(f"flatten with order={order!r}")
+    dims = read_order(a, order_argument(order, "C"))
+    if dims != sorted(dims):
+        traced = traced.permute(dims)
     return ctx.array(traced.reshape(-1).clone())
 
 
