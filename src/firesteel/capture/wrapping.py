@@ -126,6 +126,14 @@ def _remember_table(tx: Tracer, value: ObjectValue) -> None:
         raise GraphBreak(f"{value.describe()}, whose dictionary the program holds beside it")
 
 
+def _wrap_constant(tx: Tracer, real: Any, source: Source) -> Value:
+    if type(real) is str and source.name in tx.unsettled:
+        raise GraphBreak(f"the text {source.name} is another one from call to call",
+                         "make numbers or tensors of it outside of the compiled function")
+    tx.guard(source, "constant", *constant_condition(real))
+    return ConstantValue(real, source)
+
+
 def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if kind in NUMBERS:
         return _wrap_number(tx, real, source)
@@ -134,11 +142,7 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
                  () if real is None or kind is bool else (real,))
         return ConstantValue(real, source)
     if kind in EQUAL_CONSTANTS:
-        if kind is str and source.name in tx.unsettled:
-            raise GraphBreak(f"the text {source.name} is another one from call to call",
-                             "make numbers or tensors of it outside of the compiled function")
-        tx.guard(source, "constant", *constant_condition(real))
-        return ConstantValue(real, source)
+        return _wrap_constant(tx, real, source)
     if issubclass(kind, torch.Tensor):
         return _wrap_tensor(tx, real, kind, source)
     if issubclass(kind, torch.nn.Module):
