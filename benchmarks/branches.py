@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--rounds", type=int, default=12)
     options = parser.parse_args()
+    fs.config.retire_slow = False  # what a break costs is to be seen
     print(f"{'microseconds of a call':34}{'eager':>10}{'break':>10}{'cond':>10}{'assumed':>10}"
           f"{'cond/break':>12}{'assumed/break':>15}{'first calls, ms':>22}")
     ratios: dict[str, list[float]] = {"cond": [], "assumed": []}
