@@ -202,6 +202,12 @@ class GraphBuilder:
         if "from" in kwargs and len(args) == 1:  # of uniform_ and random_: no name that code can be written with
             args, kwargs = (*args, kwargs["from"]), {name: value for name, value in kwargs.items() if name != "from"}
         op = "call_method" if isinstance(target, str) else "call_function"
+        if target is operator.pow and isinstance(args[0], (int, float)) and args[0] < 0:
+            # torch.fx writes ``-1 ** x``, which is -(1 ** x)
+            if isinstance(args[1], torch.fx.Node) and isinstance(args[1].meta.get("example_value"), torch.Tensor):
+                target = torch.pow
+            else:
+                args = (self.graph.call_function(operator.neg, (-args[0],)), *args[1:])
         node = self.graph.create_node(op, target, args, kwargs)
         for used in node.all_input_nodes:
             example = used.meta.get("example_value")

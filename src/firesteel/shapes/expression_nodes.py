@@ -70,6 +70,8 @@ class ExpressionNodes(ABC):
             return self.call_node(UNARY[expr.op], operands)
         function = BINARY[expr.op]
         result = operands[0]
+        if function is operator.pow and isinstance(result, (int, float)) and result < 0:
+            result = self.call_node(operator.neg, [-result])  # torch.fx writes ``-1 ** n``, which is -(1 ** n)
         for operand in operands[1:]:
             result = self.call_node(function, [result, operand])
         return result

@@ -185,7 +185,7 @@ class ConstantValue(Value):
     def emit(self, code: EntryCode) -> str:
         value = self.value
         if value is None or value is True or value is False or type(value) in {int, str, bytes}:
-            return repr(value)
+            return f"({value!r})" if type(value) is int and value < 0 else repr(value)  # -1 ** n is -(1 ** n)
         bases = (int, float, str, bytes)
         if self.is_distinct() and value == value:
             # an instance of a user's subclass may be given attributes, so every call makes its own
