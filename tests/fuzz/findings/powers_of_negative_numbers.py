@@ -12,7 +12,8 @@ def make():
         fs.graph_break()
         count = int(x.sum())
         sizes = x.repeat((-1) ** n + 2)
-        return (-1) ** n * x, (-3) ** x.shape[0] * x, (-2) ** count * x, pow(-2, n), powers, sizes, (-2.0) ** n, (-2) ** x
+        numbers = (-1) ** n, (-3) ** x.shape[0], (-2) ** count, pow(-2, n), (-2.0) ** n
+        return numbers, [x * number for number in numbers], powers, sizes, (-2) ** x
 
     calls = [((torch.ones(n), n, np.arange(n)), {}) for n in (2, 3, 4, 5, 6)]
     return fn, calls, lambda index: None, dict
