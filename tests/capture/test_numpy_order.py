@@ -63,6 +63,7 @@ READS = {
     "tobytes": lambda x, order: x.copy(order="F").tobytes(order=order),
     "flags": lambda x, order: [x.copy(order=order).flags[name] for name in ("C", "F", "FNC")],
     "strides": lambda x, order: x.copy(order=order).strides,
+    "strides of a view": lambda x, order: (x[None].strides, x[..., None].strides, x.T.strides),
     "flat": lambda x, order: [*np.array(x, order=order).T.flat],
 }
 MAKERS = {

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import random
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
+from .. import shapes
 from ..fake.rules.data_dependent import new_number
+from ..shapes.symnode import make_symbolic
 from .call_handlers import handles
 from .numpy_calls import shared_tensor, tensor_of_scalar
 from .numpy_table.dtypes import TORCH, torch_dtype
@@ -27,8 +29,9 @@ from .signals import GraphBreak
 from .source import DrawnSource
 from .values.arrays import ArrayValue
 from .values.base import Value
-from .values.constants import ConstantValue
+from .values.constants import ConstantValue, NumberValue
 from .values.generators import RandomGenerator
+from .values.sequences import TupleValue
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -121,13 +124,20 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
     title = f"{type(real).__module__}.{type(real).__name__}.{name}"
     if name in NOT_DRAWS or isinstance(real, random.Random) and name not in PYTHON_DRAWS:
         raise GraphBreak(f"{title} draws from a generator of random numbers in a way that is not captured")
-    constants = [tx.constant_of(arg) for arg in args]
-    named = {word: tx.constant_of(arg) for word, arg in kwargs.items()}
+    given = [_argument(tx, arg, title) for arg in args]
+    given_named = {word: _argument(tx, arg, title) for word, arg in kwargs.items()}
+
+    def sampled(grown: Size | None = None) -> Any:
+        return getattr(stand_in(real), name)(*(_now(arg, grown) for arg in given),
+                                             **{word: _now(arg, grown) for word, arg in given_named.items()})
+
     try:
-        sample = getattr(stand_in(real), name)(*constants, **named)
+        sample = sampled()
     except Exception as error:
         raise GraphBreak(f"{title} raises {type(error).__name__}") from None
     kind = type(sample)
+    shape = _shape_of(tx, sample, [*given, *given_named.values()], sampled, title)
+    constants = [_now(arg) for arg in given]
     if not (kind in {int, float, bool, type(None)} or isinstance(sample, (numpy.generic, numpy.ndarray))
             and TORCH.get(sample.dtype.char) is not None):
         raise GraphBreak(f"{title} gives a {kind.__name__}")
@@ -137,21 +147,101 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
     draws = tx.draws
 
     def text(code: EntryCode) -> str:
-        parts = [code.constant(value) for value in constants]
-        parts.extend(f"{word}={code.constant(value)}" for word, value in named.items())
+        parts = [_text(code, value) for value in given]
+        parts.extend(f"{word}={_text(code, value)}" for word, value in given_named.items())
         return f"{generator.text(code)}.{name}({', '.join(parts)})"
 
     if generator.variable is None:
         draws.generators[id(real)] = (real, generator.text)
-    return _value(tx, draws.variable(text), sample, f"{name}()")
+    return _value(tx, draws.variable(text), sample, f"{name}()", shape)
 
 
-def _value(tx: Tracer, variable: str, sample: Any, name: str) -> Value:
+class Size:
+    """An integer among the arguments of a draw that varies from call to call."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: NumberValue) -> None:
+        self.number = number
+
+
+def _argument(tx: Tracer, value: Value, title: str) -> Any:
+    """An argument of a draw: a constant, or one in which integers that vary are `Size`s."""
+    value = value.realize()
+    if isinstance(value, NumberValue) and value.expr.kind == "int" and value.hint is not None and \
+            all(symbol in tx.symbols.sources for symbol in value.expr.free_symbols):
+        return Size(value)
+    if isinstance(value, TupleValue) and value.cls in {tuple, torch.Size}:
+        return tuple(_argument(tx, item, title) for item in value.elements(tx))
+    if isinstance(value, ArrayValue) and (value.real is None or not value.scalar):
+        raise GraphBreak(f"{title} with {value.describe()} as an argument: its numbers are drawn before the graph runs",
+                         "draw standard numbers of a size, and compute with the array afterwards")
+    if isinstance(value, NumberValue) and not value.is_constant() and value.hint is not None:
+        _settle(tx, value, title)
+    return tx.constant_of(value)
+
+
+def _now(arg: Any, grown: Size | None = None) -> Any:
+    """An argument with the values that its sizes have now; `grown` is one larger."""
+    if isinstance(arg, tuple):
+        return tuple(_now(item, grown) for item in arg)
+    return arg.number.hint + (arg is grown) if isinstance(arg, Size) else arg
+
+
+def _text(code: EntryCode, arg: Any) -> str:
+    """An argument in the code of an entry."""
+    if isinstance(arg, tuple):
+        return f"({''.join(f'{_text(code, item)}, ' for item in arg)})"
+    if isinstance(arg, Size):
+        known = arg.number.realize()
+        return code.expression(arg.number.expr) if known is arg.number else code.constant(known.as_constant())
+    return code.constant(arg)
+
+
+def _sizes(args: Iterable[Any]) -> list[Size]:
+    return [size for arg in args for size in (_sizes(arg) if isinstance(arg, tuple) else
+                                              [arg] if isinstance(arg, Size) else [])]
+
+
+def _shape_of(tx: Tracer, sample: Any, args: list[Any], sampled: Callable[[Size], Any],
+              title: str) -> tuple[Any, ...]:
+    """The shape of a sample, with symbols for what arguments say of it; of others that vary see `_settle`.
+
+    An argument is the size of a dimension when that one, and nothing else, grows with it.
+    """
+    shape: list[Any] = list(numpy.shape(sample))
+    for size in _sizes(args):
+        dims: list[int] = []
+        if isinstance(sample, numpy.ndarray):
+            try:
+                larger = numpy.shape(sampled(size))
+            except Exception:
+                larger = ()
+            if len(larger) == len(shape):
+                dims = [dim for dim, count in enumerate(larger) if count != sample.shape[dim]]
+        number = size.number
+        if len(dims) == 1 and sample.shape[dims[0]] == number.hint and not isinstance(shape[dims[0]], torch.SymInt) \
+                and tx.symbols.decide(shapes.ge(number.expr, 0)):
+            shape[dims[0]] = make_symbolic(tx.shape_env, number.expr)
+        else:
+            _settle(tx, number, title)
+    return tuple(shape)
+
+
+def _settle(tx: Tracer, number: NumberValue, title: str) -> None:
+    """An argument that varies and is no size: NumPy may refuse other values, and may do so only where it is called."""
+    if not tx.compiler.fullgraph and not title.startswith("random."):
+        raise GraphBreak(f"{title} with a number that varies and is no size",
+                         "draw standard numbers of a size, and compute with the number afterwards")
+    number.specialize(tx)
+
+
+def _value(tx: Tracer, variable: str, sample: Any, name: str, shape: tuple[Any, ...]) -> Value:
     """The Value of what is drawn into a variable."""
     if sample is None:
         return ConstantValue(None)
     if isinstance(sample, numpy.ndarray):
-        tensor = _input(tx, variable, shared_tensor, tuple(sample.shape), torch_dtype(sample.dtype))
+        tensor = _input(tx, variable, shared_tensor, shape, torch_dtype(sample.dtype))
         tx.array_state.memories.add(tensor.fake.storage_key)
         return ArrayValue(tensor, sample.dtype, source=DrawnSource(variable))
     if isinstance(sample, numpy.generic):
@@ -174,7 +264,7 @@ NUMBER_TENSORS: dict[type, Callable[[Any], torch.Tensor]] = {
 }
 
 
-def _input(tx: Tracer, variable: str, convert: Any, shape: tuple[int, ...], dtype: torch.dtype) -> TensorValue:
+def _input(tx: Tracer, variable: str, convert: Any, shape: tuple[Any, ...], dtype: torch.dtype) -> TensorValue:
     """An input of the graph that the entry makes of what it has drawn."""
     name = tx.draws.variable(lambda code: f"{code.constant(convert)}({variable})")
     fake = torch.empty(shape, dtype=dtype, device=torch.device("cpu"))

@@ -111,7 +111,11 @@ def kept_order(fakes: Sequence[Any], flips: Sequence[frozenset[int]], ndim: int,
 
 
 def copied_order(fake: Any, flipped: frozenset[int]) -> list[int]:
-    """The dimensions of a copy from the outermost to the innermost: copies sort strides, unlike NumPy's iterator."""
+    """The dimensions of a copy from the outermost to the innermost: copies sort strides, unlike NumPy's iterator.
+
+    Not handled: a dimension that ``x[None]`` makes has stride 0 in NumPy and another one here, so that a copy of an
+    array with gaps may have another stride of that dimension of one element.
+    """
     if is_c_ordered(fake) and not flipped:
         return list(range(fake.dim()))
     return small_order(numpy.empty_like(stand_in(fake, flipped)))
