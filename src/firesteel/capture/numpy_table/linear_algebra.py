@@ -113,16 +113,19 @@ def einsum(ctx: Context, *operands: Any, optimize: Any = False, dtype: Any = Non
         raise GraphBreak("np.einsum with these arguments")
     tensors, kind = _operands(ctx, *operands[1:])
     text = operands[0].replace(" ", "")
-    if len(tensors) == 1 and "->" in text:
-        made: Tensor = torch.einsum(text, tensors[0])
-        if made.fake.storage_key == ctx.asarray(operands[1]).tensor.fake.storage_key:
-            raise GraphBreak("np.einsum that gives a view")
-    else:
-        made = torch.einsum(text, *tensors)
     arrays = [ctx.asarray(one) for one in operands[1:]]
+    if len(arrays) == 1 and _einsum_is_view(text, arrays[0].ndim):
+        raise GraphBreak("np.einsum that gives a view")
+    made: Tensor = torch.einsum(text, *tensors)
     made = ctx.cast(made != 0 if kind.kind == "b" else made, kind)
     made = as_numpy_lays_out(made, arrays, lambda *small: numpy.einsum(text, *small), by_rows=False)
     return ctx.array_or_scalar(made)
+
+
+def _einsum_is_view(text: str, ndim: int) -> bool:
+    """Whether np.einsum only moves dimensions of an array, or takes a diagonal: a view, also of a reversed array."""
+    small = numpy.ones((2,) * ndim)
+    return numpy.shares_memory(numpy.einsum(text, small), small)
 
 
 @function(numpy.trace)

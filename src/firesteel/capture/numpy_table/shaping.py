@@ -8,13 +8,14 @@ from typing import Any
 import numpy
 import torch
 
+from ...fake.dims import known_equal, layout_of
 from ..signals import GraphBreak
 from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import dtype_argument, result_type, torch_dtype
 from .indexing import get_item
-from .layouts import as_numpy_lays_out, is_by_columns, is_c_ordered, order_argument, read_order, rows_or_columns
+from .layouts import as_numpy_lays_out, is_by_columns, is_by_rows, order_argument, read_order, rows_or_columns
 from .registry import function, method
 from .traced import Traced, record
 
@@ -94,13 +95,33 @@ def reshape(ctx: Context, a: Any, shape: Any, order: Any = "C", *, copy: Any = N
         return transpose(ctx, reshape(ctx, turned, tuple(reversed(sizes))))
     if any(not isinstance(size, SYMBOLIC) and size < -1 for size in sizes):
         raise GraphBreak("np.reshape with a negative size")
-    if array.flipped or array.scalar:
+    if array.scalar:
         return ctx.rows(ctx.tensor(array).reshape(sizes))
     traced = Traced(ctx.tx, array.tensor)
     shaped = traced.reshape(sizes)
-    if shaped.fake.storage_key == traced.fake.storage_key:
-        return ctx.view(array, shaped, "method", "reshape", sizes)
-    return ctx.array(shaped)
+    flipped = _reshaped_flips(array, shaped.shape) if array.flipped else frozenset()
+    if flipped is None or shaped.fake.storage_key != traced.fake.storage_key:
+        return ctx.rows(ctx.tensor(array).reshape(sizes)) if array.flipped else ctx.array(shaped)
+    value = ctx.view(array, shaped, "method", "reshape", sizes)
+    value.flipped = flipped
+    return value
+
+
+def _reshaped_flips(array: ArrayValue, shape: Sequence[Any]) -> frozenset[int] | None:
+    """The dimensions that a reshaped view of a reversed array goes through backwards; None where NumPy copies."""
+    if all(dim in array.flipped or known_equal(size, 1) for dim, size in enumerate(layout_of(array.tensor.fake)[0])):
+        return frozenset(range(len(shape)))
+    strides = array.tensor.fake.stride()
+    if any(isinstance(number, SYMBOLIC) for number in (*array.shape, *shape, *strides)):
+        raise GraphBreak("np.reshape of an array with reversed dimensions whose sizes vary", "copy the array first")
+    # NumPy decides, on an array of the same strides of which no element is read.
+    small = numpy.lib.stride_tricks.as_strided(numpy.empty(1, numpy.int8), array.shape, [
+        -step if dim in array.flipped else step for dim, step in enumerate(strides)])
+    try:
+        small.shape = tuple(shape)
+    except AttributeError:
+        return None
+    return frozenset(dim for dim, step in enumerate(small.strides) if step < 0)
 
 
 @method("reshape")
@@ -116,7 +137,7 @@ def ravel(ctx: Context, a: Any, order: Any = "C") -> Any:
     letter = order_argument(order, "C")
     dims = read_order(array, letter)
     turned = array if dims == sorted(dims) else permuted(ctx, array, dims, "method", "transpose", *dims)
-    if turned.flipped or turned.scalar or not is_c_ordered(turned.tensor.fake):
+    if turned.scalar or not is_by_rows(turned):
         return ctx.rows(ctx.tensor(turned).reshape(-1))
     return ctx.view(array, Traced(ctx.tx, turned.tensor).reshape(-1), "method", "ravel", letter)
 
