@@ -16,6 +16,7 @@ from . import (  # noqa: F401
     gradients,
     issued_warnings,
     modes,
+    numpy_errors,
     optimizers,
     packed_sequences,
     parameters,
