@@ -66,6 +66,8 @@ def _exact(name: str, decomposition: Callable[..., Any]) -> Callable[..., Any]:
         return _of_places(decomposition)
     if name == "aten.native_dropout_backward.default":
         return _dropout_gradient
+    if name == "aten.isin.Tensor_Tensor":
+        return _among_floats(decomposition)
     if name in EXACT:
         return decomposition
 
@@ -114,3 +116,17 @@ def _of_places(decomposition: Callable[..., Any]) -> Callable[..., Any]:
         return decomposition(x, places, output_size, *args, **kwargs)
 
     return checked
+
+
+def _among_floats(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, which searches in a sorted tensor: torch's own loses all numbers where NaN is at its end."""
+
+    @functools.wraps(decomposition)
+    def without_nan(x: torch.Tensor, among: torch.Tensor, *, assume_unique: bool = False, invert: bool = False) -> Any:
+        if assume_unique or not among.dtype.is_floating_point:
+            return decomposition(x, among, assume_unique=assume_unique, invert=invert)
+        inside = decomposition(x, torch.where(torch.isnan(among), math.inf, among))
+        inside = inside & ((x != math.inf) | (among == math.inf).any())
+        return ~inside if invert else inside
+
+    return without_nan
