@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import config
+from .. import config, torch_compat
 from ..capture.user_frames import passed_over
 from ..logs import log
 from ..torch_compat.pytrees import tree_leaves
+from .earlier_ways import keep_earlier_way
 
 if TYPE_CHECKING:
     from .units import Unit
@@ -90,6 +91,8 @@ def _begin(unit: Unit) -> None:
         if race.over or not others:
             _end(unit, measured, race)
             return unit.call(args)
+        if torch_compat.current_checkpoint() is not None:  # runs again in backward, the same way
+            return _run_compiled(unit, others, measured, args)
         plain = len(race.plain) < len(race.compiled)
         CLOCK.disturbances += 1
         before = CLOCK.disturbances
@@ -112,7 +115,8 @@ def _end(unit: Unit, measured: Callable[..., Any], race: Race) -> None:
     if not race.plain_wins:
         return
     text = f"plain Python takes {typical(race.plain) * 1e3:.3g} ms, its graphs {typical(race.compiled) * 1e3:.3g} ms"
-    unit.functions = ()
+    keep_earlier_way(unit)
+    unit.functions = unit.functions[:1] if unit.earlier_way is not None else ()
     unit.given_up = f"it is faster uncompiled: {text}"
     unit.compiler.skipped(unit, unit.given_up)
     log("fallbacks", "%s (%s) runs uncompiled from now on: %s", unit.name, unit.user_frame, text)

@@ -35,6 +35,7 @@ from ..logs import enabled, log
 from ..pipeline.collecting import collection_paused
 from ..pipeline.locking import compiling
 from . import stance
+from .earlier_ways import keep_earlier_way
 from .explain_miss import changed_inputs, first_failure
 from .first_calls import FirstCall
 from .first_steps import steps_without_state
@@ -168,6 +169,8 @@ class Unit:
         self.origin = origin if origin is not None else self
         self.entries: list[Entry] = []
         self.functions: tuple[Callable[..., Any], ...] = ()
+        self.earlier_way: Callable[..., Any] | None = None
+        """The first of the functions, where calls of earlier checkpoints go another way than new ones."""
         self.continuations: dict[Start, Unit] = {}
         self.total = 0
         self.given_up: str | None = None
@@ -252,8 +255,14 @@ class Unit:
     def promote(self, function: Callable[..., Any]) -> None:
         """Most recently used first."""
         functions = self.functions
-        if function in functions:
-            self.functions = (function, *(other for other in functions if other is not function))
+        if function in functions and (functions[0] is not self.earlier_way or functions[1] is not function):
+            self.put_first(function)
+
+    def put_first(self, function: Callable[..., Any]) -> None:
+        """Have calls try a function before all others, apart from one for earlier checkpoints."""
+        leading = () if self.earlier_way is None else (self.earlier_way,)
+        others = tuple(other for other in self.functions if other is not function and other is not self.earlier_way)
+        self.functions = (*leading, function, *others)
 
     @passed_over
     def missed(self, args: Sequence[Any]) -> Any:
@@ -333,7 +342,7 @@ class Unit:
                        if (guard := first_failure(entry, self, tuple(args))) is not None]
             why = f"the last failing guard is {misfits[-1]}" if misfits else "there is no compiled version of it"
             raise RecompileError(f"{self.name} would have to be compiled: {why}", None, (self.user_frame,))
-        if self.entries:
+        if self.entries or torch_compat.current_checkpoint() is not None:  # a second run would be another way
             return None
         if self.may_wait and self.plain_seconds < config.compile_after:
             self.first_call = self.first_call or FirstCall.of(parameters_of(self.code, self.start), args)
@@ -414,7 +423,7 @@ class Unit:
         self.entries.append(entry)
         self.drop_with_classes(entry)
         self.origin.total += 1
-        self.functions = (entry.function, *self.functions)
+        self.put_first(entry.function)
         self.compiler.compiled(self, entry)
         return entry
 
@@ -433,15 +442,21 @@ class Unit:
         """The data was not as the graph assumes, and plain Python ran instead. After a few times, break there."""
         if enabled("recompiles"):
             log("recompiles", "%s (%s) ran uncompiled: %s", self.name, self.user_frame, message)
-        if self.compiler.fullgraph:
+        checkpoint = torch_compat.current_checkpoint()
+        if self.compiler.fullgraph or checkpoint is not None and checkpoint.runs_again:
             return
-        for entry in list(self.entries):
+        outdated = []
+        for entry in self.entries:
             for assumption, place in assumptions_of(entry.graph).items():
                 if assumption in message:
                     self.failures[place] = self.failures.get(place, 0) + 1
                     if self.failures[place] >= FAILURES_BEFORE_BREAK:
                         self.refused.add(place)
-                        self.drop(entry)
+                        outdated.append(entry)
+        if outdated:
+            keep_earlier_way(self)
+        for entry in outdated:
+            self.drop(entry)
 
     def drop(self, entry: Entry) -> None:
         """Forget a compiled version."""
@@ -480,6 +495,7 @@ class Unit:
         """Start anew: drop everything compiled and learned in this process."""
         self.entries.clear()
         self.functions = ()
+        self.earlier_way = None
         self.given_up = None
         self.skipped_calls = 0
         self.failures.clear()

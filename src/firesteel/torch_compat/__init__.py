@@ -72,6 +72,7 @@ from .global_state import (
     autocast_state,
     backward_pass,
     current_autograd_node,
+    current_checkpoint,
     deterministic_enabled,
     dispatch_stack_length,
     forward_ad_active,

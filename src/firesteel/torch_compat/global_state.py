@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -199,6 +200,39 @@ def stops_recomputation(error: BaseException) -> bool:
     """Whether an exception is no failure: `torch.utils.checkpoint` ends the second run of a function with it."""
     kind = type(error)
     return kind.__name__ == "_StopRecomputationError" and kind.__module__ == "torch.utils.checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A call of ``torch.utils.checkpoint.checkpoint`` that saves tensors by hooks."""
+
+    frame: Any
+    """Torch's own object for the call, which lives as long as it may run again."""
+    runs_again: bool
+
+
+def current_checkpoint() -> Checkpoint | None:
+    """The innermost checkpoint around this call, unless other hooks on saved tensors come before it.
+
+    >>> from torch.utils.checkpoint import checkpoint
+    >>> def function(x):
+    ...     print(current_checkpoint().runs_again)
+    ...     return x.sin()
+    >>> checkpoint(function, torch.ones(2, requires_grad=True), use_reentrant=False).sum().backward()
+    False
+    True
+    >>> current_checkpoint() is None
+    True
+    """
+    hooks = packing_hooks(False)
+    if hooks is None or getattr(hooks[0], "__module__", "") != "torch.utils.checkpoint":
+        return None
+    pack = inspect.unwrap(hooks[0])
+    names = dict(zip(pack.__code__.co_freevars, pack.__closure__ or (), strict=True))
+    if "frame" in names:
+        return Checkpoint(names["frame"].cell_contents, False)
+    frame = names["target_frame_ref"].cell_contents() if "target_frame_ref" in names else None
+    return Checkpoint(frame, True) if frame is not None else None
 
 
 def after_backward(function: Callable[[], Any]) -> None:
