@@ -35,7 +35,7 @@ from ..functional.size_nodes import collect_symbols
 from ..records import dataclass
 from ..shapes import Const, Symbol
 from ..shapes.expression_nodes import ExpressionNodes
-from ..shapes.symnode import choose, expr_of
+from ..shapes.symnode import computed, expr_of
 from . import recompute
 from .joint import ALL_RESULTS, JointGraph, tangent_bits
 from .min_cut import INFINITE, sink_side
@@ -594,7 +594,7 @@ class _Computed(ExpressionNodes):
     def call_node(self, function: Any, args: list[Any]) -> Any:
         node = self.backward.graph.call_function(function, tuple(args))
         values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
-        node.meta["val"] = choose(*values) if function is torch.sym_ite else function(*values)
+        node.meta["val"] = computed(function, values)
         return node
 
 

@@ -9,7 +9,7 @@ import torch.fx
 
 from .. import shapes
 from ..shapes.expression_nodes import ExpressionNodes
-from ..shapes.symnode import choose, make_symbolic
+from ..shapes.symnode import computed, make_symbolic
 from .signals import GraphBreak
 from .source import DerivedSizeSource, SizeSource, StrideSource
 from .values.constants import NumberValue
@@ -98,7 +98,7 @@ class NumberNodes(ExpressionNodes):
             return function(*args)
         node = self.tx.graph.call(function, tuple(args), {}, self.tx.user_frames())
         if example is None:
-            compute = choose if function is torch.sym_ite else function
-            example = compute(*(arg.meta["example_value"] if isinstance(arg, torch.fx.Node) else arg for arg in args))
+            example = computed(function, [arg.meta["example_value"] if isinstance(arg, torch.fx.Node) else arg
+                                          for arg in args])
         node.meta["example_value"] = example
         return node

@@ -280,6 +280,9 @@ def _extremum(build: Callable[..., Expr], beats: Callable[[Expr, Expr], Expr]) -
             known = tx.shape_env.decide(beats(b, a))
             if known is not None:
                 return b if known else a
+            return build(a, b)
+        if any(isinstance(number, Const) and number.value != number.value for number in (a, b)):
+            return a  # nothing compares with what is no number: Python keeps the first
         return build(a, b)
 
     return rule

@@ -17,7 +17,7 @@ from ..shapes import Expr, Sum, Symbol, as_expr
 from ..shapes.expr import ONE
 from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.polynomials import parts
-from ..shapes.symnode import SymNode, choose, expr_of
+from ..shapes.symnode import SymNode, computed, expr_of
 from .graph import FunctionalGraph, Unsupported
 
 _ATEN = torch.ops.aten
@@ -122,8 +122,7 @@ class SizeNodes(ExpressionNodes):
 
     def call_node(self, function: Any, args: list[Any]) -> Any:
         values = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in args]
-        compute = choose if function is torch.sym_ite else function
-        return self._new_node(function, tuple(args), compute(*values))
+        return self._new_node(function, tuple(args), computed(function, values))
 
 
 def collect_symbols(value: Any, symbols: set[Symbol]) -> None:

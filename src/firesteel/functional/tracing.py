@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from operator import getitem, setitem
+from operator import floordiv, getitem, setitem
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from ..fake.positions import has_positions, selected
 from ..fake.tensor import view_of
 from ..interruptions import safe_point
 from ..shapes import ContradictionError, Expr, ShapeEnv, ShapeGuard, Symbol, UndecidableError, and_, const, eq, if_else
-from ..shapes.symnode import SymNode, choose, expr_of, make_symbolic
+from ..shapes.symnode import SymNode, computed, expr_of, make_symbolic
 from .attention_masks import FUNCTIONS as ATTENTION
 from .attention_masks import KnownMasks
 from .checked_functions import QUANTILES, one_hot
@@ -260,8 +260,8 @@ class Tracing:
             view, rest = selected(self.select_at, *args[:2])
             view[rest or ...] = args[2]
             return None
-        if target is torch.sym_ite:
-            return choose(*args)
+        if target is torch.sym_ite or target is floordiv:
+            return computed(target, args)
         if getattr(target, "__module__", None) == _CONTROL_FLOW or \
                 isinstance(target, torch_compat.HigherOrderOperator) and target.__name__ in _TORCHS_OWN:
             return Handed.trace_control_flow(self, target, args)

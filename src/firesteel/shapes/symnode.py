@@ -6,6 +6,7 @@ them with expressions and a `ShapeEnv`; constants leave as plain Python numbers.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -522,6 +523,22 @@ def expr_of(value: object) -> Expr:
     if isinstance(value, (bool, int, float)):
         return const(value)
     raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+def floor_quotient(a: Any, b: Any) -> Any:
+    """``a // b`` of numbers of which one is a symbolic float: torch rounds ``a / b``, and 1.0 // 0.1 is 9, not 10."""
+    node = next(number.node for number in (a, b) if isinstance(number, (torch.SymInt, torch.SymFloat)))
+    return make_symbolic(node.shape_env.env, arithmetic.floordiv(expr_of(a), expr_of(b)))
+
+
+def computed(function: Any, values: Sequence[Any]) -> Any:
+    """What a function gives for numbers, symbolic or plain, as Python computes it."""
+    if function is torch.sym_ite:
+        return choose(*values)
+    if function is operator.floordiv and any(isinstance(value, (torch.SymInt, torch.SymFloat)) for value in values) \
+            and any(isinstance(value, (float, torch.SymFloat)) for value in values):
+        return floor_quotient(*values)
+    return function(*values)
 
 
 def choose(condition: Any, then: Any, otherwise: Any) -> Any:
