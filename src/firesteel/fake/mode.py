@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import torch_compat
+from ..devices import kind_of
 from ..shapes import ShapeEnv, Symbol
 from ..torch_compat import has_symbolic_layout
 from ..torch_compat.subclasses import has_own_dispatch, is_overriding
@@ -271,11 +272,14 @@ LAZY_VIEWS = frozenset({"aten._conj.default", "aten._neg_view.default"})
 _LIFTS = frozenset({"aten.lift_fresh.default", "aten.lift.default"})
 # Meta kernels that give results another layout than the CPU kernels do, and for which arguments.
 _UNTRUSTED: dict[str, Callable[..., bool]] = {
-    "aten._fft_r2c.default": lambda x, dims, *rest: len(dims) > 1 or not x.is_contiguous(),
-    "aten._fft_c2r.default": lambda x, dims, *rest: len(dims) > 1 or not x.is_contiguous(),
+    "aten._fft_r2c.default": lambda x, dims, *rest: x.dim() > 1 and (len(dims) > 1 or not x.is_contiguous()),
+    "aten._fft_c2r.default": lambda x, dims, *rest: x.dim() > 1 and (len(dims) > 1 or not x.is_contiguous()),
     "aten._batch_norm_with_update.default": lambda x, *rest: x.dtype is not torch.float32 or not x.is_contiguous(),
     "aten.max_unpool2d.default": lambda x, *rest: not x.is_contiguous(),
 }
+# Those of them whose kernel is asked for the layout, on zeros in memory of the same layout, and on how many at most.
+_ASKED = frozenset({"aten._fft_r2c.default", "aten._fft_c2r.default"})
+_MOST_ASKED = 1 << 22
 
 
 def _look_up(func: Any) -> _Operator:
@@ -490,7 +494,9 @@ def _without_rule(
             return mode.run(torch_compat.decompose, (func, args, kwargs))
         return torch_compat.decompose(func, args, kwargs)
     if operator.untrusted is not None and operator.untrusted(*args):
-        raise FakeUnsupported(func, "the layout of the result is not known")
+        if operator.name not in _ASKED or with_symbols:
+            raise FakeUnsupported(func, "the layout of the result is not known")
+        return _as_kernel_lays_out(func, args, kwargs)
     try:
         return _through_meta(func, operator, args, kwargs, with_symbols)
     except DataDependentError:
@@ -500,6 +506,21 @@ def _without_rule(
         if kernel is None or mode is None or mode.shape_env is None:
             raise
         return _with_sizes_from_data(mode, mode.shape_env, func, kernel, args, kwargs)
+
+
+def _as_kernel_lays_out(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor:
+    """The single result of an operator of one tensor, laid out as its kernel for the CPU does it."""
+    x = args[0]
+    if not kind_of(x.device).is_host or x.numel() > _MOST_ASKED:
+        raise FakeUnsupported(func, "the layout of the result is not known")
+    key = (func, _key_of(args), tuple([(k, _key_of(v)) for k, v in kwargs.items()]))
+    recipe = _memo.get(key)
+    if recipe is None:
+        with torch_compat.below_python_key():
+            zeros = torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype).zero_()
+            result = func(zeros, *args[1:], **kwargs)
+        recipe = _memo[key] = _Recipe(tuple(result.shape), result.stride(), result.dtype, x.device)
+    return new_fake(*recipe)  # type: ignore[no-any-return]
 
 
 def _with_sizes_from_data(mode: FakeMode, env: ShapeEnv, func: Any, kernel: Any, args: tuple[Any, ...],

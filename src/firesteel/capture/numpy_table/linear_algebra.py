@@ -15,7 +15,7 @@ from .context import Context
 from .dtypes import FLOAT, WIDE, result_type
 from .host_operators import operator as host_operator
 from .layouts import as_numpy_lays_out, laid_out
-from .registry import FOLLOWED, function
+from .registry import FOLLOWED, function, refuse
 from .shaping import reshape
 from .traced import Tensor, record
 from .ufunc_calls import call_ufunc
@@ -43,8 +43,7 @@ def _product(ctx: Context, traced: Tensor, kind: Any, scalar: bool = False) -> A
 @function(numpy.matmul)
 def matmul(ctx: Context, a: Any, b: Any, out: Any = None, dtype: Any = None) -> Any:
     one, two = ctx.asarray(a), ctx.asarray(b)
-    if not one.ndim or not two.ndim or dtype is not None:
-        raise GraphBreak("np.matmul with these arguments")
+    refuse("np.matmul", {"an operand without dimensions": not one.ndim or not two.ndim, "dtype=": dtype is not None})
     (x, y), kind = _operands(ctx, one, two)
     if kind.kind == "b":
         x, y = x.to(torch.int64), y.to(torch.int64)
@@ -109,8 +108,8 @@ def tensordot(ctx: Context, a: Any, b: Any, axes: Any = 2) -> Any:
 
 @function(numpy.einsum)
 def einsum(ctx: Context, *operands: Any, optimize: Any = False, dtype: Any = None, out: Any = None) -> Any:
-    if not isinstance(operands[0], str) or out is not None or dtype is not None:
-        raise GraphBreak("np.einsum with these arguments")
+    refuse("np.einsum", {"subscripts that are no text": not isinstance(operands[0], str),
+                         "out=": out is not None, "dtype=": dtype is not None})
     tensors, kind = _operands(ctx, *operands[1:])
     text = operands[0].replace(" ", "")
     arrays = [ctx.asarray(one) for one in operands[1:]]
@@ -249,8 +248,8 @@ def eigvalsh(ctx: Context, a: Any, UPLO: str = "L") -> Any:  # noqa: N803
 def matrix_power(ctx: Context, a: Any, n: Any) -> Any:
     array = ctx.asarray(a)
     power = ctx.integer(n)
-    if array.ndim != 2 or power < 1:
-        raise GraphBreak("np.linalg.matrix_power with these arguments")
+    refuse("np.linalg.matrix_power", {f"an array of {array.ndim} dimensions": array.ndim != 2,
+                                      f"power {power}": power < 1})
     result, squared = None, array
     while power:
         if power & 1:
@@ -266,8 +265,7 @@ def norm(ctx: Context, x: Any, ord: Any = None, axis: Any = None, keepdims: Any 
     array = ctx.asarray(x)
     if array.dtype.kind in "biu":
         array = ctx.array(ctx.cast_to(array, FLOAT))
-    if array.dtype.kind == "c" or array.dtype == numpy.float16:
-        raise GraphBreak("np.linalg.norm of these numbers")
+    refuse("np.linalg.norm", {f"an array of {array.dtype}": array.dtype.kind == "c" or array.dtype == numpy.float16})
     traced = ctx.tensor(array)
     if axis is None:
         dims = list(range(array.ndim))
@@ -328,7 +326,9 @@ def _transform(name: str, real_input: bool) -> None:
         traced = ctx.tensor(array)
         if array.dtype == numpy.float16 or real_input and array.dtype.kind == "c":
             raise GraphBreak(f"np.fft.{name} of {array.dtype}")
-        if array.dtype.kind in "biu":
+        if name == "ifft" and array.dtype.kind != "c":  # torch conjugates what it computes of real numbers
+            traced = ctx.cast(traced, numpy.result_type(array.dtype, numpy.complex64))
+        elif array.dtype.kind in "biu":
             traced = ctx.cast(traced, FLOAT)
         if 0 in array.shape:
             raise GraphBreak(f"np.fft.{name} of nothing")
@@ -352,8 +352,7 @@ def _transform_of_several(name: str, dims: Any) -> None:
 
     def transform(ctx: Context, a: Any, s: Any = None, axes: Any = dims, norm: Any = None) -> Any:
         array = ctx.asarray(a)
-        if s is not None or array.dtype == numpy.float16:
-            raise GraphBreak(f"np.fft.{name} with these arguments")
+        refuse(f"np.fft.{name}", {"s=": s is not None, "an array of float16": array.dtype == numpy.float16})
         if 0 in array.shape:
             raise GraphBreak(f"np.fft.{name} of nothing")
         traced = ctx.tensor(array)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...registry import Registry
+from ..signals import GraphBreak
 
 PACKAGE = __package__ or ""
 FUNCTIONS: Registry[Any, Callable[..., Any]] = Registry("NumPy function", package=PACKAGE)
@@ -16,6 +17,13 @@ UFUNCS: Registry[Any, Callable[..., Any]] = Registry("ufunc", package=PACKAGE)
 """NumPy's ufunc -> function of tensors, or plain numbers for all but the first, that have the dtypes of a loop."""
 FOLLOWED: set[Any] = set()
 """Functions that NumPy writes in Python with others, whose own code is executed symbolically."""
+
+def refuse(title: str, problems: dict[str, Any]) -> None:
+    """Break at the first argument that is given and that the table does not take; its name leads to whether it is."""
+    for what, is_given in problems.items():
+        if is_given:
+            raise GraphBreak(f"{title} with {what}")
+
 
 function = FUNCTIONS.register
 method = METHODS.register
