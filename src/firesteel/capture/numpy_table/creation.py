@@ -23,7 +23,7 @@ from .layouts import (
     lies_in,
     order_argument,
 )
-from .registry import function, method
+from .registry import function, method, refuse
 from .traced import Tensor, Traced, record
 from .ufunc_calls import call_ufunc
 
@@ -160,8 +160,10 @@ def arange(ctx: Context, *given: Any, dtype: Any = None, **named: Any) -> Any:
 def linspace(ctx: Context, start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False,
              dtype: Any = None, axis: Any = 0) -> Any:
     count = ctx.integer(num)
-    if any(isinstance(bound, ArrayValue) for bound in (start, stop)) or retstep or not count or ctx.integer(axis):
-        raise GraphBreak("np.linspace with these arguments")
+    refuse("np.linspace", {
+        "a bound that is an array": any(isinstance(bound, ArrayValue) for bound in (start, stop)),
+        "retstep=": retstep, "num=0": not count, f"axis={axis!r}": ctx.integer(axis),
+    })
     first, last = (float(bound) for bound in (start, stop))
     kind = result_type(start, stop, FLOAT)
     parts = count - 1 if endpoint else count

@@ -14,7 +14,7 @@ from ..signals import GraphBreak
 from .context import Context
 from .dtypes import FLOAT, result_type
 from .host_operators import operator
-from .registry import function
+from .registry import function, refuse
 from .traced import Tensor, record
 
 
@@ -36,8 +36,9 @@ def _named(name: str) -> Any:
 @function(numpy.linalg.svd)
 def svd(ctx: Context, a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     x = _matrix(ctx, "svd", a)
-    if hermitian or not all(isinstance(flag, bool) for flag in (full_matrices, compute_uv)):
-        raise GraphBreak("np.linalg.svd with these arguments")
+    refuse("np.linalg.svd", {"hermitian=True": hermitian, f"full_matrices={full_matrices!r}":
+                             not isinstance(full_matrices, bool), f"compute_uv={compute_uv!r}":
+                             not isinstance(compute_uv, bool)})
     if not compute_uv:
         values = torch.linalg.svdvals(x) if ctx.tx.compiler.exports else \
             record(ctx.tx, operator("numpy_svdvals"), (x,), {})
@@ -69,8 +70,8 @@ def eigh(ctx: Context, a: Any, UPLO: str = "L") -> Any:  # noqa: N803
 @function(numpy.linalg.pinv)
 def pinv(ctx: Context, a: Any, rcond: Any = None, hermitian: bool = False, **named: Any) -> Any:
     x = _matrix(ctx, "pinv", a)
-    if hermitian or named or not (rcond is None or isinstance(rcond, float)):
-        raise GraphBreak("np.linalg.pinv with these arguments")
+    refuse("np.linalg.pinv", {"hermitian=True": hermitian, f"{', '.join(named)}=": named,
+                              "an rcond that is no float": not (rcond is None or isinstance(rcond, float))})
     # what NumPy takes without one: as many units in the last place as the matrix has rows or columns
     least = max(x.shape[-2:]) * float(torch.finfo(x.dtype).eps) if rcond is None else rcond
     return ctx.rows(torch.linalg.pinv(x, rtol=least) if ctx.tx.compiler.exports
@@ -81,8 +82,10 @@ def pinv(ctx: Context, a: Any, rcond: Any = None, hermitian: bool = False, **nam
 def polyfit(ctx: Context, x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None,
             cov: Any = False) -> Any:
     one, two = ctx.asarray(x), ctx.asarray(y)
-    if rcond is not None or full or w is not None or cov or type(deg) is not int or deg < 0 or ctx.tx.compiler.exports:
-        raise GraphBreak("np.polyfit with these arguments")
+    refuse("np.polyfit", {
+        "rcond=": rcond is not None, "full=True": full, "w=": w is not None, "cov=": cov,
+        f"deg={deg!r}": type(deg) is not int or deg < 0, "a graph that is exported": ctx.tx.compiler.exports,
+    })
     if one.ndim != 1 or two.ndim not in (1, 2) or 0 in (*one.shape, *two.shape):
         raise GraphBreak("np.polyfit of arrays that NumPy refuses")
     kind = result_type(one, two, numpy.dtype(numpy.float64))

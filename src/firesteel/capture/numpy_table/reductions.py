@@ -13,7 +13,7 @@ from ..values.arrays import ArrayValue
 from .context import Context, count_of
 from .dtypes import FLOAT, INT, NUMPY, WIDE, dtype_argument
 from .layouts import as_numpy_lays_out, copied_order, in_order, laid_out
-from .registry import function, method
+from .registry import function, method, refuse
 from .traced import Tensor
 from .ufunc_calls import call_ufunc
 
@@ -219,8 +219,7 @@ def _arg_extreme(name: str) -> Callable[..., Any]:
 
     def arg_extreme(ctx: Context, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_VALUE) -> Any:
         array = ctx.asarray(a)
-        if array.dtype.kind == "c" or out is not None:
-            raise GraphBreak(f"np.{name} with these arguments")
+        refuse(f"np.{name}", {f"an array of {array.dtype}": array.dtype.kind == "c", "out=": out is not None})
         traced = ctx.tensor(array)
         if traced.dtype is torch.bool:
             traced = traced.to(torch.uint8)

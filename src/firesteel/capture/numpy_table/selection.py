@@ -16,7 +16,7 @@ from .dtypes import BOOL, INT, is_number, result_type, rounded
 from .host_operators import operator
 from .indexing import ATEN_INDEX, get_item, set_item
 from .layouts import as_numpy_lays_out, copied_order, in_order, laid_out, lies_in, rows_or_columns
-from .registry import function, method
+from .registry import function, method, refuse
 from .traced import Tensor, record
 from .ufunc_calls import call_ufunc, ordered
 
@@ -87,8 +87,8 @@ def clip(ctx: Context, a: Any, a_min: Any = None, a_max: Any = None, out: Any = 
 
 @function(numpy.select)
 def select(ctx: Context, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    if len(condlist) != len(choicelist) or not condlist:
-        raise GraphBreak("np.select with these arguments")
+    refuse("np.select", {f"{len(condlist)} conditions and {len(choicelist)} choices":
+                         len(condlist) != len(choicelist) or not condlist})
     sides = [one if is_number(one) or isinstance(one, numpy.generic) else ctx.asarray(one)
              for one in (*choicelist, default)]
     kind = result_type(*sides)
@@ -123,8 +123,7 @@ def _integers(ctx: Context, indices: Any) -> ArrayValue:
 @function(numpy.take)
 def take(ctx: Context, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     array = ctx.asarray(a)
-    if mode != "raise" or out is not None:
-        raise GraphBreak("np.take with these arguments")
+    refuse("np.take", {f"mode={mode!r}": mode != "raise", "out=": out is not None})
     if axis is None:
         array, axis = ctx.array(ctx.tensor(array).reshape(-1)), 0
     before = (slice(None),) * ctx.axis(axis, array.ndim)
@@ -174,8 +173,7 @@ def compress(ctx: Context, condition: Any, a: Any, axis: Any = None, out: Any = 
     if axis is None:
         array, axis = ctx.array(ctx.tensor(array).reshape(-1)), 0
     mask = ctx.asarray(condition)
-    if out is not None or mask.ndim != 1:
-        raise GraphBreak("np.compress with these arguments")
+    refuse("np.compress", {"out=": out is not None, f"a condition of {mask.ndim} dimensions": mask.ndim != 1})
     before = (slice(None),) * ctx.axis(axis, array.ndim)
     chosen: ArrayValue = get_item(ctx, array, (*before, ctx.array(truths(ctx, mask))))
     by_rows = lies_in(chosen.tensor.fake, range(chosen.ndim))  # as np.take gives them, unlike subscripts
@@ -217,8 +215,8 @@ def copyto(ctx: Context, dst: Any, src: Any, casting: Any = "same_kind", where: 
 @function(numpy.fill_diagonal)
 def fill_diagonal(ctx: Context, a: Any, val: Any, wrap: bool = False) -> None:
     array = ctx.asarray(a)
-    if array.ndim != 2 or wrap or array.flipped:
-        raise GraphBreak("np.fill_diagonal with these arguments")
+    refuse("np.fill_diagonal", {f"an array of {array.ndim} dimensions": array.ndim != 2, "wrap=True": wrap,
+                                "a reversed array": array.flipped})
     ctx.check_writable(array)
     side = val if is_number(val) or isinstance(val, numpy.generic) else ctx.asarray(val)
     ctx.check_element(side, array.dtype)
@@ -229,8 +227,7 @@ def fill_diagonal(ctx: Context, a: Any, val: Any, wrap: bool = False) -> None:
 @function(numpy.put)
 def put(ctx: Context, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     array = ctx.asarray(a)
-    if array.ndim != 1 or mode != "raise":
-        raise GraphBreak("np.put with these arguments")
+    refuse("np.put", {f"an array of {array.ndim} dimensions": array.ndim != 1, f"mode={mode!r}": mode != "raise"})
     set_item(ctx, array, _integers(ctx, ind), v)
 
 
@@ -265,8 +262,7 @@ function(numpy.triu_indices)(_triangle_indices("triu_indices"))
 @function(numpy.nan_to_num)
 def nan_to_num(ctx: Context, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     array = ctx.asarray(x)
-    if not copy or array.dtype.kind == "c":
-        raise GraphBreak("np.nan_to_num with these arguments")
+    refuse("np.nan_to_num", {"copy=False": not copy, f"an array of {array.dtype}": array.dtype.kind == "c"})
     if array.dtype.kind != "f":
         return ctx.array(_copy(array, ctx.tensor(array).clone()), array.scalar or array.ndim == 0)
     if any(isinstance(one, (*SYMBOLIC, ArrayValue)) for one in (nan, posinf, neginf)):

@@ -469,7 +469,7 @@ def pad(ctx: Context, array: Any, pad_width: Any, mode: Any = "constant", *, con
 
 def _widths(ctx: Context, pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     if isinstance(pad_width, (dict, ArrayValue)):
-        raise GraphBreak("np.pad with these widths")
+        raise GraphBreak("np.pad with widths in an array or a dictionary", "give a tuple of pairs of numbers")
     found = numpy.broadcast_to(numpy.asarray(pad_width), (ndim, 2))
     return [(int(before), int(after)) for before, after in found]
 

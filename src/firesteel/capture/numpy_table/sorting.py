@@ -16,7 +16,7 @@ from .host_operators import operator
 from .indexing import get_item
 from .layouts import as_numpy_lays_out, laid_out
 from .reductions import NO_VALUE
-from .registry import function, method
+from .registry import function, method, refuse
 from .traced import Tensor, record
 
 
@@ -100,9 +100,12 @@ def _rows(ctx: Context, array: ArrayValue, axis: Any) -> tuple[Tensor, list[int]
 def partition(ctx: Context, a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
     array = ctx.asarray(a)
     places = list(kth) if isinstance(kth, (list, tuple)) else [kth]
-    if order is not None or array.dtype.kind not in "iuf" or not array.ndim or axis is None or ctx.tx.compiler.exports \
-            or not all(type(place) is int for place in places):
-        raise GraphBreak("np.partition with these arguments")
+    refuse("np.partition", {
+        "order=": order is not None, f"an array of {array.dtype}": array.dtype.kind not in "iuf",
+        "an array without dimensions": not array.ndim, "axis=None": axis is None,
+        "a graph that is exported": ctx.tx.compiler.exports,
+        "places that are no constant integers": not all(type(place) is int for place in places),
+    })
     dim = ctx.axis(axis, array.ndim)
     computed = record(ctx.tx, operator("numpy_partition"), (ctx.tensor(array), places, dim), {})
     return ctx.array(as_numpy_lays_out(computed, array, lambda small: numpy.partition(small, 0, dim)))
@@ -145,8 +148,8 @@ def _at(rows: Tensor, place: float) -> Tensor:
 def median(ctx: Context, a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
            keepdims: Any = NO_VALUE) -> Any:
     array = ctx.asarray(a)
-    if out is not None or overwrite_input or array.dtype.kind == "c":
-        raise GraphBreak("np.median with these arguments")
+    refuse("np.median", {"out=": out is not None, "overwrite_input=True": overwrite_input,
+                         f"an array of {array.dtype}": array.dtype.kind == "c"})
     rows, dims = _rows(ctx, array, axis)
     count = int(rows.shape[-1])
     if not count:
@@ -163,10 +166,13 @@ def median(ctx: Context, a: Any, axis: Any = None, out: Any = None, overwrite_in
 def quantile(ctx: Context, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: Any = NO_VALUE) -> Any:
     array = ctx.asarray(a)
-    if out is not None or overwrite_input or method != "linear" or isinstance(q, (ArrayValue, numpy.generic)) or \
-            array.dtype.kind in "bc" or array.dtype == numpy.float16 or \
-            isinstance(q, (list, tuple)) and array.dtype.kind == "f" and array.dtype != FLOAT:
-        raise GraphBreak("np.quantile with these arguments")
+    refuse("np.quantile", {
+        "out=": out is not None, "overwrite_input=True": overwrite_input, f"method={method!r}": method != "linear",
+        "a q that is an array or a NumPy scalar": isinstance(q, (ArrayValue, numpy.generic)),
+        f"an array of {array.dtype}": array.dtype.kind in "bc" or array.dtype == numpy.float16,
+        f"several q and an array of {array.dtype}":
+            isinstance(q, (list, tuple)) and array.dtype.kind == "f" and array.dtype != FLOAT,
+    })
     wanted = [float(one) for one in (q if isinstance(q, (list, tuple)) else (q,))]
     if not all(0 <= one <= 1 for one in wanted):
         raise GraphBreak("np.quantile outside of [0, 1]")
@@ -205,8 +211,8 @@ def _flat(ctx: Context, a: Any) -> ArrayValue:
 def unique(ctx: Context, ar: Any, return_index: bool = False, return_inverse: bool = False,
            return_counts: bool = False, axis: Any = None, *, equal_nan: bool = True, sorted: bool = True) -> Any:
     array = _flat(ctx, ar)
-    if axis is not None or array.dtype.kind == "f" and not equal_nan or return_index or not sorted:
-        raise GraphBreak("np.unique with these arguments")
+    refuse("np.unique", {f"axis={axis!r}": axis is not None, "return_index=True": return_index,
+                         "sorted=False": not sorted, "equal_nan=False": array.dtype.kind == "f" and not equal_nan})
     traced = ctx.tensor(array)
     if not return_inverse and not return_counts:
         values = record(ctx.tx, torch.unique, (traced,), {})

@@ -7,19 +7,20 @@ from typing import Any
 import numpy
 import torch
 
-from ..signals import GraphBreak
 from ..values.arrays import ArrayValue
 from .context import Context
 from .dtypes import FLOAT, result_type, torch_dtype
-from .registry import function
+from .registry import function, refuse
 
 
 @function(numpy.histogram)
 def histogram(ctx: Context, a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     array = ctx.asarray(a)
-    if isinstance(bins, (str, ArrayValue, list, tuple)) or array.dtype.kind not in "iuf" or density or \
-            weights is not None or array.dtype == numpy.float16:
-        raise GraphBreak("np.histogram with these arguments")
+    refuse("np.histogram", {
+        f"bins={bins!r}": isinstance(bins, str), "bins that are edges": isinstance(bins, (ArrayValue, list, tuple)),
+        f"an array of {array.dtype}": array.dtype.kind not in "iuf" or array.dtype == numpy.float16,
+        "density=True": density, "weights=": weights is not None,
+    })
     count = ctx.integer(bins)
     kind = result_type(array, FLOAT) if array.dtype.kind != "f" else array.dtype
     values = ctx.cast_to(array, kind).reshape(-1)

@@ -15,7 +15,7 @@ from .context import Context
 from .dtypes import WIDE, check_fits, descriptor, dtype_argument, is_number, result_type, rounded, torch_dtype
 from .indexing import get_item
 from .layouts import as_numpy_lays_out, kept_order, laid_out
-from .registry import UFUNCS
+from .registry import UFUNCS, refuse
 from .traced import Tensor, Traced, record
 from .ufuncs import LOGIC, TENSORS_ONLY
 
@@ -41,7 +41,8 @@ def call_ufunc(ctx: Context, ufunc: Any, *inputs: Any, out: Any = None, where: A
         inputs, given = inputs[:ufunc.nin], inputs[ufunc.nin:]
         out = given if len(given) > 1 else given[0]
     if len(inputs) != ufunc.nin or order != "K" or casting != "same_kind":
-        raise GraphBreak(f"np.{ufunc.__name__} with these arguments")
+        refuse(f"np.{ufunc.__name__}", {f"{len(inputs)} arguments": len(inputs) != ufunc.nin,
+                                        f"order={order!r}": order != "K", f"casting={casting!r}": True})
     operands = [operand if isinstance(operand, (ArrayValue, numpy.generic)) or is_number(operand)
                 else ctx.asarray(operand) for operand in inputs]
     outs = out if isinstance(out, tuple) else (out,) * ufunc.nout
@@ -217,10 +218,15 @@ def reduceat(ctx: Context, ufunc: Any, array: Any, indices: Any, axis: Any = 0, 
              out: Any = None) -> Any:
     """``ufunc.reduceat(array, indices)``, for indices that are known: a reduction for each of them."""
     array = ctx.asarray(array)
-    if dtype is not None or out is not None or not isinstance(indices, (list, tuple)) or array.ndim != 1 or \
-            not all(type(index) is int for index in indices) or not 0 < len(indices) <= _MOST_PARTS or \
-            isinstance(array.shape[0], SYMBOLIC) or not all(0 <= index < array.shape[0] for index in indices):
-        raise GraphBreak(f"np.{ufunc.__name__}.reduceat with these arguments")
+    title = f"np.{ufunc.__name__}.reduceat"
+    known = isinstance(indices, (list, tuple)) and all(type(index) is int for index in indices)
+    refuse(title, {
+        "dtype=": dtype is not None, "out=": out is not None, f"an array of {array.ndim} dimensions": array.ndim != 1,
+        "indices that are no list of constant integers": not known,
+        f"no index, or more than {_MOST_PARTS}": known and not 0 < len(indices) <= _MOST_PARTS,
+    })
+    refuse(title, {"an array whose size varies": isinstance(array.shape[0], SYMBOLIC)})
+    refuse(title, {"an index outside of the array": not all(0 <= index < array.shape[0] for index in indices)})
     parts = []
     for begin, end in zip(indices, [*indices[1:], array.shape[0]], strict=True):
         part = get_item(ctx, array, slice(begin, end if end > begin else begin + 1))
@@ -238,7 +244,8 @@ def at(ctx: Context, ufunc: Any, array: Any, indices: Any, *values: Any) -> None
     places = ctx.asarray(indices) if isinstance(indices, (list, ArrayValue)) else None
     if places is None or places.dtype.kind not in "iu" or array.flipped or array.dtype.kind not in "iuf" or \
             not places.ndim:
-        raise GraphBreak(f"np.{ufunc.__name__}.at with these arguments")
+        raise GraphBreak(f"np.{ufunc.__name__}.at with indices that are no integers in a list or an array, or of an "
+                         f"array of {array.dtype} that may be reversed")
     operand = values[0] if is_number(values[0]) else ctx.asarray(values[0])
     if result_type(array, operand) != array.dtype:
         raise GraphBreak(f"np.{ufunc.__name__}.at of numbers that the array does not hold")
