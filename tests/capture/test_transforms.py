@@ -376,3 +376,18 @@ def test_inside_of_torchs_mode_for_subscripts():
 
     padding = torch.tensor([[True, True, True, False], [True, False, True, True]])
     torch.testing.assert_close(fs.compile(program, fullgraph=True)(padding), program(padding))
+
+
+@pytest.mark.parametrize("name, function", [
+    ("prod", lambda v: v.prod()), ("cumprod", lambda v: v.cumprod(0).sum()), ("sort", lambda v: (v.sort()[0] ** 3).sum()),
+    ("rosenbrock", lambda v: (100 * (v[1:] - v[:-1] ** 2) ** 2 + (1 - v[:-1]) ** 2).sum()),
+])
+def test_hessians_of_several_sizes(name, function):
+    """Where torch's transforms cannot have symbolic sizes, each size is compiled for itself."""
+    def program(x):
+        return torch.func.hessian(function)(x)
+
+    compiled = fs.compile(program, fullgraph=True)
+    for size in (3, 4, 5, 3):
+        x = torch.linspace(0.5, 1.5, size).flip(0)
+        torch.testing.assert_close(compiled(x), program(x))

@@ -596,7 +596,7 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
     except UndecidableError as error:
         raise undecidable(error) from None
     except Exception as error:
-        if wants_plain_sizes(error):
+        if wants_plain_sizes(error) or "INTERNAL ASSERT FAILED" in str(error) and tx.symbols.sources:
             raise static_needed(tx, [*args, *kwargs.values()], _title(target)) from None
         if "data is not allocated" in str(error):  # C++ that reads an argument before it calls an operator
             raise GraphBreak(f"{_title(target)} needs the values in a tensor", "pass plain numbers instead") from None

@@ -55,6 +55,11 @@ def static_needed(tx: Tracer, args: Iterable[Any], operation: str) -> GraphBreak
     symbols = symbols_in(args)
     sources = [tx.symbols.sources.get(symbol) for symbol in symbols]
     sizes = frozenset((source.parent.name, source.dim) for source in sources if isinstance(source, SizeSource))
+    if (not sizes or len(sizes) < len(symbols)) and all(map(tx.shape_env.is_backed, symbols)):
+        # inside of transforms arguments hide their sizes, or have those of slices: which come from those of inputs
+        sizes = frozenset((source.parent.name, source.dim) for source in tx.symbols.sources.values()
+                          if isinstance(source, SizeSource))
+        symbols = set()
     if not sizes or len(sizes) < len(symbols):
         return GraphBreak(f"{operation} needs plain sizes, and a size here is not that of an input",
                           "keep sizes that depend on data or numbers out of this operation")
