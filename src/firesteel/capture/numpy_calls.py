@@ -13,11 +13,12 @@ import torch
 
 from .. import config, torch_compat
 from ..devices import kind_of
+from ..fake.dims import known_equal, layout_of
 from .call_signatures import TRIPS
 from .guards import NumberSeen
 from .numpy_table.context import Context
 from .numpy_table.dtypes import NUMPY, TORCH, is_number
-from .numpy_table.layouts import has_one, rows_or_columns
+from .numpy_table.layouts import rows_or_columns
 from .numpy_table.registry import FOLLOWED, FUNCTIONS, METHODS
 from .numpy_table.traced import Tensor, Traced, from_value, to_value
 from .signals import GraphBreak, NotConstant
@@ -297,7 +298,7 @@ def attribute(tx: Tracer, array: ArrayValue, name: str) -> Value | None:
     if name in ("size", "nbytes"):
         return tx.symbols.value_of(fake.numel() * (array.dtype.itemsize if name == "nbytes" else 1))
     if name == "strides" and not array.copied and not array.scalar:
-        if array.view is not None and has_one(fake):
+        if array.view is not None and any(known_equal(size, 1) for size in layout_of(fake)[0]):
             raise GraphBreak("the strides of a view of a NumPy array with a dimension of one element")
         return TupleValue([tx.symbols.value_of(step * array.dtype.itemsize * (-1 if dim in array.flipped else 1))
                            for dim, step in enumerate(fake.stride())])
