@@ -3,7 +3,8 @@
 After an operator has raised, the program runs again as plain Python. What autograd counts is put back by the entry that
 calls the graph. What it does not count (running statistics of batch norms, writes through ``.data``, by fused and
 foreach optimizers) compiled graphs write when nothing can raise any more; here it has been written by then. What an
-operator has done in part to a tensor that is too large to be kept stays, and the program does not run again.
+operator has done in part to a tensor that is too large to be kept stays, and the program does not run again, unless the
+graph asserts something or the program may handle what is raised: then tensors of any size are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from .. import torch_compat
 from ..autodiff.gradients import leaf_gradients
 from ..logs import log
-from ..pipeline.failing_graphs import MAX_KEPT_BYTES, keep, mark_unrepeatable, put_back
+from ..pipeline.failing_graphs import MAX_KEPT_BYTES, PUT_BACK_ALWAYS, keep, mark_unrepeatable, put_back
 from .checkpoint_regions import outline_regions
 
 if TYPE_CHECKING:
@@ -28,14 +29,16 @@ def as_captured(gm: GraphModule) -> Callable[..., Any]:
     # The bound method, not the module: calling the module would run through nn.Module's hook machinery every time.
     forward = outline_regions(gm).forward
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    positions = [at for at, node in enumerate(placeholders) if node.meta.get("put_back")]
-    half_done_for_good = any(node.meta.get("half_done_for_good") for node in placeholders)
-    if not positions and not half_done_for_good:
+    always = [at for at, node in enumerate(placeholders) if node.meta.get(PUT_BACK_ALWAYS)]
+    others = [at for at, node in enumerate(placeholders) if node.meta.get("put_back") and at not in always]
+    half_done_for_good = any(node.meta.get("half_done_for_good") and not node.meta.get(PUT_BACK_ALWAYS)
+                             for node in placeholders)
+    if not always and not others and not half_done_for_good:
         return forward
 
     def run(*inputs: Any) -> Any:
-        changing = [inputs[at] for at in positions]
-        too_large = sum(tensor.numel() * tensor.element_size() for tensor in changing) > MAX_KEPT_BYTES
+        changing = [inputs[at] for at in (*always, *others)]
+        too_large = sum(inputs[at].numel() * inputs[at].element_size() for at in others) > MAX_KEPT_BYTES
         with torch.no_grad():
             kept = None if too_large or half_done_for_good else keep(*changing)
         try:

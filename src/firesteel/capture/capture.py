@@ -17,7 +17,7 @@ from ..fake import FakeMode, FakeTensor
 from ..functional.modes import leaving_on_failure
 from ..interruptions import safe_point
 from ..logs import enabled, log
-from ..pipeline.failing_graphs import FailingGraph, can_keep
+from ..pipeline.failing_graphs import FailingGraph, can_keep, keep_large
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
 from .argument_sizes import declared_guards
@@ -594,6 +594,8 @@ class Capture:
         lines: list[str] = tx.draws.lines(code, with_graph=bool(tx.graph.operations))
         if tx.graph.operations:
             tx.graph.note_uncounted(self.fake.written)
+            if tx.graph.handled_risk or tx.effects.events or tx.graph.asserts():
+                keep_large(tx.graph.inputs, unit.compiler.backend_is_own)
             captured = tx.graph.finish(code.outputs, unit.name)
             compiled = unit.compiler.compile_graph(captured, unit)
             # A backend that traces the graph again may take further decisions on sizes.

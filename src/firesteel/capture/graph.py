@@ -147,6 +147,10 @@ class GraphBuilder:
             elif _storage_key(entry.example) in written:
                 entry.uncounted = entry.node.meta["put_back"] = True
 
+    def asserts(self) -> bool:
+        """Whether the graph raises where data is not as it states or assumes."""
+        return any(node.target is torch_compat.assert_number for node in self.graph.nodes)
+
     def note_risk(self, written: Container[int]) -> bool:
         """The next operation may raise because of its data: note which inputs have been changed by then; ``written``
         are keys of changed storages.

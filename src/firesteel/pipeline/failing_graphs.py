@@ -3,8 +3,10 @@
 The unit then runs again from its start as plain Python, which gives the effects that come before the failing operation,
 the handlers around it and the user's own traceback. All the graph itself may have changed until then are tensors and
 random generators; those are put back first. Tensors that are too large to be kept, or whose autograd history has
-changed, cannot be: then the exception goes to the caller as it is. So it does where an operation that raises half-way
+changed, are not: then the exception goes to the caller as it is. So it does where an operation that raises half-way
 changes a large tensor; that operation is no part of the graph if something is to be done before it or in a handler.
+What only an assertion of ours raises is nothing for the caller, and neither is what the program may handle. Compiled
+graphs write when nothing can raise any more; what runs as captured keeps tensors of any size then (`keep_large`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ..capture.graph import GraphInput
 
 MAX_KEPT_BYTES = 1 << 20
+PUT_BACK_ALWAYS = "put_back_always"
+"""In ``meta`` of inputs: what runs the graph as captured puts them back, however large they are."""
 RandomState = list[tuple[DeviceKind, torch.Tensor]]
 
 
@@ -73,6 +77,16 @@ class FailingGraph:
         if self.draws_random:
             lines.append(f"{self.code.constant(restore_random_state)}(_fs_random)")
         return lines
+
+
+def keep_large(inputs: list[GraphInput], backend_is_own: bool) -> None:
+    """Have tensors put back whatever their size, because the program must go on when the graph raises."""
+    changed = [entry for entry in inputs if (entry.at_risk or entry.silently_at_risk or entry.half_done)
+               and restorable(entry) and not entry.changes_layout and entry.has_its_layout()]
+    if sum(bytes_of(entry) for entry in changed) > MAX_KEPT_BYTES:
+        for entry in changed:
+            entry.node.meta[PUT_BACK_ALWAYS] = True
+            entry.must_restore = entry.must_restore or not backend_is_own
 
 
 def _to_keep(inputs: list[GraphInput], backend_is_own: bool) -> list[GraphInput]:
