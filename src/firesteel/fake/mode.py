@@ -519,6 +519,8 @@ def _as_kernel_lays_out(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         with torch_compat.below_python_key():
             zeros = torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype).zero_()
             result = func(zeros, *args[1:], **kwargs)
+        if len(_memo) >= _MEMO_LIMIT:
+            _memo.clear()
         recipe = _memo[key] = _Recipe(tuple(result.shape), result.stride(), result.dtype, x.device)
     return new_fake(*recipe)  # type: ignore[no-any-return]
 

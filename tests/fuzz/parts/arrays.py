@@ -33,7 +33,8 @@ ORDERED = ("{a}.copy(order={o})", "np.copy({a}, order={o})", "np.array({a}, orde
 READ = ("{a}.ravel(order={o})", "{a}.flatten({o})", "{a}.reshape(-1, order={r})", "{a}.tobytes({o})", "{a}.strides",
         "({a}.flags.c_contiguous, {a}.flags.f_contiguous)", "np.ravel({a}.T, {o})", "{a}.T.reshape(2, -1, order={r})",
         "np.ravel({a}[:, ::2], {o})", "{a}.copy({o}).ravel({o})", "np.compress([1, 0, 1], {a}, axis={x})",
-        "{a}[None].copy({o}).flags.f_contiguous", "{a}[:, None].strides", "{a}[:, :1].copy({o}).ravel('K')", "np.stack([{a}, {b}], 2).copy({o})",
+        "{a}[None].copy({o}).flags.f_contiguous", "{a}[:, None].strides",
+        "{a}[:, :1].copy({o}).ravel('K')", "np.stack([{a}, {b}], 2).copy({o})",
         "np.stack([{a}, {b}]).transpose(1, 2, 0).ravel({o})",
         "np.digitize({a}.real, [0, 2])")
 REDUCTIONS = ("{a}.sum()", "{a}.sum(axis={x})", "{a}.mean(axis={x}, keepdims=True)", "{a}.max(axis={x})", "{a}.min()",

@@ -210,16 +210,16 @@ def array(ctx: Context, obj: Any, dtype: Any = None, *, copy: Any = True, order:
 
 def _ordered_array(ctx: Context, obj: Any, dtype: Any, order: str, copy: bool) -> ArrayValue:
     """What ``np.array`` makes of something: an array of that dtype and order itself, where it need not be copied."""
-    made = ctx.asarray(obj, dtype)
-    if made is obj and made.scalar:
-        return _copied(ctx, made, "C")
-    if made is obj:
-        suits = order in "KA" or (is_by_rows(made) if order == "C" else is_column_ordered(made))
-        return made if suits and not copy else _copied(ctx, made, order)
+    array = ctx.asarray(obj, dtype)
+    if array is obj and array.scalar:
+        return _copied(ctx, array, "C")
+    if array is obj:
+        suits = order in "KA" or (is_by_rows(array) if order == "C" else is_column_ordered(array))
+        return array if suits and not copy else _copied(ctx, array, order)
     if order in "KA":  # a conversion keeps the order in either case
-        return _copied(ctx, made, "K") if made.scalar else made
-    layout = asked_order(made, order)
-    return made if lies_in(made.tensor.fake, layout) and not made.scalar else _copied(ctx, made, order)
+        return _copied(ctx, array, "K") if array.scalar else array
+    layout = asked_order(array, order)
+    return array if lies_in(array.tensor.fake, layout) and not array.scalar else _copied(ctx, array, order)
 
 
 @function(numpy.ascontiguousarray)
@@ -232,8 +232,8 @@ def contiguous_array(ctx: Context, a: Any, dtype: Any = None) -> Any:
 
 @function(numpy.asfortranarray)
 def fortran_array(ctx: Context, a: Any, dtype: Any = None) -> Any:
-    made: ArrayValue = asarray(ctx, a, dtype, "F")
-    return made if made.ndim else ctx.call(numpy.atleast_1d, made)
+    array: ArrayValue = asarray(ctx, a, dtype, "F")
+    return array if array.ndim else ctx.call(numpy.atleast_1d, array)
 
 
 @function(numpy.asarray, numpy.asanyarray)
@@ -302,8 +302,8 @@ def fill(ctx: Context, a: ArrayValue, value: Any) -> None:
 def meshgrid(ctx: Context, *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     arrays = [ctx.tensor(ctx.asarray(one)).reshape(-1) for one in xi]
     count = len(arrays)
-    if not copy:
-        raise GraphBreak("np.meshgrid without copies")
+    if not copy or indexing not in ("xy", "ij"):
+        raise GraphBreak(f"np.meshgrid without copies, or with indexing={indexing!r}")
     order = list(range(count))
     if indexing == "xy" and count > 1:
         order[:2] = [1, 0]
