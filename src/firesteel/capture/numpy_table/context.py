@@ -203,6 +203,12 @@ class Context:
         self.write(out, self.cast(traced, out.dtype))
         return out
 
+    def target(self, obj: Any) -> ArrayValue:
+        """The array that a function of NumPy's writes into; breaks at what NumPy refuses, such as a list."""
+        if not isinstance(obj, ArrayValue):
+            raise GraphBreak(f"{type(obj).__name__} as the array that a function of NumPy's writes into")
+        return obj
+
     def check_writable(self, array: ArrayValue) -> None:
         """Break before something is written that the graph cannot write."""
         if array.scalar or not array.writeable:

@@ -72,7 +72,9 @@ def inner(ctx: Context, a: Any, b: Any) -> Any:
     one, two = ctx.asarray(a), ctx.asarray(b)
     if not one.ndim or not two.ndim:
         return call_ufunc(ctx, numpy.multiply, one, two)
-    return tensordot(ctx, one, two, ([one.ndim - 1], [two.ndim - 1]))
+    product = tensordot(ctx, one, two, ([one.ndim - 1], [two.ndim - 1]))
+    product.scalar = product.ndim == 0
+    return product
 
 
 @function(numpy.vdot)
@@ -89,7 +91,7 @@ def outer(ctx: Context, a: Any, b: Any, out: Any = None) -> Any:
 
 
 @function(numpy.tensordot)
-def tensordot(ctx: Context, a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(ctx: Context, a: Any, b: Any, axes: Any = 2) -> ArrayValue:
     one, two = ctx.asarray(a), ctx.asarray(b)
     if isinstance(axes, (tuple, list)):
         left, right = ([*side] if isinstance(side, (tuple, list)) else [side] for side in axes)
@@ -102,7 +104,7 @@ def tensordot(ctx: Context, a: Any, b: Any, axes: Any = 2) -> Any:
         raise GraphBreak("a product of NumPy arrays over dimensions of different sizes")
     (x, y), kind = _operands(ctx, one, two)
     made = _product(ctx, torch.tensordot(x, y, dims), kind)
-    made.scalar = made.ndim == 0 and one.ndim == two.ndim == 1 and dims == ([0], [0])
+    made.scalar = False
     return made
 
 
@@ -275,6 +277,8 @@ def norm(ctx: Context, x: Any, ord: Any = None, axis: Any = None, keepdims: Any 
             raise GraphBreak("np.linalg.norm of many dimensions")
     else:
         dims = list(ctx.axes(axis, array.ndim))
+    if len(dims) not in (1, 2) or len(dims) == 1 and isinstance(ord, str):
+        raise GraphBreak(f"np.linalg.norm of {len(dims)} dimensions with ord={ord!r}")
     if len(dims) == 2 and ord not in (None, "fro"):
         raise GraphBreak(f"np.linalg.norm of matrices with ord={ord!r}")
     kept = bool(keepdims)

@@ -288,7 +288,7 @@ def _without_nan(name: str, neutral: Any) -> None:
     def reduction(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
                   keepdims: Any = NO_VALUE) -> Any:
         array = ctx.asarray(a)
-        if array.dtype.kind == "f":
+        if array.dtype.kind in "fc":
             traced = ctx.tensor(array)
             replaced = torch.where(torch.isnan(traced), neutral, traced)
             array = ctx.array(laid_out(replaced, copied_order(array.tensor.fake, array.flipped)))
@@ -326,7 +326,7 @@ _nan_extreme("min")
 def nanmean(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
             keepdims: Any = NO_VALUE) -> Any:
     array = ctx.asarray(a)
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fc":
         return mean(ctx, array, axis, dtype, out, keepdims)
     known = call_ufunc(ctx, numpy.logical_not, call_ufunc(ctx, numpy.isnan, array))
     order = copied_order(array.tensor.fake, array.flipped)
@@ -339,15 +339,18 @@ def nanmean(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any 
 def nanvar(ctx: Context, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
            keepdims: Any = NO_VALUE) -> Any:
     array = ctx.asarray(a)
-    if array.dtype.kind != "f" or dtype is not None:
+    if array.dtype.kind not in "fc":
         return var(ctx, array, axis, dtype, out, ddof, keepdims)
+    refuse("np.nanvar", {"dtype=": dtype is not None})
     dims = list(ctx.axes(axis, array.ndim))
     traced = ctx.tensor(array)
     known = ~torch.isnan(traced)
-    count: Any = known.to(traced.dtype).sum(dim=dims, keepdim=True)
+    count: Any = known.to(traced.real.dtype if traced.dtype.is_complex else traced.dtype).sum(dim=dims, keepdim=True)
     zeroed: Any = torch.where(known, traced, 0.0)
     centered: Any = torch.where(known, zeroed - zeroed.sum(dim=dims, keepdim=True) / count, 0.0)
-    total = (centered * centered).sum(dim=dims, keepdim=_keeps(keepdims))
+    squares = centered.real * centered.real + centered.imag * centered.imag if traced.dtype.is_complex else \
+        centered * centered
+    total = squares.sum(dim=dims, keepdim=_keeps(keepdims))
     free = count.sum(dim=dims, keepdim=_keeps(keepdims)) - ddof
     computed: Any = torch.where(free <= 0, numpy.nan, total / free)
     return _reduced(ctx, array, computed, axis, _keeps(keepdims), out, like=numpy.nanvar)

@@ -92,6 +92,9 @@ def select(ctx: Context, condlist: Any, choicelist: Any, default: Any = 0) -> An
     sides = [one if is_number(one) or isinstance(one, numpy.generic) else ctx.asarray(one)
              for one in (*choicelist, default)]
     kind = result_type(*sides)
+    # NumPy makes arrays of numbers before it copies the choices
+    refuse("np.select", {f"a choice of {one}, which {kind} does not take": is_number(one) and not numpy.can_cast(
+        result_type(one), kind, "same_kind") for one in sides[:-1]})
     masks = [ctx.asarray(one) for one in condlist]
     if any(one.dtype != BOOL for one in masks):
         raise GraphBreak("np.select with conditions that are no truth values")
@@ -106,6 +109,7 @@ def choose(ctx: Context, a: Any, choices: Any) -> Any:
     if any(map(is_number, choices)):
         raise GraphBreak("np.choose between numbers and arrays")
     index = ctx.asarray(a)
+    refuse("np.choose", {f"an array of {index.dtype}": not numpy.can_cast(index.dtype, INT)})
     sides = [ctx.asarray(one) for one in choices]
     kind = result_type(*sides)
     stacked = torch.stack([ctx.cast_to(one, kind).expand(torch.broadcast_shapes(index.shape, *(
@@ -154,7 +158,7 @@ def take_along_axis(ctx: Context, arr: Any, indices: Any, axis: Any = -1) -> Any
 
 @function(numpy.put_along_axis)
 def put_along_axis(ctx: Context, arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    array = ctx.asarray(arr)
+    array = ctx.target(arr)
     if not is_number(values):
         raise GraphBreak("np.put_along_axis of several values, of which the last counts")
     places, dim = ctx.asarray(indices), ctx.axis(axis, array.ndim)
@@ -188,7 +192,7 @@ def extract(ctx: Context, condition: Any, arr: Any) -> Any:
 
 @function(numpy.putmask)
 def putmask(ctx: Context, a: Any, mask: Any, values: Any) -> None:
-    array = ctx.asarray(a)
+    array = ctx.target(a)
     given = values if is_number(values) else ctx.asarray(values)
     if not is_number(given) and not numpy.can_cast(given.dtype, array.dtype, "safe"):
         raise GraphBreak(f"np.putmask of {given.dtype} into an array of {array.dtype}, which NumPy refuses")
@@ -200,7 +204,7 @@ def putmask(ctx: Context, a: Any, mask: Any, values: Any) -> None:
 
 @function(numpy.copyto)
 def copyto(ctx: Context, dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    array = ctx.asarray(dst)
+    array = ctx.target(dst)
     source = src if is_number(src) or isinstance(src, numpy.generic) else ctx.asarray(src)
     fits = result_type(array, source) == array.dtype if is_number(source) else \
         numpy.can_cast(source.dtype, array.dtype, "same_kind")
@@ -214,7 +218,7 @@ def copyto(ctx: Context, dst: Any, src: Any, casting: Any = "same_kind", where: 
 
 @function(numpy.fill_diagonal)
 def fill_diagonal(ctx: Context, a: Any, val: Any, wrap: bool = False) -> None:
-    array = ctx.asarray(a)
+    array = ctx.target(a)
     refuse("np.fill_diagonal", {f"an array of {array.ndim} dimensions": array.ndim != 2, "wrap=True": wrap,
                                 "a reversed array": array.flipped})
     ctx.check_writable(array)
@@ -226,7 +230,7 @@ def fill_diagonal(ctx: Context, a: Any, val: Any, wrap: bool = False) -> None:
 
 @function(numpy.put)
 def put(ctx: Context, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    array = ctx.asarray(a)
+    array = ctx.target(a)
     refuse("np.put", {f"an array of {array.ndim} dimensions": array.ndim != 1, f"mode={mode!r}": mode != "raise"})
     set_item(ctx, array, _integers(ctx, ind), v)
 
@@ -422,6 +426,9 @@ def interp(ctx: Context, x: Any, xp: Any, fp: Any, left: Any = None, right: Any 
         raise GraphBreak("np.interp with a period")
     kind = numpy.dtype(float)
     at, xs, ys = (ctx.cast_to(ctx.asarray(one), kind) for one in (x, xp, fp))
+    refuse("np.interp", {"points of several dimensions": xs.ndim != 1 or ys.ndim != 1,
+                         "other numbers of places and values, or fewer than two":
+                             xs.shape != ys.shape or xs.shape[0] < 2})
     at = at.contiguous()
     place = torch.clamp(torch.searchsorted(xs, at, right=True) - 1, 0, xs.shape[0] - 2)
     x0, y0 = xs[place], ys[place]

@@ -22,6 +22,10 @@ def histogram(ctx: Context, a: Any, bins: Any = 10, range: Any = None, density: 
         "density=True": density, "weights=": weights is not None,
     })
     count = ctx.integer(bins)
+    if range is not None:
+        low, high = (float(bound) for bound in range)
+        refuse("np.histogram", {f"range={range!r}": not -numpy.inf < low <= high < numpy.inf})
+    refuse("np.histogram", {f"bins={bins!r}": count < 1})
     kind = result_type(array, FLOAT) if array.dtype.kind != "f" else array.dtype
     values = ctx.cast_to(array, kind).reshape(-1)
     if range is None:

@@ -81,7 +81,7 @@ def _simple() -> None:
         "copysign": torch.copysign, "nextafter": torch.nextafter,
         "bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or,
         "bitwise_xor": torch.bitwise_xor, "logical_and": torch.logical_and, "logical_or": torch.logical_or,
-        "logical_xor": torch.logical_xor, "float_power": torch.pow, "ldexp": torch.ldexp,
+        "logical_xor": torch.logical_xor, "float_power": torch.pow,
     }
     for name, function in {**single, **double}.items():
         ufunc(getattr(numpy, name))(function)
@@ -236,12 +236,21 @@ def power(a: Tensor, b: Tensor) -> Any:
 
 def _complex_power(a: Tensor, b: Tensor, made: Tensor) -> Any:
     """NumPy's powers of zero and powers to zero."""
+    part = torch.full_like(made.real, math.nan)
+    missing = torch.complex(part, part)
     if is_number(b):
         if isinstance(b, SYMBOLIC):
             raise GraphBreak("a complex number to a power that varies")
-        return torch.ones_like(made) if b == 0 else torch.where(a == 0, 0.0 if b > 0 else math.nan, made)
-    zero: Any = torch.where((b.real > 0) & (b.imag == 0), 0.0, math.nan)
+        return torch.ones_like(made) if b == 0 else torch.where(a == 0, torch.zeros_like(made) if b > 0 else missing,
+                                                                made)
+    vanishes = b.real > 0 if _ZERO_TO_COMPLEX else (b.real > 0) & (b.imag == 0)
+    zero: Any = torch.where(vanishes, torch.zeros_like(made), missing)
     return torch.where(b == 0, 1.0, torch.where(a == 0, zero, made)).to(made.dtype)
+
+
+with numpy.errstate(all="ignore"):
+    _ZERO_TO_COMPLEX = bool(numpy.power(numpy.array(0j), 1 + 1j) == 0)
+    """Whether zero to a power with an imaginary part is zero in this NumPy: in older ones it is NaN."""
 
 
 def _shift(function: Callable[[Any, Any], Any], beyond: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
@@ -262,6 +271,25 @@ of_tensors(numpy.right_shift)(_shift(torch.bitwise_right_shift, lambda a: torch.
 def modf(x: Tensor) -> Any:
     whole = torch.trunc(x)
     return torch.copysign(torch.where(torch.isinf(x), 0.0, x - whole), x), whole
+
+
+@of_tensors(numpy.ldexp)
+def ldexp(x: Tensor, exponent: Tensor) -> Any:
+    """Multiplied by powers of two that are numbers themselves, so that only the last product is rounded."""
+    exponent = torch.clamp(exponent.to(torch.int64), -4096, 4096)
+    if x.dtype is not torch.float64:  # whose products with such powers double precision holds
+        product = x.to(torch.float64) * _power_of_two(torch.clamp(exponent, -400, 400))
+        return product.to(torch.float32) if x.dtype is torch.float16 else product.to(x.dtype)
+    for _ in range(2):
+        large, small = exponent > 1023, exponent < -1022
+        x = x * torch.where(large, 2.0 ** 1023, torch.where(small, 2.0 ** -969, torch.ones_like(x)))
+        exponent = exponent - torch.where(large, 1023, torch.where(small, -969, 0))
+    return x * _power_of_two(torch.clamp(exponent, -1022, 1023))
+
+
+def _power_of_two(exponent: Tensor) -> Any:
+    """The numbers of double precision, of exponents that are those of normal numbers."""
+    return ((exponent + 1023) << 52).view(torch.float64)
 
 
 @ufunc(numpy.frexp)
