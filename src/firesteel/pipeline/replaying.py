@@ -45,6 +45,7 @@ _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 _LIKE = re.compile(r"aten\.(\w+_like|new_\w+|sym_\w+)\.\w+")
 _LOOKING = re.compile(r"aten\.as_strided")
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
+_storage: Callable[[torch.Tensor], torch.UntypedStorage] = torch.Tensor.untyped_storage
 SMALL = 1024
 """Up to how many elements a copy of an input costs no more than to watch whether it changes."""
 CHANGED = ("an input of a compiled function has been changed in place since the call, and a gradient that is to be "
@@ -68,6 +69,8 @@ class Call:
     """Inputs, by index, that were copied lest the program changes them."""
     places: list[int]
     """The addresses of `Replay.placed`."""
+    memories: list[Any]
+    """The storages of those that are `Replay.replaceable`, so that no others get their addresses."""
     layouts: list[tuple[Any, Any]] | None
     """Sizes and strides of these, where they depend on symbols."""
     packed: bool
@@ -148,6 +151,8 @@ class Replay:
                  saved: set[int], without_history: Sequence[int], placed: Sequence[int] = ()) -> None:
         self.placed = placed
         self.placed_examples = [examples[at] for at in placed]
+        self.replaceable = [number for number, example in enumerate(self.placed_examples) if example.is_leaf]
+        """Those of `placed` that autograd saves as the objects they are: the program may give them other data."""
         self.placed_by_symbols = any(type(number) is not int for example in self.placed_examples
                                      for number in (*example.shape, *example.stride()))
         self.module = module
@@ -246,18 +251,21 @@ class Replay:
         placed = [inputs[at] for at in self.placed]
         layouts = [(value.shape, value.stride()) for value in placed] if self.placed_by_symbols else None
         return Call(held, watched, versions_of(watched), random_state() if self.draws else None, behind_results, spare,
-                    copied, list(map(_address, placed)), layouts, packed)
+                    copied, list(map(_address, placed)),
+                    [] if packed else [_storage(placed[number]) for number in self.replaceable], layouts, packed)
 
-    def fits(self, call: Call, saved: Sequence[Any]) -> bool:
-        """Whether the memory of `placed` is as it was: ``data`` of a tensor may have become another.
+    def stays(self, call: Call, saved: Sequence[Any]) -> bool:
+        """Whether `placed` are where they were: ``data`` of a tensor may have become another.
 
         ``saved`` are these tensors as they are now, None where one is not needed.
         """
         try:
-            if list(map(_address, saved)) == call.places:
-                return True
+            return list(map(_address, saved)) == call.places
         except TypeError:
-            pass
+            return False
+
+    def fits(self, call: Call, saved: Sequence[Any]) -> bool:
+        """Whether the memory of `placed` is laid out as it was."""
         for number, (value, place, example) in enumerate(zip(saved, call.places, self.placed_examples, strict=True)):
             if value is not None and _address(value) != place:
                 wanted = (example.shape, example.stride()) if call.layouts is None else call.layouts[number]

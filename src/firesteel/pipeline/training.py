@@ -39,6 +39,7 @@ from ..logs import log
 from ..shapes import LateDecisionError, Symbol
 from .assembly import Assembly
 from .collecting import collection_paused
+from .replaced_data import settle_replaced
 from .replaying import CHANGED, Call, Replay, inputs_of, versions_of
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class TrainingUnit:
         self.changed_with_history = [at for at, example in changed if example.requires_grad and not example.is_leaf]
         self.eager_frees = tuple(joint.eager_frees)
         saved = {at for at in self.saved_from if at < len(positions) and not self.parts}
-        self.placed = [number for number, at in enumerate(self.saved_from) if machine_code and at < len(positions)]
+        self.placed = [number for number, at in enumerate(self.saved_from) if at < len(positions)]
         self.replay = Replay(module, self.examples, joint, self.state, saved, [] if self.parts else self.unreached,
                              [self.saved_from[number] for number in self.placed])
         self.recordings: Stack | None = None
@@ -289,6 +290,10 @@ class _Backward:
         self.fill = fill
         self.gradients = parted.gradients
         self.kept_at = parted.kept_at
+        kept = [entry.node for entry in parted.backward.inputs[len(parted.numbers):]]
+        self.nodes: dict[int, torch.fx.Node] = dict(zip(
+            range(len(parted.kept)) if parted.kept_at is None else parted.kept_at, kept, strict=False))
+        """What stands in the graph for those saved tensors that it takes."""
         self.numbers_at = [numbers.index(symbol) for symbol in parted.numbers]
         self.tangents = {number: item.tangent.meta["val"] for number, item in enumerate(parted.joint.differentiable)
                          if item.tangent is not None}
@@ -541,11 +546,12 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         return _replayed(unit, call, inputs, tangents, hooks)
     run = unit.backward_for(tangents)
     saved = _saved_for(run, ctx, part) if kept else []
-    if call is not None and saved and unit.machine_code:
-        if call.packed:
+    if call is not None and saved:
+        if call.packed and unit.machine_code:
             saved = [None if value is None else layout.lay_out(value)
                      for layout, value in zip(unit.kept_layouts, saved, strict=True)]
-        if not unit.replay.fits(call, [saved[at] for at in unit.placed]):
+        placed = [saved[at] for at in unit.placed]
+        if not unit.replay.stays(call, placed) and not _settle_moved(run, unit, call, saved, placed):
             # Eager's operators see what the tensors are now, and raise.
             return _replayed(unit, call, inputs_of(ctx, call, _bits(tangents)), tangents, {})
     if not keeps:
@@ -554,6 +560,16 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
     del call  # the inputs that it holds may go now
     gradients: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
     return gradients
+
+
+def _settle_moved(run: _Backward, unit: TrainingUnit, call: Call, saved: list[Any], placed: list[Any]) -> bool:
+    """Put forward's data in the place of saved inputs that have other data now, where eager has kept it; False where
+    compiled code cannot work with what there is."""
+    if call.memories:
+        placed = settle_replaced(unit.replay, call, placed, [run.nodes.get(at) for at in unit.placed])
+        for at, value in zip(unit.placed, placed, strict=True):
+            saved[at] = value
+    return not unit.machine_code or unit.replay.fits(call, placed)
 
 
 def _without_tangents(ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
@@ -603,7 +619,7 @@ def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) ->
             inputs = None  # changed since: a backward that needs them will say so
     watched = {at: value for at, value in enumerate(inputs or ())
                if isinstance(value, torch.Tensor) and at not in unit.replay.unwatched}
-    ctx.call = replace(call, inputs=inputs, watched=watched, versions=versions_of(watched))
+    ctx.call = replace(call, inputs=inputs, watched=watched, versions=versions_of(watched), memories=[])
 
 
 def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:
