@@ -23,7 +23,8 @@ ELEMENTWISE = ("{a} + {b}", "{a} * {b}", "{a} - {n}", "{n} * {a}", "{a} / {b}", 
                "{a}.copy()", "np.copy({a})", "{a} + k", "k - {a}", "{a} / k", "np.where({a} > 1, {a}, k)",
                "np.full_like({a}, k)", "np.isclose({a}, {b})", "np.nan_to_num({a})", "np.tril({a})",
                "np.heaviside({a}, 1)", "np.gcd({a}, 6)", "np.cbrt({a})", "np.array({a}, np.float32)",
-               "np.clip({a}, None, k)", "{a}[:, ::-1] + 1", "np.interp({a}, [0, 1], [1, 3])")
+               "np.clip({a}, None, k)", "{a}[:, ::-1] + 1", "np.interp({a}, [0, 1], [1, 3])",
+               "np.ldexp({a}, 1100)", "np.ldexp({a}, -140)")
 # the order in memory: asked for where arrays are made, and read
 ORDERED = ("{a}.copy(order={o})", "np.copy({a}, order={o})", "np.array({a}, order={o})", "np.asarray({a}, order={o})",
            "{a}.astype(np.float32, order={o})", "{a}.astype({a}.dtype, order={o}, copy=False)", "{a}.T.copy({o}).T",
@@ -44,10 +45,13 @@ REDUCTIONS = ("{a}.sum()", "{a}.sum(axis={x})", "{a}.mean(axis={x}, keepdims=Tru
               "np.diff({a}, axis={x})", "np.linalg.norm({a})", "np.percentile({a}, 30)", "{a}.sum(dtype=np.float64)",
               "np.mean({a}, where={a} > 0)", "np.max({a}, initial=1)", "np.sum({a}, axis={x}, initial=k)",
               "np.nanmax({a}, axis={x})", "np.median({a}, axis={x}, keepdims=True)",
-              "np.maximum.accumulate({a}, axis={x})", "np.vdot({a}, {b})", "np.add.reduce({a}, axis={x})")
+              "np.maximum.accumulate({a}, axis={x})", "np.vdot({a}, {b})", "np.add.reduce({a}, axis={x})",
+              "np.nansum({a} * np.nan, axis={x})", "np.nanmean(np.where({a} == 1, np.nan, {a}), axis={x})")
 VIEWS = ("{a}.T", "{a}[{i}]", "{a}[:, {i}]", "{a}[::-1]", "{a}[1:, ::2]", "{a}.reshape(-1)", "{a}[..., None]",
          "np.flip({a}, {x})", "{a}.ravel()", "np.squeeze({a}[None])", "{a}[::-1, ::-1][1:]", "np.swapaxes({a}, 0, 1)",
-         "np.broadcast_to({a}[0], {a}.shape)", "{a}[{i}, {i}]", "{a}.real", "np.diagonal({a})", "np.split({a}, 3)[1]")
+         "np.broadcast_to({a}[0], {a}.shape)", "{a}[{i}, {i}]", "{a}.real", "np.diagonal({a})", "np.split({a}, 3)[1]",
+         "np.flip({a}).reshape(-1)", "{a}[::-1].reshape(-1, 2)", "np.rot90({a}).reshape(2, -1)",
+         "np.einsum('ij->ji', {a})")
 INDEXED = ("{a}[[0, 2]]", "{a}[:, [1, 0, 1]]", "{a}[{a} > {n}]", "{a}[[0, 1], [2, 0]]", "{a}[np.argmax({a}[:, 0])]",
            "np.take({a}, [0, 3])", "np.nonzero({a})[0]", "{a}[{a}[:, 0] > {n}]", "{a}[1:, [0, 2]]",
            "{a}[[[0], [1]], [0, 1]]", "np.unique({a})", "np.concatenate([{a}, {b}], axis={x})",
@@ -56,12 +60,15 @@ INDEXED = ("{a}[[0, 2]]", "{a}[:, [1, 0, 1]]", "{a}[{a} > {n}]", "{a}[[0, 1], [2
            "np.repeat({a}, 2, axis={x})", "np.argsort({a}, axis={x}, kind='stable')", "{a}[:, [{i}]]",
            "np.delete({a}, {i}, axis={x})", "np.delete({a}, [0, 1], axis={x})", "np.add.outer({a}, {b})",
            "np.isin({a}, {b})", "np.setdiff1d({a}, {b}[0])", "np.choose(np.isnan({a}) * 1, [{a}, {b}])",
-           "np.broadcast_arrays({a}, 3)[0] is {a}", "np.searchsorted(np.sort({a}[0]), {b}[0])")
+           "np.broadcast_arrays({a}, 3)[0] is {a}", "np.searchsorted(np.sort({a}[0]), {b}[0])",
+           "np.searchsorted(np.sort(({a} / 0)[0]), {b}[0])", "np.intersect1d({a}, {b})", "np.tensordot({a}, {a})")
 WRITES = ("{v}[{i}] = {n}", "{v} += {n}", "{v} *= {w}", "{v}[{v} > {n}] = 0", "{v}[:, {i}] = {v}[:, 0]",
           "{v}[::-1][0] = {n}", "{v}.T[{i}] += 1", "{v}[[0, 2, 0]] = {w}[:3]", "np.add({v}, {w}, out={v})",
           "{v}.fill({n})", "{v}[1:] -= {w}[:-1]", "{v}.sort(axis=0)", "{v} -= {v}[::-1]", "{v}[...] = {w}",
           "np.copyto({v}, {w}, where={v} > 0)", "{v}.fill(k)", "{v}[0, 0] = k", "np.putmask({v}, {v} > 0, {w})",
-          "{v}[{v} > 1] *= 2", "np.put_along_axis({v}, np.array([[0]]), 1, {x})")
+          "{v}[{v} > 1] *= 2", "np.put_along_axis({v}, np.array([[0]]), 1, {x})",
+          "np.flip({v}).reshape(-1)[{i}] = {n}", "{v}[:, ::-1].reshape({v}.shape + (1,))[{i}] = {n}",
+          "np.einsum('ij->ji', {v}[::-1])[{i}] = {n}")
 SCALARS = ("{s} * 2", "{s} + {n}", "float({s})", "np.sqrt(abs({s}))", "{s} > 1", "-{s}", "{a} * {s}", "int({s})",
            "np.float32({s})", "{s} // 2", "max({n}, 2) * {s}", "{s}.item()", "np.maximum({s}, {n})")
 
