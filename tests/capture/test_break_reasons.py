@@ -44,7 +44,7 @@ PROGRAMS = {
     "from_numpy": (lambda x: x + torch.from_numpy(WIDE), "torch.from_numpy takes an array", "make the tensor outside"),
     "array": (lambda x: x + float(OBJECTS.sum()), "'sum' (a NumPy array of object)", "use torch functions"),
     "method": (lambda x: x + float(ARRAY.byteswap()[0, 0]), "method 'byteswap' of a NumPy array", ""),
-    "function": (lambda x: x + float(numpy.linalg.matrix_rank(ARRAY)), "np.linalg.matrix_rank is not captured",
+    "function": (lambda x: x + float(numpy.linalg.cond(ARRAY)), "np.linalg.cond is not captured",
                  "another function"),
     "open": (lambda x: x + len(open(__file__).read()) * 0, "open() acts on", "outside of the compiled function"),
     "custom_op": (lambda x: twice(x) + 1, "torch.ops.break_reasons.twice.default: it has no fake kernel",

@@ -379,7 +379,8 @@ def test_inside_of_torchs_mode_for_subscripts():
 
 
 @pytest.mark.parametrize("name, function", [
-    ("prod", lambda v: v.prod()), ("cumprod", lambda v: v.cumprod(0).sum()), ("sort", lambda v: (v.sort()[0] ** 3).sum()),
+    ("prod", lambda v: v.prod()), ("cumprod", lambda v: v.cumprod(0).sum()),
+    ("sort", lambda v: (v.sort()[0] ** 3).sum()),
     ("rosenbrock", lambda v: (100 * (v[1:] - v[:-1] ** 2) ** 2 + (1 - v[:-1]) ** 2).sum()),
 ])
 def test_hessians_of_several_sizes(name, function):

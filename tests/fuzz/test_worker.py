@@ -78,7 +78,9 @@ def test_a_crash_of_the_plain_run_is_told_apart(mine: Worker) -> None:
 
 
 def test_differences_and_errors_of_the_harness_are_mismatches(mine: Worker) -> None:
-    verdict = mine.check(planted("return x + 2"))
+    # What differs is compared once more without counting operators, behind the run that counts them.
+    compiled = "sys.planted_runs - sys.__dict__.setdefault('planted_first', sys.planted_runs) in (1, 3)"
+    verdict = mine.check(planted("return x + 2", compiled))
     assert verdict.kind == "mismatch" and "result" in verdict.differences[0]
     broken = mine.check(Task("none", program=Program(-1, "def make():\n    raise KeyError('here')\n")))
     assert broken.differences == ["harness: KeyError: 'here'"]

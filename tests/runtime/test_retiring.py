@@ -24,6 +24,12 @@ def _run(function, calls=CALLS):
     return [function(torch.full((2,), number / 7), 9.0) for number in range(calls)]
 
 
+@pytest.fixture(autouse=True)
+def without_gpu(monkeypatch):
+    """Nothing is measured beside a GPU, which tests before these may have used."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+
+
 @pytest.fixture
 def compiled():
     function = fs.compile(_broken)

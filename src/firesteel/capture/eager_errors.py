@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
 from ..torch_compat.pytrees import tree_flatten, tree_unflatten
 
 MOST_ELEMENTS = 1 << 16
@@ -48,10 +49,11 @@ def eager_error(target: Any, args: list[Any], kwargs: dict[str, Any], differenti
         return None
     real_args, real_kwargs = tree_unflatten(reals, spec)
     try:
-        if isinstance(target, str):
-            getattr(real_args[0], target)(*real_args[1:], **real_kwargs)
-        else:
-            target(*real_args, **real_kwargs)
+        with torch_compat.without_modes():  # below them torch takes operators apart, and refuses in other words
+            if isinstance(target, str):
+                getattr(real_args[0], target)(*real_args[1:], **real_kwargs)
+            else:
+                target(*real_args, **real_kwargs)
     except ERRORS as error:
         plain = type(error).__module__ == "builtins" and all(type(arg) is str for arg in error.args)
         return error.with_traceback(None) if plain else None

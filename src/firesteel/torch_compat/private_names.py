@@ -50,6 +50,7 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch.nn.modules._functions.", "BackwardHookFunction"),
     **_all("torch.Tensor.", "_make_subclass _post_accumulate_grad_hooks"),
     **_all("torch._ops.", "HigherOrderOperator OpOverload OpOverloadPacket"),
+    **_all("torch.ops.aten.add.", "_qualified_op_name"),
     **_all("torch.ops.aten.add.Tensor.", "_op _op_dk _schema"),
     **_all("torch.utils._python_dispatch.", "TorchDispatchMode _disable_current_modes"),
     **_all("torch.utils._device.", "DeviceContext"),
@@ -98,6 +99,7 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch.optim.optimizer.", "_get_value"),
     # Operators
     **_all("torch.ops.aten.", """
+        _conj_physical.default
         _addmm_activation.default _assert_scalar.default _log_softmax.default _native_batch_norm_legit.default
         _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training.default
         _scaled_dot_product_flash_attention_for_cpu.default _softmax.default _to_copy.default _unsafe_view.default"""),

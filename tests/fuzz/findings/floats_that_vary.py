@@ -1,5 +1,5 @@
-"""Floor quotients of floats that vary or come from data were rounded quotients; the smallest of NaN and such a number was
-the number."""
+"""Floor quotients of floats that vary or come from data were rounded quotients; the smallest of NaN and such a number
+was the number."""
 
 import torch
 
