@@ -24,7 +24,8 @@ def _zeros(fake: torch.Tensor, differentiated: bool) -> torch.Tensor | None:
     if not plain or fake.layout is not torch.strided or fake.requires_grad and not differentiated \
             or fake.numel() > MOST_ELEMENTS:
         return None
-    zeros = torch.empty_strided(sizes, strides, dtype=fake.dtype, device=fake.device).zero_()
+    with torch_compat.without_modes():  # real ones
+        zeros = torch.empty_strided(sizes, strides, dtype=fake.dtype, device=fake.device).zero_()
     return zeros.requires_grad_(fake.requires_grad)
 
 
