@@ -69,6 +69,13 @@ def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
+    from firesteel.importing import imports_uncollected
+
+    with imports_uncollected():
+        return _load(name, module)
+
+
+def _load(name: str, module: str) -> Any:
     from firesteel import support
     from firesteel.interruptions import uninterrupted
 

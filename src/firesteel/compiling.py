@@ -17,6 +17,7 @@ from .capture.markers import COMPILED, disabled_frame, is_disabled
 from .capture.tracebacks import leaving
 from .capture.user_frames import own_file, passed_over
 from .errors import GraphBreakError, UserCodeError, with_article
+from .importing import imports_uncollected
 from .interruptions import uninterrupted
 from .logs import log
 from .runtime import stance
@@ -72,7 +73,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     def apply(target: Any) -> Any:
         if disable:
             return target
-        with uninterrupted():  # much is imported when first needed
+        with uninterrupted(), imports_uncollected():  # much is imported when first needed
             chosen = usable_backend(config.default_backend if backend is None else backend)
             make = Compiler if isolate_recompiles else shared_compiler
             return compile_with(make(chosen, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options,

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from firesteel.pipeline import collecting
+from firesteel import importing
 from firesteel.pipeline.collecting import collection_paused
 
 
@@ -18,7 +18,7 @@ class Ring:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    monkeypatch.setattr(collecting, "_uncounted", 0)
+    monkeypatch.setattr(importing, "_uncounted", 0)
     gc.collect()
     yield
     gc.unfreeze()

@@ -29,7 +29,7 @@ import torch
 import torch.fx
 
 from ..functional.graph import FunctionalGraph
-from .layout_plan import IN_ANOTHER_ORDER, LAST, LayoutPlan, copy_cost
+from .layout_plan import IN_ANOTHER_ORDER, LAST, LayoutPlan, copy_cost, with_channels_last
 from .rewriting import ATEN, Rewriter, is_call, number_hint, same_layout, size_hint
 from .settings import STRICT, Settings
 
@@ -172,7 +172,7 @@ class _Plan(LayoutPlan):
             self.win(node, -copy_cost(source))
         elif source in self.values:
             self.join(node, source)
-        self.values[node] = torch.empty_like(old, memory_format=LAST)
+        self.values[node] = with_channels_last(old)
         self.win(node, _gain(node) * (size_hint(given) + size_hint(old)))
 
     def follows(self, node: torch.fx.Node, changed: list[torch.fx.Node]) -> bool:
@@ -208,7 +208,7 @@ class _Plan(LayoutPlan):
         for node, [source] in self.to_last.items():
             with rewriter.before(node):
                 copy = rewriter.call(ATEN.clone.default, source, memory_format=LAST,
-                                     val=torch.empty_like(source.meta["val"], memory_format=LAST))
+                                     val=with_channels_last(source.meta["val"]))
             node.replace_input_with(source, copy)
         for node, sources in self.back.items():
             for source in sources:

@@ -35,7 +35,7 @@ import torch.fx
 from .. import torch_compat
 from ..functional.graph import FunctionalGraph
 from ..functional.operators import Kind, operator_of
-from .layout_plan import LAST, LayoutPlan, copy_cost
+from .layout_plan import LAST, LayoutPlan, copy_cost, with_channels_last
 from .rewriting import ATEN, Rewriter, is_call, number_hint, same_layout, same_sizes, size_hint
 from .settings import STRICT, Settings
 
@@ -130,7 +130,7 @@ class _Plan(LayoutPlan):
         old = node.meta["val"]
         if backward:
             self.values[node] = tuple([
-                torch.empty_like(part, memory_format=LAST) if part is not None and part.ndim == 4 else part
+                with_channels_last(part) if part is not None and part.ndim == 4 else part
                 for part in old])
             return
         if sources[0] in self.to_last[node]:
@@ -144,7 +144,7 @@ class _Plan(LayoutPlan):
             pixels = size_hint(x if args[6] else old) // number_hint((x if args[6] else old).shape[1])
             self.work += pixels * size_hint(weight)
             self.converted += size_hint(x) + size_hint(old)
-        self.values[node] = torch.empty_like(old, memory_format=LAST)
+        self.values[node] = with_channels_last(old)
 
     def follow(self, node: torch.fx.Node, changed: list[torch.fx.Node], new: Any) -> None:
         if isinstance(node.target, torch_compat.OpOverload) and _writes_any_layout(node.target):
@@ -161,7 +161,7 @@ class _Plan(LayoutPlan):
         if not any(isinstance(value, torch.Tensor) and value.ndim == 4 and is_last(value) and same_sizes(value, result)
                    for value in sources):
             return new
-        result = torch.empty_like(result, memory_format=LAST)
+        result = with_channels_last(result)
         return result if isinstance(new, torch.Tensor) else (result, *new[1:])
 
     def apply(self) -> FunctionalGraph:
@@ -175,7 +175,7 @@ class _Plan(LayoutPlan):
                     with rewriter.before(node):
                         copy = copies[source] = rewriter.call(
                             ATEN.clone.default, source, memory_format=LAST, name=f"{source.name}_last",
-                            val=torch.empty_like(source.meta["val"], memory_format=LAST))
+                            val=with_channels_last(source.meta["val"]))
                 node.replace_input_with(source, copy)
             for source in self.back.get(node, ()):
                 old = olds.get(source)

@@ -26,6 +26,16 @@ _NEED_STRIDES = (ATEN.as_strided.default, ATEN.view.dtype, ATEN.sym_stride.int, 
 _FAILURES = (FakeError, RuntimeError, UndecidableError, ContradictionError, ValueError)
 
 
+def with_channels_last(value: torch.Tensor) -> torch.Tensor:
+    """A fake tensor like another, but with channels last.
+
+    It is asked of the rules and not of torch, which imports its distributed tensors, and sympy with them (0.25 s), when
+    it first meets a fake tensor outside of a mode.
+    """
+    like: torch.Tensor = fake_result(ATEN.empty_like.default, (value,), {"memory_format": LAST})
+    return like
+
+
 class LayoutPlan:
     """The layouts that nodes would have."""
 
