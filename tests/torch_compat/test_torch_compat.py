@@ -12,7 +12,7 @@ import torch
 from firesteel import torch_compat
 from firesteel.torch_compat import compiler_settings, dynamo_imports
 
-TITLES = ("MARKS", "FACTORY", "STEPS", "SHAPES", "PROMOTION")
+TITLES = ("LOOKUP", "STEPS", "SHAPES", "PROMOTION")
 
 
 def test_doctests():
@@ -35,7 +35,7 @@ from firesteel import torch_compat as c
 start = time.process_time()
 count = c.neutralise_dynamo_imports()
 took = time.process_time() - start
-assert count > 100, count
+assert count > 10, count
 assert c.neutralise_dynamo_imports() == 0
 from torch.utils._python_dispatch import TorchDispatchMode
 class Later(TorchDispatchMode):
@@ -88,7 +88,7 @@ print(first, second, beside(), again, bool(undone), guard_or_false(True), [round
 def test_what_is_changed_is_documented():
     titles = [*(value for name, value in vars(dynamo_imports).items() if name in TITLES), compiler_settings.STANCE]
     text = " ".join((Path(__file__).parents[2] / "docs" / "support.md").read_text().split())
-    assert len(titles) == 6 and all(title in text for title in titles)
+    assert len(titles) == 5 and all(title in text for title in titles)
 
 
 def test_everything_that_was_changed_is_restored():
@@ -136,7 +136,7 @@ assert Own.step.__code__ is optimizer.step.__func__.__code__ or Own([p], lr=0.1)
 assert f(torch.ones(4)).tolist() == [2] * 4
 assert fs.compile(lambda x: x + 1, backend="eager")(torch.ones(2)).tolist() == [2, 2] and fs.restore_torch()
 """)
-    assert out == "6 []", out
+    assert out == "5 []", out
 
 
 def test_a_wrapped_copy_of_a_function_is_called_itself():

@@ -8,7 +8,6 @@ import importlib
 import operator
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +19,7 @@ from . import patches
 _neutralised = False
 _neutralise_lock = new_lock()
 _MARK = "__dynamo_disable"
-MARKS = "__dynamo_disable on functions that torch's compiler leaves alone"
-FACTORY = "torch._disable_dynamo"
+LOOKUP = "torch._compile.getattr"
 STEPS = "the code of Optimizer.step"
 SHAPES = "torch.fx.experimental.symbolic_shapes"
 PROMOTION = "the code of torch._prims_common.elementwise_dtypes"
@@ -32,13 +30,13 @@ def neutralise_dynamo_imports() -> int:
     """Stop torch's own functions from importing ``torch._dynamo`` (and sympy, 0.9 s) on their first call.
 
     Many Python functions of torch (meta kernels, dispatch modes, optimizers) are wrapped so that torch's compiler does
-    not trace into them; the wrapper imports that compiler when first called, unless the wrapped function already
-    carries the attribute in which the wrapper caches its result. The attribute is set here on every function wrapped so
-    far and on those wrapped later. ``step`` of the optimizers imports the compiler in its own body; its body is
-    replaced by one that does the same without the import. Meta kernels also import torch's symbolic shapes, and with
-    them sympy (0.7 s), for a few predicates that are trivial on plain sizes; see :class:`_SymbolicShapes`.
+    not trace into them; the wrapper imports that compiler when first called, unless ``getattr`` finds the attribute in
+    which the wrapper caches its result. That ``getattr`` is answered here: with the wrapped function, for all of them.
+    ``step`` of the optimizers imports the compiler in its own body; its body is replaced by one that does the same
+    without the import. Meta kernels also import torch's symbolic shapes, and with them sympy (0.7 s), for a few
+    predicates that are trivial on plain sizes; see :class:`_SymbolicShapes`.
 
-    Returns the number of functions treated; later calls do nothing and return 0. A release of torch in which these
+    Returns the number of things changed; later calls do nothing and return 0. A release of torch in which these
     things are done in other ways is left alone: it works, it only imports its compiler.
     """
     global _neutralised
@@ -46,74 +44,72 @@ def neutralise_dynamo_imports() -> int:
         if _neutralised:
             return 0
         _neutralised = True
-        patches.register(MARKS, _forget)
+        patches.register(LOOKUP, _forget)
         from torch.optim import optimizer
 
-        factory, make_step = _factory(), getattr(optimizer, "_use_grad_for_differentiable", None)
-        wrapper_code = factory(lambda: None).__code__ if factory is not None else None
+        changes = _answer_lookups()
+        make_step = getattr(optimizer, "_use_grad_for_differentiable", None)
         step_code = make_step(lambda self: None).__code__ if make_step is not None else None
-        # One pass in C over the objects the collector knows; filtering gc.get_objects() in Python takes three times as
-        # long.
-        candidates = [f for f in gc.get_referrers(wrapper_code, step_code) if type(f) is types.FunctionType]
-        wrappers = [f for f in candidates if f.__code__ is wrapper_code]
-        names = wrapper_code.co_freevars if wrapper_code is not None else ()
-        for wrapper in wrappers if "fn" in names else ():
-            # Not __wrapped__: later decorators overwrite it.
-            _mark(wrapper.__closure__[names.index("fn")].cell_contents)  # type: ignore[index]
-        if factory is not None:
-            _mark_future_functions(factory)
-        steps = [f for f in candidates if f.__code__ is step_code]
         if make_step is not None and step_code is not None:
+            steps = _functions_with(step_code, optimizer.Optimizer)
             _replace_optimizer_steps(make_step, step_code, steps)
+            changes += len(steps)
         _SymbolicShapes.install()
         _keep_promotion_from_sympy()
-        return len(wrappers) + len(steps)
-
-
-_marked: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-"""Functions to the marks that they had before; the functions themselves are their new marks."""
-
-
-def _mark(fn: Callable[..., Any]) -> None:
-    # Also when the attribute is there: functools.wraps copies attributes, so it may name another function.
-    try:
-        before = vars(fn).get(_MARK, patches.ABSENT)
-        setattr(fn, _MARK, fn)
-        if before is not fn:
-            _marked.setdefault(fn, before)
-    except (AttributeError, TypeError):  # a builtin takes no attributes; it keeps torch's behaviour
-        pass
+        return changes
 
 
 def _forget() -> None:
-    """Take the marks away, and let the next call of `neutralise_dynamo_imports` do its work again."""
+    """Let the next call of `neutralise_dynamo_imports` do its work again."""
     global _neutralised
-    for fn, before in list(_marked.items()):
-        if vars(fn).get(_MARK) is fn:
-            if before is patches.ABSENT:
-                delattr(fn, _MARK)
-            else:
-                setattr(fn, _MARK, before)
-    _marked.clear()
     _neutralised = False
 
 
-def _factory() -> Callable[..., Any] | None:
-    """What torch's functions are decorated with that its compiler leaves alone."""
-    decorator = getattr(torch, "_disable_dynamo", None)
-    return decorator if decorator is getattr(sys.modules.get("torch._compile"), "_disable_dynamo", None) else None
+def _answer_lookups() -> int:
+    """Let the wrapped function itself be what wrappers find in the attribute; the number of changes that takes."""
+    decorator, module = getattr(torch, "_disable_dynamo", None), sys.modules.get("torch._compile")
+    if decorator is None or module is None or decorator is not getattr(module, "_disable_dynamo", None):
+        return 0
+    wrapper: types.CodeType = decorator(lambda: None).__code__
+    if "getattr" not in wrapper.co_names or _MARK not in wrapper.co_consts:
+        return 0  # another release of torch, which does this in another way
+    # Programs that call such wrappers are captured, and this with them: it counts as a function of torch's module.
+    namespace: dict[str, Any] = {"__name__": module.__name__, "usual": getattr, "MARK": _MARK}
+    text = "def getattr(owner, name, *default):\n return owner if name == MARK else usual(owner, name, *default)"
+    exec(compile(text, str(module.__file__), "exec"), namespace)
+    patches.set_attribute(LOOKUP, module, "getattr", namespace["getattr"])
+    return 1
 
 
-def _mark_future_functions(original: Callable[..., Any]) -> None:
-    @functools.wraps(original)
-    def disable_without_import(fn: Callable[..., Any] | None = None, recursive: bool = True) -> Any:
-        if fn is None:
-            return functools.partial(disable_without_import, recursive=recursive)
-        _mark(fn)
-        return original(fn, recursive)
+def _functions_with(code: types.CodeType, root: type) -> list[types.FunctionType]:
+    """The functions with a code among the methods ``step`` of a class and of those derived from it, also inside of
+    what hooks have wrapped around them. A search through all objects takes 15 ms and more."""
+    functions: dict[types.FunctionType, None] = {}
+    classes, seen = [root], {root}
+    while classes:
+        cls = classes.pop()
+        new = set(type.__subclasses__(cls)) - seen
+        classes += new
+        seen |= new
+        waiting, entered = [vars(cls).get("step")], set()
+        while waiting:
+            function = waiting.pop()
+            if type(function) is not types.FunctionType or function in entered:
+                continue
+            entered.add(function)
+            if function.__code__ is code:
+                functions[function] = None
+            for cell in function.__closure__ or ():
+                waiting += [] if _is_empty(cell) else [cell.cell_contents]
+    return list(functions)
 
-    patches.set_attribute(FACTORY, sys.modules["torch._compile"], "_disable_dynamo", disable_without_import)
-    patches.set_attribute(FACTORY, torch, "_disable_dynamo", disable_without_import)
+
+def _is_empty(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
 
 
 def _step_template(func: Callable[..., Any]) -> Callable[..., Any]:
