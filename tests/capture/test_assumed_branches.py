@@ -194,6 +194,38 @@ def array(x: torch.Tensor) -> Any:
     return x + 1 if (x.detach().numpy() > 2).any() else x - 1
 
 
+def nothing_selected(x: torch.Tensor) -> Any:
+    chosen = x[x > 2]
+    if chosen.numel() == 0:
+        return x * 2
+    return chosen.mean() + x
+
+
+def something_selected(x: torch.Tensor) -> Any:
+    places = (x > 2).nonzero()
+    if places.shape[0] > 0:
+        x = x + places.sum()
+    rows = torch.where(x.flatten() > 2)[0]
+    return x + len(rows) if rows.numel() else x - 1
+
+
+def experts(x: torch.Tensor) -> Any:
+    result = torch.zeros_like(x)
+    for bound in (-0.5, 0.0, 2.0):
+        rows = torch.where(x[:, 2] > bound)[0]
+        if rows.numel() == 0:
+            continue
+        result.index_add_(0, rows, x[rows] * (bound + 2))
+    return result
+
+
+def squeezed_selection(x: torch.Tensor) -> Any:
+    places = (x.flatten() > 2).nonzero().squeeze()
+    if places.numel() == 0:
+        return x
+    return x.flatten().index_select(0, places)
+
+
 def empty_selection(x: torch.Tensor) -> Any:
     y = x[x > 2]
     if y.numel() == 0:
@@ -253,7 +285,8 @@ def under_autocast(x: torch.Tensor) -> Any:
 ONE_GRAPH = (without_padding, read_as_a_number, all_of_them, none_counted, itself, writes_before,
              writes_to_a_view_before, effects_before, random_before, generator, in_a_function, far_bound,
              far_bound_of_a_size, with_weights, transposed, under_autocast, in_every_round, counted, any_of_several,
-             equal_tensors, array, random_but_finite, raises)
+             equal_tensors, array, random_but_finite, nothing_selected, something_selected, experts, squeezed_selection,
+             raises)
 OTHERS = (asks_again_after_a_write, asks_again_after_a_hidden_write, random_condition, own_generator,
           raises_on_one_way, near_bound, empty_selection, leaves_a_loop,
           while_loop, inside_a_while_loop)

@@ -18,7 +18,6 @@ from . import (  # noqa: F401
     modes,
     numpy_errors,
     optimizers,
-    packed_sequences,
     parameters,
     profiler_regions,
     tensor_groups,

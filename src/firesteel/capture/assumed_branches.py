@@ -8,7 +8,8 @@ A flag says one thing of all elements (``any``, ``all``, ``==``, ``isnan``), and
 nearly every call: there is no padding, nothing overflowed. Where the assertion fails, the call runs as plain Python;
 after a second time the function is compiled anew with a break at the branch (`Unit.assumption_failed`), which is what
 comparisons of magnitudes (``x.mean() > 0``) have at once: they go either way. Integers that are compared with bounds
-far away (``if n > 4096``, a table that is long enough) are flags too. Measured (`benchmarks/branches.py`), a graph that
+far away (``if n > 4096``, a table that is long enough) are flags too, and so is whether data selects anything
+(``if x[mask].numel() == 0``). Measured (`benchmarks/branches.py`), a graph that
 goes on is never slower than a break, and a ``cond`` often is: what follows it is not fused with either of its ways.
 
 Which way it is, is found by running the operators that the condition is made of, on the arguments of the call that is
@@ -90,7 +91,7 @@ def assumed_truth(tx: Tracer, value: Value) -> bool | None:
     number = value.number(tx, "__bool__").realize() if isinstance(value, TensorValue) else value
     if not isinstance(number, NumberValue):
         return tx.truth(number)
-    condition = number.expr if number.expr.kind == "bool" else shapes.ne(number.expr, 0)
+    condition = _condition(number)
     if not assertions.assume(tx, condition if answer else shapes.not_(condition)):
         return tx.symbols.decide(condition)
     branches.assumed[key] = answer
@@ -119,14 +120,19 @@ def _is_flag(tx: Tracer, value: Value) -> bool:
         return single and _is_flag_node(value.node, 0)
     if not isinstance(value, NumberValue):
         return False
-    expr = _without_not(value.expr)
+    expr = _without_not(_condition(value))
     if _is_bound(expr):
         return all(symbol.kind == "int" for symbol in expr.free_symbols)
     read = [_read_from(tx, symbol) for symbol in expr.free_symbols]
     if isinstance(expr, shapes.Symbol) and expr.kind == "bool":
         return all(node is not None and _is_flag_node(node, 0) for node, _, _ in read)
-    return bool(read) and all(node is not None and method == "item" for node, method, _ in read) and \
+    return bool(read) and all(node is not None and method in ("item", "size") for node, method, _ in read) and \
         getattr(expr, "op", "") in ("eq0", "ne0")
+
+
+def _condition(number: NumberValue) -> shapes.Expr:
+    """What is asked of a number in a branch."""
+    return number.expr if number.expr.kind == "bool" else shapes.ne(number.expr, 0)
 
 
 def _without_not(expr: shapes.Expr) -> shapes.Expr:
@@ -145,8 +151,9 @@ def _read_from(tx: Tracer, symbol: shapes.Symbol) -> Place:
     node = tx.number_nodes.by_expr.get(symbol)
     if not isinstance(node, Node):
         return tx.number_nodes.places.get(symbol, (None, None, ()))
-    if function_name(node) == "item" and isinstance(node.args[0], Node):
-        return node.args[0], "item", ()
+    name = function_name(node)
+    if name in ("item", "size") and isinstance(node.args[0], Node):
+        return node.args[0], name, node.args[1:]
     return node, None, ()
 
 
@@ -228,9 +235,10 @@ def _is_same(expr: shapes.Expr, values: dict[Any, Any], answer: bool) -> bool:
 
 
 def _asks_for_none(expr: shapes.Expr, places: list[Place], symbols: list[shapes.Symbol]) -> bool:
-    """Whether a condition on a number asks if there is none of what is counted."""
+    """Whether a condition on a number asks if there is none of what is counted, by a size or by the sum of a mask."""
     node, method, _ = places[0]
-    if len(places) > 1 or node is None or method != "item" or not _is_count(node) or len(expr.free_symbols) > 1:
+    counts = method == "size" or method == "item" and node is not None and _is_count(node)
+    if len(places) > 1 or not counts or len(expr.free_symbols) > 1:
         return False
     try:
         answers = [bool(expr.evaluate({symbols[0]: number})) for number in (0, 1, 2, FAR)]

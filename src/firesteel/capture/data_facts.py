@@ -39,9 +39,13 @@ _AT_LEAST_0 = Range(0.0, math.inf, True)
 _BOUNDED: dict[str, Range] = {
     "rand": _UNIT, "rand_like": _UNIT, "bernoulli": _UNIT, "sigmoid": _MAYBE_NAN_UNIT, "softmax": _MAYBE_NAN_UNIT,
     "tanh": _SYMMETRIC, "sin": _SYMMETRIC, "cos": _SYMMETRIC, "relu": _AT_LEAST_0, "exp": _AT_LEAST_0,
-    "softplus": _AT_LEAST_0, "argmax": Range(0, math.inf), "argmin": Range(0, math.inf),
-    "count_nonzero": Range(0, math.inf),
+    "softplus": _AT_LEAST_0, "count_nonzero": Range(0, math.inf),
 }
+# Functions that fill a tensor with one number; None for one that they are given.
+_FILLED: dict[str, int | None] = {"full": None, "full_like": None, "zeros": 0, "zeros_like": 0, "ones": 1,
+                                  "ones_like": 1}
+_EXACT = 128
+"""Integers below this are the same in every dtype."""
 # Functions whose elements are elements of what they are given.
 _SELECTING = frozenset({
     "clone", "detach", "contiguous", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as",
@@ -61,7 +65,11 @@ _COMPUTED = frozenset({
     "long", "int", "float", "double", "bool", "clone", "detach",
 }) | _COMPARISONS
 _READING = frozenset({"item", "size", "dim", "numel", "abs", "sum", "mean", "max", "min", "__bool__"})
-_PURE = frozenset(_BOUNDED) | _SELECTING | _CASTS | _COMPARISONS | _LOGIC | _COMPUTED | _READING
+_PURE = frozenset({*_BOUNDED, *_FILLED, "argmax", "argmin"}) | _SELECTING | _CASTS | _COMPARISONS | _LOGIC | \
+    _COMPUTED | _READING
+# What is done with the batch sizes of packed sequences.
+_READS_SIZES = frozenset({"getitem", "item", "size", "lstm", "gru", "rnn_tanh", "rnn_relu", "unsqueeze", "pad", "cpu",
+                          "to", "dim", "lt"})
 # Functions whose result may share memory with what they are given.
 _ALIASING = _SELECTING | _CASTS | frozenset({"as_tensor", "long", "int", "bool"})
 
@@ -93,6 +101,25 @@ def known_number(node: Node) -> int | float | bool | None:
     return number
 
 
+def known_size(node: Node) -> Any:
+    """The size that a tensor of one element is, which may be a symbol: each sequence has a first step, so the first
+    batch size of packed sequences is how many there are."""
+    sizes = _item_of(node, 0)
+    packed = _item_of(sizes, 1)
+    if sizes is None or packed is None or function_name(packed) != "_pack_padded_sequence" or not all(
+            function_name(user) in _READS_SIZES for user in (*sizes.users, *node.users)):
+        return None
+    padded: Any = packed.args[0]
+    return padded.meta["example_value"].size(0 if packed.args[2] else 1)
+
+
+def _item_of(node: Node | None, index: int) -> Node | None:
+    """What a node is the item of, under an index."""
+    if node is None or function_name(node) != "getitem" or node.args[1] != index:
+        return None
+    return node.args[0] if isinstance(node.args[0], Node) else None
+
+
 def range_of(node: Node, depth: int = 0) -> Range | None:
     """The range that all elements of a tensor lie in."""
     fake = node.meta.get("example_value")
@@ -101,6 +128,10 @@ def range_of(node: Node, depth: int = 0) -> Range | None:
         return None
     if (number := known_number(node)) is not None:
         return None if math.isnan(number) else Range(number, number)
+    if name in _FILLED:
+        return _filled(node, name)
+    if name in ("argmax", "argmin"):
+        return Range(0, _last_place(node))
     if name in _COMPARISONS:
         return _comparison(node, _SAME.get(name, name.strip("_")), depth)
     operand = node.args[0] if node.args else None
@@ -116,6 +147,30 @@ def range_of(node: Node, depth: int = 0) -> Range | None:
     if name in _BOUNDED:
         return _BOUNDED[name] if not fake.dtype.is_complex else None
     return given if name in _SELECTING or name in _CASTS and fake.is_floating_point() else None
+
+
+def _filled(node: Node, name: str) -> Range | None:
+    """The number that all elements of a new tensor are."""
+    number = _FILLED[name]
+    if number is None:
+        given = node.kwargs.get("fill_value", node.args[1] if len(node.args) > 1 else None)
+        number = given if isinstance(given, (bool, int)) else None
+    dtype = node.meta["example_value"].dtype
+    if number is None or dtype.is_complex:
+        return None
+    return Range(bool(number), bool(number)) if dtype is torch.bool else Range(number, number) if \
+        abs(number) < _EXACT else None
+
+
+def _last_place(node: Node) -> float:
+    """The largest place that argmax can be: the last one of a dimension, or of all elements."""
+    operand = node.args[0] if node.args else None
+    fake = operand.meta["example_value"] if isinstance(operand, Node) else None
+    dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+    if fake is None or not (dim is None or type(dim) is int and -fake.dim() <= dim < fake.dim()):
+        return math.inf
+    sizes = fake.shape if dim is None else fake.shape[dim: dim + 1 or None]
+    return math.prod(sizes) - 1 if all(type(size) is int and size > 0 for size in sizes) else math.inf
 
 
 def function_name(node: Node) -> str | None:

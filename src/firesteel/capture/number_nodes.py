@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
-from .. import shapes
+from .. import shapes, torch_compat
+from ..fake import FakeTensor
 from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import computed, make_symbolic
 from .signals import GraphBreak
@@ -16,6 +17,8 @@ from .values.constants import NumberValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer
+    from .values.base import Value
+    from .values.tensors import TensorValue
 
 
 class NumberNodes(ExpressionNodes):
@@ -27,6 +30,8 @@ class NumberNodes(ExpressionNodes):
         # where symbols are read that no node has been made for: a node, a method or None for subscripts, its arguments
         self.parts: dict[tuple[Any, ...], torch.fx.Node] = {}
         self.places: dict[shapes.Symbol, tuple[torch.fx.Node, str | None, tuple[Any, ...]]] = {}
+        # numbers that were read, by the tensor and the place in it, and how often that was changed before
+        self.elements: dict[tuple[Any, ...], Value] = {}
 
     def bind(self, symbol: shapes.Symbol, node: torch.fx.Node) -> None:
         """A symbol whose value is that of a node."""
@@ -39,6 +44,16 @@ class NumberNodes(ExpressionNodes):
     def is_readable(self, symbol: shapes.Symbol) -> bool:
         """Whether the graph has, or can have, a node for a symbol."""
         return symbol in self.by_expr or symbol in self.places or symbol in self.tx.symbols.sources
+
+    def element(self, value: TensorValue) -> tuple[Any, ...] | None:
+        """What stands for an element, `x[0]`, for as long as nothing is written to `x`; None for other tensors."""
+        node = value.node
+        base = node.args[0] if node.target is operator.getitem else None
+        example = base.meta.get("example_value") if isinstance(base, torch.fx.Node) else None
+        if not isinstance(example, FakeTensor) or type(node.args[1]) is not int or example.is_inference() \
+                or example.storage_key in self.tx.fake.written:
+            return None
+        return base, node.args[1], torch_compat.version_of(example)
 
     def of(self, number: NumberValue) -> Any:
         """The node that computes a number, or a plain number where the expression has become a constant."""

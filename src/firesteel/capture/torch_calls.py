@@ -66,6 +66,7 @@ NOT_OPERATIONS = frozenset({
     "get_device_module",
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
     "boolean_dispatch", "assert_int_or_pair", "_get_softmax_dim", "multi_head_attention_forward", "is_warn_always",
+    "_pad_packed_sequence",
 })
 # Functions in which a Python number is only a value: it decides neither shapes nor types.
 VALUE_ONLY = frozenset({

@@ -17,9 +17,11 @@ from ..devices import kind_of
 from ..torch_compat import own_functions
 from ..torch_compat import pytrees as pytree
 from .dims import require_equal, shape_of
+from .packed_sequences import PACKING
 from .products import adds_in_place, linear, matmul
 from .resampling import RESAMPLING, interpolate
 from .tensor import FakeUnsupported
+from .value_checks import VALUE_CHECKS
 
 FunctionRule = Callable[..., Any]
 
@@ -28,7 +30,7 @@ def find_function(name: str, args: Sequence[Any], exports: bool = False,
                   kwargs: Mapping[str, Any] = MappingProxyType({})) -> FunctionRule | None:
     """The rule of a torch function or operator for these arguments; None when it runs as it is."""
     rule = _RULES.get(short_name(name))
-    if rule is one_hot:
+    if rule in _ALWAYS:
         return rule
     if rule is None or not (any(is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)
                             or rule is linear and _adds_in_place(*args, **kwargs)):
@@ -181,4 +183,8 @@ _RULES: dict[str, FunctionRule] = {
     "linear": linear,
     "interpolate": interpolate,
     **RESAMPLING,
+    **VALUE_CHECKS,
+    **PACKING,
 }
+_ALWAYS = frozenset({one_hot, *VALUE_CHECKS.values(), *PACKING.values()})
+"""Those that stand for torch's functions whatever the sizes are."""

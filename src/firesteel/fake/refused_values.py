@@ -45,7 +45,7 @@ _INTEGER_DIVISORS = frozenset({"div", "floor_divide", "remainder", "fmod", "pow"
 _NO_ELEMENTS = frozenset({"max", "min", "argmax", "argmin", "amax", "amin", "aminmax", "median", "nanmedian", "mode",
                           "kthvalue"})
 _ENDS = frozenset({"linspace", "logspace"})
-FUNCTIONS = frozenset({"one_hot", "quantile", "nanquantile"})
+FUNCTIONS = frozenset({"one_hot", "quantile", "nanquantile", "istft"})
 """Functions made of other operators that look at values first, but not at those of tensors which have none."""
 
 

@@ -84,6 +84,8 @@ _CAPTURE: dict[str, Releases] = {
         _conv_determine_backend_memory_format _has_storage _select_conv_backend _storage_Use_Count"""),
     # Functions as C++ defines them
     **_all("torch._C.", """
+        _VariableFunctions._pack_padded_sequence _VariableFunctions._pad_packed_sequence
+        _VariableFunctions.corrcoef _VariableFunctions.cov _VariableFunctions.ctc_loss _VariableFunctions.istft
         _VariableFunctions.matmul _nn.linear _nn.one_hot _nn.scaled_dot_product_attention
         _group_tensors_by_device_and_dtype"""),
     **_all("torch.", "_VF"),

@@ -311,5 +311,18 @@ def test_shuffled_channels():
         assert_same(torch.ops.aten.native_channel_shuffle.default, image, 2)
 
 
+def test_losses_over_sequences():
+    scores = torch.randn(6, 2, 5).log_softmax(-1)
+    for log_probs in (scores, torch.randn(2, 6, 5).log_softmax(-1).transpose(0, 1)):
+        for targets in (torch.randint(1, 5, (2, 4)), torch.randint(1, 5, (5,))):
+            lengths = [6, 5], [3, 2]
+            assert_same(torch.ops.aten._ctc_loss.default, log_probs, targets, *lengths)
+            loss, alpha = torch.ops.aten._ctc_loss.default(log_probs, targets, *lengths)
+            assert_same(torch.ops.aten._ctc_loss_backward.default, torch.ones(2), log_probs, targets, *lengths, loss,
+                        alpha, 0)
+            assert_same(torch.ops.aten._ctc_loss_backward.Tensor, torch.ones(2), log_probs, targets,
+                        *map(torch.tensor, lengths), loss, alpha, 0)
+
+
 def test_every_rule_is_used_by_these_tests(request):
     assert recorder.untested(request, "attention backward convolution images indexing losses".split()) == set()

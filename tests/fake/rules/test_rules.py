@@ -557,7 +557,37 @@ def test_constructors(number):
     assert_same(CONSTRUCTORS[number])
 
 
+@pytest.mark.parametrize("driver", [None, "gelsy", "gels"])
+def test_least_squares(driver):
+    for shape in ((4, 4), (5, 3), (3, 5), (2, 5, 3)):
+        x = torch.randn(shape)
+        assert_same(lambda x, b: aten.linalg_lstsq(x, b, driver=driver), x, torch.randn(*shape[:-1], 2))
+        assert_same(lambda x, b: aten.linalg_lstsq(x, b, driver=driver), x.mT.clone().mT, torch.randn(*shape[:-1], 2))
+        sides = torch.randn(*shape[:-1], 2, dtype=torch.float64)
+        assert_same(lambda x, b: aten.linalg_lstsq(x, b, driver=driver), x.double(), sides)
+    assert_same(lambda x, b: aten.linalg_lstsq(x, b, driver=driver), torch.randn(2, 5, 3), torch.randn(2, 5))
+
+
+def test_histograms():
+    for x in layouts().values():
+        assert_same(lambda x: aten.histogram.bin_ct(x, 5), x)
+        assert_same(lambda x, edges: aten.histogram.bins_tensor(x, edges), x, torch.arange(4.0))
+    table = torch.rand(9, 2, 3)[..., :2]
+    assert_same(lambda x: aten._histogramdd_bin_edges(x, [3, 4]), table)
+    assert_same(lambda x: aten._histogramdd_from_bin_cts(x, [3, 4]), table)
+    assert_same(lambda x, a, b: aten._histogramdd_from_bin_tensors(x, [a, b]), table, torch.arange(3.0),
+                torch.arange(4.0))
+
+
+def test_distributions():
+    for x in (torch.rand(4, 5), torch.rand(4, 5).t(), torch.rand(2, 3, 4).permute(2, 0, 1), torch.rand(3).double()):
+        assert_same(aten._sample_dirichlet.default, x)
+        assert_same(aten._dirichlet_grad.default, x, x, x)
+        assert_same(aten.binomial.default, torch.ones_like(x) * 3, x)
+
+
 def test_every_rule_is_used_by_these_tests(request):
-    files = "creation in_place linalg matmul nn pointwise quantisation reduction tangents views".split()
+    files = ("creation distributions histograms in_place linalg matmul nn pointwise quantisation reduction tangents "
+             "views").split()
     # Reached only in inference mode or from other files' tests.
     assert recorder.untested(request, files) == {"aten._reshape_alias.default"}

@@ -62,6 +62,35 @@ def tracing() -> bool:
     return True
 
 
+def _of_symmetric(symmetric: torch.Tensor, check: torch.Tensor) -> torch.Tensor:
+    """A check of symmetric matrices, or where some are not, which of them are."""
+    return torch.where(symmetric.all(), check, symmetric)
+
+
+def is_symmetric(constraint: Any, value: torch.Tensor) -> torch.Tensor:
+    """Which matrices of a batch are symmetric: none, if they are not square."""
+    if value.shape[-2] != value.shape[-1]:
+        return torch.full(value.shape[:-2], False, dtype=torch.bool, device=value.device)
+    return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+
+
+def is_positive_definite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
+    """Which matrices of a batch are positive definite."""
+    if value.shape[-2] != value.shape[-1]:
+        return is_symmetric(constraint, value)
+    return _of_symmetric(is_symmetric(constraint, value), torch.linalg.cholesky_ex(value).info.eq(0))
+
+
+def is_positive_semidefinite(constraint: Any, value: torch.Tensor) -> torch.Tensor:
+    """Which matrices of a batch have no negative eigenvalue."""
+    if value.shape[-2] != value.shape[-1]:
+        return is_symmetric(constraint, value)
+    return _of_symmetric(is_symmetric(constraint, value), torch.linalg.eigvalsh(value).ge(0).all(-1))
+
+
+BY_NAME[("torch.distributions.constraints", "_Symmetric.check")] = is_symmetric
+BY_NAME[("torch.distributions.constraints", "_PositiveDefinite.check")] = is_positive_definite
+BY_NAME[("torch.distributions.constraints", "_PositiveSemidefinite.check")] = is_positive_semidefinite
 BY_NAME[("torch.nn.modules.activation", "_is_make_fx_tracing")] = tracing
 BY_NAME[("torch.optim.optimizer", "_get_value")] = optimizer_value
 BY_NAME[("torch._higher_order_ops.associative_scan", "associative_scan")] = associative_scan

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 # Dictionaries with more keys than this are not searched key by key.
 MAX_COMPARED = 16
+# Attributes that show what was set on an object.
+_WHOLE_STATE = frozenset({"__dict__", "__reduce__", "__reduce_ex__", "__getstate__", "__copy__"})
 
 
 class DictValue(ContainerValue):
     """A dictionary. One from outside is read key by key; only iteration and length guard all its keys."""
 
-    __slots__ = ("items", "real", "complete", "cls", "factory", "stored", "found")
+    __slots__ = ("items", "real", "complete", "cls", "factory", "stored", "found", "attrs")
     native_methods = True
 
     def __init__(self, items: dict[Any, tuple[Value, Value]] | None = None, source: Source | None = None,
@@ -44,6 +46,7 @@ class DictValue(ContainerValue):
         self.found: dict[Any, tuple[Value, Value | None]] = {}  # what one from outside held, None: overwritten since
         self.cls = cls
         self.factory = factory
+        self.attrs: dict[str, Value] = {}  # set on an OrderedDict made inside, as `module.state_dict()` does
 
     def __repr__(self) -> str:
         return f"DictValue({list(self.items)}{'' if self.complete else ' of ' + repr(self.source)})"
@@ -205,7 +208,8 @@ class DictValue(ContainerValue):
         return DictIterator(self, "keys", tx)
 
     def is_constant(self) -> bool:
-        return self.source is None and all(k.is_constant() and v.is_constant() for k, v in self.items.values())
+        return self.source is None and not self.attrs and \
+            all(k.is_constant() and v.is_constant() for k, v in self.items.values())
 
     def as_constant(self) -> Any:
         if not self.complete:
@@ -221,7 +225,18 @@ class DictValue(ContainerValue):
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.factory if self.factory is not None else tx.constant(None)
+        if name in self.attrs:
+            return self.attrs[name]
+        if self.attrs and name in _WHOLE_STATE:
+            raise GraphBreak(f"{name} of an OrderedDict that attributes were set on")
         return super().get_attr(tx, name)
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        if self.cls is not collections.OrderedDict or self.source is not None or self.owner is not None or \
+                hasattr(self.cls, name):
+            self.unsupported(f"setting attribute {name!r}")
+        tx.effects.mutated(self)
+        self.attrs[name] = value
 
     def pairs(self, tx: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
         """The items of a mapping or of an iterable of pairs."""
@@ -387,6 +402,8 @@ class DictValue(ContainerValue):
         name = code.assign(self, start)
         for key, value in self.items.values():
             code.line(f"{name}[{code.value(key)}] = {code.value(value)}")
+        for attribute, value in self.attrs.items():
+            code.line(f"{code.constant(object.__setattr__)}({name}, {attribute!r}, {code.value(value)})")
         return name
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:

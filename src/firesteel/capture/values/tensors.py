@@ -265,14 +265,23 @@ class TensorValue(Value):
         """The value of the only element: a number that the graph reads."""
         if self.fake.dtype.is_complex:
             raise GraphBreak("a complex number in a tensor is read")
-        return self.known_number(tx) or tx.call_torch("item", [self], {})
+        known = self.known_number(tx)
+        if known is not None:
+            return known
+        element = tx.number_nodes.element(self)
+        if element is None:
+            return tx.call_torch("item", [self], {})
+        return tx.number_nodes.elements.get(element) or \
+            tx.number_nodes.elements.setdefault(element, tx.call_torch("item", [self], {}))
 
     def known_number(self, tx: Tracer) -> Value | None:
         """The value of its only element where the program made it of numbers alone."""
-        from ..data_facts import known_number  # few programs ask
+        from ..data_facts import known_number, known_size  # few programs ask
 
         number = known_number(self.node)
-        return None if number is None else tx.constant(number)
+        if number is None:
+            number = known_size(self.node)
+        return None if number is None else tx.python_object(number)
 
     def number(self, tx: Tracer, method: str) -> Value:
         """A method that converts the only element to a number."""

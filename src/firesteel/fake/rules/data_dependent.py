@@ -17,6 +17,7 @@ from ...shapes import Kind, Symbol, le
 from ...shapes.symnode import make_symbolic
 from ..dims import at_least_one, depends_on_data, dim_of, numel_of, product, require_equal, shape_of
 from ..tensor import DataDependentError, FakeTensor, new_fake
+from .losses import ctc_results
 from .operands import wrap_dim
 from .strides import broadcast_shapes, packed_strides
 
@@ -247,3 +248,12 @@ def repeat_interleave(mode: FakeMode, repeats: FakeTensor, *, output_size: Any =
     """Each index as often as its number of repetitions says."""
     count = new_size(mode, "repeats.sum()", None)
     return new_fake((count,), None, repeats.dtype, repeats.device)
+
+
+@data_rule("aten._ctc_loss.Tensor")
+def ctc_loss(mode: FakeMode, log_probs: FakeTensor, targets: FakeTensor, *rest: Any) -> Any:
+    """Losses, and probabilities of as many states as the longest target needs."""
+    result = ctc_results(log_probs, new_size(mode, "ctc_loss().size(2)", None, 1))
+    if result is NotImplemented:
+        raise DataDependentError("aten._ctc_loss")
+    return result

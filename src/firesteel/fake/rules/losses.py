@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -56,3 +57,27 @@ def binary_cross_entropy_with_logits(
         return NotImplemented
     shape, stride = layout if reduction == _NONE else ((), None)
     return new_fake(shape, stride, target.dtype, x.device)
+
+
+@rule("aten._ctc_loss.default")
+def ctc_loss(log_probs: FakeTensor, targets: FakeTensor, input_lengths: Sequence[Any], target_lengths: Sequence[Any],
+             *options: Any) -> Any:
+    """A loss for each sequence, and the probabilities of all prefixes of the longest target with blanks in between."""
+    if not all(isinstance(length, int) for length in target_lengths) or not target_lengths:
+        return NotImplemented
+    return ctc_results(log_probs, 2 * max(target_lengths) + 1)
+
+
+def ctc_results(log_probs: FakeTensor, states: Any) -> Any:
+    """What the loss over sequences returns for a number of states."""
+    if log_probs.ndim != 3 or not log_probs.dtype.is_floating_point:
+        return NotImplemented
+    steps, batch, _ = shape_of(log_probs)
+    return (new_fake((batch,), None, log_probs.dtype, log_probs.device),
+            new_fake((batch, steps, states), None, log_probs.dtype, log_probs.device))
+
+
+@rule("aten._ctc_loss_backward.default", "aten._ctc_loss_backward.Tensor")
+def ctc_loss_backward(grad: FakeTensor, log_probs: FakeTensor, *rest: Any) -> Any:
+    """By rows, whatever the layout of the probabilities."""
+    return new_fake(shape_of(log_probs), None, log_probs.dtype, log_probs.device)
