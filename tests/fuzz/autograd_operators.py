@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from tests.capture.subclass_classes import Labelled, Two
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @torch.library.custom_op("firesteel_fuzz::scaled", mutates_args=())
@@ -82,6 +84,32 @@ def increment_(x: torch.Tensor) -> None:
     x.add_(1)
 
 
+class Doubled(TorchDispatchMode):
+    """Doubles products, which none of the operators that only move data are."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is torch.ops.aten.mul.Tensor else result
+
+
+def strange(like: torch.Tensor, kind: str) -> torch.Tensor:
+    """A gradient that is no plain tensor in memory."""
+    ones = torch.full_like(like, 0.5, memory_format=torch.contiguous_format).detach()
+    if kind == "sparse":
+        return ones.to_sparse()
+    if kind == "negated":
+        return torch._neg_view(ones)
+    if kind == "zeros":
+        return torch._efficientzerotensor(ones.shape, dtype=ones.dtype)
+    if kind == "wrapped":
+        return Two(ones, ones * 2)
+    return ones.as_subclass(Labelled)
+
+
 def hook(tensor: torch.Tensor, called: Any) -> None:
     """Register a hook. Of a view whose base was changed in place, torch must be asked for the history first, or it
     reads memory that it no longer has."""
@@ -91,6 +119,10 @@ def hook(tensor: torch.Tensor, called: Any) -> None:
 
 def dense(value: Any) -> Any:
     """What a program says about a gradient: its values, and whether it can be differentiated, but not its strides."""
+    if isinstance(value, Two):
+        return [dense(value.a), dense(value.b)]
+    if isinstance(value, torch.Tensor) and value.is_sparse:
+        return dense(value.to_dense())
     if isinstance(value, torch.Tensor):
         return value.requires_grad, value.detach().clone(memory_format=torch.contiguous_format)
     if isinstance(value, (tuple, list)):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..devices import kind_of
-from ..torch_compat import own_functions
+from ..torch_compat import forward_ad_active, own_functions
 from ..torch_compat import pytrees as pytree
 from .dims import require_equal, shape_of
 from .packed_sequences import PACKING
@@ -30,7 +30,7 @@ def find_function(name: str, args: Sequence[Any], exports: bool = False,
                   kwargs: Mapping[str, Any] = MappingProxyType({})) -> FunctionRule | None:
     """The rule of a torch function or operator for these arguments; None when it runs as it is."""
     rule = _RULES.get(short_name(name))
-    if rule in _ALWAYS:
+    if rule in _ALWAYS or rule is max_pool1d and not exports:
         return rule
     if rule is None or not (any(is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)
                             or rule is linear and _adds_in_place(*args, **kwargs)):
@@ -168,6 +168,14 @@ def one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
     return own_functions.one_hot(x.contiguous() if isinstance(x, torch.Tensor) else x, num_classes)
 
 
+def max_pool1d(x: torch.Tensor, *arguments: Any, **keywords: Any) -> torch.Tensor:
+    """By rows where no gradient is wanted: eager has a kernel of its own then, which torch takes for no fake tensor."""
+    if (isinstance(x, torch.Tensor) and x.ndim == 3 and kind_of(x).is_host
+            and not (x.requires_grad and torch.is_grad_enabled()) and not forward_ad_active()):
+        x = x.contiguous()
+    return own_functions.max_pool1d(x, *arguments, **keywords)
+
+
 CELLS: dict[str, FunctionRule] = {
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,
@@ -177,6 +185,7 @@ CELLS: dict[str, FunctionRule] = {
 """One step in time, of the data, the state or states, and the parameters."""
 _RULES: dict[str, FunctionRule] = {
     "one_hot": one_hot,
+    "max_pool1d": max_pool1d,
     **dict.fromkeys(_NETWORKS, _network),
     **CELLS,
     "matmul": matmul,

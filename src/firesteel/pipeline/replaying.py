@@ -1,9 +1,10 @@
 """Gradients of compiled code by eager's autograd: the captured graph runs again, operator by operator.
 
 Compiled backward computes gradients that have no derivative. Where they are to be differentiated themselves
-(``create_graph=True``: gradient penalties, hessians), where vmap hands over many gradients at once, and where a second
-backward comes for results whose memory is gone but which eager could still differentiate, the graph runs again on the
-inputs of the call, with the random numbers of the call, and autograd does the rest.
+(``create_graph=True``: gradient penalties, hessians), where the gradients that come are no plain tensors (sparse ones,
+those of a subclass, many at once by vmap), where a dispatch mode is to see the operators, and where a second backward
+comes for results whose memory is gone but which eager could still differentiate, the graph runs again on the inputs of
+the call, with the random numbers of the call, and autograd does the rest.
 
     inputs -> views of them, which get gradients -> the captured graph -> its results <- the gradients that came
 
@@ -308,7 +309,7 @@ class Replay:
         """
         create = torch.is_grad_enabled()
         asked = sum(1 << number for number, tangent in enumerate(tangents) if tangent is not None)
-        with torch.enable_grad():
+        with torch.enable_grad(), torch_compat.outside_dispatch_modes():
             inputs = _remade([self._unless_freed(at, value, asked) for at, value in enumerate(inputs)])
             sources = [value.view_as(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
                        for value in inputs]
@@ -410,6 +411,13 @@ def _remade(inputs: Sequence[Any]) -> list[Any]:
                 produced.again.register_hook(hook)
         waiting.pop()
     return [value.found() if isinstance(value, Produced) else value for value in inputs]
+
+
+def needs_operators(tangents: Sequence[torch.Tensor | None]) -> bool:
+    """Whether eager's operators have to run on these gradients: kernels know plain memory, and no mode sees them."""
+    return torch_compat.torch_dispatch_stack_length() > 0 or any(
+        tangent is not None and (type(tangent) is not torch.Tensor or not torch_compat.is_plain_memory(tangent))
+        for tangent in tangents)
 
 
 def versions_of(tensors: Mapping[int, torch.Tensor]) -> list[int]:

@@ -40,7 +40,7 @@ from ..shapes import LateDecisionError, Symbol
 from .assembly import Assembly
 from .collecting import collection_paused
 from .replaced_data import settle_replaced
-from .replaying import CHANGED, Call, Replay, inputs_of, versions_of
+from .replaying import CHANGED, Call, Replay, inputs_of, needs_operators, versions_of
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -370,11 +370,10 @@ def _replayed(unit: TrainingUnit, call: Call, inputs: Sequence[Any], tangents: S
               hooks: dict[int, list[Any]]) -> Sequence[Any]:
     """The gradients of all inputs by running the captured graph again."""
     gradients = unit.replay.gradients(call, inputs, tangents, hooks)
-    if not torch.is_grad_enabled() and not torch_compat.functorch_active() and not any(
-            tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents):
+    if not torch.is_grad_enabled() and not torch_compat.functorch_active():
         memories: dict[int, list[Any]] = {}
         for gradient in gradients:
-            if gradient is not None and gradient.layout is torch.strided:
+            if gradient is not None and torch_compat.is_plain_memory(gradient):
                 memories.setdefault(torch_compat.storage_address(gradient), []).append(gradient)
         for shared in memories.values():
             _keep_apart(shared)
@@ -534,8 +533,8 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
     if freed and _is_freed(unit, freed, tangents) or ctx.freed and call is None and kept:
         ctx.saved_tensors  # noqa: B018  (raises, and says how to keep them)
         torch_compat.raise_freed()  # by the function of other results
-    if call is not None and (ctx.freed and kept or torch.is_grad_enabled() or torch_compat.functorch_active() or any(
-            tangent is not None and torch_compat.is_batched(tangent) for tangent in tangents)):
+    if call is not None and (ctx.freed and kept or torch.is_grad_enabled() or torch_compat.functorch_active()
+                             or needs_operators(tangents)):
         if ctx.freed and kept and call.inputs is None:
             raise RuntimeError(CHANGED)
         inputs = inputs_of(ctx, call, _bits(tangents))

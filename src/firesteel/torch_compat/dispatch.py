@@ -118,6 +118,16 @@ def without_modes() -> Iterator[None]:
         set_traced(traced)
 
 
+@contextmanager
+def outside_dispatch_modes() -> Iterator[None]:
+    """Dispatch modes do not see the operators inside."""
+    if not torch._C._len_torch_dispatch_stack():
+        yield
+        return
+    with _disable_current_modes():
+        yield
+
+
 def torch_function_stack_length() -> int:
     """How many function modes (``torch.device`` contexts among them) are entered in this thread."""
     return torch._C._len_torch_function_stack()

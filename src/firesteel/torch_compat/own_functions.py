@@ -9,6 +9,7 @@ import torch
 
 linear = torch._C._nn.linear
 matmul = torch._C._VariableFunctions.matmul
+max_pool1d = torch._C._VariableFunctions.max_pool1d
 one_hot = torch._C._nn.one_hot
 scaled_dot_product_attention = torch._C._nn.scaled_dot_product_attention
 unsafe_view = torch.ops.aten._unsafe_view.default

@@ -86,7 +86,7 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch._C.", """
         _VariableFunctions._pack_padded_sequence _VariableFunctions._pad_packed_sequence
         _VariableFunctions.corrcoef _VariableFunctions.cov _VariableFunctions.ctc_loss _VariableFunctions.istft
-        _VariableFunctions.matmul _nn.linear _nn.one_hot _nn.scaled_dot_product_attention
+        _VariableFunctions.matmul _VariableFunctions.max_pool1d _nn.linear _nn.one_hot _nn.scaled_dot_product_attention
         _group_tensors_by_device_and_dtype"""),
     **_all("torch.", "_VF"),
     # Modules, graphs, autograd's functions, containers

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..locks import new_lock
-from .dispatch import below_python_key
+from .dispatch import below_python_key, dispatch_keys
 
 TensorType = TypeVar("TensorType", bound=torch.Tensor)
 _META = torch._C.DispatchKey.Meta
@@ -303,6 +303,27 @@ is_batched: Callable[[torch.Tensor], bool] = torch._C._functorch.is_legacy_batch
 def is_zero_tensor(t: torch.Tensor) -> bool:
     """Whether ``t`` is one of autograd's zeros without memory."""
     return t._is_zerotensor()
+
+
+_plain_keys: set[int] = set()
+
+
+def is_plain_memory(t: torch.Tensor) -> bool:
+    """Whether a tensor is its elements in memory, as they are: no wrapper, and none that is sparse, negated or zeros
+    without memory, or stands for many.
+
+    >>> is_plain_memory(torch.ones(2)), is_plain_memory(torch.ones(2).to_sparse())
+    (True, False)
+    """
+    keys = dispatch_keys(t).raw_repr()
+    if keys in _plain_keys:
+        return True
+    if (t.layout is not torch.strided or t.is_neg() or t.is_conj() or t.is_meta or is_zero_tensor(t) or is_batched(t)
+            or is_functorch_tensor(t) or is_functional_tensor(t)
+            or type(t).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
+        return False
+    _plain_keys.add(keys)
+    return True
 
 
 def convolution_memory_format(x: torch.Tensor, weight: torch.Tensor, *arguments: Any) -> torch.memory_format:

@@ -192,6 +192,21 @@ USES = {
             start, leaves, many, is_grads_batched=True, retain_graph=True, allow_unused=True)))
     return ops.dense(found)
 '''),
+    "strange gradients": (1, '''\
+    result = fn(*args)
+    found = [ops.attempt(lambda: start.backward(ops.strange(start, "STRANGE"), retain_graph=True))
+             for start in ops.starts(result)[:2]]
+    gradients = ops.gradients(found, LEAVES)
+    for leaf in LEAVES:
+        leaf.grad = None
+    return found, gradients, ops.dense(result)
+'''),
+    "backward in a mode": (0.5, '''\
+    result = fn(*args)
+    with ops.Doubled():
+        found = [ops.attempt(lambda: start.sum().backward(retain_graph=True)) for start in ops.starts(result)[:2]]
+    return found, ops.gradients(found, LEAVES), ops.dense(result)
+'''),
     "forward mode": (2, '''\
     with forward_ad.dual_level():
         duals = [forward_ad.make_dual(arg.detach(), torch.full_like(arg, 0.5)) if DUAL else arg
@@ -487,6 +502,7 @@ class _Writer:
         text = text.replace("RETAIN", dice.choice(["", "retain_graph=True"]))
         text = text.replace("MODE2", dice.weighted(OUTSIDE_MODES)).replace("MODE", dice.weighted(OUTSIDE_MODES))
         text = text.replace("DUAL", dice.choice(["True", "n == 0"]))
+        text = text.replace("STRANGE", dice.choice(["sparse", "negated", "zeros", "wrapped", "labelled"]))
         text = text.replace("VECTORIZE", dice.choice(["True", "False"]))
         self.text += "def use(fn, args, kwargs):\n" + text + "\n\n"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..dims import contiguous_strides, known_equal, layout_of, shape_of
+from ..dims import contiguous_strides, depends_on_data, known_equal, layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import wrap_dim
 from .registry import rule
@@ -17,6 +17,7 @@ from .strides import (
     Stride,
     broadcast_shapes,
     elementwise_layout,
+    has_no_elements,
     is_repeated,
     memory_order,
     packed_strides,
@@ -113,7 +114,7 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Any:
         lead = len(common) - len(own_shape)
         steps = [0 if is_repeated(own_shape[i], common[lead + i]) else own_stride[i] for i in range(len(own_shape))]
         layouts.append(_among_ones(common, (*[0] * lead, *steps), len(before), len(after)))
-    if all(type(size) is int for size in result):
+    if all(type(size) is int for size in result) or _is_empty(result):
         layout = elementwise_layout(tuple(layouts))
         assert layout is not None
         return new_fake(*layout, x.dtype, x.device)
@@ -127,10 +128,15 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Any:
     return new_fake(result, packed_strides(result, order), x.dtype, x.device)
 
 
+def _is_empty(shape: Shape) -> bool:
+    """Whether there are no elements. Where data decides there are, or the program would have to check that."""
+    return has_no_elements([size for size in shape if not depends_on_data(size)])
+
+
 def _among_ones(shape: Shape, stride: Stride, before: int, after: int) -> Layout:
     """A layout reshaped to have sizes of 1 in front and behind, which gives all sizes of 1 new strides."""
     longer = (*(1,) * before, *shape, *(1,) * after)
-    if not shape or any(known_equal(size, 0) for size in shape):
+    if len(longer) == len(shape) or not shape or _is_empty(shape):
         return longer, tuple(stride) if len(longer) == len(shape) else contiguous_strides(longer)
     strides: list[Any] = [stride[-1]] * after
     length = stride[-1]  # of the dimensions so far that are one in memory
