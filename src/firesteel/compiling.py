@@ -47,8 +47,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
             has a parameter `name`.
         disable: return the argument unchanged.
         recompile_limit: how many compiled versions each function may have, in place of ``config.recompile_limit``.
-        isolate_recompiles: every call of compile has compiled versions, and a count of them, of its own. With False it
-            shares them with all other calls that say False and the same options.
+        isolate_recompiles: every call of compile has compiled versions, and a count of them, of its own; it takes over
+            those of others that fit. With False it shares all with other calls that say False and the same options.
         dynamic_shapes: which sizes and numbers of the arguments vary, within which bounds, and how they are related;
             everything else is constant. See `size_declarations`.
         shapes_spec: other name of `dynamic_shapes`.
@@ -76,9 +76,11 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         with uninterrupted(), imports_uncollected():  # much is imported when first needed
             chosen = usable_backend(config.default_backend if backend is None else backend)
             make = Compiler if isolate_recompiles else shared_compiler
-            return compile_with(make(chosen, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options,
-                                     name=name, recompile_limit=recompile_limit, dynamic_shapes=dynamic_shapes),
-                                target)
+            compiler = make(chosen, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, name=name,
+                            recompile_limit=recompile_limit, dynamic_shapes=dynamic_shapes)
+            # other options keep something of the parameters: packed weights, recorded launches
+            compiler.shares = compiler.backend is native and not options and mode in (None, "default")
+            return compile_with(compiler, target)
 
     return apply if model is None else apply(model)
 

@@ -237,6 +237,18 @@ class Patch(ContextDecorator):
                     stack[at].saved = layer.saved
 
 
+def values() -> tuple[object, ...]:
+    """The values of all settings, to be compared with those of another time.
+
+    >>> before = values()
+    >>> with patch(recompile_limit=3):
+    ...     values() == before
+    False
+    """
+    table = globals()
+    return tuple([table[name] for name in _TYPES])
+
+
 def patch(changes: Mapping[str, object] | None = None, /, **named_changes: object) -> Patch:
     """Change settings for a while, as a context manager or as a decorator of plain functions.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import warnings
 from typing import Any
@@ -509,3 +510,108 @@ def test_tensors_of_every_layout_in_any_order():
         for kind in (first, *kinds, first):
             expected = 2 if kinds[kind].layout is torch.strided else 3
             assert compiled(torch.ones(1), kinds[kind]).item() == expected, (first, kind)
+
+
+# Contents that do not matter
+
+
+@pytest.mark.parametrize("native_guards", ["never", "always"])
+@pytest.mark.parametrize("index", [0, 1, -1, -2])
+@pytest.mark.parametrize("kind", [list, collections.deque])
+def test_the_length_of_a_list_does_not_matter_to_one_item(native_guards: str, index: int, kind: type) -> None:
+    def f(x: torch.Tensor, items: Any) -> Any:
+        return x + items[index], items[index] is items[0]
+
+    with config.patch(native_guards=native_guards):
+        probe = Probe(f)
+        items = kind([X + number for number in range(3)])
+        assert probe(X, items) == 1
+        for _ in range(3):
+            items.append(X * len(items))
+            assert probe(X, items) == 0
+        items.clear()
+        with pytest.raises(IndexError):
+            probe.compiled(X, items)
+        items.extend([X, X * 2])
+        torch.testing.assert_close(probe.compiled(X, items), f(X, items))
+        items.pop()
+        if index in (1, -2):
+            with pytest.raises(IndexError):
+                probe.compiled(X, items)
+        else:
+            torch.testing.assert_close(probe.compiled(X, items), f(X, items))
+
+
+def test_items_read_alone_and_then_all() -> None:
+    def f(x: torch.Tensor, items: list[Any]) -> Any:
+        last, first = items[-1], items[0]
+        if items:
+            items.append(x)
+        newest = items[-1]
+        items[0] = last
+        return last is first, newest is x, [item + 1 for item in items], len(items)
+
+    for count in (1, 3):
+        plain, compiled = ([X + number for number in range(count)] for _ in range(2))
+        expected, actual = f(X, plain), fs.compile(f)(X, compiled)
+        torch.testing.assert_close(actual, expected)
+        torch.testing.assert_close(compiled, plain)
+
+
+def test_whether_a_list_is_empty_needs_no_length() -> None:
+    def f(x: torch.Tensor, items: list[int]) -> torch.Tensor:
+        return x + 1 if items else x - 1
+
+    probe = Probe(f)
+    items: list[int] = [1]
+    assert probe(X, items) == 1
+    items.append(2)
+    assert probe(X, items) == 0
+    items.clear()
+    assert probe(X, items) == 1
+    items.append(5)
+    assert probe(X, items) == 0
+
+
+def test_the_numbers_of_hooks_do_not_matter() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+
+    def double(module: Any, args: Any, out: torch.Tensor) -> torch.Tensor:
+        return out * 2
+
+    def keyword(module: Any, args: Any, kwargs: Any, out: torch.Tensor) -> torch.Tensor:
+        return out - 1
+
+    probe = Probe(lambda x: model(x))
+    model[1].register_forward_hook(double)
+    assert probe(X) == 1
+    for _ in range(3):
+        model[1]._forward_hooks.clear()
+        model[1].register_forward_hook(double)
+        assert probe(X) == 0
+    handle = model[1].register_forward_hook(keyword, with_kwargs=True)
+    assert probe(X) == 1
+    handle.remove()
+    assert probe(X) == 0
+    model[1].register_forward_hook(keyword, with_kwargs=True, prepend=True)  # the same hooks in the other order
+    assert probe(X) == 1
+    first, second = model[1]._forward_hooks
+    model[1]._forward_hooks_with_kwargs.clear()
+    model[1]._forward_hooks_with_kwargs[second] = True  # and the other way of calling
+    model[1]._forward_hooks.clear()
+    model[1]._forward_hooks.update({first: double, second: keyword})
+    assert probe(X) == 0
+
+
+def test_a_program_that_looks_at_the_numbers_of_hooks() -> None:
+    model = torch.nn.Linear(4, 4)
+
+    def f(x: torch.Tensor) -> Any:
+        numbers = list(model._forward_hooks)
+        return x + 1, numbers, 3 in model._forward_hooks, sorted(model._forward_hooks)[0] + 1
+
+    probe = Probe(f)
+    for number in (3, 4, 5):
+        model._forward_hooks.clear()
+        model._forward_hooks[number] = print
+        probe(X)

@@ -97,6 +97,8 @@ class Entry:
     upgrade: Upgrade | None = None
     classes: list[weakref.ref[Any]] = field(default_factory=list)
     """Classes it is for that can go away; the entry is dropped with them."""
+    settings: tuple[Any, ...] = ()
+    """Those that it was compiled under."""
 
 
 def parameters_of(code: types.CodeType, start: Start) -> list[str]:

@@ -118,6 +118,7 @@ class GraphBuilder:
             position = self.graph.inserting_before(first) if first is not None else contextlib.nullcontext()
         with position:
             node = self.graph.placeholder(graph_input_name(source))
+        node.target = node.name  # two sources may be called the same: items[1] and items[-1]
         self._last_input = node
         node.meta["example_value"] = example
         node.meta["source"] = source.name

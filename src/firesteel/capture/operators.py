@@ -21,7 +21,7 @@ from .values.arrays import ArrayValue
 from .values.base import IdentityHash, IdentityNumber, Value, inherits_method
 from .values.constants import ConstantValue, NumberValue, PythonObject, itself_or
 from .values.mapping_proxies import MappingProxyValue
-from .values.mappings import DictValue, DictViewValue, SetValue
+from .values.mappings import DictValue, DictViewValue, HookNumber, SetValue
 from .values.methods import MethodValue
 from .values.objects import ClassValue, ObjectValue, bare_constant, speaks_for_itself
 from .values.opaque import OpaqueValue
@@ -513,7 +513,10 @@ def _same_constant_object(tx: Tracer, left: Value, right: Value) -> bool:
 
 def contains(tx: Tracer, container: Value, item: Value) -> Value:
     """``item in container``."""
-    container, item = container.realize(), item.realize()
+    container = container.realize()
+    if isinstance(item, HookNumber) and isinstance(container, DictValue):
+        return tx.constant(container.contains(tx, item))
+    item = item.realize()
     if isinstance(item, NumberValue):
         contained = _contains_number(tx, container, item)
         if contained is not None:

@@ -39,6 +39,8 @@ class Compiler:
 
     #: Whether programs are captured to be exported.
     exports = False
+    #: Whether other compile calls may have what is compiled, and the other way round.
+    shares = False
     #: Whether the operations of graphs remember the modules whose code they come from.
     keeps_modules = False
     #: Whether numbers that depend on sizes come out as symbols, for those who do not call what was captured again.

@@ -41,6 +41,7 @@ from .first_calls import FirstCall
 from .first_steps import steps_without_state
 from .retiring import CLOCK, broken_call
 from .settings import raises_at_limit, setting
+from .sharing import holders_of, offer, settings_now, take_over
 
 if TYPE_CHECKING:
     from .compiler import Compiler
@@ -285,6 +286,8 @@ class Unit:
             tried = functions
             with compiling():
                 if all(function in tried for function in self.functions):
+                    if take_over(self, args):
+                        continue
                     with uninterrupted(), pythons_builtins():
                         entry = self.compile(tuple(args))
                     break
@@ -420,12 +423,18 @@ class Unit:
             self.warn_internal(error)
             self.given_up = f"internal failure: {error}"
             return None
-        self.entries.append(entry)
-        self.drop_with_classes(entry)
+        entry.settings = settings_now()
         self.origin.total += 1
-        self.put_first(entry.function)
+        self.add(entry)
+        offer(self)
         self.compiler.compiled(self, entry)
         return entry
+
+    def add(self, entry: Entry) -> None:
+        """Have a compiled version among those that calls try, before the others."""
+        self.entries.append(entry)
+        self.drop_with_classes(entry)
+        self.put_first(entry.function)
 
     def drop_with_classes(self, entry: Entry) -> None:
         """Forget an entry when a class that it is for goes away."""
@@ -436,7 +445,8 @@ class Unit:
             if unit is not None and gone is not None:
                 unit.drop(gone)
 
-        entry.classes = [weakref.ref(cls, forget) for ref in entry.classes if (cls := ref()) is not None]
+        classes = {id(cls): cls for ref in entry.classes if (cls := ref()) is not None}
+        entry.classes = [*entry.classes, *(weakref.ref(cls, forget) for cls in classes.values())]
 
     def assumption_failed(self, message: str) -> None:
         """The data was not as the graph assumes, and plain Python ran instead. After a few times, break there."""
@@ -456,7 +466,9 @@ class Unit:
         if outdated:
             keep_earlier_way(self)
         for entry in outdated:
-            self.drop(entry)
+            for unit in (self, *holders_of(entry, self.code)):
+                unit.refused |= self.refused
+                unit.drop(entry)
 
     def drop(self, entry: Entry) -> None:
         """Forget a compiled version."""

@@ -46,6 +46,7 @@ from ..source import (
     StrideSource,
     WeakConstant,
     class_is_permanent,
+    item_source,
 )
 
 FUNCTION_PARTS = {"__closure__": "PyFunction_GetClosure", "__defaults__": "PyFunction_GetDefaults",
@@ -473,6 +474,15 @@ def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, ty
     if type(obj) not in {list, tuple, dict}:
         return False
     low.program.check(Op.LENGTH, register, low.program.keep(type(obj)), int(match[1]))
+    return True
+
+
+@rule(r"len\(_0\) >= (\d+)")
+def lower_least_length(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+    source = _source(sources, 0)
+    if type(low.load(source)[1]) is not list:
+        return False
+    low.load(item_source(source, int(match[1]) - 1))  # a list without such an item is refused
     return True
 
 

@@ -185,7 +185,7 @@ class DictIterator(IteratorValue):
         super().__init__(None)
         self.mapping = mapping
         self.kind = kind
-        self.tokens = list(mapping.fill(tx))
+        self.tokens = list(mapping.iterated(tx))
         self.size = len(self.tokens)
         self.position = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import re
 import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ... import shapes
 from ..guards import keys_of, values_of
 from ..signals import GraphBreak, NotConstant, UserRaise
-from ..source import Source, StorageSource, call_source, item_source
+from ..source import ItemSource, Source, StorageSource, call_source, item_source
 from .base import ContainerValue, IdentityKey, LazyValue, Value, inherits_method
 from .constants import NumberValue
 from .iterators import DictIterator, ListIterator
@@ -29,11 +30,31 @@ MAX_COMPARED = 16
 # Attributes that show what was set on an object.
 _WHOLE_STATE = frozenset({"__dict__", "__reduce__", "__reduce_ex__", "__getstate__", "__copy__"})
 
+_HOOK_TABLE = re.compile(r"_(global_|optimizer_step_)?(forward_|backward_)?(pre_|post_)?hooks")
+"""Where torch keeps hooks, under numbers that it counts up: those of two modules are never the same."""
+
+
+class HookNumber(LazyValue):
+    """The number of a hook. It is looked for in other tables of hooks; unless something else asks for it, no guard says
+    which number it is."""
+
+    __slots__ = ()
+
+
+def hook_numbers(table: collections.OrderedDict[int, Any]) -> tuple[int, ...]:
+    """The keys of a table of hooks."""
+    return tuple(table)
+
+
+def hooks_in(table: collections.OrderedDict[int, Any]) -> tuple[Any, ...]:
+    """The hooks in a table, in order."""
+    return tuple(table.values())
+
 
 class DictValue(ContainerValue):
     """A dictionary. One from outside is read key by key; only iteration and length guard all its keys."""
 
-    __slots__ = ("items", "real", "complete", "cls", "factory", "stored", "found", "attrs")
+    __slots__ = ("items", "real", "complete", "cls", "factory", "stored", "found", "attrs", "by_position")
     native_methods = True
 
     def __init__(self, items: dict[Any, tuple[Value, Value]] | None = None, source: Source | None = None,
@@ -47,6 +68,8 @@ class DictValue(ContainerValue):
         self.cls = cls
         self.factory = factory
         self.attrs: dict[str, Value] = {}  # set on an OrderedDict made inside, as `module.state_dict()` does
+        self.by_position = False
+        """Whether only the number of items is relied on, so far, and not the keys."""
 
     def __repr__(self) -> str:
         return f"DictValue({list(self.items)}{'' if self.complete else ' of ' + repr(self.source)})"
@@ -69,6 +92,7 @@ class DictValue(ContainerValue):
     def lookup(self, tx: Tracer, key: Value) -> Value | None:
         """The item under `key`, or None with a guard that there is none."""
         self.refuse_stale(tx)
+        self.rely_on_keys(tx)
         token = key.key(tx)
         entry = self.items.get(token)
         if entry is not None:
@@ -104,6 +128,14 @@ class DictValue(ContainerValue):
 
     def contains(self, tx: Tracer, key: Value) -> bool:
         """Whether there is such a key; a number of the graph is compared with each, so that it may stay a number."""
+        if isinstance(key, HookNumber) and self.source is not None and type(self.real) is collections.OrderedDict \
+                and not tx.effects.is_changed(self):
+            contained = key.real in self.real
+            if not contained and not self.real:
+                return self.truth(tx)
+            tx.guard(key.source, "hook", "{0} in {1}" if contained else "{0} not in {1}", (), (self.source,))
+            return contained
+        key = key.realize()
         if isinstance(key, NumberValue) and key.python_type() is int and key.hint is not None:
             tokens = list(self.fill(tx))
             if len(tokens) <= MAX_COMPARED and all(type(token) is int for token in tokens):
@@ -113,6 +145,7 @@ class DictValue(ContainerValue):
     def fill(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
         """All items, in order; guards the keys of a dictionary from outside."""
         self.refuse_stale(tx)
+        self.rely_on_keys(tx)
         if not self.complete:
             assert self.source is not None
             tokens: dict[Any, tuple[Value, Value]] = {}
@@ -140,6 +173,33 @@ class DictValue(ContainerValue):
             self.complete = True
         return self.items
 
+    def iterated(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
+        """All items, in order, for those who do not look for keys: of hooks only their number is guarded."""
+        if self.complete or self.items or not self.holds_hooks():
+            return self.items if self.by_position else self.fill(tx)
+        assert self.source is not None
+        tx.guard(self.source, "length", f"{{k[0]}}({{0}}) == {len(self.real)}", (dict.__len__,))
+        numbers, hooks = call_source(self.source, hook_numbers), call_source(self.source, hooks_in)
+        for position, (number, hook) in enumerate(self.real.items()):
+            self.items[number] = (HookNumber(tx, number, item_source(numbers, position)),
+                                  LazyValue(tx, hook, item_source(hooks, position)))
+        self.found = dict(self.items)
+        self.complete = self.by_position = True
+        return self.items
+
+    def holds_hooks(self) -> bool:
+        """Whether this is one of the tables in which torch keeps hooks."""
+        source = self.source
+        return isinstance(source, ItemSource) and type(source.key) is str and bool(_HOOK_TABLE.fullmatch(source.key)) \
+            and type(self.real) is collections.OrderedDict and all(type(number) is int for number in self.real)
+
+    def rely_on_keys(self, tx: Tracer) -> None:
+        """Guard the keys of hooks too, which have been iterated."""
+        if self.by_position:
+            assert self.source is not None
+            self.by_position = False
+            tx.guard_keys(self.source, self.real)
+
     def current(self, tx: Tracer) -> dict[Any, tuple[Value, Value]]:
         """The items of a dictionary that has been filled, as they are by now."""
         return self.items
@@ -160,6 +220,7 @@ class DictValue(ContainerValue):
         if self.cls is types.MappingProxyType:
             raise tx.raised(TypeError("'mappingproxy' object does not support item assignment"))
         key = key.realize()
+        self.rely_on_keys(tx)
         token = key.key(tx)
         tx.effects.mutated(self)
         if not self.complete:
@@ -199,10 +260,10 @@ class DictValue(ContainerValue):
             tx.guard(self.source, "emptiness", "{k[0]}({0})" if filled else "not {k[0]}({0})",
                      (dict.__len__ if isinstance(self.real, dict) else len,))
             return filled
-        return bool(self.fill(tx))
+        return bool(self.iterated(tx))
 
     def length(self, tx: Tracer) -> Value:
-        return tx.constant(len(self.fill(tx)))
+        return tx.constant(len(self.iterated(tx)))
 
     def iterate(self, tx: Tracer) -> Value:
         return DictIterator(self, "keys", tx)
@@ -333,7 +394,7 @@ class DictValue(ContainerValue):
             self.del_item(tx, args[0])
             return none
         if name == "__contains__":
-            return tx.constant(self.contains(tx, args[0].realize()))
+            return tx.constant(self.contains(tx, args[0]))
         if name == "__len__":
             return self.length(tx)
         if name == "__iter__":
@@ -451,7 +512,7 @@ class DictViewValue(Value):
         return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
 
     def elements(self, tx: Tracer) -> list[Value]:
-        pairs = self.mapping.fill(tx).values()
+        pairs = self.mapping.iterated(tx).values()
         if self.kind == "keys":
             return [key for key, _ in pairs]
         if self.kind == "values":

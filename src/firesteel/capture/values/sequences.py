@@ -117,11 +117,11 @@ class SequenceValue(ContainerValue):
         return None
 
     def common_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__getitem__":
+            return self.get_item(tx, args[0])
         items = self.elements(tx)
         if name == "__len__":
             return tx.constant(len(items))
-        if name == "__getitem__":
-            return self.get_item(tx, args[0])
         if name == "__iter__":
             return self.iterate(tx)
         if name == "__contains__":
@@ -257,9 +257,10 @@ DEQUE_METHODS = frozenset({"__getitem__", "appendleft", "extendleft", "popleft",
 
 
 class ListValue(SequenceValue):
-    """A list or deque. One from outside is read lazily; appending to it needs no guard on its length."""
+    """A list or deque. One from outside is read lazily; appending to it and reading single items of it needs no guard
+    on its length."""
 
-    __slots__ = ("items", "real", "tail", "cls", "maxlen", "changes")
+    __slots__ = ("items", "real", "tail", "cls", "maxlen", "changes", "read_apart")
 
     def __init__(self, items: list[Value] | None, source: Source | None = None, real: Any = None,
                  cls: type = list, maxlen: int | None = None) -> None:
@@ -267,6 +268,8 @@ class ListValue(SequenceValue):
         self.items = items
         self.real = real
         self.tail: list[Value] = []
+        self.read_apart: dict[int, Value] = {}
+        """Items that were read while the others are not known, by their indices, which may be negative."""
         self.cls = cls
         self.maxlen = maxlen
         self.changes = 0
@@ -298,10 +301,47 @@ class ListValue(SequenceValue):
                 tx.guard(self.source, "length", f"{{k[0]}}({{0}}) == {len(reals)}", (list.__len__,))
             else:
                 tx.guard(self.source, "length", f"len({{0}}) == {len(reals)}")
-            self.items = [LazyValue(tx, item, item_source(self.source, i)) for i, item in enumerate(reals)]
+            read = {at % len(reals): item for at, item in self.read_apart.items()}
+            self.items = [read[i] if i in read else LazyValue(tx, item, item_source(self.source, i))
+                          for i, item in enumerate(reals)]
             self.items.extend(self.tail)
             self.tail = []
         return self.items
+
+    def single(self, tx: Tracer, position: int) -> Value | None:
+        """An item of a list from outside whose other items do not matter; None if all have to be looked at."""
+        if self.items is not None or isinstance(self.source, StorageSource) or position < 0 and self.tail:
+            return None
+        assert self.source is not None
+        if position not in self.read_apart:
+            try:
+                real = self.real[position]
+            except IndexError:
+                return None
+            self.guard_least(tx, position + 1 if position >= 0 else -position)
+            self.read_apart[position] = LazyValue(tx, real, item_source(self.source, position))
+        return self.read_apart[position]
+
+    def guard_least(self, tx: Tracer, count: int) -> None:
+        """Rely on a list from outside having so many items or more."""
+        tx.guard(self.source, "items", f"len({{0}}) >= {count}")
+
+    def get_item(self, tx: Tracer, key: Value) -> Value:
+        index = key.realize()
+        if isinstance(index, ConstantValue) and type(index.value) is int and abs(index.value) <= sys.maxsize:
+            item = self.single(tx, index.value)
+            if item is not None:
+                return item
+        return super().get_item(tx, key)
+
+    def truth(self, tx: Tracer) -> bool:
+        if self.items is None and not isinstance(self.source, StorageSource):
+            if self.tail:
+                return True
+            if self.real:
+                self.guard_least(tx, 1)
+                return True
+        return super().truth(tx)
 
     def like(self, items: list[Value]) -> Value:
         return ListValue(items)
