@@ -39,6 +39,11 @@ def identity(function: Function) -> Function:
     return function
 
 
+READING_NUMBERS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default,
+                   torch.ops.aten.item.default)
+"""How Python reads a number, mostly between graphs: not counted."""
+
+
 class OperatorCount(TorchDispatchMode):
     """Counts the ATen calls made while it is active."""
 
@@ -52,7 +57,8 @@ class OperatorCount(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.count += 1  # an operator that raises has not run
+        if func not in READING_NUMBERS:
+            self.count += 1  # an operator that raises has not run
         if (name := func._schema.name).startswith("aten::_foreach_") and name.endswith("_"):
             # Autograd counts these changes of tensors, but not under a mode.
             torch.autograd.graph.increment_version([tensor for tensor in args[0] if not tensor.is_inference()])
@@ -83,10 +89,12 @@ class CountingBackend:
         from firesteel.backends.checkpoint_regions import outline_regions
 
         forward = outline_regions(gm).forward  # hooks on saved tensors see what checkpoint saves
+        nodes = sum(node.op.startswith("call_") for node in gm.graph.nodes)
 
         def run(*args: Any) -> Any:
             # Views of tensors that require grad do not below a mode in inference mode.
             if torch.is_inference_mode_enabled() or looks_at_modes or not self.counts:
+                self.operators.count += nodes
                 return forward(*args)
             with self.operators:
                 return forward(*args)

@@ -162,7 +162,7 @@ def inline(tx: Tracer, function: FunctionValue, args: list[Value], kwargs: dict[
     frame = Frame(tx, code, function.globals, function.closure, locals_)
     if code.co_flags & GENERATOR:
         def rebuild(entry: EntryCode) -> str:
-            parts = [entry.value(function), *(entry.value(arg) for arg in args)]
+            parts = [entry.called_back(function), *(entry.value(arg) for arg in args)]
             text = ", ".join(parts[1:])
             if kwargs:
                 text += ", **{" + ", ".join(f"{k!r}: {entry.value(v)}" for k, v in kwargs.items()) + "}"

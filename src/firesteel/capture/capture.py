@@ -38,7 +38,7 @@ from .opcodes import HANDLERS
 from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise, is_about_views
 from .source import ClosureSource, LocalSource
-from .steps import emit_step, of_class, pops_of
+from .steps import calls_python, emit_step, of_class, pops_of
 from .tensor_subclasses import check_linked_wrappers, note_changed_wrappers
 from .tracebacks import RAISER, handle, without_internal_frames
 from .tracer import Tracer
@@ -46,6 +46,7 @@ from .user_frames import own_file
 from .values.base import LazyValue, Value
 from .values.constants import LOOKED_UP, NULL, NullValue
 from .values.iterators import IteratorValue
+from .yields import emit_send, emit_yield, slot_kind
 
 if TYPE_CHECKING:
     from ..runtime.units import Unit
@@ -329,7 +330,9 @@ class Capture:
         self.reason = BreakReason(cause.reason, cause.hint, frames or (frame.user_frame(),))
         if self.tx.torch_functions.is_changed and not self.unit.compiler.fullgraph:
             raise SkipFrame(f"a break inside of a function mode, or where __torch_function__ is off: {cause.reason}")
-        if self.unit.compiler.fullgraph and not cause.raises:
+        if inst.op == "YIELD_VALUE":
+            self.reason = None
+        elif self.unit.compiler.fullgraph and not cause.raises:
             raise GraphBreakError(cause.reason, cause.hint or None, self.reason.frames)
         if (hooked := hooked_later(frame, inst.index)) is not None and not self.unit.compiler.fullgraph:
             raise SkipFrame(f"a hook on {hooked}, which has been used before, after: {cause.reason}")
@@ -357,7 +360,7 @@ class Capture:
 
     def emit_break(self, code: EntryCode, inst: Instruction, stack: list[Value]) -> None:
         frame = self.frame
-        if inst.op not in BRANCHES and inst.op not in ("FOR_ITER", "RERAISE", "STORE_FAST"):
+        if inst.op not in BRANCHES and inst.op not in ("FOR_ITER", "RERAISE", "STORE_FAST", "YIELD_VALUE", "SEND"):
             self.passed = stack[len(stack) - pops_of(inst):]
         # iterators are built on containers that are up to date, so the effects come first
         self.tx.effects.emit(code)
@@ -365,12 +368,18 @@ class Capture:
         variables = {name: code.value(self.variable(name, inst.index))
                      for name in self.live_variables(inst.index, live)}
         texts = [code.value(v) if not isinstance(v, NullValue) else "" for v in stack]
-        kinds = [_slot_kind(v) for v in stack]
+        kinds = [slot_kind(v) for v in stack]
         if inst.op in BRANCHES:
-            self.emit_branch(code, inst, texts, kinds)
+            self.emit_branch(code, inst, texts, kinds, stack[-1])
             return
         if inst.op == "FOR_ITER":
-            self.emit_for_iter(code, inst, texts, kinds)
+            self.emit_for_iter(code, inst, texts, kinds, stack[-1])
+            return
+        if inst.op == "YIELD_VALUE":
+            emit_yield(self, code, inst, texts, kinds)
+            return
+        if inst.op == "SEND":
+            emit_send(self, code, inst, texts, kinds)
             return
         if inst.op == "STORE_FAST":  # the continuation stores; the old value is let go of before
             del frame.locals[str(inst.argval)]
@@ -393,7 +402,7 @@ class Capture:
         if guarded:
             code.line("try:")
             code.indent += "    "
-        results = emit_step(code, frame, inst, operands)
+        results = emit_step(code, frame, inst, operands, self.passed)
         if guarded:
             code.indent = code.indent[:-4]
             code.line("except BaseException as _fs_error:")
@@ -440,9 +449,13 @@ class Capture:
         code.line(f"{text}.__traceback__ = {saved}")
         return True
 
-    def emit_branch(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
+    def emit_branch(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str],
+                    value: Value) -> None:
         condition = texts.pop()
         kinds = kinds[:-1]
+        if inst.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE") and not self.unit.compiler.fullgraph and \
+                calls_python(value):
+            condition = f"{code.constant(self.unit.compiler.protocols.truth)}({condition})"
         same = code.constant(operator.is_)  # the compiler warns about "is" with a literal
         test = {"POP_JUMP_IF_TRUE": condition, "POP_JUMP_IF_FALSE": f"not {condition}",
                 "POP_JUMP_IF_NONE": f"{same}({condition}, None)",
@@ -463,13 +476,17 @@ class Capture:
         code.indent = code.indent[:-4]
         self.emit_resume(code, inst.index + 1, texts, kinds)
 
-    def emit_for_iter(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
+    def emit_for_iter(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str],
+                      iterator: Value) -> None:
         item = code.fresh("_fs_miss")
         guarded = inst.handler is not None
         if guarded:
             code.line("try:")
             code.indent += "    "
-        code.line(f"for {item} in {texts[-1]}: break")
+        if calls_python(iterator) and not self.unit.compiler.fullgraph:
+            code.line(f"{item} = {code.constant(self.unit.compiler.protocols.advance)}({texts[-1]}, _fs_miss)")
+        else:
+            code.line(f"for {item} in {texts[-1]}: break")
         if guarded:
             code.indent = code.indent[:-4]
             code.line("except BaseException as _fs_error:")
@@ -534,14 +551,17 @@ class Capture:
         if decoded.instructions[index].op == "RETURN_VALUE" and len(texts) == 1:
             code.line(f"return {texts[0]}")
             return
-        names = self.live_variables(index, live_locals(decoded, index))
-        start = Start(index, tuple(kinds), tuple(names))
-        target = code.constant(unit.continuation(start))
-        arguments = ["_fs_closure"] if frame.code.co_freevars else []
+        continued = self.continued(code, index, texts, kinds)
+        code.line(f"return {code.constant(unit.resume_type)}({continued})")
+
+    def continued(self, code: EntryCode, index: int, texts: list[str], kinds: list[str]) -> str:
+        """The continuation at an instruction and the list of its arguments."""
+        names = self.live_variables(index, live_locals(self.frame.decoded, index))
+        target = code.constant(self.unit.continuation(Start(index, tuple(kinds), tuple(names))))
+        arguments = ["_fs_closure"] if self.frame.code.co_freevars else []
         arguments.extend(text if text else "None" for text in texts)
         arguments.extend(code.value(self.variable(name, index)) for name in names)
-        resume = code.constant(unit.resume_type)
-        code.line(f"return {resume}({target}, [{', '.join(arguments)}])")
+        return f"{target}, [{', '.join(arguments)}]"
 
     # Assembly
 
@@ -632,7 +652,7 @@ class Capture:
         state_guard = GlobalState.current().guard()
         code.prologue.insert(0, code.guard_line(state_guard))
         filename = own_file(unit.name)
-        function = code.build(lines, unit.miss, filename, unit.code if self.reason else None)
+        function = code.build(lines, unit.miss, filename, unit.code if self.reason or code.user_line else None)
         return Entry(function, tx.guards.guards, state_guard, self.shape_guards, captured, self.reason, 0.0,
                      code.text, dict(tx.symbols.numbers_seen), dict(tx.symbols.tensors_seen),
                      dict(tx.symbols.sources), code.upgrade, list(code.guarded_classes.values()))
@@ -647,14 +667,6 @@ class Capture:
             before.append(f"_fs_nesting = {code.constant(torch_compat.autocast_nesting)}()")
             lines.append(f"{code.constant(torch_compat.set_autocast_nesting)}(_fs_nesting)")
         return lines
-
-
-def _slot_kind(value: Value) -> str:
-    from .values.functions import CellValue
-
-    if isinstance(value, NullValue):
-        return "null"
-    return "cell" if isinstance(value, CellValue) else "value"
 
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:

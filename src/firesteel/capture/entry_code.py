@@ -241,8 +241,20 @@ class EntryCode:
             self.origins[line] = guard
             self.prologue.append(line)
 
+    def called_back(self, function: Value) -> str:
+        """An expression for a function that an iterator calls: behind a break through the dispatcher."""
+        text = self.value(function)
+        compiler = self.tx.compiler
+        if self.user_line is None or compiler.fullgraph or function.is_constant() and function.as_constant() is None:
+            return text
+        return f"{self.constant(compiler.nested)}({text})"
+
     def generator_in_progress(self, frame: Frame) -> str:
         """An expression that makes a real generator which continues where the symbolic one stands."""
+        if self.user_line is not None and not self.tx.compiler.fullgraph:
+            from .yields import emit_generator
+
+            return emit_generator(self, frame)
         from .bytecode.continuation import make_continuation
         from .bytecode.frame_state import cells_at
         from .bytecode.liveness import live_locals

@@ -15,6 +15,8 @@ NUMERIC_LIBRARIES = frozenset({
     "numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "matplotlib", "tqdm", "rich", "pytest", "_pytest",
     "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors",
 })
+EQUIVALENTS = "firesteel.capture.equivalents."
+"""Functions of the standard library in Python, which call what the program has given them."""
 PLAIN_FUNCTIONS: set[Callable[..., Any]] = set()
 """Functions that run uncompiled whatever module they are in."""
 
@@ -25,7 +27,9 @@ def plain_module(name: str) -> bool:
     root = name.partition(".")[0]
     if root == "torch":
         return not name.startswith(TORCH_MODELS)
-    return root in NUMERIC_LIBRARIES or root in sys.stdlib_module_names or name.startswith("firesteel")
+    if root == "firesteel":
+        return not name.startswith(EQUIVALENTS)
+    return root in NUMERIC_LIBRARIES or root in sys.stdlib_module_names
 
 
 def runs_plain(function: types.FunctionType) -> bool:

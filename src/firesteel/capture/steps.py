@@ -7,19 +7,23 @@ returns the expressions of the values it pushes.
 from __future__ import annotations
 
 import builtins
+import collections
 import functools
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from .bytecode.instructions import EXIT_HAS_RECEIVER, Instruction
 from .bytecode.machine import CALLABLE_FIRST
 from .entry_code import EntryCode
 from .frame import Frame
-from .signals import SkipFrame
+from .signals import GraphBreak, SkipFrame
 from .user_frames import outer_frame, passed_over
-from .values.base import Value
+from .values.base import LazyValue, Value
+from .values.constants import NullValue
 
 Step = Callable[[EntryCode, Frame, Instruction, list[str]], list[str]]
 STEPS: dict[str, tuple[int | Callable[[Instruction], int], Step]] = {}
@@ -43,8 +47,68 @@ def pops_of(inst: Instruction) -> int:
     return pops if isinstance(pops, int) else pops(inst)
 
 
-def emit_step(code: EntryCode, frame: Frame, inst: Instruction, operands: list[str]) -> list[str]:
+def emit_step(code: EntryCode, frame: Frame, inst: Instruction, operands: list[str],
+              values: Sequence[Value] = ()) -> list[str]:
+    """The instruction with operands of these texts; `values` are what they are known to be."""
+    dispatched = DISPATCHED.get(inst.op)
+    if inst.op == "CALL" and any(overrides_torch(value) for value in values[2:]):
+        overridden = code.constant(frame.tx.compiler.protocols.overridden)
+        function = operands[0] or operands[1]
+        if not (operands[0] and operands[1]):
+            return emit_call(code, frame, inst, [overridden, function, *operands[2:]], dispatches=False)
+    if dispatched is not None and not frame.tx.compiler.fullgraph and any(calls_python(value) for value in values):
+        return dispatched(code, frame, inst, operands)
     return STEPS[inst.op][1](code, frame, inst, operands)
+
+
+def calls_python(value: Value) -> bool:
+    """Whether operations on a value may call methods that are written in Python. This relies on nothing: the step looks
+    again when it runs."""
+    kind = _class_of(value)
+    return bool(kind.__flags__ & HEAP_TYPE) and not issubclass(kind, torch.Tensor) or kind is collections.defaultdict
+
+
+def overrides_torch(value: Value) -> bool:
+    """Whether a value, no tensor, may say what functions of torch do with it; relies on nothing either."""
+    kind = _class_of(value)
+    return hasattr(kind, "__torch_function__") and not issubclass(kind, torch.Tensor)
+
+
+def _class_of(value: Value) -> type:
+    if isinstance(value, LazyValue) and value.known is None:
+        return type(value.real)
+    try:
+        return type(None) if isinstance(value, NullValue) else value.python_type()
+    except (GraphBreak, NotImplementedError):
+        return type(None)
+
+
+DISPATCHED: dict[str, Step] = {}
+"""Steps on objects with methods that are written in Python: these are called through the dispatcher."""
+HEAP_TYPE = 1 << 9
+
+
+def dispatched_step(*names: str) -> Callable[[Step], Step]:
+    """Register a step through the dispatcher."""
+    def register(function: Step) -> Step:
+        for name in names:
+            DISPATCHED[name] = function
+        return function
+
+    return register
+
+
+def _dispatch(op: str, method: str, template: str, pushes: bool) -> None:
+    """Register the call of a method of the compiler's protocols with these arguments."""
+    def emit(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+        function = code.constant(getattr(frame.tx.compiler.protocols, method))
+        text = f"{function}({template.format(*ops, arg=inst.argval)})"
+        if pushes:
+            return _result(code, text)
+        code.line(text)
+        return []
+
+    DISPATCHED[op] = emit
 
 
 def _result(code: EntryCode, text: str) -> list[str]:
@@ -119,6 +183,11 @@ GIVE_FRAMES = frozenset({"_getframe", "currentframe", "stack"})
 
 @step(lambda inst: inst.argval[0] + 2, "CALL")
 def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return emit_call(code, frame, inst, ops)
+
+
+def emit_call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str], dispatches: bool = True) -> list[str]:
+    """CALL, through the dispatcher or as it stands here."""
     count, names = inst.argval
     first, second, args = ops[0], ops[1], ops[2:]
     positional = args[: len(args) - len(names)]
@@ -134,7 +203,7 @@ def call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> li
             cell = code.value(frame.cells["__class__"])
             arguments = f"{nested}, {function}, {cell}, {code.value(receiver)}"
             return _result(code, f"{code.constant(call_or_super)}({arguments})")
-    text = f"{nested}({function})({', '.join([*positional, *keywords])})"
+    text = f"{f'{nested}({function})' if dispatches else function}({', '.join([*positional, *keywords])})"
     if GIVE_FRAMES.isdisjoint(frame.code.co_names):
         return _result(code, text)
     # a frame in one of its own variables would be a cycle, which keeps everything in it alive
@@ -170,8 +239,17 @@ def call_or_super(nested: Callable[[Any], Any], function: Any, cell: Any, receiv
 @step(lambda inst: 4 if inst.argval else 3, "CALL_FUNCTION_EX")
 def call_function_ex(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     nested = code.constant(frame.tx.compiler.nested)
-    extra = f", **{ops[3]}" if inst.argval else ""
-    return _result(code, f"{nested}({ops[0] or ops[1]})(*{ops[2]}{extra})")
+    function = ops[0] or ops[1]
+    if not inst.argval:
+        return _result(code, f"{nested}({function})(*{ops[2]})")
+    chosen = f"{code.constant(with_keywords)}({nested}, {function}, {ops[3]})"
+    return _result(code, f"{chosen}(*{ops[2]}, **{ops[3]})")
+
+
+def with_keywords(nested: Callable[[Any], Any], function: Any, keywords: Any) -> Any:
+    """What to call with these keywords: what they are called that no function can have, the function itself says."""
+    refused = type(keywords) is dict and any(type(name) is not str for name in keywords)
+    return function if refused else nested(function)
 
 
 @step(lambda inst: inst.argval + 3 + CALLABLE_FIRST, "DICT_MERGE")
@@ -379,7 +457,8 @@ def before_with(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
 @step(4 + EXIT_HAS_RECEIVER, "WITH_EXCEPT_START")
 def with_except_start(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
     raised = ops[-1]
-    return [*ops, *_result(code, f"{ops[0]}(type({raised}), {raised}, {raised}.__traceback__)")]
+    nested = code.constant(frame.tx.compiler.nested)
+    return [*ops, *_result(code, f"{nested}({ops[0]})(type({raised}), {raised}, {raised}.__traceback__)")]
 
 
 def exception_matches(raised: BaseException, kinds: Any) -> bool:
@@ -484,6 +563,54 @@ def _register_addition(op: str, pops: int, template: str) -> None:
         return ops[: len(ops) - pops]
 
 
+@dispatched_step("UNARY_NOT", "TO_BOOL")
+def truth(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    text = f"{code.constant(frame.tx.compiler.protocols.truth)}({ops[0]})"
+    return _result(code, f"not {text}" if inst.op == "UNARY_NOT" else text)
+
+
+@dispatched_step("CONTAINS_OP")
+def contains(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    text = f"{code.constant(frame.tx.compiler.protocols.contains)}({ops[0]}, {ops[1]})"
+    return _result(code, f"not {text}" if inst.argval else text)
+
+
+@dispatched_step("LOAD_METHOD")
+def attribute_to_call(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    return _without_receiver(DISPATCHED["LOAD_ATTR"](code, frame, inst, ops))
+
+
+@dispatched_step("BEFORE_WITH")
+def enter(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    leave = code.fresh(f"{code.constant(bound_exit)}({ops[0]})")
+    receiver = [""] if EXIT_HAS_RECEIVER else []
+    entered = f"{code.constant(frame.tx.compiler.protocols.enter)}({ops[0]})"
+    return [leave, *receiver, *_result(code, entered)]
+
+
+@dispatched_step("FORMAT_VALUE")
+def dispatched_format(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]) -> list[str]:
+    conversion, has_spec = inst.argval
+    if conversion:
+        return format_value(code, frame, inst, ops)
+    spec = ops[1] if has_spec else "''"
+    return _result(code, f"{code.constant(frame.tx.compiler.protocols.formatted)}({ops[0]}, {spec})")
+
+
+for _op, _method, _template, _pushes in (
+    ("BINARY_OP", "binary", "{arg!r}, {0}, {1}", True),
+    ("COMPARE_OP", "compare", "{arg!r}, {0}, {1}", True),
+    ("UNARY_NEGATIVE", "unary", "'UNARY_NEGATIVE', {0}", True),
+    ("UNARY_POSITIVE", "unary", "'UNARY_POSITIVE', {0}", True),
+    ("UNARY_INVERT", "unary", "'UNARY_INVERT', {0}", True),
+    ("BINARY_SUBSCR", "item", "{0}, {1}", True),
+    ("STORE_SUBSCR", "set_item", "{1}, {2}, {0}", False),
+    ("DELETE_SUBSCR", "delete_item", "{0}, {1}", False),
+    ("LOAD_ATTR", "attribute", "{0}, {arg!r}", True),
+    ("STORE_ATTR", "set_attribute", "{1}, {arg!r}, {0}", False),
+    ("GET_ITER", "iterate", "{0}", True),
+):
+    _dispatch(_op, _method, _template, _pushes)
 for _expression in EXPRESSIONS:
     _register_expression(*_expression)
 for _statement in STATEMENTS:

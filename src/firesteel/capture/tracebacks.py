@@ -28,7 +28,7 @@ def without_internal_frames(error: BaseException, after: types.TracebackType | N
         if not is_internal(traceback.tb_frame):
             kept.append(traceback)
         traceback = traceback.tb_next
-    for entry, following in zip(kept, [*kept[1:], None], strict=True):
+    for entry, following in zip(kept, [*kept[1:], None][:len(kept)], strict=True):
         if entry.tb_next is not following:
             entry.tb_next = following
     if after is None:

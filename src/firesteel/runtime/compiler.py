@@ -23,7 +23,9 @@ from ..capture.torch_calls import is_graph_function
 from ..errors import BackendError, UserCodeError
 from ..interruptions import interruptible
 from . import stance
+from .generators import resumed_generator
 from .nested_calls import callee
+from .protocols import Protocols
 from .settings import dynamic_by_default, setting
 from .units import Unit, function_start
 
@@ -69,6 +71,7 @@ class Compiler:
         #: lines whose assumptions on data do not hold
         self.refused: set[str] = set()
         self.plain_frames: dict[types.CodeType, types.CodeType] = {}
+        self.protocols = Protocols(self)
         COMPILERS.add(self)
         prepare()
 
@@ -110,12 +113,15 @@ class Compiler:
 
     def unit_of(self, function: types.FunctionType) -> Unit:
         """The unit of a function's code (functions made anew each time share it)."""
-        code = function.__code__
+        return self.unit_of_code(function.__code__, function.__globals__)
+
+    def unit_of_code(self, code: types.CodeType, globals_: dict[str, Any], driven: bool = False) -> Unit:
+        """The unit of a function of these; `driven`: of a generator function whose generators are."""
         known = self.units.setdefault(code, [])
         for unit in known:
-            if unit.globals is function.__globals__:
+            if unit.globals is globals_ and unit.driven is driven:
                 return unit
-        unit = Unit(self, code, function.__globals__, function_start(code))
+        unit = Unit(self, code, globals_, function_start(code), driven=driven)
         known.append(unit)
         return unit
 
@@ -131,6 +137,8 @@ class Compiler:
     def nested(self, target: Any) -> Any:
         """What a step between two graphs calls in place of `target`: the same, compiled for itself if possible."""
         return callee(self, target)
+
+    resumed_generator = staticmethod(resumed_generator)
 
     def uncompiled(self, function: Any) -> Any:
         """A function that is not compiled; what it calls still is, if only its own frame is disabled."""

@@ -3,7 +3,8 @@
     g(x)                  ->  NestedCall(g)(x)
     module(x)             ->  NestedCall(type(module).forward, module)(x)
     no_grad()(g)(x)       ->  the decorator's own frame as plain Python, which calls NestedCall(g)(x)
-    sorted(xs, key=g)     ->  sorted(xs, key=NestedCall(g))
+    sorted(xs, key=g)     ->  sorted(xs, key=NestedCall(g)), see `callbacks`
+    generator(x)          ->  a generator that runs the units between its yields, see `generators`
 
 A break inside a callee leads here: the caller's graph ends at the call, and the callee's begin. Functions of torch and
 of the standard library that do something around a call of the program's own (`PASSING_ON`) are no programs to compile,
@@ -13,10 +14,10 @@ so their frames run as they are, with what they call dispatched in turn.
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import threading
 import types
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,13 +27,16 @@ from ..capture.markers import is_disabled, own_control_flow
 from ..capture.modules import has_hooks
 from ..capture.user_frames import INSTEAD, frame_at, passed_over
 from . import stance
+from .callbacks import APPLY, AROUND, calling_back
+from .generators import GENERATOR, compiled_generator
 from .units import MISS, Resume, drive
 
 if TYPE_CHECKING:
     from .compiler import Compiler
 
 PASSING_ON = frozenset({
-    "contextlib", "functools", "torch.utils._contextlib", "torch.amp.autocast_mode", "torch.nn.modules.module",
+    "contextlib", "functools", "torch.utils._contextlib", "torch.utils._pytree", "torch.amp.autocast_mode",
+    "torch.nn.modules.module",
 })
 """Modules whose functions call what they were given, in a frame of their own."""
 
@@ -42,22 +46,17 @@ def callee(compiler: Compiler, target: Any) -> Any:
     if compiler.fullgraph:
         return target  # the graph ends where the program raises
     kind = type(target)
-    if kind is types.BuiltinFunctionType:
+    if kind is types.BuiltinFunctionType or kind is type:
         if target is sys._getframe:
             return frame_at
-        around = _with_key if target in _TAKE_KEYS else _with_function if target in _TAKE_FUNCTIONS else None
-        if around is None:
-            return target
-        instead: Any = functools.partial(around, compiler, target)
-        instead.__qualname__, instead.__module__ = target.__qualname__, target.__module__  # Python names it in errors
-        return instead
+        return calling_back(compiler, target)
     if kind is types.FunctionType:
         if target in INSTEAD:
             return INSTEAD[target]
         own = own_control_flow(target)
         if own is not None:
             return own
-        return _function(compiler, target)
+        return calling_back(compiler, target) if target in AROUND else _function(compiler, target)
     if kind is types.MethodType:
         return _method(compiler, target)
     if isinstance(target, torch.nn.Module):
@@ -66,7 +65,9 @@ def callee(compiler: Compiler, target: Any) -> Any:
         inner = callee(compiler, target.func)
         return target if inner is target.func else functools.partial(inner, *target.args, **target.keywords)
     if isinstance(target, type):
-        return target
+        return calling_back(compiler, target)
+    if kind is operator.methodcaller or kind is operator.attrgetter or kind is types.MethodDescriptorType:
+        return calling_back(compiler, target)
     call = kind.__call__
     if type(call) is types.FunctionType and compiler.compiles(call) and not is_disabled(target):
         return NestedCall(compiler, call, target)
@@ -91,6 +92,8 @@ def _method(compiler: Compiler, method: types.MethodType) -> Any:
     function, receiver = method.__func__, method.__self__
     if type(function) is not types.FunctionType:
         return method
+    if function is APPLY:
+        return functools.partial(calling_back(compiler, function), receiver)
     if function is torch.nn.Module.__call__ and isinstance(receiver, torch.nn.Module):  # as in super().__call__()
         return _module_call(compiler, receiver, method)
     if compiler.compiles(function):
@@ -121,27 +124,8 @@ def _module_call(compiler: Compiler, module: torch.nn.Module, plain: Any) -> Any
     if type(forward) is types.MethodType and type(forward.__func__) is types.FunctionType and \
             compiler.compiles(forward.__func__):
         return NestedCall(compiler, forward.__func__, forward.__self__)
-    return plain
-
-
-_TAKE_KEYS: dict[Any, None] = dict.fromkeys((sorted, max, min))
-_TAKE_FUNCTIONS: dict[Any, None] = dict.fromkeys((functools.reduce,))
-
-
-@passed_over
-def _with_key(compiler: Compiler, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """A builtin that may be given a function by the name of `key`."""
-    if kwargs.get("key") is not None:
-        kwargs["key"] = callee(compiler, kwargs["key"])
-    return function(*args, **kwargs)
-
-
-@passed_over
-def _with_function(compiler: Compiler, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """A builtin whose first argument is a function."""
-    if args and callable(args[0]):
-        args = (callee(compiler, args[0]), *args[1:])
-    return function(*args, **kwargs)
+    inner = callee(compiler, forward)
+    return plain if inner is forward else inner
 
 
 class _Nesting(threading.local):
@@ -181,6 +165,9 @@ class NestedCall:
             return function(*args, **kwargs)  # Python raises the right TypeError
         if NESTING.depth >= MAX_NESTING:
             return function(*args, **kwargs)
+        if function.__code__.co_flags & GENERATOR:
+            unit = self.compiler.unit_of_code(function.__code__, function.__globals__, driven=True)
+            return compiled_generator(unit, bound)
         unit = self.compiler.unit_of(function)
         NESTING.depth += 1
         try:

@@ -75,7 +75,8 @@ def broken_call(unit: Unit) -> None:
     """Count a call of a function whose graph broke; after some of them, the next ones are measured."""
     unit.broken_calls += 1
     if unit.broken_calls == CALLS_BEFORE and config.retire_slow and unit.compiler.backend_name == "native" \
-            and unit.compiler.events is None and unit.start.index == 0 and not torch.cuda.is_initialized():
+            and unit.compiler.events is None and unit.start.index == 0 and not unit.driven \
+            and not torch.cuda.is_initialized():
         _begin(unit)
 
 

@@ -42,6 +42,7 @@ from .first_steps import steps_without_state
 from .retiring import CLOCK, broken_call
 from .settings import raises_at_limit, setting
 from .sharing import holders_of, offer, settings_now, take_over
+from .yields import PlainGenerator, Way, Yielded
 
 if TYPE_CHECKING:
     from .compiler import Compiler
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 VARARGS, VARKEYWORDS = 0x04, 0x08
 # How often the data may differ from what a graph assumes before the graph ends there instead.
 FAILURES_BEFORE_BREAK = 2
-UNCAPTURED_FLAGS = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generators
+GENERATOR = 0x20
+UNCAPTURED_FLAGS = GENERATOR | 0x80 | 0x200  # generators, coroutines, asynchronous generators
 MAX_DISTURBED = 3
 """How often a function is tried again whose capture other threads disturbed, and goes unmentioned where its guards may
 have been."""
@@ -144,6 +146,8 @@ class Rerun:
         if raised_by_handler(error):
             raise error
         result = self.unit.plain(held)
+        if type(result) is PlainGenerator:
+            return result  # it has not run yet, and says later what it has to say
         if ASSUMED in str(error) or NUMBER_TOO_LARGE in str(error):
             self.unit.assumption_failed(str(error))
         elif not self.catches:
@@ -159,10 +163,13 @@ class Unit:
 
     miss = MISS
     resume_type = Resume
+    way_type, yield_type, start_type = Way, Yielded, Start
 
     def __init__(self, compiler: Compiler, code: types.CodeType, globals_: dict[str, Any], start: Start,
-                 origin: Unit | None = None) -> None:
+                 origin: Unit | None = None, driven: bool = False) -> None:
         self.compiler = compiler
+        self.driven = driven
+        """Whether it belongs to a generator that is driven from yield to yield."""
         self.code = code
         self.globals = globals_
         globals_.setdefault("__warningregistry__", {})  # entries share it: a warning is shown once per line
@@ -222,7 +229,7 @@ class Unit:
         """The unit that starts in the middle of the same code."""
         unit = self.origin.continuations.get(start)
         if unit is None:
-            unit = Unit(self.compiler, self.code, self.globals, start, self.origin)
+            unit = Unit(self.compiler, self.code, self.globals, start, self.origin, self.driven)
             self.origin.continuations[start] = unit
         return unit
 
@@ -316,7 +323,7 @@ class Unit:
     def why_not_compile(self) -> str | None:
         if self.given_up is not None:
             return self.given_up
-        if self.code.co_flags & UNCAPTURED_FLAGS:
+        if self.code.co_flags & UNCAPTURED_FLAGS and not self.driven:
             return "generator and coroutine functions run as plain Python"
         if torch_compat.is_tracing():
             return "called while TorchScript traces"
@@ -577,7 +584,8 @@ class Unit:
         function = self._plain
         if function is None:
             function = self._plain = self.make_plain()
-        return function(args if type(args) is list else list(args))
+        result = function(args if type(args) is list else list(args))
+        return PlainGenerator(result) if self.driven else result
 
     def uncompiled(self) -> Uncompiled:
         """The way on for an entry that captured what Python is to run."""

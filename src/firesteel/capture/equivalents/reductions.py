@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -68,6 +69,10 @@ def _compensated(total: float, compensation: float) -> float:
     usable = (compensation != 0.0) & (abs(compensation) < math.inf)
     result: float = torch.sym_ite(usable, total + compensation, total)
     return result
+
+
+sum_as_python_does = sum_compensating_floats if sys.version_info >= (3, 12) else _add_all
+"""``sum`` of an iterator and a start."""
 
 
 @equivalent_of(math.prod)

@@ -360,7 +360,7 @@ class MapIterator(IteratorValue):
 
     def emit(self, code: EntryCode) -> str:
         parts = ", ".join(emit_iterator(code, part) for part in self.parts)
-        return code.assign(self, f"map({code.value(self.function)}, {parts})")
+        return code.assign(self, f"map({code.called_back(self.function)}, {parts})")
 
 
 class FilterIterator(IteratorValue):
@@ -387,7 +387,7 @@ class FilterIterator(IteratorValue):
                 return item
 
     def emit(self, code: EntryCode) -> str:
-        return code.assign(self, f"filter({code.value(self.function)}, {emit_iterator(code, self.inner)})")
+        return code.assign(self, f"filter({code.called_back(self.function)}, {emit_iterator(code, self.inner)})")
 
 
 class CallableIterator(IteratorValue):
@@ -420,7 +420,7 @@ class CallableIterator(IteratorValue):
     def emit(self, code: EntryCode) -> str:
         if self.done:
             return code.assign(self, "iter(())")
-        return code.assign(self, f"iter({code.value(self.function)}, {code.value(self.sentinel)})")
+        return code.assign(self, f"iter({code.called_back(self.function)}, {code.value(self.sentinel)})")
 
 
 def finished_generator() -> Any:
