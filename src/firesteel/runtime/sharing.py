@@ -39,7 +39,7 @@ def settings_now() -> tuple[Any, ...]:
 
 def offer(unit: Unit) -> None:
     """Let others have what is compiled of a unit."""
-    if unit.compiler.shares and unit.start.index == 0:
+    if unit.compiler.shares and unit.start.index == 0 and not unit.driven:
         known = _UNITS.setdefault(unit.code, [])
         known[:] = [*(ref for ref in known if ref() is not None and ref() is not unit), weakref.ref(unit)]
 
@@ -50,7 +50,7 @@ def _units(code: types.CodeType) -> list[Unit]:
 
 def take_over(unit: Unit, args: Sequence[Any]) -> bool:
     """Add a version of another compile call that accepts these arguments; False where there is none."""
-    if not unit.compiler.shares or unit.start.index or unit.code not in _UNITS:
+    if not unit.compiler.shares or unit.start.index or unit.driven or unit.code not in _UNITS:
         return False
     settings = settings_now()
     own = {id(entry) for entry in unit.entries}
