@@ -4,8 +4,9 @@
     python -m benchmarks.capture_time --small    # the zoo's two-layer versions
 
 Imports (torch, the model's library), the construction of the model and one eager call (which loads what the model's
-library loads on first use) are not counted. Importing the compiler itself (torch._dynamo or firesteel.compiling, which
-both load on first use) is measured separately and shown beside. What a side imports while it captures counts.
+library loads on first use) are not counted. Importing the compiler itself (torch._dynamo or
+firesteel.compiled_functions, which both load on first use) is measured separately and shown beside. What a side imports
+while it captures counts.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Seconds(NamedTuple):
     compiler_import: float
 
 
-COMPILER_MODULE = {"firesteel": "firesteel.compiling", "torch": "torch._dynamo"}
+COMPILER_MODULE = {"firesteel": "firesteel.compiled_functions", "torch": "torch._dynamo"}
 
 
 def measure(name: str, side: str, full_depth: bool) -> Seconds:

@@ -45,7 +45,7 @@ def measure(name: str, side: str, dynamic: bool) -> float:
         if side == "firesteel":
             import firesteel as fs
 
-            importlib.import_module("firesteel.compiling")
+            importlib.import_module("firesteel.compiled_functions")
             fs.config.raise_on_internal_error = True
             fs.config.disk_cache = False
             if dynamic:

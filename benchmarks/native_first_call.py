@@ -34,7 +34,7 @@ COLD_RATIO = 15.0
 WARM_RATIO = 3.0
 SIMPLE_S = 0.2
 SIMPLE = "sin_cos"
-FRONT = {"firesteel": "firesteel.compiling", "torch": "torch._dynamo"}
+FRONT = {"firesteel": "firesteel.compiled_functions", "torch": "torch._dynamo"}
 
 
 def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:

@@ -25,6 +25,8 @@ hypothesis.settings.load_profile("fixed")
 def pytest_configure(config: pytest.Config) -> None:
     # What one test learns about sizes must not reach another through the disk, nor through processes that tests start.
     os.environ["FIRESTEEL_DISK_CACHE"] = "0"
+    # What is tested is compiled in its first call, also in processes that tests start.
+    os.environ["FIRESTEEL_COMPILE_AFTER"] = "0"
     # Test workers share the cores; more threads would make them wait for each other.
     torch.set_num_threads(1)
 
@@ -34,6 +36,6 @@ def fresh_state() -> Iterator[None]:
     """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
     torch.manual_seed(0)
     firesteel.reset()
-    with config.patch(raise_on_internal_error=True, disk_cache=False, verify=True):
+    with config.patch(raise_on_internal_error=True, disk_cache=False, verify=True, compile_after=0.0):
         yield
     set_logs()

@@ -10,6 +10,9 @@ the compiler, in a process with empty caches; those of both sides are the least 
 "exact", or how far the first ten results are from the plain run's. `inside` is the share of operators that ran in
 graphs, of the operators that ran inside of what is compiled, in the calls after the fifth; those of backward passes
 outside of it are not counted. `breaks` are places, `compilations` graphs and the pieces between them.
+
+Programs run as users run them: uncompiled until compiling pays (``config.compile_after``). With `--wait` their first
+calls are compiled.
 """
 
 from __future__ import annotations
@@ -71,6 +74,8 @@ def _child(name: str, side: str, calls: list[int], threads: int, clock: str, fol
     from benchmarks.programs.one_run import run_side
 
     os.environ |= {"FIRESTEEL_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+    if side == "inside":
+        os.environ["FIRESTEEL_COMPILE_AFTER"] = "0"
     errors = os.open(f"{folder}/errors.txt", os.O_WRONLY | os.O_CREAT)
     os.dup2(errors, 1)
     os.dup2(errors, 2)
@@ -170,9 +175,12 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: where others use the machine")
     parser.add_argument("--torch", action="store_true", help="torch.compile too, which takes minutes")
+    parser.add_argument("--wait", action="store_true", help="compile in the first call")
     parser.add_argument("--reasons", action="store_true", help="print breaks, recompilations and warnings")
     parser.add_argument("--json", type=Path, help="write all rows there")
     given = parser.parse_args()
+    if not given.wait:
+        os.environ.pop("FIRESTEEL_COMPILE_AFTER", None)
     load_all()
     compileall.compile_dir(SOURCES, quiet=1)  # as in an installed package, so that importing is not compiling
     names = given.only.split(",") if given.only else list(PROGRAMS)

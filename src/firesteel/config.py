@@ -95,9 +95,11 @@ assume_branches: bool = True
 the call that is captured. A call in which it goes the other way runs uncompiled; after the second of these it is a
 break."""
 
-compile_after: float = 0.0
+compile_after: float = 0.6
 """How many seconds a function runs as plain Python before it is compiled, all of its calls together: short programs end
-before compiling could pay. With 0, and with `fullgraph=True` in any case, the first call is compiled."""
+before compiling could pay. Once something has been compiled, a tenth of it counts; functions whose calls take longer
+than 0.1 s are compiled in the third of them. With 0 the first call is compiled. So it is, whatever stands here, with
+``tier="wait"``, `fullgraph=True`, a backend, a mode or options of `fs.compile`, and while a log is switched on."""
 
 retire_slow: bool = True
 """A function whose graphs break is timed against plain Python over a few of its calls (with the backend "native", on

@@ -8,12 +8,22 @@ from typing import Any
 
 import torch
 
-from . import torch_compat
 from .capture import markers
 from .capture.call_handlers import handles
 from .capture.signals import GraphBreak
 from .capture.torch_calls import is_graph_function
 from .errors import UserCodeError
+from .function_marks import (
+    ALLOWED,
+    COMPILED,
+    CONSTANT_RESULT,
+    DISABLED,
+    DISALLOWED,
+    END_WAITING,
+    ONLY_FRAME,
+    UNIT,
+    set_own_attributes,
+)
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -32,33 +42,33 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
         original = getattr(type(fn), "_firesteel_original", fn)
-        setattr(original, markers.DISABLED, True)
+        setattr(original, DISABLED, True)
         return original
     if isinstance(fn, type):
         raise UserCodeError(f"{fn.__name__} is a class", "disable its methods, or the functions that use it")
     if not callable(fn):
         raise UserCodeError(f"a {type(fn).__name__} object cannot be called", "pass a function, method or nn.Module")
-    fn = getattr(fn, "__dict__", {}).get(markers.COMPILED, fn)
+    fn = getattr(fn, "__dict__", {}).get(COMPILED, fn)
     disabled = markers.disable(fn, reason)
     if not recursive:
-        torch_compat.set_own_attributes(disabled, **{markers.ONLY_FRAME: fn})
+        set_own_attributes(disabled, **{ONLY_FRAME: fn})
     return disabled
 
 
 def allow_in_graph(fn: Any) -> Any:
     """Record calls of `fn` (or of each function in a list) as one operation of the graph without looking inside."""
     for one in _each(fn, "allow_in_graph"):
-        markers.unmark(one, markers.DISALLOWED)
+        markers.unmark(one, DISALLOWED)
         if not is_graph_function(one):
-            markers.mark(one, markers.ALLOWED)
+            markers.mark(one, ALLOWED)
     return fn
 
 
 def disallow_in_graph(fn: Any) -> Any:
     """Break the graph at calls of `fn` (or of each function in a list)."""
     for one in _each(fn, "disallow_in_graph"):
-        markers.unmark(one, markers.ALLOWED)
-        markers.mark(one, markers.DISALLOWED)
+        markers.unmark(one, ALLOWED)
+        markers.mark(one, DISALLOWED)
     return fn
 
 
@@ -72,7 +82,7 @@ def _each(fn: Any, name: str) -> Any:
 
 def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Promise that `fn` returns the same for the same arguments: it is called once, while capturing."""
-    markers.mark(fn, markers.CONSTANT_RESULT)
+    markers.mark(fn, CONSTANT_RESULT)
     return fn
 
 
@@ -115,7 +125,9 @@ def reset() -> None:
 
 def run(fn: Any) -> Any:
     """A version of a compiled function that uses what is compiled and never compiles."""
-    unit = getattr(fn, "_firesteel_unit", None)
+    if (end_waiting := getattr(fn, END_WAITING, None)) is not None:
+        end_waiting()
+    unit = getattr(fn, UNIT, None)
     compiler = unit.compiler if unit is not None else getattr(type(fn), "_firesteel_compiler", None)
     if compiler is None:
         return fn

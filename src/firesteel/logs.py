@@ -56,6 +56,11 @@ def enabled(artifact: str) -> bool:
     return artifact in _enabled
 
 
+def any_enabled() -> bool:
+    """Whether any subject is switched on."""
+    return bool(_enabled)
+
+
 def logger(artifact: str) -> logging.Logger:
     """The standard logger of a subject."""
     _check([artifact])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,25 +12,13 @@ from . import torch_compat
 from .capture.modules import has_hooks
 from .capture.tracebacks import leaving
 from .capture.user_frames import passed_over
-from .errors import UserCodeError
+from .module_twins import make_twin, methods, original_of
 from .runtime import stance
 from .runtime.compiler import Compiler
 from .runtime.nested_calls import bind
 from .runtime.units import Resume, drive
 
-_ORIGINAL = "_firesteel_original"
 _COMPILER = "_firesteel_compiler"
-_REBUILD = "_firesteel_rebuild"
-
-
-def _plain_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """What torch.compile sees of ``compiled_module(*args, **kwargs)``."""
-    return type(self)._firesteel_original(*args, **kwargs)
-
-
-def _plain_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """What torch.compile sees of ``compiled_module.forward(*args, **kwargs)``."""
-    return type(self)._firesteel_original.forward(*args, **kwargs)
 
 
 @passed_over
@@ -89,52 +75,16 @@ def _through_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return module(*args, **kwargs)
 
 
-def _reduce(self: Any, protocol: int) -> Any:
-    cls = type(self)
-    compiler = cls._firesteel_compiler
-    return cls._firesteel_rebuild, (cls._firesteel_original, compiler.backend, compiler.given)
-
-
-def _copy(self: Any) -> Any:
-    cls = type(self)
-    return compile_module(cls._firesteel_compiler.again(), copy.copy(cls._firesteel_original), cls._firesteel_rebuild)
-
-
-def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
-    cls = type(self)
-    copied = compile_module(cls._firesteel_compiler.again(), copy.deepcopy(cls._firesteel_original, memo),
-                            cls._firesteel_rebuild)
-    memo[id(self)] = copied
-    return copied
-
-
-def compile_module(compiler: Compiler, module: torch.nn.Module, rebuild: Callable[..., Any]) -> torch.nn.Module:
+def compile_module(compiler: Compiler, module: torch.nn.Module,
+                   again: Callable[[torch.nn.Module], Any]) -> torch.nn.Module:
     """The compiled twin of a module. The original stays eager; both share parameters, buffers and attributes.
 
-    ``rebuild`` is called with the module, the backend and the other options where the twin is unpickled.
+    `again` compiles copies of it, and what was pickled.
     """
-    module = getattr(type(module), _ORIGINAL, module)
-    cls = type(module)
-    forward = functools.wraps(cls.forward)(_method(_forward))
-    torch_compat.trace_instead(forward, _plain_forward)
-    members = {
-        "__call__": _call, "forward": forward, "__reduce_ex__": _reduce,
-        "__copy__": _copy, "__deepcopy__": _deepcopy, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
-        "__doc__": cls.__doc__, _ORIGINAL: module, _COMPILER: compiler, _REBUILD: staticmethod(rebuild),
-    }
-    try:
-        compiled_class = types.new_class(cls.__name__, (cls,), exec_body=lambda namespace: namespace.update(members))
-    except TypeError as error:
-        raise UserCodeError(f"{cls.__name__} does not allow subclasses: {error}",
-                            "compile its forward: fs.compile(module.forward)") from error
-    twin: torch.nn.Module = object.__new__(compiled_class)
-    object.__setattr__(twin, "__dict__", module.__dict__)
-    return twin
+    module = original_of(module)
+    return make_twin(module, again, members_of(compiler, module))
 
 
-torch_compat.trace_instead(_call, _plain_call)
-
-
-def _method(function: Any) -> types.FunctionType:
-    """A new function object, so that each class can have its own name and signature for it."""
-    return types.FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
+def members_of(compiler: Compiler, module: torch.nn.Module) -> dict[str, Any]:
+    """What the class of a module's compiled twin has of its own."""
+    return {**methods(module, _call, _forward), _COMPILER: compiler}

@@ -145,9 +145,8 @@ def _platform_name(facts: Facts) -> str:
     return f"{system} on {facts.machine}"
 
 
-@functools.cache
-def facts() -> Facts:
-    """The facts of this process."""
+def visible_facts() -> Facts:
+    """The facts of this process, without those that need all of torch to be looked at."""
     import platform
 
     import torch
@@ -159,8 +158,14 @@ def facts() -> Facts:
         free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     else:
         free_threaded = "t" in flags
-    seen = Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
+    return Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
                  platform.machine())
+
+
+@functools.cache
+def facts() -> Facts:
+    """The facts of this process."""
+    seen = visible_facts()
     if not judge(seen).compiles:
         return seen  # reason enough
     try:
@@ -173,6 +178,11 @@ def facts() -> Facts:
     lacking = [name for need in (private_names.Need.MACHINE_CODE, private_names.Need.GPU)
                for name in private_names.missing(need)]
     return dataclasses.replace(seen, missing_for_machine_code=tuple(lacking))
+
+
+def plainly_supported() -> bool:
+    """Whether versions and platform are among the tested ones. torch's private names are not looked at."""
+    return not judge(visible_facts()).reason
 
 
 def verdict() -> Verdict:

@@ -71,7 +71,7 @@ PROGRAMS: dict[str, tuple[Any, Callable[[], tuple[Any, ...]]]] = {
 
 def render(function: Any, args: tuple[Any, ...]) -> str:
     """Every entry that one call compiles: its readable guards, its graph and its generated source."""
-    from firesteel.compiling import compile_with
+    from firesteel.compiled_functions import compile_with
     from firesteel.events import Events
     from firesteel.runtime.compiler import Compiler
 

@@ -35,7 +35,7 @@ RECYCLED_AFTER = 300
 PRELOADED = [
     "tests.fuzz.worker",
     "torch.distributed.tensor",  # by torch.testing.assert_close
-    "firesteel.compiling",
+    "firesteel.compiled_functions",
     "firesteel.control",
     "firesteel.backends.native",
     "firesteel.functional.tracing",

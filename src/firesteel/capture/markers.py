@@ -14,6 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_compat
+from ..function_marks import (
+    ALLOWED,
+    COMPILED,
+    CONSTANT_RESULT,
+    DISABLED,
+    DISALLOWED,
+    ONLY_FRAME,
+    compiled_by_torch,
+    set_own_attributes,
+)
 from ..registry import Registry
 from .assertions import state
 from .signals import GraphBreak
@@ -23,12 +33,6 @@ from .values.constants import ConstantValue, NumberValue
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-DISABLED = "_firesteel_disabled"
-ALLOWED = "_firesteel_allowed_in_graph"
-DISALLOWED = "_firesteel_disallowed_in_graph"
-CONSTANT_RESULT = "_firesteel_constant_result"
-COMPILED = "_firesteel_compiled"
-ONLY_FRAME = "_firesteel_disabled_frame"
 _BY_IDENTITY: dict[int, tuple[Any, str]] = {}
 
 
@@ -67,21 +71,13 @@ def has_mark(function: Any, attribute: str) -> bool:
     return getattr(function, "__dict__", None) is not None and function.__dict__.get(attribute) is True
 
 
-def is_disabled(function: Any) -> bool:
-    """Whether a function asked not to be compiled, in our words or in torch's."""
-    table = getattr(function, "__dict__", None)
-    if not isinstance(table, dict):
-        return False
-    return bool(table.get(DISABLED) or table.get("_torchdynamo_disable"))
-
-
 def disabled_frame(function: Any) -> Any:
     """The function behind one that is disabled without what it calls, in our words or in torch's; otherwise None."""
     table = getattr(function, "__dict__", None)
     if not table or not isinstance(table, dict):
         return None
     if table.get("_torchdynamo_disable") and table.get("_torchdynamo_disable_recursive") is False:
-        return torch_compat.compiled_by_torch(function)
+        return compiled_by_torch(function)
     return table.get(ONLY_FRAME)
 
 
@@ -126,7 +122,7 @@ def _constant_result(tx: Tracer, function: Value, args: list[Value], kwargs: dic
 
 def _original(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = getattr(function, "real", None) or function.as_constant()
-    inner = real.__dict__.get(COMPILED) or torch_compat.compiled_by_torch(real)
+    inner = real.__dict__.get(COMPILED) or compiled_by_torch(real)
     return tx.call(tx.python_object(inner), args, kwargs)
 
 
@@ -262,7 +258,7 @@ def marker_of(function: Any) -> Marker | None:
         return _COMPILED_MARKER
     if table.get("_torchdynamo_disable"):
         return _MARKERS[DISABLED]
-    if torch_compat.compiled_by_torch(function) is not None:
+    if compiled_by_torch(function) is not None:
         return _COMPILED_MARKER
     if table.get("_dynamo_marked_constant"):
         return _MARKERS[CONSTANT_RESULT]
@@ -275,5 +271,5 @@ def disable(function: Callable[..., Any], reason: str | None = None) -> Callable
     def uncompiled(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    torch_compat.set_own_attributes(uncompiled, **{DISABLED: True})
+    set_own_attributes(uncompiled, **{DISABLED: True})
     return uncompiled

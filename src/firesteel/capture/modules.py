@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import torch_compat
+from ..function_marks import is_disabled
 from .break_reasons import torchscript_break
-from .markers import is_disabled
 from .objects import class_member, find_on_class
 from .signals import GraphBreak
 from .source import ConstantSource, InstanceDictSource

@@ -150,7 +150,8 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
     if extra:
         raise UserCodeError("explain takes the function only", "write explain(f)(*args)")
 
-    from ..compiling import check_arguments, why_uncompiled
+    from ..compiled_functions import why_uncompiled
+    from ..compiling import check_arguments
 
     check_arguments(False, dynamic, mode, options)
 
@@ -176,7 +177,7 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
 
 def _compile_for(events: Events, fn: Any, backend: Any, **given: Any) -> Any:
     """`fn` under a compiler of its own that reports to `events`."""
-    from ..compiling import compile_with
+    from ..compiled_functions import compile_with
     from ..runtime.compiler import Compiler
 
     return compile_with(Compiler(backend, events=events, **given), fn)

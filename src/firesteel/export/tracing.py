@@ -17,7 +17,6 @@ import torch.fx
 from .. import torch_compat
 from ..capture.argument_sizes import ArgumentSizes, Place
 from ..capture.graph import CapturedGraph
-from ..capture.markers import is_disabled
 from ..capture.source import LocalSource
 from ..capture.values.base import LazyValue
 from ..capture.values.constants import ConstantValue
@@ -27,6 +26,7 @@ from ..events import Events
 from ..fake import FakeError, FakeTensor
 from ..fake.positions import has_positions, selected
 from ..fake.resampling import any_factor
+from ..function_marks import is_disabled
 from ..functional.graph import Unsupported
 from ..functional.state import GlobalState
 from ..functional.tracing import Tracing, environment_of
@@ -176,7 +176,7 @@ class CapturedProgram:
 
 def trace_strict(module: torch.nn.Module, arguments: Arguments, declared: Any, capture_branches: bool = True) -> Traced:
     """The pre-dispatch graph of a module by way of its bytecode."""
-    from ..compiling import compile_with
+    from ..compiled_functions import compile_with
 
     program = CapturedProgram()
     places = declared.places(module, arguments)

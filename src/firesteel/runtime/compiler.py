@@ -17,10 +17,11 @@ from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.capture import Entry
 from ..capture.global_state import InterpreterSettings
 from ..capture.graph import CapturedGraph
-from ..capture.markers import disabled_frame, is_disabled
+from ..capture.markers import disabled_frame
 from ..capture.skipping import runs_plain
 from ..capture.torch_calls import is_graph_function
 from ..errors import BackendError, UserCodeError
+from ..function_marks import is_disabled
 from ..interruptions import interruptible
 from . import stance
 from .generators import resumed_generator

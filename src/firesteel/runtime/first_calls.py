@@ -1,4 +1,4 @@
-"""What the first call of a function was given, for the stances that compile at the second."""
+"""What calls of a function were given that ran uncompiled, before its first compilation."""
 
 from __future__ import annotations
 
@@ -24,14 +24,23 @@ class FirstCall:
     @staticmethod
     def of(parameters: Sequence[str], args: Sequence[Any]) -> FirstCall:
         """Look at the arguments of a call."""
+        looks = [(tuple(value.shape), value.stride())
+                 if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested
+                 else value if type(value) in {int, float} or isinstance(value, numpy.number) else None
+                 for value in args]
+        return FirstCall.seen(parameters, looks)
+
+    @staticmethod
+    def seen(parameters: Sequence[str], looks: Sequence[Any]) -> FirstCall:
+        """From sizes and strides of the tensors, the numbers, and None for all other arguments."""
         tensors: dict[str, TensorSeen] = {}
         numbers: dict[str, Any] = {}
-        for parameter, value in zip(parameters, args, strict=True):
+        for parameter, look in zip(parameters, looks, strict=False):  # the last may have been left out
             source = LocalSource(parameter)
-            if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
-                tensors[source.name] = TensorSeen(source, tuple(value.shape), value.stride())
-            elif type(value) in {int, float} or isinstance(value, numpy.number):
-                numbers[source.name] = value
+            if isinstance(look, tuple):
+                tensors[source.name] = TensorSeen(source, *look)
+            elif look is not None:
+                numbers[source.name] = look
         return FirstCall(tensors, numbers)
 
     def changed(self, parameters: Sequence[str], args: Sequence[Any]) -> Learned:

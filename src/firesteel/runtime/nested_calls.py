@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
-from ..capture.markers import is_disabled, own_control_flow
+from ..capture.markers import own_control_flow
 from ..capture.modules import has_hooks
 from ..capture.user_frames import INSTEAD, frame_at, passed_over
+from ..function_marks import is_disabled
 from . import stance
 from .callbacks import APPLY, AROUND, calling_back
 from .generators import GENERATOR, compiled_generator

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import threading
-import time
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -56,9 +55,6 @@ MAX_DISTURBED = 3
 """How often a function is tried again whose capture other threads disturbed, and goes unmentioned where its guards may
 have been."""
 _DISTURBED = re.compile(r"(changed size|mutated|keys changed) during iteration|^zip\(\) argument \d+ is ")
-
-
-NOT_WORTH_IT = "it has not run for long enough"
 
 
 class Miss:
@@ -196,9 +192,8 @@ class Unit:
         and which of these it is."""
         self._learned: Learned | None = None
         self.suspects: Suspects | None = None
-        self.first_call: FirstCall | None = None
+        self.first_calls: list[FirstCall] = []
         self.broken_calls = 0
-        self.plain_seconds = 0.0
         self._plain: Callable[..., Any] | None = None
 
     @property
@@ -276,8 +271,6 @@ class Unit:
     def missed(self, args: Sequence[Any]) -> Any:
         """No entry fits: compile another one, or run plain Python. A continuation gets a list, which is cleared."""
         reason = self.why_not_compile() or self.why_not_yet(args)
-        if reason == NOT_WORTH_IT:
-            return self.timed(args)
         if reason is not None:
             return self.plain(args)
         tried: tuple[Callable[..., Any], ...] = ()
@@ -354,10 +347,7 @@ class Unit:
             raise RecompileError(f"{self.name} would have to be compiled: {why}", None, (self.user_frame,))
         if self.entries or torch_compat.current_checkpoint() is not None:  # a second run would be another way
             return None
-        if self.may_wait and self.plain_seconds < config.compile_after:
-            self.first_call = self.first_call or FirstCall.of(parameters_of(self.code, self.start), args)
-            return NOT_WORTH_IT
-        if self.first_call is not None:
+        if self.first_calls:
             return None
         reason = None
         if stance.current() in ("eager_then_compile", "aot_eager_then_compile"):
@@ -365,17 +355,12 @@ class Unit:
         elif self.may_wait and steps_without_state(self.code, self.globals, args):
             reason = "the first step of an optimizer"
         if reason is not None:
-            self.first_call = FirstCall.of(parameters_of(self.code, self.start), args)
+            self.first_calls.append(FirstCall.of(parameters_of(self.code, self.start), args))
         return reason
 
-    @passed_over
-    def timed(self, args: Sequence[Any]) -> Any:
-        """Run uncompiled, and count the time."""
-        started = time.perf_counter()
-        try:
-            return self.plain(args)
-        finally:
-            self.plain_seconds += time.perf_counter() - started
+    def saw(self, names: Sequence[str], calls: Sequence[Sequence[Any]]) -> None:
+        """What calls that ran uncompiled were given, see `FirstCall.seen`."""
+        self.first_calls.extend(FirstCall.seen(names, looks) for looks in calls)
 
     @property
     def may_wait(self) -> bool:
@@ -500,9 +485,11 @@ class Unit:
         self.knows(new)
 
     def learn_from_first_call(self, args: tuple[Any, ...]) -> None:
-        """What differs from a first call, which ran uncompiled, becomes symbolic in the next capture."""
-        if self.first_call is not None:
-            self.knows(self.learned | self.first_call.changed(parameters_of(self.code, self.start), args))
+        """What differs from the first calls, which ran uncompiled, becomes symbolic in the next capture."""
+        learned, parameters = self.learned, parameters_of(self.code, self.start)
+        for call in self.first_calls:
+            learned = learned | call.changed(parameters, args)
+        self.knows(learned)
 
     def knows(self, learned: Learned) -> None:
         """Keep what varies, for the next process too."""
@@ -523,9 +510,8 @@ class Unit:
         self.total = 0
         self._learned = None
         self.suspects = None
-        self.first_call = None
+        self.first_calls.clear()
         self.broken_calls = 0
-        self.plain_seconds = 0.0
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]

@@ -11,7 +11,6 @@ from .private_names import check
 
 check()  # before anything here looks for a name that this torch may not have
 
-from .beside_torch_compile import compiled_by_torch, set_own_attributes, trace_instead
 from .class_stamps import (
     MODULE_METHODS,
     PARAMETER_METHODS,

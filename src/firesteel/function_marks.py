@@ -1,8 +1,21 @@
-"""What torch.compile is told about functions that firesteel compiled: it traces what they were made from."""
+"""Attributes of functions that say what firesteel, and torch.compile, are to do with them.
+
+Nothing is imported here: functions are marked long before anything is compiled.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+DISABLED = "_firesteel_disabled"
+ALLOWED = "_firesteel_allowed_in_graph"
+DISALLOWED = "_firesteel_disallowed_in_graph"
+CONSTANT_RESULT = "_firesteel_constant_result"
+COMPILED = "_firesteel_compiled"
+ONLY_FRAME = "_firesteel_disabled_frame"
+UNIT = "_firesteel_unit"
+END_WAITING = "_firesteel_end_waiting"
+"""Of functions and modules that run as plain Python until compiling pays: ends that."""
 
 ORIGINAL = "_torchdynamo_orig_callable"
 WRAPPER_ID = "_torchdynamo_wrapper_id"
@@ -48,3 +61,11 @@ def compiled_by_torch(function: Any) -> Any:
     """What a function was made from by torch.compile; None for all others, also for those with copied attributes."""
     table: dict[str, Any] = getattr(function, "__dict__", {})
     return table.get(ORIGINAL) if table.get(WRAPPER_ID) == id(function) else None
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether a function asked not to be compiled, in our words or in torch's."""
+    table = getattr(function, "__dict__", None)
+    if not isinstance(table, dict):
+        return False
+    return bool(table.get(DISABLED) or table.get("_torchdynamo_disable"))
