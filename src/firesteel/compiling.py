@@ -65,15 +65,15 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     check_arguments(fullgraph, dynamic, mode, options)
     _check_names(name, recompile_limit, tier)
     chosen = config.default_backend if backend is None else backend
-    asks_for_something = (fullgraph, chosen != "native", mode not in (None, "default"), options is not None,
-                          dynamic_shapes is not None, not isolate_recompiles)
+    asks_for_something = (fullgraph, backend is not None, chosen != "native", mode not in (None, "default"),
+                          options is not None, dynamic_shapes is not None, not isolate_recompiles)
     waits = tier == "wait" or tier is None and any(asks_for_something) or not config.compile_after \
         or not plainly_supported()
     given = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options, "name": name,
              "recompile_limit": recompile_limit, "dynamic_shapes": dynamic_shapes}
     apply_to = compile_now if waits else plain_until_it_pays
     how = functools.partial(_make_compiler, chosen, given, isolate_recompiles)
-    again = functools.partial(compile, **{**given, "backend": chosen, "tier": tier})
+    again = functools.partial(compile, **{**given, "backend": backend, "tier": tier})
 
     def apply(target: Any) -> Any:
         return target if disable else apply_to(target, how, again)

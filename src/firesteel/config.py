@@ -95,15 +95,16 @@ assume_branches: bool = True
 the call that is captured. A call in which it goes the other way runs uncompiled; after the second of these it is a
 break."""
 
-compile_after: float = 0.6
+compile_after: float = 1.0
 """How many seconds a function runs as plain Python before it is compiled, all of its calls together: short programs end
 before compiling could pay. Once something has been compiled, a tenth of it counts; functions whose calls take longer
 than 0.1 s are compiled in the third of them. With 0 the first call is compiled. So it is, whatever stands here, with
 ``tier="wait"``, `fullgraph=True`, a backend, a mode or options of `fs.compile`, and while a log is switched on."""
 
 retire_slow: bool = True
-"""A function whose graphs break is timed against plain Python over a few of its calls (with the backend "native", on
-CPUs), and runs uncompiled from then on if that is faster. FIRESTEEL_LOGS=fallbacks says so."""
+"""A function that ran uncompiled before, or whose graphs break, is timed against plain Python over a few of its calls
+(with the backend "native", on CPUs), and runs uncompiled from then on if that is faster. FIRESTEEL_LOGS=fallbacks says
+so."""
 
 native_guards: str = "auto"
 """Whether guards become native code: "auto" once an entry has been used a few times, "always" on its first use, "never"

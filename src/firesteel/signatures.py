@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from typing import Any
+
+from .records import dataclass
 
 VARARGS, VARKEYWORDS = 0x04, 0x08
 OWN_PREFIX = "_fs_"

@@ -414,7 +414,7 @@ def _close(left: float, right: float) -> bool:
 Compiler = Callable[[CountingBackend], contextlib.AbstractContextManager[Transform]]
 
 
-def _firesteel(backend: str | None, dynamic: bool | None, **settings: Any) -> Compiler:
+def _firesteel(backend: str | None, dynamic: bool | None, tier: str = "wait", **settings: Any) -> Compiler:
     """firesteel with the backend of this name, or with the one that counts. Internal errors are raised, so that they
     count as differences. Operators inside of kernels are not counted. `settings`: more of `firesteel.config`."""
 
@@ -425,7 +425,7 @@ def _firesteel(backend: str | None, dynamic: bool | None, **settings: Any) -> Co
         fs.reset()
         try:
             with fs.config.patch(raise_on_internal_error=True, disk_cache=False, **settings):
-                yield lambda function: fs.compile(function, backend=backend or counting, dynamic=dynamic)
+                yield lambda function: fs.compile(function, backend=backend or counting, dynamic=dynamic, tier=tier)
         finally:
             fs.reset()
 
@@ -455,6 +455,7 @@ COMPILERS: dict[str, Compiler] = {
     "native-dynamic": _firesteel("native", True),
     # Kernels that check every access, and tensors whose memory ends where another access is a crash.
     "native-checked": _firesteel("native", None, check_bounds=True),
+    "native-waiting": _firesteel("native", None, "auto", compile_after=1e-9),  # first calls run uncompiled
     "native-dynamic-checked": _firesteel("native", True, check_bounds=True),
     "native-guarded": _firesteel("native", None),
     "native-dynamic-guarded": _firesteel("native", True),

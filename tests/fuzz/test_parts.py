@@ -18,7 +18,7 @@ from .harness import check
 from .parts import parts
 
 COMPILERS = ("firesteel", "native-checked", "firesteel-dynamic", "native-dynamic", "aot_eager", "native",
-             "native-dynamic-checked")
+             "native-dynamic-checked", "native-waiting")
 SAMPLE = 15
 """Programs of a part that the tests run, about two seconds. A part with quicker or slower ones has its own `SAMPLE`."""
 DIGESTED = 8

@@ -1,4 +1,4 @@
-"""Functions whose graphs break run as plain Python where that is faster."""
+"""Functions run as plain Python where that is faster."""
 
 from __future__ import annotations
 
@@ -109,3 +109,18 @@ def test_a_call_is_as_long_as_its_quickest(compiled):
     assert race.over and not race.plain_wins
     assert Race(compiled=[2.0] * SAMPLES, plain=[1.5] * SAMPLES).plain_wins
     assert not Race(compiled=[2.0], plain=[1.0], disturbed=retiring.MOST_DISTURBED).plain_wins
+
+
+@pytest.mark.parametrize("winner", ["plain", "graphs"])
+def test_a_function_in_one_graph_that_ran_uncompiled_before_is_measured_too(monkeypatch, winner):
+    monkeypatch.setattr(Race, "plain_wins", winner == "plain")
+    with fs.config.patch(compile_after=1e-9):
+        function = fs.compile(lambda x, n: x * 2 + n)
+        for number in range(CALLS + 2):
+            assert torch.equal(function(torch.full((2,), 1.0), 0.5), torch.full((2,), 2.5)), number
+    unit = function._firesteel_unit
+    assert len(unit.entries) == 1
+    if winner == "plain":
+        assert "faster uncompiled" in unit.given_up and not unit.functions
+    else:
+        assert unit.given_up is None and unit.functions == (unit.entries[0].function,)

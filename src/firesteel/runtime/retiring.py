@@ -1,13 +1,14 @@
-"""Functions whose graphs break run as plain Python where that is faster.
+"""Functions run as plain Python where that is faster.
 
     step(x)   broken into five graphs: 2.4 ms a call          call 17, 19, ... 31 compiled, 18, 20, ... 32 plain
               plain Python:            1.1 ms a call    ->    plain from then on
 
 Each graph costs its guards and its launch, and small graphs between breaks may cost more than they save. After
-`CALLS_BEFORE` calls that broke, calls run compiled and plain in turn, `SAMPLES` times each: results are the same either
-way, so nothing is computed twice. The faster way stays. Not measured: functions in one graph; calls whose results go
-on to a backward pass outside, where compiled code saves its time; whatever runs on a GPU beside Python; calls in which
-something is compiled or measured inside.
+`CALLS_BEFORE` calls of a function that ran uncompiled before, or that broke, calls run compiled and plain in turn,
+`SAMPLES` times each: results are the same either way, so nothing is computed twice. The faster way stays. Not measured:
+functions in one graph that were compiled in their first call; calls whose results go on to a backward pass outside,
+where compiled code saves its time; whatever runs on a GPU beside Python; calls in which something is compiled or
+measured inside.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ CLOCK = _Clock()
 class Race:
     """Calls of one function, compiled and plain in turn."""
 
+    warm_up: int = 0
+    """Calls that run compiled before anything is measured."""
     compiled: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
     disturbed: int = 0
@@ -63,7 +66,7 @@ class Race:
 
     @property
     def plain_wins(self) -> bool:
-        return self.disturbed < MOST_DISTURBED and typical(self.plain) < MARGIN * typical(self.compiled)
+        return self.over and self.disturbed < MOST_DISTURBED and typical(self.plain) < MARGIN * typical(self.compiled)
 
 
 def typical(seconds: list[float]) -> float:
@@ -74,15 +77,25 @@ def typical(seconds: list[float]) -> float:
 def broken_call(unit: Unit) -> None:
     """Count a call of a function whose graph broke; after some of them, the next ones are measured."""
     unit.broken_calls += 1
-    if unit.broken_calls == CALLS_BEFORE and config.retire_slow and unit.compiler.backend_name == "native" \
-            and unit.compiler.events is None and unit.start.index == 0 and not unit.driven \
-            and not torch.cuda.is_initialized():
-        _begin(unit)
+    if unit.broken_calls == CALLS_BEFORE and _may_retire(unit):
+        _begin(unit, Race())
 
 
-def _begin(unit: Unit) -> None:
+def watch(unit: Unit) -> None:
+    """A function was compiled that has run uncompiled so far: measure it once it is warm."""
+    if _may_retire(unit):
+        _begin(unit, Race(CALLS_BEFORE))
+
+
+def _may_retire(unit: Unit) -> bool:
+    return not unit.measured and config.retire_slow and unit.compiler.backend_name == "native" \
+        and unit.compiler.events is None and unit.start.index == 0 and not unit.driven \
+        and not torch.cuda.is_initialized()
+
+
+def _begin(unit: Unit, race: Race) -> None:
     """Put a function before the entries of a unit that measures them."""
-    race = Race()
+    unit.measured = True
     # where one thread does all the work, what other processes do need not count
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
@@ -92,7 +105,8 @@ def _begin(unit: Unit) -> None:
         if race.over or not others:
             _end(unit, measured, race)
             return unit.call(args)
-        if torch_compat.current_checkpoint() is not None:  # runs again in backward, the same way
+        race.warm_up -= race.warm_up > 0
+        if race.warm_up or torch_compat.current_checkpoint() is not None:  # runs again in backward, the same way
             return _run_compiled(unit, others, measured, args)
         plain = len(race.plain) < len(race.compiled)
         CLOCK.disturbances += 1

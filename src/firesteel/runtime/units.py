@@ -38,7 +38,7 @@ from .earlier_ways import keep_earlier_way
 from .explain_miss import changed_inputs, first_failure
 from .first_calls import FirstCall
 from .first_steps import steps_without_state
-from .retiring import CLOCK, broken_call
+from .retiring import CLOCK, broken_call, watch
 from .settings import raises_at_limit, setting
 from .sharing import holders_of, offer, settings_now, take_over
 from .yields import PlainGenerator, Way, Yielded
@@ -193,6 +193,10 @@ class Unit:
         self._learned: Learned | None = None
         self.suspects: Suspects | None = None
         self.first_calls: list[FirstCall] = []
+        self.waited = False
+        """Whether it has run uncompiled for a while, until compiling might pay."""
+        self.measured = False
+        """Whether it is, or has been, timed against plain Python."""
         self.broken_calls = 0
         self._plain: Callable[..., Any] | None = None
 
@@ -361,6 +365,7 @@ class Unit:
     def saw(self, names: Sequence[str], calls: Sequence[Sequence[Any]]) -> None:
         """What calls that ran uncompiled were given, see `FirstCall.seen`."""
         self.first_calls.extend(FirstCall.seen(names, looks) for looks in calls)
+        self.waited = bool(calls)
 
     @property
     def may_wait(self) -> bool:
@@ -419,6 +424,8 @@ class Unit:
         self.origin.total += 1
         self.add(entry)
         offer(self)
+        if self.waited:
+            watch(self)
         self.compiler.compiled(self, entry)
         return entry
 
@@ -511,6 +518,7 @@ class Unit:
         self._learned = None
         self.suspects = None
         self.first_calls.clear()
+        self.waited = self.measured = False
         self.broken_calls = 0
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
