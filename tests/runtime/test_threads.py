@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import collections
 import ctypes
 import gc
@@ -638,3 +639,34 @@ def test_threads_of_pools_take_items() -> None:
         assert torch.equal(take(X), X + 3)
         assert take._firesteel_unit.continuations
         assert torch.equal(pool.apply(take, (X,)), X + 2) and work == [0, 1]
+
+
+def test_threads_that_python_did_not_start_count_while_they_run() -> None:
+    """Such as those in which autograd runs hooks: `threading` keeps them in its list when they are in C++ again."""
+    work = list(range(4))
+    seen, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    stays_in_the_list: list[threading.Thread] = []
+
+    @fs.compile(backend=slow)
+    def take(x: torch.Tensor) -> Any:
+        return x + work.pop()
+
+    def foreign() -> None:
+        stays_in_the_list.append(threading.current_thread())
+        seen.set()
+        go_on.wait(60)
+        ended.set()
+
+    _thread.start_new_thread(foreign, ())
+    seen.wait(60)
+    assert torch.equal(take(X), X + 3) and take._firesteel_unit.continuations
+    go_on.set()
+    ended.wait(60)
+    while stays_in_the_list[0].ident in sys._current_frames():
+        time.sleep(0.001)
+    threading._active[stays_in_the_list[0].ident] = stays_in_the_list[0]  # as before Python 3.13
+    try:
+        fs.reset()
+        assert torch.equal(take(X), X + 2) and not take._firesteel_unit.continuations
+    finally:
+        del threading._active[stays_in_the_list[0].ident]

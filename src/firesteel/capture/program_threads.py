@@ -6,6 +6,7 @@ touches containers that the program's functions take items from.
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -39,9 +40,15 @@ def several_threads() -> bool:
 
 
 def _is_housekeeping(thread: threading.Thread) -> bool:
-    """Whether a thread is one of firesteel's, or its class or the function that it runs is such a package's."""
+    """Whether a thread is one of firesteel's, or its class or the function that it runs is such a package's.
+
+    Threads that Python did not start, such as those of autograd for a GPU, stay in its list once they have run a hook
+    of the program's: they count while they run Python.
+    """
     if thread.name.startswith("firesteel"):
         return True
+    if isinstance(thread, threading._DummyThread):
+        return thread.ident not in sys._current_frames()
     target = getattr(thread, "_target", None)
     names = (type(thread).__module__, getattr(target, "__module__", None))
     return any(isinstance(name, str) and f"{name}.".startswith(_PREFIXES) for name in names)
