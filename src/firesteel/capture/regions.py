@@ -29,6 +29,8 @@ from .values.tensors import TensorValue
 if TYPE_CHECKING:
     from .tracer import Tracer
 
+_TRANSFORMS = "firesteel.functional.transforms"
+
 
 @dataclass
 class Region:
@@ -50,6 +52,12 @@ class Region:
     def is_new(self, tensor: TensorValue) -> bool:
         """Whether a tensor is made in the region and is no view of anything from before."""
         return tensor.node in self.nodes and torch_compat.storage_address(tensor.fake) not in self.memory
+
+
+def _given_back(node: torch.fx.Node) -> bool:
+    """Whether a node is a result of a transform, which gives a tensor back as it was (`vmap(lambda x: x)`)."""
+    transform = node.args[0] if node.target is getitem else None
+    return isinstance(transform, torch.fx.Node) and getattr(transform.target, "__module__", "") == _TRANSFORMS
 
 
 def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterable[Any] = (),
@@ -78,9 +86,10 @@ def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterab
             outer.extend(changes)
     if changes and not runs_once:
         _refuse_changes(tx, title, changes, roots)
-    if any(torch_compat.version_of(value.fake) != version or value.node is not node
-           for value, node, version in versions):
-        raise GraphBreak(f"{title} changes a tensor in place", "compute a new tensor instead")
+    for value, node, version in versions:
+        if torch_compat.version_of(value.fake) != version or value.node is not node and not _given_back(value.node):
+            raise GraphBreak(f"{title} changes a tensor in place", "compute a new tensor instead")
+        value.node = node
     if any(entry.mutated and entry.node not in before for entry in tx.graph.inputs):
         raise GraphBreak(f"{title} changes a tensor in place", "compute a new tensor instead")
     if GlobalState.current() != state or len(tx.entered_modes) != modes:
