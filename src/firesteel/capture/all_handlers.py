@@ -20,6 +20,8 @@ from . import (  # noqa: F401
     optimizers,
     parameters,
     profiler_regions,
+    stated_ranges,
+    tensor_copies,
     tensor_groups,
     tensors_of_arrays,
     torch_functions,

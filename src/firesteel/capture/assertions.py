@@ -145,6 +145,12 @@ def plausible(env: shapes.ShapeEnv, error: shapes.UndecidableError) -> shapes.Ex
         if len(error.symbols) > 1 and not _about_a_whole_slice(expr):
             return None
         return expr if operation == "eq0" else shapes.not_(expr)
+    answer = typical(env, expr)
+    return None if answer is None else expr if answer else shapes.not_(expr)
+
+
+def typical(env: shapes.ShapeEnv, expr: shapes.Expr) -> bool | None:
+    """Whether a condition holds where sizes that data decides are neither 0 nor 1; None when that does not say."""
     values: dict[shapes.Symbol, Any] = {}
     for symbol in expr.free_symbols:
         hint = env.hint(symbol)
@@ -155,7 +161,7 @@ def plausible(env: shapes.ShapeEnv, error: shapes.UndecidableError) -> shapes.Ex
             hint = min(max(TYPICAL_SIZE, interval.lower), interval.upper)
         values[symbol] = hint
     try:
-        return expr if expr.evaluate(values) else shapes.not_(expr)
+        return bool(expr.evaluate(values))
     except ArithmeticError:
         return None
 

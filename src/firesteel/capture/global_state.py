@@ -84,6 +84,7 @@ class GlobalState:
     threads: int
     function_modes: tuple[torch.device, ...]
     dispatch_modes: int
+    settings: tuple[Any, ...]
 
     @staticmethod
     def current() -> GlobalState:
@@ -92,7 +93,8 @@ class GlobalState:
             tuple(torch_compat.autocast_state(device) for device in torch_compat.AUTOCAST_DEVICES),
             torch_compat.autocast_nesting(),
             torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), torch.get_num_threads(),
-            torch_compat.function_mode_devices() or (), torch_compat.torch_dispatch_stack_length())
+            torch_compat.function_mode_devices() or (), torch_compat.torch_dispatch_stack_length(),
+            torch_compat.current_settings())
 
     def restore(self) -> None:
         """Put back what the capture that began in this state has changed."""
@@ -104,6 +106,7 @@ class GlobalState:
         torch_compat.set_grad_enabled(self.grad)
         for state in self.autocast:
             torch_compat.set_autocast_state(state)
+        torch_compat.restore_settings(self.settings)
         while torch_compat.torch_dispatch_stack_length() > self.dispatch_modes:
             torch_compat.pop_dispatch_mode()  # an interrupt came between entering a mode and the block that leaves it
 

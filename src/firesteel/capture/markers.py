@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import torch_compat
+from .. import shapes, torch_compat
 from ..function_marks import (
     ALLOWED,
     COMPILED,
@@ -25,7 +25,7 @@ from ..function_marks import (
     set_own_attributes,
 )
 from ..registry import Registry
-from .assertions import state
+from .assertions import assume, state, typical
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
@@ -169,6 +169,32 @@ def _check_is_size(tx: Tracer, function: Value, args: list[Value], kwargs: dict[
     return tx.constant(None)
 
 
+def _or_assumed(answer: bool | None) -> Apply:
+    """What is known of a condition on sizes; where data decides, an answer that the graph asserts. None: as for most
+    sizes."""
+
+    def apply(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        condition = [*args, *kwargs.values()][0].realize()
+        if not isinstance(condition, NumberValue) or condition.python_type() is not bool or condition.hint is not None:
+            return tx.constant(tx.truth(condition))
+        known = tx.shape_env.decide(condition.expr)
+        if known is None:
+            known = typical(tx.shape_env, condition.expr) if answer is None else answer
+            if not assume(tx, condition.expr if known else shapes.not_(condition.expr)):
+                known = not known
+        return tx.constant(known)
+
+    return apply
+
+
+def _known_true(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Whether a condition holds for all sizes and data, which nothing is to rely on."""
+    condition = [*args, *kwargs.values()][0].realize()
+    if isinstance(condition, NumberValue) and condition.python_type() is bool:
+        return tx.constant(tx.shape_env.decide(condition.expr) is True)
+    return tx.constant(tx.truth(condition))
+
+
 CONTROL_FLOW: Registry[str, Apply] = Registry(
     "control flow operator", __package__, ("control_flow", "vectorised", "differentiated"))
 """How control flow operators are called during capture. Most programs have none: they are imported when one is met."""
@@ -225,6 +251,9 @@ _TORCH_MARKERS = {
     ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
     ("torch", "_check_with"): Marker("check", _check_with),
     ("torch", "_check_is_size"): Marker("check", _check_is_size),
+    **{("torch.fx.experimental.symbolic_shapes", name): Marker("hint", apply)
+       for name, apply in (("guard_or_false", _or_assumed(False)), ("guard_or_true", _or_assumed(True)),
+                           ("guard_size_oblivious", _or_assumed(None)), ("statically_known_true", _known_true))},
     **{("torch._dynamo.decorators", name): Marker("hint", _without_effect)
        for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked", "mark_static_address")},
     **{("firesteel.shape_markers", name): Marker("hint", _without_effect)

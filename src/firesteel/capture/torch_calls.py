@@ -22,7 +22,7 @@ from ..fake.rules.strides import is_contiguous
 from ..functional.wrapper_tensors import is_wrapper_class, parts_of
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne, not_
 from ..shapes.symnode import expr_of, make_symbolic
-from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible
+from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible, typical
 from .break_reasons import hint_for_object, written_name
 from .eager_errors import eager_error
 from .objects import find_on_class
@@ -340,6 +340,10 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
             return copy if asked_for is None or not tx.truth(asked_for) else _call(tx, "requires_grad_", [copy], {})
         kwargs = with_numpy_dtype(tx, args, kwargs)
     asked = tx.torch_functions.has_overrides
+    if name == "scaled_dot_product_attention":
+        kwargs = {key: _decided(tx, value) for key, value in kwargs.items()}
+    if name == "copy_" and len(args) > 1 and isinstance(args[1].realize(), (ConstantValue, NumberValue)):
+        args = [args[0], _call(tx, torch.tensor, [args[1]], {}), *args[2:]]
     if name in TAKES_SIZES:
         own = 0 if name in FACTORIES else 1  # the tensor that it is done to
         args = [*args[:own], *(_known_size(tx, arg) for arg in args[own:])]
@@ -400,6 +404,17 @@ def wrappers_in(values: list[Any]) -> list[Any]:
         elif type(value) is not FakeTensor and isinstance(value, torch.Tensor):
             found.append(value)
     return found
+
+
+def _decided(tx: Tracer, value: Value) -> Value:
+    """A flag that sizes decide (`is_causal=q.shape[2] > 1`): where data decides on them, what it is for most."""
+    value = value.realize()
+    if not isinstance(value, NumberValue) or value.python_type() is not bool or value.hint is not None:
+        return value
+    answer = typical(tx.shape_env, value.expr)
+    if tx.shape_env.decide(value.expr) is None and answer is not None:
+        assume(tx, value.expr if answer else not_(value.expr))
+    return ConstantValue(tx.truth(value))
 
 
 def _known_size(tx: Tracer, value: Value) -> Value:

@@ -27,6 +27,7 @@ from . import (
     objects,
     operators,
     pure_functions,
+    tensor_copies,
     tensor_subclasses,
     torch_calls,
     torch_functions,
@@ -102,6 +103,7 @@ class Tracer:
     call_module = modules.call_module
     call_torch = torch_calls.call_torch
     tensor_list = torch_calls.tensor_list
+    deep_copy = tensor_copies.deep_copy
     backward = gradients.backward
     register_hook = gradient_hooks.register
 
@@ -147,6 +149,8 @@ class Tracer:
         # autograd functions whose backward must not be run on fakes
         self.untraceable: set[type] = set()
         self.checkpoints = Checkpoints()
+        # the storages of tensors that were copied, by the memo of the copy
+        self.copied_storages: dict[int, tuple[Value, set[int]]] = {}
         self.branches = Branches()
         self.caches = CachedCalls()
         self.inlined: set[types.CodeType] = set()

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 SINGLETONS = frozenset({
     type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format,
 })
-EQUAL_CONSTANTS = frozenset({str, bytes, complex, torch.device, range})
+EQUAL_CONSTANTS = frozenset({str, bytes, complex, torch.device, range, torch_compat.ATTENTION_BACKEND})
 NUMBERS = frozenset({int, float})
 CONSTANT_TYPES = SINGLETONS | EQUAL_CONSTANTS | NUMBERS
 # C types whose attribute lookup is the generic one.

@@ -20,12 +20,13 @@ class GlobalState:
     inference: bool
     autocast: tuple[torch_compat.AutocastState, ...]
     autocast_nesting: int
+    settings: tuple[Any, ...]
 
     @staticmethod
     def current() -> GlobalState:
         states = tuple([torch_compat.autocast_state(device) for device in torch_compat.AUTOCAST_DEVICES])
         return GlobalState(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), states,
-                           torch_compat.autocast_nesting())
+                           torch_compat.autocast_nesting(), torch_compat.current_settings())
 
     def restore(self) -> None:
         """Put back all but inference mode, which is left by those who entered it."""
@@ -33,6 +34,7 @@ class GlobalState:
         for state in self.autocast:
             torch_compat.set_autocast_state(state)
         torch_compat.set_autocast_nesting(self.autocast_nesting)
+        torch_compat.restore_settings(self.settings)
 
 
 def is_state_change(function: Any) -> bool:

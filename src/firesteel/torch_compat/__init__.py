@@ -96,10 +96,12 @@ from .global_state import (
     without_user_packing,
 )
 from .recognised import (
+    ATTENTION_BACKEND,
     OPERATOR_TYPES,
     always_false_while_compiling,
     always_true_while_compiling,
     begin_profiler_region,
+    current_settings,
     end_profiler_region,
     fused_optimizer_steps,
     graph_break_functions,
@@ -112,6 +114,7 @@ from .recognised import (
     operator_of_definition,
     optimizer_number,
     products_of_lists,
+    restore_settings,
     rng_state_functions,
     script_original,
     state_getters,

@@ -20,3 +20,4 @@ unfold_backward = torch.ops.aten.unfold_backward.default
 ctc_loss = torch._C._VariableFunctions.ctc_loss
 pack_padded_sequence = torch._C._VariableFunctions._pack_padded_sequence
 pad_packed_sequence = torch._C._VariableFunctions._pad_packed_sequence
+check = torch._check

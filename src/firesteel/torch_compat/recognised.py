@@ -72,6 +72,36 @@ def operation_namespaces() -> list[Any]:
             *_those_there(torch._C, "_linalg", "_fft", "_special", "_nested", "_sparse")]
 
 
+def _settings() -> dict[Callable[[], Any], Callable[[Any], Any]]:
+    """What is set once for many operators, the getter with its setter: the dtype of new tensors, how products round,
+    which kernels attention may use."""
+    settings: dict[Callable[[], Any], Callable[[Any], Any]] = {
+        torch.get_default_dtype: torch._C._set_default_dtype,
+        torch._C._get_float32_matmul_precision: torch._C._set_float32_matmul_precision,
+    }
+    for kind in ("math", "flash", "mem_efficient", "cudnn", "overrideable"):
+        settings[getattr(torch._C, f"_get_{kind}_sdp_enabled")] = getattr(torch._C, f"_set_sdp_use_{kind}")
+    settings[torch._C._get_sdp_priority_order] = torch._C._set_sdp_priority_order
+    return settings
+
+
+SETTINGS = _settings()
+ATTENTION_BACKEND: type = torch._C._SDPBackend
+"""The kinds of kernels that attention may use."""
+
+
+def current_settings() -> tuple[Any, ...]:
+    """What all settings are, in their order."""
+    return tuple([get() for get in SETTINGS])
+
+
+def restore_settings(settings: tuple[Any, ...]) -> None:
+    """Put settings back to what they were, as `current_settings` tells them."""
+    for (get, put), value in zip(SETTINGS.items(), settings, strict=True):
+        if get() != value:
+            put(value)
+
+
 def state_setters() -> list[Callable[..., Any]]:
     """Functions that change global state which graphs may change as well."""
     return [
@@ -86,6 +116,7 @@ def state_setters() -> list[Callable[..., Any]]:
         torch.set_autocast_cpu_enabled,
         torch.set_autocast_cpu_dtype,
         torch.set_autocast_gpu_dtype,
+        *SETTINGS.values(),
     ]
 
 
@@ -104,7 +135,7 @@ def state_getters() -> list[Callable[..., Any]]:
         torch.is_autocast_cpu_enabled,
         torch.get_autocast_cpu_dtype,
         torch.get_autocast_gpu_dtype,
-        torch.get_default_dtype,
+        *SETTINGS,
         torch.get_num_threads,
         torch.are_deterministic_algorithms_enabled,
         torch.is_deterministic_algorithms_warn_only_enabled,

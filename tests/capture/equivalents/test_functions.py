@@ -25,6 +25,7 @@ from firesteel.capture import all_handlers
 from firesteel.capture.call_handlers import HANDLERS, equivalent_of, handles
 from firesteel.capture.equivalents import REGISTRY
 from firesteel.capture.equivalents.sorting import sorted_pairs
+from firesteel.capture.torch_calls import is_graph_function
 
 quick = settings(max_examples=30, deadline=None)
 errors = st.sampled_from([ValueError("source failed"), StopIteration("early")])
@@ -459,10 +460,10 @@ def test_registering_twice_is_an_error() -> None:
 # What the equivalents may call in C: capture must know each of these itself.
 NATIVE = {
     "abs", "bool", "bytearray", "bytes", "callable", "complex", "dict", "float", "frozenset", "getattr", "hasattr",
-    "id", "int", "isinstance", "issubclass", "iter", "len", "list", "math.isfinite", "next", "object",
+    "id", "int", "isinstance", "issubclass", "iter", "len", "list", "math.isfinite", "math.log", "next", "object",
     "operator.index", "range", "repr", "set", "setattr", "str", "torch.is_grad_enabled", "tuple", "type",
     "types.MethodType", "zip",
-    "types.SimpleNamespace", "defaultdict", "deque", "OrderedDict",
+    "types.SimpleNamespace", "collections.OrderedDict", "defaultdict", "deque", "OrderedDict", "sorted",
 }  # fmt: skip
 
 
@@ -481,7 +482,8 @@ def c_functions_used(function: types.FunctionType) -> set[str]:
         is_exception = isinstance(value, type) and issubclass(value, BaseException)
         is_c_type = isinstance(value, type) and not value.__flags__ & (1 << 9)  # Py_TPFLAGS_HEAPTYPE
         if is_c_type and not is_exception or isinstance(value, types.BuiltinFunctionType):
-            used.add(name)
+            if not is_graph_function(value):
+                used.add(name)
     return used
 
 

@@ -6,12 +6,15 @@ those it adds to the public `copyreg.dispatch_table` are.
 
 from __future__ import annotations
 
+import collections
 import copy as copy_module
 import copyreg
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from firesteel.capture.call_handlers import MISSING, equivalent_of
 
@@ -36,6 +39,16 @@ _IMMUTABLE_TYPES = (
 _SHALLOW_IMMUTABLE_TYPES = (*_IMMUTABLE_TYPES, tuple, frozenset, slice)
 
 
+def has_attributes(x: Any) -> bool:
+    """Whether attributes were set on a dictionary; stands for what `tensor_copies` captures."""
+    return bool(x.__dict__)
+
+
+def shallow_tensor_copy(x: torch.Tensor) -> torch.Tensor:
+    """Stands for what `tensor_copies` captures."""
+    return copy_module.copy(x)
+
+
 @equivalent_of(copy_module.copy)
 def copy(x: Any) -> Any:
     cls = type(x)
@@ -45,6 +58,8 @@ def copy(x: Any) -> Any:
         return x.copy()
     if issubclass(cls, type):
         return x
+    if cls is torch.Tensor:
+        return shallow_tensor_copy(x)
     copier = getattr(cls, "__copy__", None)
     if copier is not None:
         return copier(x)
@@ -84,7 +99,7 @@ def _deep_copied(x: Any, memo: dict[int, Any]) -> Any:
         return _deepcopy_list(x, memo)
     if cls is tuple:
         return _deepcopy_tuple(x, memo)
-    if cls is dict:
+    if cls is dict or cls is collections.OrderedDict and not has_attributes(x):
         return _deepcopy_dict(x, memo)
     if cls is set or cls is frozenset:
         elements = []
@@ -126,7 +141,7 @@ def _deepcopy_tuple(x: tuple[Any, ...], memo: dict[int, Any]) -> Any:
 
 
 def _deepcopy_dict(x: dict[Any, Any], memo: dict[int, Any]) -> dict[Any, Any]:
-    result: dict[Any, Any] = {}
+    result: dict[Any, Any] = type(x)()
     memo[id(x)] = result
     for key, value in x.items():
         copied = deepcopy(key, memo)

@@ -1,7 +1,7 @@
 """`flex_attention` and other higher-order operators of torch's that stand for functions over tensors.
 
-Scores are computed whole, for all queries and keys, and the program's functions are mapped over them. Blocks that a mask
-leaves out are computed and masked.
+Scores are computed whole, for all queries and keys, and the program's functions are mapped over them. Blocks that a
+mask leaves out are computed and masked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from .torch_functions import BY_NAME
 
-# Where torch's mode is that reads places in tensors, `bias[h]`, while `h` is mapped over; flex_attention has imported it.
+# Where torch's mode is that reads places in tensors, `bias[h]`, while `h` is mapped over. It is imported by now.
 _SUBSCRIPTS = "torch._dynamo._trace_wrapped_higher_order_op"
 # What a function of (batch, head, query, key) is mapped over, one dimension after the other, the last one first.
 _DIMENSIONS = ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None))
@@ -47,7 +47,8 @@ def flex_attention(operator: Any, query: torch.Tensor, key: torch.Tensor, value:
     sums = torch.where(empty, -math.inf, scores.logsumexp(-1))
     weights = torch.where(empty.unsqueeze(-1), 0.0, scores.softmax(-1))
     result = weights.to(query.dtype) @ value.to(query.dtype)
-    order = sorted(range(query.dim()), key=lambda dim: (-query.stride(dim), dim))
+    strides = query.stride()
+    order = sorted(range(query.dim()), key=lambda dim: (-strides[dim], dim))
     if order != list(range(query.dim())):  # in memory as the queries are
         back = sorted(range(query.dim()), key=lambda dim: order[dim])
         result = result.permute(order).contiguous().permute(back)

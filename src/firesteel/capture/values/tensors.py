@@ -47,7 +47,7 @@ BREAKING_METHODS = {
     "__repr__": ("the text of a tensor needs its data", ""),
     "__str__": ("the text of a tensor needs its data", ""),
     "__format__": ("the text of a tensor needs its data", ""),
-    "__reduce_ex__": ("pickling a tensor", ""), "__deepcopy__": ("copy.deepcopy of a tensor", "use clone()"),
+    "__reduce_ex__": ("pickling a tensor", ""),
     "untyped_storage": ("the storage of a tensor", ""), "storage": ("the storage of a tensor", ""),
     "set_": ("Tensor.set_()", ""), "resize_": ("Tensor.resize_()", ""), "apply_": ("Tensor.apply_()", ""),
     "map_": ("Tensor.map_()", ""), "share_memory_": ("Tensor.share_memory_()", ""),
@@ -198,6 +198,8 @@ class TensorValue(Value):
             return tx.arrays.of_tensor(tx, self)
         if name in GRADIENT_HOOKS:
             return tx.register_hook(self, name, args, kwargs)
+        if name == "__deepcopy__" and len(args) == 1:
+            return tx.deep_copy(self, args[0].realize())
         if name in BREAKING_METHODS:
             reason, hint = BREAKING_METHODS[name]
             raise GraphBreak(reason, hint)
