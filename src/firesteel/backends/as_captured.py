@@ -58,14 +58,17 @@ def unless_packed(gm: GraphModule, compiled: Callable[..., Any]) -> Callable[...
     gradients inside and hooks may change what is saved for those, the graph as captured."""
     if not any(node.target is leaf_gradients or node.target is torch.autograd.grad for node in gm.graph.nodes):
         return compiled
-    captured = as_captured(gm)
+    captured: Callable[..., Any] | None = None
 
     def run(*inputs: Any) -> Any:
+        nonlocal captured
         packing = torch_compat.packing_hooks(False)
         if packing is None or not torch_compat.may_change_values(packing):
             return compiled(*inputs)
         log("fallbacks", "%s runs operator by operator: hooks may change what it saves for gradients inside",
             type(gm).__name__)
+        if captured is None:  # to write the code of a large graph takes as long as a stage of compiling it
+            captured = as_captured(gm)
         return captured(*inputs)
 
     return run

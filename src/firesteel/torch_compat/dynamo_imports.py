@@ -67,10 +67,11 @@ def _forget() -> None:
 
 def _answer_lookups() -> int:
     """Let the wrapped function itself be what wrappers find in the attribute; the number of changes that takes."""
-    decorator, module = getattr(torch, "_disable_dynamo", None), sys.modules.get("torch._compile")
+    decorator: Callable[..., Any] | None = getattr(torch, "_disable_dynamo", None)
+    module = sys.modules.get("torch._compile")
     if decorator is None or module is None or decorator is not getattr(module, "_disable_dynamo", None):
         return 0
-    wrapper: types.CodeType = decorator(lambda: None).__code__
+    wrapper: types.CodeType = decorator(_forget).__code__  # type: ignore[attr-defined,misc]
     if "getattr" not in wrapper.co_names or _MARK not in wrapper.co_consts:
         return 0  # another release of torch, which does this in another way
     # Programs that call such wrappers are captured, and this with them: it counts as a function of torch's module.
@@ -88,10 +89,11 @@ def _functions_with(code: types.CodeType, root: type) -> list[types.FunctionType
     classes, seen = [root], {root}
     while classes:
         cls = classes.pop()
-        new = set(type.__subclasses__(cls)) - seen
+        new: set[type] = set(type.__subclasses__(cls)) - seen
         classes += new
         seen |= new
-        waiting, entered = [vars(cls).get("step")], set()
+        waiting: list[Any] = [vars(cls).get("step")]
+        entered: set[types.FunctionType] = set()
         while waiting:
             function = waiting.pop()
             if type(function) is not types.FunctionType or function in entered:

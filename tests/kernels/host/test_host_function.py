@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from firesteel.kernels import ir
+from firesteel.kernels.host import program
 from firesteel.kernels.host.printer import host_function
 from firesteel.kernels.plan import Allocate, Free, KernelPlan, Launch, WriteBack
 from firesteel.shapes import as_expr, symbol
@@ -280,3 +281,39 @@ def test_too_large_an_allocation_raises():
     assert run(4)[0].shape == (4,)
     with pytest.raises(RuntimeError, match="memory"):
         run(1 << 60)
+
+
+def chain(length):
+    """``x + 1 + 1 ...`` with a kernel and a buffer for each addition, and the plan's kernels."""
+    stubs = Stubs()
+    x = buffer("x", 2, kind="input")
+
+    def body(x, out):
+        for i in range(2):
+            out[i] = x[i] + 1
+
+    k0 = stubs.kernel("k0", [x, buffer("out", 2)], body)
+    steps, last = [], "x"
+    for number in range(length):
+        out = buffer(f"buf{number}", 2)
+        steps += [Allocate(out), Launch(k0, (last, out.name), ()), Free((last,))]
+        last = out.name
+    return plan_of([x], steps, [ir.BufferRef(last)]), stubs
+
+
+def test_long_segments_are_parted():
+    plan, stubs = chain(600)
+    host = host_function(plan, stubs.addresses)
+    assert not host.native and torch.equal(host.run(torch.zeros(2))[0], torch.full((2,), 600.0))
+    assert host.source.count("= segment") == 2
+
+
+def test_segments_with_too_many_registers_are_parted(monkeypatch):
+    plan, stubs = chain(12)
+    assert host_function(plan, stubs.addresses).native
+    monkeypatch.setattr(program, "MAX_REGISTERS", 9)
+    host = host_function(plan, stubs.addresses)
+    assert not host.native and torch.equal(host.run(torch.ones(2))[0], torch.full((2,), 13.0))
+    monkeypatch.setattr(program, "MAX_REGISTERS", 1)
+    with pytest.raises(program.TooManyRegisters):
+        host_function(plan, stubs.addresses)

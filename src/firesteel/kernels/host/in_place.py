@@ -16,8 +16,9 @@ which eager has changed by then as well, are written in front of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -112,9 +113,12 @@ def _span(t: torch.Tensor) -> tuple[int, int]:
 
 def write_in_place(plan: KernelPlan) -> KernelPlan:
     """The plan with kernels that write to inputs themselves, wherever that cannot be told from a copy at the end."""
+    if not any(isinstance(step, WriteBack) for step in plan.steps):
+        return plan
+    places = _Places(plan)
     chances: list[tuple[WriteBack, _Chance]] = []
-    for step in plan.steps:
-        chance = _chance(plan, step) if isinstance(step, WriteBack) else None
+    for number, step in enumerate(plan.steps):
+        chance = _chance(plan, places, number, step) if isinstance(step, WriteBack) else None
         if chance is not None:
             assert isinstance(step, WriteBack)
             chances.append((step, chance))
@@ -128,14 +132,15 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
     early: list[Step] = []
     late: list[Step] = []
     if len(together) > 1:
-        begin, finish = _all_at_once(together)
+        begin, finish = _all_at_once(together, places)
         early, late = [begin], [finish]
         for write, chance in together:
             replaced[id(chance.allocation)] = replaced[id(write)] = None
         chances = [pair for pair in chances if not pair[1].at_once]
     for write, chance in chances:
         target = BufferRef(write.target)
-        begin = ExternCall(written_memory, (target, *map(BufferRef, chance.others)), {}, (write.source.buffer,))
+        others = [name for name in places.others([chance.writer]) if name != write.target]
+        begin = ExternCall(written_memory, (target, *map(BufferRef, others)), {}, (write.source.buffer,))
         replaced[id(chance.allocation)] = None if chance.at_once else begin
         if chance.at_once:
             early.append(begin)
@@ -144,10 +149,10 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
     return replace(plan, steps=[*early, *(step for step in steps if step is not None), *late])
 
 
-def _all_at_once(chances: list[tuple[WriteBack, _Chance]]) -> tuple[ExternCall, ExternCall]:
+def _all_at_once(chances: list[tuple[WriteBack, _Chance]], places: _Places) -> tuple[ExternCall, ExternCall]:
     """The calls before and after a program that writes to several inputs in place."""
-    targets = [write.target for write, _ in chances]
-    others = dict.fromkeys(name for _, chance in chances for name in chance.others if name not in targets)
+    targets = dict.fromkeys(write.target for write, _ in chances)
+    others = [name for name in places.others([chance.writer for _, chance in chances]) if name not in targets]
     sources = tuple([write.source.buffer for write, _ in chances])
     begin = ExternCall(written_memories, (len(targets), *map(BufferRef, (*targets, *others))), {}, sources)
     return begin, ExternCall(finish_writes, (len(targets), *map(BufferRef, (*targets, *sources))), {}, ())
@@ -158,52 +163,107 @@ class _Chance:
     """A write that needs no copy."""
 
     allocation: Allocate
-    others: tuple[str, ...]
-    """What must not lie in the same memory."""
+    writer: int
+    """Which step computes the new contents. Memory that is used from there on must be other memory."""
     at_once: bool
-    """Whether all of these are there when the program starts: looking at them then does not part kernels."""
+    """Whether all of that is there when the program starts: looking at it then does not part kernels."""
 
 
-def _chance(plan: KernelPlan, write: WriteBack) -> _Chance | None:
+class _Places:
+    """Where the buffers of a plan occur, found in one walk over its steps: each write asks for some of them."""
+
+    def __init__(self, plan: KernelPlan) -> None:
+        self.returned = {output.buffer for output in plan.outputs if isinstance(output, BufferRef)}
+        self.allocations: dict[str, list[Allocate]] = {}
+        self.writers: dict[str, list[int]] = {}
+        self.copies: dict[str, list[int]] = {}
+        """The steps that copy a buffer into an input, or into this input."""
+        self.last_reuse: dict[str, int] = {}
+        self.last_read: dict[str, int] = {}
+        """Of calls."""
+        self.last_launch: dict[str, int] = {}
+        self.last_call = self.last_other_call = -1
+        """The last call, and the last one that is not of a library operator."""
+        self.mentioned: list[Iterable[str]] = []
+        """For each step, buffers that inputs written since must not share memory with."""
+        own: set[str] = set()
+        for number, step in enumerate(plan.steps):
+            self._note(number, step, own)
+        self._own = own
+        given = {item.name for item in plan.inputs if isinstance(item, Buffer)} | plan.constants.keys()
+        foreign = {name: number for number, names in enumerate(self.mentioned) for name in names
+                   if name not in own and name not in given}
+        #: buffers that are neither there when the program starts nor new memory, with their last steps, latest first
+        self._foreign = sorted(foreign.items(), key=itemgetter(1), reverse=True)
+
+    def _note(self, number: int, step: Step, own: set[str]) -> None:
+        names: Iterable[str] = ()
+        if isinstance(step, Allocate):
+            own.add(step.buffer.name)
+            self.allocations.setdefault(step.buffer.name, []).append(step)
+            if step.reuse is not None:
+                self.last_reuse[step.reuse] = number
+        elif isinstance(step, ExternCall):
+            names = _read(step)
+            self.last_call = number
+            if id(step.target) in LIBRARY:
+                own.update(_written(step))  # new memory
+            else:
+                self.last_other_call = number
+            self.last_read.update(dict.fromkeys(names, number))
+        elif isinstance(step, WriteBack):
+            names = (step.source.buffer, step.target)
+            for name in {*names}:
+                self.copies.setdefault(name, []).append(number)
+        elif isinstance(step, Launch):
+            names = step.buffers
+            self.last_launch.update(dict.fromkeys(names, number))
+        for name in dict.fromkeys(_written(step)):
+            self.writers.setdefault(name, []).append(number)
+        self.mentioned.append(names)
+
+    def others(self, writers: Iterable[int]) -> list[str]:
+        """Buffers that occur from any of these steps on, but for new memory."""
+        names: dict[str, None] = {}
+        lowest = len(self.mentioned)
+        for writer in writers:
+            for mentioned in self.mentioned[writer:lowest]:
+                names.update(dict.fromkeys(mentioned))
+            lowest = min(lowest, writer)
+        return [name for name in names if name not in self._own]
+
+    def all_given(self, writer: int, target: str) -> bool:
+        """Whether everything that occurs from a step on, but for new memory, is there when the program starts."""
+        for name, number in self._foreign:
+            if number < writer:
+                break
+            if name != target:
+                return False
+        return True
+
+
+def _chance(plan: KernelPlan, places: _Places, number: int, write: WriteBack) -> _Chance | None:
     source, target = write.source.buffer, write.target
-    if not _same_layout(plan, write):
+    if not _same_layout(plan, write) or source in places.returned:
         return None
-    if any(isinstance(output, BufferRef) and output.buffer == source for output in plan.outputs):
-        return None
-    allocations = [step for step in plan.steps if isinstance(step, Allocate) and step.buffer.name == source]
-    writers = [number for number, step in enumerate(plan.steps) if source in _written(step)]
+    allocations, writers = places.allocations.get(source, ()), places.writers.get(source, ())
     if len(allocations) != 1 or len(writers) != 1:
         return None
-    kernel = plan.steps[writers[0]]
-    if not isinstance(kernel, Launch):
+    (writer,) = writers
+    kernel = plan.steps[writer]
+    if not isinstance(kernel, Launch) or places.last_reuse.get(source, -1) >= writer:
         return None
-    others: dict[str, None] = {}
-    kind = kind_of(plan.buffers[target].device)
-    for step in plan.steps[writers[0]:]:
-        if isinstance(step, Allocate) and step.reuse == source:
-            return None
-        if isinstance(step, ExternCall):
-            read = _read(step)
-            if kind.raises_for_values or id(step.target) not in LIBRARY or target in read:
-                return None  # it could raise
-            others.update(dict.fromkeys(read))
-        if isinstance(step, WriteBack) and step is not write:
-            if step.source.buffer in (source, target) or step.target == target:
-                return None
-            others.update(dict.fromkeys((step.source.buffer, step.target)))
-        elif isinstance(step, Launch):
-            if target in step.buffers and not (step is kernel and _reads_before_writing(step, source, target)):
-                return None
-            others.update(dict.fromkeys(step.buffers))
+    raising = places.last_call if kind_of(plan.buffers[target].device).raises_for_values else places.last_other_call
+    if max(raising, places.last_read.get(target, -1)) >= writer:
+        return None  # it could raise
     for name in (source, target):
-        others.pop(name, None)
-    own = {step.buffer.name for step in plan.steps if isinstance(step, Allocate)}
-    for step in plan.steps:
-        if isinstance(step, ExternCall) and id(step.target) in LIBRARY:
-            own.update(_written(step))  # new memory
-    given = {item.name for item in plan.inputs if isinstance(item, Buffer)} | plan.constants.keys()
-    named = tuple(name for name in others if name not in own)
-    return _Chance(allocations[0], named, given.issuperset(named))
+        for copy in places.copies.get(name, ()):
+            if copy >= writer and copy != number:
+                return None
+    last = places.last_launch.get(target, -1)
+    if last > writer or last == writer and not _reads_before_writing(kernel, source, target):
+        return None
+    return _Chance(allocations[0], writer, places.all_given(writer, target))
 
 
 def _same_layout(plan: KernelPlan, write: WriteBack) -> bool:

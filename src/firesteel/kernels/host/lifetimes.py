@@ -47,6 +47,8 @@ class Lifetimes:
     """Buffers whose strides matter: kernels and views find elements by them."""
     segment: dict[int, int] = field(default_factory=dict)
     """The part that a step belongs to."""
+    seen: set[str] | None = None
+    """Buffers that are tensors for others than kernels, once somebody has asked."""
     _ending: dict[int, list[str]] | None = None
 
     def group(self, buffer: str) -> str:
@@ -87,15 +89,16 @@ def references(value: Any) -> Iterator[BufferRef]:
             yield from references(item)
 
 
-def lifetimes(plan: KernelPlan, reuse: bool = True) -> Lifetimes:
-    """Look at all uses of all buffers. Without ``reuse`` every buffer has memory of its own."""
+def lifetimes(plan: KernelPlan, reuse: bool = True, longest: int = END) -> Lifetimes:
+    """Look at all uses of all buffers. Without ``reuse`` every buffer has memory of its own; no segment has more than
+    ``longest`` steps."""
     result = Lifetimes(plan, reuse)
     for position, step in enumerate(plan.steps):
         if isinstance(step, (Allocate, Launch)):
-            if not result.parts or not isinstance(result.parts[-1], list):
-                result.parts.append([])
-            segment = result.parts[-1]
-            assert isinstance(segment, list)
+            segment = result.parts[-1] if result.parts else None
+            if not isinstance(segment, list) or len(segment) >= longest:
+                segment = []
+                result.parts.append(segment)
             segment.append((position, step))
         elif isinstance(step, (ExternCall, WriteBack)):
             result.parts.append((position, step))
@@ -161,17 +164,20 @@ def _fits(lifetimes: Lifetimes, name: str, old: str) -> bool:
     new, base = lifetimes.plan.buffers.get(name), lifetimes.plan.buffers.get(lifetimes.group(old))
     if new is None or base is None or base.kind in ("input", "constant"):
         return False
-    return new.dtype is base.dtype or not _seen(lifetimes.plan, name)
-
-
-def _seen(plan: KernelPlan, name: str) -> bool:
-    """Whether a buffer is an argument or a result of the program or of a call of ATen."""
-    if any(isinstance(output, BufferRef) and output.buffer == name for output in plan.outputs):
+    if new.dtype is base.dtype:
         return True
+    if lifetimes.seen is None:
+        lifetimes.seen = _seen(lifetimes.plan)
+    return name not in lifetimes.seen
+
+
+def _seen(plan: KernelPlan) -> set[str]:
+    """The buffers that are arguments or results of the program or of calls of ATen."""
+    seen = {output.buffer for output in plan.outputs if isinstance(output, BufferRef)}
     for step in plan.steps:
         if isinstance(step, ExternCall):
-            if name in step.outputs or any(ref.buffer == name for ref in references((step.args, step.kwargs))):
-                return True
-        elif isinstance(step, WriteBack) and step.source.buffer == name:
-            return True
-    return False
+            seen.update(name for name in step.outputs if name is not None)
+            seen.update(reference.buffer for reference in references((step.args, step.kwargs)))
+        elif isinstance(step, WriteBack):
+            seen.add(step.source.buffer)
+    return seen

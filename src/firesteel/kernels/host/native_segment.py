@@ -57,6 +57,7 @@ class SegmentBuilder(PlanEmitter[int]):
         self.python = python
         self.checked = checked
         self.arguments = list(arguments)
+        self.numbered = {text: register for register, text in enumerate(self.arguments)}
         self.complete = bool(arguments)
         self.program = HostProgram(len(self.arguments))
         self.expressions = Expressions(self.program, self.symbol)
@@ -74,11 +75,13 @@ class SegmentBuilder(PlanEmitter[int]):
 
     def argument(self, text: str) -> int:
         """The register of what a Python expression gives; on the first pass the arguments are only collected."""
-        if text not in self.arguments:
+        register = self.numbered.get(text)
+        if register is None:
             if self.complete:
                 raise NeedsPython(text)
+            register = self.numbered[text] = len(self.arguments)
             self.arguments.append(text)
-        return self.arguments.index(text)
+        return register
 
     def constant(self, value: int) -> int:
         """The register of a constant of 64 bits."""

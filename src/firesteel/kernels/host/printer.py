@@ -38,6 +38,10 @@ from .extern_calls import function_of, literal, returns_several
 from .launching import Launchable, blocks_launcher, portable_launcher, view
 from .lifetimes import Part, lifetimes
 from .plan_emitter import PlanEmitter
+from .program import TooManyRegisters
+
+LONGEST_SEGMENT = 1024
+"""Steps of a native segment; it is made of fewer where these take too many registers."""
 
 
 @dataclass
@@ -97,10 +101,17 @@ def host_function(
             host_machine = machine.machine()
         except NativeUnavailable:
             host_machine = None
-    printer = _HostPrinter(plan, addresses, host_machine, keep, takes_list, checked)
-    if results_as_planned:
-        printer.lifetimes.layouts.update(ref.buffer for ref in plan.outputs if isinstance(ref, BufferRef))
-    return printer.print()
+    longest = LONGEST_SEGMENT
+    while True:
+        printer = _HostPrinter(plan, addresses, host_machine, keep, takes_list, checked, longest)
+        if results_as_planned:
+            printer.lifetimes.layouts.update(ref.buffer for ref in plan.outputs if isinstance(ref, BufferRef))
+        try:
+            return printer.print()
+        except TooManyRegisters:
+            if longest == 1:
+                raise
+            longest //= 2
 
 
 @dataclass(frozen=True)
@@ -116,8 +127,8 @@ class _HostPrinter(PlanEmitter[str]):
     """Prints one plan. Tensors are Python variables."""
 
     def __init__(self, plan: KernelPlan, kernels: Mapping[int, Launchable], host_machine: machine.HostMachine | None,
-                 keep: Any, takes_list: bool, checked: bool) -> None:
-        known = lifetimes(plan, reuse=host_machine is not None)
+                 keep: Any, takes_list: bool, checked: bool, longest: int) -> None:
+        known = lifetimes(plan, reuse=host_machine is not None, longest=longest)
         super().__init__(known, known.tensors)
         self.plan = plan
         self.checked = checked

@@ -26,6 +26,10 @@ HEADER = struct.Struct("=8q")
 ARITHMETIC = frozenset(op for op in Arithmetic if Arithmetic.SCALE <= op <= Arithmetic.CHOOSE)
 
 
+class TooManyRegisters(ValueError):
+    """A segment has to be made of fewer steps: registers live on the C stack."""
+
+
 class Op(enum.IntEnum):
     """What a row does. Numbers up to 63 belong to the checker."""
 
@@ -135,7 +139,7 @@ class HostProgram(Program):
         One result can be returned as it is; otherwise a tuple is.
         """
         if self.registers > MAX_REGISTERS:
-            raise ValueError("too many registers")
+            raise TooManyRegisters(self.registers)
         rows = [*self.rows, (0, 0, 0, 0, 0, 0)]
         at_owned = HEADER.size + ROW.size * len(rows)
         at_results = at_owned + 8 * (len(self.memory) + len(self.objects))
