@@ -8,6 +8,7 @@ import torch
 
 import firesteel as fs
 from firesteel import config
+from firesteel.kernels.host import in_place
 from firesteel.kernels.host.in_place import finish_write, finish_writes, written_memories, written_memory
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.plan import WriteBack
@@ -269,3 +270,17 @@ def test_many_inputs_are_looked_at_together():
     version = parts[1]._version
     finish_writes(2, *parts[:2], torch.ones(10), parts[1])
     assert parts[0].eq(1).all() and parts[1].eq(0).all() and parts[1]._version > version
+
+
+def test_the_steps_are_walked_once_however_many_inputs_are_changed(plans, monkeypatch):
+    looks = []
+    original = in_place._written
+    monkeypatch.setattr(in_place, "_written", lambda step: looks.append(1) or original(step))
+
+    def change(*tensors):
+        for tensor in tensors:
+            tensor.mul_(2).add_(1)
+
+    fs.compile(change, backend="native", fullgraph=True)(*[torch.ones(number + 2, 3) for number in range(30)])
+    (plan,) = plans
+    assert is_direct(plan) and len(looks) <= 3 * len(plan.steps)

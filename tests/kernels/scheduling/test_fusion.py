@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from firesteel.kernels import ir
-from firesteel.kernels.scheduling import costs
+from firesteel.kernels.scheduling import costs, fusion
 from kernels.scheduling.programs import kernels, planned
 
 x47 = torch.linspace(-2, 2, 28).reshape(4, 7)
@@ -160,3 +160,18 @@ def test_numbers_for_each_channel_are_computed_ahead(layout):
     assert [int(loop.axis.size) for loop in small.body] == [16]
     outer = large.body[0]
     assert isinstance(outer, ir.Loop) and outer.parallel and int(outer.axis.size) != 16
+
+
+def test_joining_two_nodes_looks_only_at_those_behind_them(monkeypatch):
+    """So that time grows with the number of operations and not with its square."""
+    walks = []
+
+    class Nodes(dict):
+        def values(self):
+            walks.append(1)
+            return super().values()
+
+    original = fusion.Fusion
+    monkeypatch.setattr(fusion, "Fusion", lambda *given: original(*given, nodes=Nodes()))
+    plan = planned(lambda *tensors: [softmax(t, -1) for t in tensors], *[rand(3, n) for n in range(2, 12)])
+    assert len(kernels(plan)) == 10 and not walks

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from heapq import heappop, heappush
 from typing import Any
 
 from ... import logs, torch_compat
@@ -53,6 +54,8 @@ class Fusion:
     apart: frozenset[Any] = frozenset()
     """Nodes of the graph whose computations get kernels of their own."""
     nodes: dict[int, Node] = field(default_factory=dict)
+    _users: dict[int, set[int]] = field(default_factory=dict)
+    """By node those that need its results themselves."""
     _writers: dict[str, list[int]] = field(default_factory=dict)
     _readers: dict[str, list[int]] = field(default_factory=dict)
     _moved: dict[int, int] = field(default_factory=dict)
@@ -103,6 +106,9 @@ class Fusion:
         for earlier in direct:
             before |= 1 << earlier | self.nodes[earlier].before
         self.nodes[position] = Node(content, before, direct)
+        self._users[position] = set()
+        for earlier in direct:
+            self._users[earlier].add(position)
         for name in reads:
             self._readers.setdefault(name, []).append(position)
         for name in writes:
@@ -255,12 +261,25 @@ class Fusion:
         before = (first.before | second.before) & gone
         ordered = tuple(sorted(joined.members, key=lambda member: member.position))
         self.nodes[earlier] = Node(replace(joined, members=ordered), before, direct)
-        old = 1 << earlier | 1 << later
-        for node in self.nodes.values():
-            if node.before & old:
-                node.before = node.before & ~(1 << later) | 1 << earlier | before
-                if later in node.direct:
-                    node.direct = (node.direct - {later}) | {earlier}
+        for need in second.direct - {earlier}:
+            self._users[need].discard(later)
+        for need in direct:
+            self._users[need].add(earlier)
+        users = (self._users[earlier] | self._users.pop(later)) - {earlier, later}
+        self._users[earlier] = users
+        known, dropped = before | 1 << earlier, 1 << later
+        behind, open_nodes = set(users), list(users)
+        while open_nodes:
+            number = open_nodes.pop()
+            node = self.nodes[number]
+            if node.before & known == known and not node.before & dropped:
+                continue  # and so it is with all behind it, unless they are behind another user
+            node.before = node.before & ~dropped | known
+            if later in node.direct:
+                node.direct = (node.direct - {later}) | {earlier}
+            new = self._users[number] - behind
+            behind |= new
+            open_nodes += new
 
     def ordered(self) -> list[Node]:
         """The nodes in an order in which they can run, as near to the program's as possible."""
@@ -272,21 +291,14 @@ class Fusion:
         ready = sorted(number for number, needs in waiting.items() if not needs)
         done: list[Node] = []
         while ready:
-            number = ready.pop(0)
+            number = heappop(ready)
             done.append(self.nodes[number])
             for user in users.get(number, ()):
                 waiting[user].discard(number)
                 if not waiting[user]:
-                    _insert(ready, user)
+                    heappush(ready, user)
         assert len(done) == len(self.nodes), "kernels wait for each other"
         return done
-
-
-def _insert(ready: list[int], number: int) -> None:
-    at = len(ready)
-    while at and ready[at - 1] > number:
-        at -= 1
-    ready.insert(at, number)
 
 
 def fuse(operations: Sequence[Operation], pool: AxisPool, late: Mapping[Symbol, str],
