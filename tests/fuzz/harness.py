@@ -529,9 +529,10 @@ def check(
     program: Program,
     compiler: str = "firesteel",
     traces: bool = False,
-    after_plain: Callable[[Outcome], None] | None = None,
+    after_plain: Callable[[Outcome | None], None] | None = None,
 ) -> Report:
-    """Compare the program plain and compiled; `after_plain` is told of the plain run before the other begins."""
+    """Compare the program plain and compiled; `after_plain` is told of the plain run before the other begins, and of
+    None before the plain program runs again."""
     plain = run_program(program)
     if after_plain is not None:
         after_plain(plain)
@@ -541,6 +542,8 @@ def check(
     plain, compiled = _promised(plain, program, compiler), _promised(compiled, program, compiler)
     if compiler in FUNCTIONAL:
         without_refusals(plain, compiled)
+    if after_plain is not None:
+        after_plain(None)
     # Counted in a run of its own: autograd itself does not do the same under a mode that sees its operators.
     total = run_program(program, count=True).operators if compiler in COUNTED else 0
     # Work done twice must not make up for work left outside.

@@ -71,8 +71,9 @@ def test_a_hang_in_machine_code_is_killed() -> None:
         assert one.check(planted("pass")).kind == "equal"
 
 
-def test_a_crash_of_the_plain_run_is_told_apart(mine: Worker) -> None:
-    verdict = mine.check(planted(CRASH, when="True"))
+@pytest.mark.parametrize("when", ["True", "sys.planted_runs % 3 == 0"])
+def test_a_crash_of_the_plain_run_is_told_apart(mine: Worker, when: str) -> None:
+    verdict = mine.check(planted(CRASH, when=when))
     assert verdict.kind == "crash" and verdict.plain
     assert verdict.differences[0].startswith("crash of the plain program")
 

@@ -124,6 +124,8 @@ class Worker:
                                    raised=message.raised, plain=False)
                 if isinstance(message, Program):
                     so_far = replace(so_far, program=message)
+                elif message is None:
+                    so_far = replace(so_far, plain=True)
                 else:
                     so_far = replace(so_far, plain=False, raised=message)
         except (EOFError, OSError):
@@ -222,14 +224,14 @@ def _serve(connection: Connection, log: str) -> None:
         except EOFError:
             return
 
-        def after_plain(outcome: Outcome) -> None:
-            connection.send(outcome.raised)
+        def after_plain(outcome: Outcome | None) -> None:
+            connection.send(None if outcome is None else outcome.raised)
 
         connection.send(checked(task, connection.send, after_plain))
 
 
 def checked(task: Task, after_loading: Callable[[Program], None] | None = None,
-            after_plain: Callable[[Outcome], None] | None = None) -> Report:
+            after_plain: Callable[[Outcome | None], None] | None = None) -> Report:
     """Check a program here; what the generator, the program's own code around its calls or the harness raises counts
     as a difference."""
     program = Program(task.seed, "")

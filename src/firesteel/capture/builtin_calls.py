@@ -19,7 +19,7 @@ from . import operators
 from .call_handlers import handles
 from .call_signatures import refused
 from .frame import Frame
-from .objects import call_special, class_member, find_on_class, has_special, special_method, special_result
+from .objects import call_special, class_member, find_on_class, has_special, own_special_method, special_result
 from .pure_functions import CONSTRUCTORS, VALUE_TYPES
 from .signals import GraphBreak, SkipFrame, UserRaise
 from .source import ConstantSource, has_own_getter, written_in_python
@@ -206,8 +206,8 @@ def _hash_of(number: int) -> int:
 def call_hash(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     value = args[0].realize()
     if isinstance(value, ObjectValue):
-        method = special_method(tx, value, "__hash__")
-        if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
+        method = own_special_method(tx, value, "__hash__")
+        if method is not None:
             result = special_result(tx, value.cls, "__hash__", tx.call(method, [], {}))
             return tx.fold(_hash_of, [tx.constant_of(result)], {})
         if inherits_method(value.cls, "__hash__", object):

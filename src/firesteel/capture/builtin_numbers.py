@@ -34,7 +34,7 @@ SUM_COMPENSATES_FLOATS = sys.version_info >= (3, 12)
 @handles(sum)
 def call_sum(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
-    if start.python_type() in {str, bytes, bytearray}:
+    if issubclass(start.python_type(), (str, bytes, bytearray)):
         raise refused("sum")
     if SUM_COMPENSATES_FLOATS:
         iterable = args[0].realize()

@@ -16,12 +16,11 @@ from .. import config
 from .call_handlers import Handler, handles
 from .call_signatures import refused
 from .equivalents import REGISTRY
-from .objects import special_method, special_result
+from .objects import own_special_method, special_method, special_result
 from .signals import GraphBreak
 from .user_frames import called_from
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
-from .values.functions import FunctionValue
 from .values.mappings import DictValue
 from .values.methods import MethodValue, NativeMethod
 from .values.objects import ClassValue, ExceptionValue, InstanceDict, ObjectValue
@@ -60,8 +59,8 @@ def format_text(tx: Tracer, value: Value, conversion: str = "", spec: str = "") 
         function = {"s": str, "r": repr, "a": ascii}[conversion]
         return tx.fold(format, [text_of(tx, value, function), spec], {})
     if isinstance(value, ObjectValue) and not isinstance(value, ExceptionValue):
-        method = special_method(tx, value, "__format__")
-        if isinstance(method, MethodValue) and isinstance(method.function, FunctionValue):
+        method = own_special_method(tx, value, "__format__")
+        if method is not None:
             return special_result(tx, value.cls, "__format__", tx.call(method, [ConstantValue(spec)], {}))
         if not spec:
             return ConstantValue(text_of(tx, value, str))
@@ -115,10 +114,10 @@ def text_of(tx: Tracer, value: Value, function: Any) -> str:
     if isinstance(value, ObjectValue):
         names = ("__str__", "__repr__") if function is str else ("__repr__",)
         for name in names:
-            method = special_method(tx, value, name)
-            if isinstance(method, MethodValue) and (
-                    isinstance(method.function, FunctionValue) or
-                    isinstance(method.function, PythonObject) and method.function.obj in REGISTRY):
+            own = own_special_method(tx, value, name)
+            method = own or special_method(tx, value, name)
+            if method is not None and (own is not None or isinstance(method, MethodValue) and isinstance(
+                    method.function, PythonObject) and method.function.obj in REGISTRY):
                 # what refuses the result is ``__str__`` also where that only passes on what ``__repr__`` gives
                 text = tx.constant_of(special_result(tx, value.cls, names[0], tx.call(method, [], {})))
                 return ascii(text)[1:-1] if function is ascii else text

@@ -31,7 +31,7 @@ from .values.base import LazyValue, Value
 from .values.constants import PythonObject
 from .values.functions import FunctionValue
 from .values.methods import MethodValue, NativeMethod, SuperValue
-from .values.objects import ClassValue, ObjectValue
+from .values.objects import ClassValue, ObjectValue, bare_constant
 from .values.sequences import FIELD_GETTER, TupleValue
 from .wrapping import CACHED_FUNCTION
 
@@ -398,7 +398,12 @@ def special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
     if raw is None:
         raise GraphBreak(f"{name} of {obj.describe()} is None")  # Python raises, with a message for each method
     assert owner is not None
-    return bind(tx, obj, cls, name, raw, owner)
+    try:
+        return bind(tx, obj, cls, name, raw, owner)
+    except UserRaise:
+        if name != "__hash__":
+            raise
+        raise tx.raised(TypeError(f"unhashable type: '{cls.__name__}'")) from None
 
 
 # What Python insists on; subclasses of these are accepted with a warning or converted, which is left to Python.
@@ -408,8 +413,19 @@ RESULTS: dict[str, type] = {
 }
 
 
+_NATIVE = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType,
+           types.ClassMethodDescriptorType)
+
+
+def own_special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
+    """A special method that the program defines, in whatever way; None where it is a builtin's or there is none."""
+    return None if isinstance(find_on_class(obj.python_type(), name, tx)[0], _NATIVE) else special_method(tx, obj, name)
+
+
 def call_special(tx: Tracer, obj: Value, name: str, args: list[Value] | None = None) -> Value:
     """Call a special method as the interpreter does; breaks when there is none, or when its result is refused."""
+    if name == "__index__" and issubclass(obj.python_type(), int) and bare_constant(obj) is not obj:
+        return bare_constant(obj)  # Python does not ask integers
     method = special_method(tx, obj, name)
     if method is None:
         raise missing_method(tx, obj.python_type(), name) or GraphBreak(f"{obj.describe()} has no {name}")

@@ -93,7 +93,8 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
     left, right = _bare_operands(left, right, {method, IN_PLACE[symbol][1]}, {reflected})
     if formats and given[0] is not left and isinstance(left, ConstantValue) and not _has_fields(left.value):
         tx.fold(operator.mod, [left.value, tx.constant_of(right)], {})  # which may raise
-        return given[0]  # Python gives it back where there is nothing to put in, whatever its class
+        # Python gives it back where there is nothing to put in, whatever its class, unless nothing is in it
+        return given[0] if left.value else left
     folded = IN_PLACE[symbol][0] if in_place else function  # they differ in what they say when they fail
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         try:

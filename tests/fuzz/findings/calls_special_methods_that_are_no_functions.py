@@ -1,42 +1,32 @@
-"""Builtins and None in the place of special methods were bound like functions, or not asked at all."""
+"""Methods such as `__format__` were not called where a class has them as static methods, and a `__hash__` that cannot
+be looked up raised its own error instead of Python's."""
 
 import torch
 
 
-class Reversed(dict):
-    __reversed__ = len
+class Number(int):
+    __format__ = staticmethod(lambda *spec: 1)
+    __str__ = staticmethod(lambda: "text")
 
 
-class Contains(list):
-    __contains__ = len
+class Unhashable:
+    __hash__ = property(len)
 
 
-class Incomparable(int):
-    __eq__ = None
-
-
-class NoArgument(int):
-    def __eq__(self):
-        return []
-
-
-def tried(out, function, *args):
-    try:
-        out.append(function(*args))
-    except Exception as error:
-        out.append((type(error).__name__, str(error)))
-
-
-def fn(x):
-    out = []
-    tried(out, lambda o: list(reversed(o)), Reversed())
-    tried(out, lambda o: 2 in o, Contains())
-    tried(out, lambda o: o in [1, 2], Incomparable())
-    tried(out, lambda o: o != 1, Incomparable())
-    tried(out, lambda o: o == o, NoArgument())  # noqa: PLR0124
-    tried(out, lambda o: o.__new__(list), [])
-    return out, x * 2
+class Hashed:
+    __hash__ = staticmethod(lambda: 3)
 
 
 def make():
-    return fn, [((torch.ones(3),), {})] * 2, lambda index: None, lambda: {}
+    def fn(x):
+        out = []
+        for ask in (lambda: format(Number(), "d"), lambda: "{:3}".format(Number()), lambda: str(Number(3)),
+                    lambda: f"{Number(2)!s:>6}", lambda: {Unhashable()}, lambda: hash(Unhashable()),
+                    lambda: hash(Hashed())):
+            try:
+                out.append(ask())
+            except TypeError as error:
+                out.append(str(error))
+        return x + 1, out
+
+    return fn, [((torch.ones(2),), {})], lambda index: None, dict

@@ -94,11 +94,24 @@ class ObjectValue(Value):
                 args = [bare_constant(arg) for arg in args]
             result = self.storage.call_method(tx, name, args, kwargs)
             if isinstance(self.storage, ConstantValue):
-                if result is self.storage and name not in ("format", "format_map", "__mod__"):  # which put nothing in
-                    return ConstantValue(result.value)
-                return self if result is self.storage else result
+                return self._or_itself(tx, name, args, kwargs, result)
             return self if result is self.storage else result
         self.unsupported(f"method {name!r}")
+
+    def _or_itself(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value], result: Value) -> Value:
+        """The result of a method of a number or text; where Python gives back the very object, alone or in a
+        container, as ``partition`` does, that object."""
+        plain = self.storage.as_constant()  # type: ignore[union-attr]
+        if isinstance(plain, (str, bytes)) and all(value.is_constant() for value in (*args, *kwargs.values())):
+            stand_in = type("stand_in", (type(plain),), {})(plain)
+            again = getattr(stand_in, name)(*[arg.as_constant() for arg in args],
+                                            **{key: value.as_constant() for key, value in kwargs.items()})
+            if again is stand_in:
+                return self
+            if type(again) in (tuple, list) and any(item is stand_in for item in again):
+                items: list[Value] = [self if item is stand_in else ConstantValue(item) for item in again]
+                return tx.make_tuple(items) if type(again) is tuple else ListValue(items)
+        return ConstantValue(plain) if result is self.storage else result
 
     def instance_attr(self, tx: Tracer, name: str) -> Value | None:
         """The attribute in the instance dictionary or a slot, or None."""
