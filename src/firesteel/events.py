@@ -23,6 +23,8 @@ class Events:
     entries: list[tuple[Unit, Entry]] = field(default_factory=list)
     recompiles: list[tuple[Unit, str]] = field(default_factory=list)
     skipped: list[tuple[Unit, str]] = field(default_factory=list)
+    plain: dict[str, str] = field(default_factory=dict)
+    """What ran uncompiled, and why."""
 
     def graph(self, unit: Unit, captured: CapturedGraph) -> None:
         self.graphs.append(captured)

@@ -11,6 +11,8 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torch.profiler import record_function
+
 from .. import torch_compat
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..fake import FakeMode, FakeTensor
@@ -20,6 +22,7 @@ from ..logs import enabled, log
 from ..pipeline.failing_graphs import FailingGraph, can_keep, keep_large
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.graph_modules import code_of
+from ..torch_compat.operator_records import COMPILING, is_recording
 from .argument_sizes import declared_guards
 from .break_reasons import of_library
 from .bytecode.frame_state import cells_at, handled_slots
@@ -620,6 +623,7 @@ class Capture:
                 keep_large(tx.graph.inputs, unit.compiler.backend_is_own)
             captured = tx.graph.finish(code.outputs, unit.name)
             compiled = unit.compiler.compile_graph(captured, unit)
+            compiled = unit.compiler.watched_graph(compiled, captured, self.reason is not None)
             # A backend that traces the graph again may take further decisions on sizes.
             decided = [guard for guard in tx.shape_env.guards if guard not in self.shape_guards]
             if decided:
@@ -630,6 +634,8 @@ class Capture:
                 compiled = leaving_on_failure(compiled)
             code.graph_inputs = [code.source(entry.source) for entry in captured.inputs]
             code.graph_function = code.constant(compiled)
+            if hasattr(compiled, "place"):  # it is watched
+                compiled.place = code.namespace, code.graph_function
             targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
             call = f"{code.graph_function}({', '.join(code.graph_inputs)})"
             failure = FailingGraph(captured.inputs, self.fake.draws_random, code, unit.compiler.backend_is_own)
@@ -671,6 +677,13 @@ class Capture:
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
+    if not is_recording():
+        return _capture(unit, args)
+    with record_function(COMPILING):
+        return _capture(unit, args)
+
+
+def _capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     from . import all_handlers  # noqa: F401 - they register themselves, on first use
 
     if unit.start.index == 0 and not unit.compiler.fullgraph and reads_variables_of_frames(unit.code, unit.globals):

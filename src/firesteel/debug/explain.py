@@ -13,6 +13,20 @@ import torch
 from ..capture.capture import BreakReason
 from ..errors import GraphBreakError, UserCodeError, format_user_stack
 from ..events import TIMES, Events
+from ..runtime.outside import COUNT, outside
+from ..torch_compat.operator_records import PLAIN, recorded_operators
+
+
+@dataclass(frozen=True)
+class PlainCallee:
+    """A function that ran uncompiled between graphs, and how many operators it called."""
+
+    name: str
+    reason: str
+    operators: int
+
+    def __str__(self) -> str:
+        return f"{self.name}, {_count(self.operators, 'operator')}: {self.reason}"
 
 
 @dataclass
@@ -26,6 +40,12 @@ class Explanation:
     compile_times: list[tuple[str, float]]
     skipped: list[tuple[str, str]] = field(default_factory=list)
     result: Any = None
+    operators_inside: int = 0
+    """How many operators of the call ran in graphs, each as often as it ran."""
+    operators_outside: int = 0
+    """How many ran beside them; those by which Python reads a number are not counted."""
+    plain: list[PlainCallee] = field(default_factory=list)
+    """What ran as plain Python."""
 
     @property
     def graph_count(self) -> int:
@@ -41,6 +61,12 @@ class Explanation:
         return sum(len(ops) for ops in self.ops_per_graph)
 
     @property
+    def share_inside(self) -> float:
+        """The share of the call's operators that ran in graphs; 1 if there were none."""
+        total = self.operators_inside + self.operators_outside
+        return self.operators_inside / total if total else 1.0
+
+    @property
     def out_guards(self) -> list[Any]:
         """Another name of `guards`."""
         return self.guards
@@ -49,6 +75,10 @@ class Explanation:
         """One line, as the tutorials print it."""
         return (f"firesteel produced {_count(self.graph_count, 'graph')} with "
                 f"{_count(self.graph_break_count, 'graph break')} and {_count(self.op_count, 'op')}")
+
+    def _share(self) -> str:
+        total = self.operators_inside + self.operators_outside
+        return f"{self.share_inside:.0%} of {_count(total, 'operator')} ran inside of graphs"
 
     def __str__(self) -> str:
         lines = [self.summary()]
@@ -59,8 +89,10 @@ class Explanation:
                 lines.append(format_user_stack(reason.frames, "     "))
                 if reason.hint:
                     lines.append(f"   What to do: {reason.hint}")
+        lines.append(self._share())
         for name, why in self.skipped:
             lines.append(f"Not compiled: {name}: {why}")
+        lines.extend(f"Ran as plain Python: {callee}" for callee in self.plain)
         if self.compile_times:
             width = max(len(name) for name, _ in self.compile_times)
             lines.append("Compile times:")
@@ -81,7 +113,9 @@ class Explanation:
                 where = Text(_places(reason), overflow="fold")
                 table.add_row(str(number), Text(reason.reason), where, Text(reason.hint))
             parts.append(table)
+        parts.append(Text(self._share()))
         parts.extend(Text(f"not compiled: {name}: {why}") for name, why in self.skipped)
+        parts.extend(Text(f"ran as plain Python: {callee}") for callee in self.plain)
         if self.compile_times:
             times = Table("compiled", "ms", title="compile times", title_justify="left")
             for name, seconds in self.compile_times:
@@ -103,8 +137,11 @@ class Explanation:
         breaks = [[str(n), r.reason, _places(r), r.hint] for n, r in enumerate(self.break_reasons, 1)]
         return "".join([
             f"<p><b>{html.escape(self.summary())}</b></p>",
+            f"<p>{html.escape(self._share())}</p>",
             table("graph breaks", ["", "why the graph ends", "where", "what to do"], breaks),
             table("not compiled", ["function", "why"], [[name, why] for name, why in self.skipped]),
+            table("ran as plain Python", ["function", "why", "operators"],
+                  [[callee.name, callee.reason, str(callee.operators)] for callee in self.plain]),
             table("compile times", ["compiled", "ms"], [[name, f"{s * 1e3:.2f}"] for name, s in self.compile_times]),
             table("guards", ["guard"], [["\n".join(str(guard) for guard in self.guards)]] if self.guards else []),
         ])
@@ -159,7 +196,10 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
         events = Events()
         compiled = _compile_for(events, fn, backend, dynamic=dynamic, mode=mode, options=options,
                                 dynamic_shapes=dynamic_shapes)
-        result = compiled(*args, **kwargs)
+        before = COUNT.inside
+        with recorded_operators() as record:
+            result = compiled(*args, **kwargs)
+        beside = outside(record)
         skipped = [(unit.name, why) for unit, why in events.skipped]
         reason = why_uncompiled(fn)
         if reason is not None:
@@ -170,9 +210,19 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
             [guard for _, entry in events.entries for guard in (*entry.guards, *entry.shape_guards)],
             [_operations(captured.module) for captured in events.graphs],
             [(unit.name, entry.seconds) for unit, entry in events.entries],
-            skipped, result)
+            skipped, result, COUNT.inside - before, len(beside), _plain_callees(events, beside))
 
     return run
+
+
+def _plain_callees(events: Events, beside: list[tuple[str, tuple[str, ...]]]) -> list[PlainCallee]:
+    """What ran as plain Python, with the operators that it called: functions of libraries that called none are not
+    worth a line."""
+    counts = collections.Counter(next((above for above in ranges if above.startswith(PLAIN)), "")
+                                 for _, ranges in beside)
+    skipped = {unit.name for unit, _ in events.skipped}
+    return [PlainCallee(name, why, counts[PLAIN + name]) for name, why in events.plain.items()
+            if counts[PLAIN + name] or name in skipped]
 
 
 def _compile_for(events: Events, fn: Any, backend: Any, **given: Any) -> Any:

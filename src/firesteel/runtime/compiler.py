@@ -25,7 +25,8 @@ from ..function_marks import is_disabled
 from ..interruptions import interruptible
 from . import stance
 from .generators import resumed_generator
-from .nested_calls import callee
+from .nested_calls import callee, why_plain
+from .outside import PlainCall, WatchedGraph, count_outside, operations_of
 from .protocols import Protocols
 from .settings import dynamic_by_default, setting
 from .units import Unit, function_start
@@ -73,6 +74,11 @@ class Compiler:
         self.refused: set[str] = set()
         self.plain_frames: dict[types.CodeType, types.CodeType] = {}
         self.protocols = Protocols(self)
+        self.watched = False
+        """Whether the share of operators inside of graphs has been asked for."""
+        self.watches = events is not None
+        """Whether graphs say that they run."""
+        self.watched_graphs: weakref.WeakSet[WatchedGraph] = weakref.WeakSet()
         COMPILERS.add(self)
         prepare()
 
@@ -137,7 +143,17 @@ class Compiler:
 
     def nested(self, target: Any) -> Any:
         """What a step between two graphs calls in place of `target`: the same, compiled for itself if possible."""
-        return callee(self, target)
+        if self.events is None:
+            return callee(self, target)
+        chosen = callee(self, target)
+        return self.noted_plain(target) if chosen is target else chosen
+
+    def noted_plain(self, target: Any) -> Any:
+        """A callee that is not compiled, for those who ask which these are."""
+        assert self.events is not None
+        name = getattr(target, "__qualname__", None) or type(target).__qualname__
+        self.events.plain.setdefault(name, why_plain(target))
+        return PlainCall(target, name)
 
     resumed_generator = staticmethod(resumed_generator)
 
@@ -195,6 +211,16 @@ class Compiler:
         with interruptible(), InterpreterSettings.of_the_program():
             return lookup_backend(backend)(captured.module, captured.example_inputs)
 
+    def watched_graph(self, run: Callable[..., Any], captured: CapturedGraph, breaks: bool) -> Callable[..., Any]:
+        """A graph's callable, which says that it runs as long as somebody counts what runs outside of graphs."""
+        if breaks and not self.watched and not self.fullgraph:
+            self.watches = True
+        if not self.watches:
+            return run
+        graph = WatchedGraph(run, operations_of(captured.module))
+        self.watched_graphs.add(graph)
+        return graph
+
     def compiled(self, unit: Unit, entry: Entry) -> None:
         from ..events import record
 
@@ -209,6 +235,7 @@ class Compiler:
         from ..events import record
 
         record(self, "skipped", unit, reason)
+        count_outside(unit)
 
 
 CAPTURE_OPTIONS = ("capture_branches",)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-import threading
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,13 @@ import torch
 from .. import torch_compat
 from ..capture.markers import own_control_flow
 from ..capture.modules import has_hooks
+from ..capture.torch_calls import is_graph_function
 from ..capture.user_frames import INSTEAD, frame_at, passed_over
 from ..function_marks import is_disabled
 from . import stance
 from .callbacks import APPLY, AROUND, calling_back
 from .generators import GENERATOR, compiled_generator
+from .nesting import MAX_NESTING, NESTING
 from .units import MISS, Resume, drive
 
 if TYPE_CHECKING:
@@ -73,6 +74,18 @@ def callee(compiler: Compiler, target: Any) -> Any:
     if type(call) is types.FunctionType and compiler.compiles(call) and not is_disabled(target):
         return NestedCall(compiler, call, target)
     return target
+
+
+def why_plain(target: Any) -> str:
+    """Why something that is called between two graphs is not compiled for itself."""
+    function = getattr(target, "__func__", target)
+    if is_disabled(function):
+        return "it is marked as one that is not compiled"
+    if type(function) is not types.FunctionType:
+        return "it is not a function written in Python"
+    if is_graph_function(function):
+        return "it is an operation of torch's"
+    return f"functions of {function.__module__} are not compiled"
 
 
 def _function(compiler: Compiler, function: types.FunctionType) -> Any:
@@ -127,16 +140,6 @@ def _module_call(compiler: Compiler, module: torch.nn.Module, plain: Any) -> Any
         return NestedCall(compiler, forward.__func__, forward.__self__)
     inner = callee(compiler, forward)
     return plain if inner is forward else inner
-
-
-class _Nesting(threading.local):
-    depth = 0
-
-
-NESTING = _Nesting()
-MAX_NESTING = 50
-"""A compiled call takes several Python frames. Deeper calls run uncompiled, so that programs which recurse deeply, but
-within Python's limit, stay within it."""
 
 
 class NestedCall:

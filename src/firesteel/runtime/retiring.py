@@ -77,6 +77,10 @@ def typical(seconds: list[float]) -> float:
 def broken_call(unit: Unit) -> None:
     """Count a call of a function whose graph broke; after some of them, the next ones are measured."""
     unit.broken_calls += 1
+    if unit.broken_calls == 1:
+        from .outside import count_outside
+
+        count_outside(unit)
     if unit.broken_calls == CALLS_BEFORE and _may_retire(unit):
         _begin(unit, Race())
 

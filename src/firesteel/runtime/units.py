@@ -38,6 +38,7 @@ from .earlier_ways import keep_earlier_way
 from .explain_miss import changed_inputs, first_failure
 from .first_calls import FirstCall
 from .first_steps import steps_without_state
+from .outside import noted_unit
 from .retiring import CLOCK, broken_call, watch
 from .settings import raises_at_limit, setting
 from .sharing import holders_of, offer, settings_now, take_over
@@ -578,6 +579,8 @@ class Unit:
         function = self._plain
         if function is None:
             function = self._plain = self.make_plain()
+        if self.compiler.events is not None:
+            function = noted_unit(self, function)
         result = function(args if type(args) is list else list(args))
         return PlainGenerator(result) if self.driven else result
 

@@ -146,6 +146,11 @@ _NOTHING: dict[str, Releases] = {
     **_all("torch.", "_compile._disable_dynamo _disable_dynamo _prims_common.elementwise_dtypes"),
     **_all("torch.optim.optimizer.", "_use_grad_for_differentiable"),
     **_all("torch._C.", "DispatchKeySet FunctionSchema"),  # in annotations
+    # What counts operators outside of graphs, see `operator_records`
+    **_all("torch._C.", """
+        _autograd._disable_profiler_legacy _autograd._enable_profiler_legacy _autograd._profiler_enabled
+        _profiler.ProfilerConfig _profiler.ProfilerState _profiler._ExperimentalConfig"""),
+    **_all("torch.autograd.profiler.", "_enable_profiler _prepare_profiler"),
     # C++ functions that make calls faster
     "_Z16THPVariable_WrapRKN2at10TensorBaseE": ALL,
     "_ZNK3c1010TensorImpl13requires_gradEv": ALL,

@@ -1,0 +1,114 @@
+"""Which operators Python calls, and inside of which ranges: what torch's profilers observe, without what they cost.
+
+Observing changes nothing about operators, as a dispatch mode would: views, autograd and guards are what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd import profiler as profilers
+
+RANGE = "firesteel: "
+GRAPH, COMPILING, PLAIN = f"{RANGE}graph", f"{RANGE}compiling", f"{RANGE}plain: "
+"""Ranges of graphs that run, of what the compiler does itself, and of functions that are not compiled."""
+
+STARTERS = ("_prepare_profiler", "_enable_profiler")
+"""What torch's profilers are started by, in the module that has them."""
+
+
+@dataclass
+class OperatorRecord:
+    """The operators of one stretch of time, in all threads, each with the ranges of ours that it was called in. Those
+    that operators call themselves are not among them. None where another profiler is active, or torch has no such."""
+
+    calls: list[tuple[str, tuple[str, ...]]] | None = None
+
+
+class _State:
+    recording = False
+
+
+def is_recording() -> bool:
+    """Whether operators are being recorded."""
+    return _State.recording
+
+
+@contextmanager
+def recorded_operators() -> Iterator[OperatorRecord]:
+    """Record the operators of a block.
+
+    >>> from torch.profiler import record_function
+    >>> with recorded_operators() as record, record_function("firesteel: mine"):
+    ...     _ = torch.ones(2).sum()
+    >>> record.calls
+    [('aten::ones', ('firesteel: mine',)), ('aten::sum', ('firesteel: mine',))]
+    """
+    record = OperatorRecord()
+    if _State.recording or not _start():
+        yield record
+        return
+    _State.recording = True
+    starters = {name: getattr(profilers, name) for name in STARTERS if hasattr(profilers, name)}
+    for name, start in starters.items():
+        setattr(profilers, name, _giving_way(start))
+    try:
+        yield record
+    finally:
+        for name, start in starters.items():
+            setattr(profilers, name, start)
+        record.calls = _stop()
+
+
+def _giving_way(start: Callable[..., Any]) -> Callable[..., Any]:
+    """What starts a profiler of the program's: there can be one at a time."""
+    def started(*args: Any, **kwargs: Any) -> Any:
+        _stop()
+        return start(*args, **kwargs)
+
+    return started
+
+
+def _stop() -> list[tuple[str, tuple[str, ...]]] | None:
+    """End the recording; None if it has ended before."""
+    if not _State.recording:
+        return None
+    _State.recording = False
+    return _read(torch._C._autograd._disable_profiler_legacy())
+
+
+def _start() -> bool:
+    autograd: Any = torch._C._autograd
+    profiler: Any = torch._C._profiler
+    if not hasattr(autograd, "_enable_profiler_legacy") or autograd._profiler_enabled():
+        return False
+    try:
+        state = profiler.ProfilerState.CPU
+        without = [False] * 5  # shapes, memory, stacks, flops, modules
+        autograd._enable_profiler_legacy(profiler.ProfilerConfig(state, *without, profiler._ExperimentalConfig()))
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+    return True
+
+
+def _read(threads: Any) -> list[tuple[str, tuple[str, ...]]]:
+    calls = []
+    for events in threads:
+        names: list[str] = []
+        inside = 0  # of operators
+        for event in events:
+            kind = event.kind()
+            if kind == "push":
+                name = event.name()
+                if name.startswith("aten::"):
+                    if not inside:
+                        calls.append((name, tuple(above for above in names if above.startswith(RANGE))))
+                    inside += 1
+                names.append(name)
+            elif kind == "pop" and names:
+                inside -= names.pop().startswith("aten::")
+    return calls
