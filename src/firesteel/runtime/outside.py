@@ -18,7 +18,7 @@ from ..capture.user_frames import passed_over
 from ..errors import format_report, warn
 from ..torch_compat.operator_records import COMPILING, GRAPH, PLAIN, OperatorRecord, is_recording, recorded_operators
 from .nesting import NESTING
-from .retiring import CLOCK
+from .retiring import CLOCK, broken_call
 
 if TYPE_CHECKING:
     from .units import Unit
@@ -115,6 +115,8 @@ class _WatchedCall:
         with recorded_operators() as record:
             result = unit.call(args)
             del args
+            if type(result) is unit.resume_type:
+                broken_call(unit)
             while type(result) is unit.resume_type:
                 following, held = result.unit, result.args
                 del result
