@@ -24,6 +24,7 @@ from .values.constants import ConstantValue
 from .values.mappings import DictValue, SetValue
 from .values.methods import C_METHODS, MethodValue
 from .values.objects import ClassValue, ExceptionValue, ObjectValue, bare_constant
+from .values.progress_bars import is_progress_bar, make_progress_bar
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 from .wrapping import plain_subclass, plain_tuple
@@ -92,6 +93,8 @@ def _call_metaclass(tx: Tracer, value: ClassValue, args: list[Value], kwargs: di
 def instantiate(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``type.__call__``: ``__new__``, then ``__init__``."""
     cls = value.cls
+    if cls.__module__.partition(".")[0] == "tqdm" and is_progress_bar(cls):
+        return make_progress_bar(tx, cls, args, kwargs)
     if hasattr(cls, "__del__"):
         raise GraphBreak(f"making a {cls.__name__}, whose end is noticed by its __del__", "use a with statement")
     raw, owner = find_on_class(cls, "__new__", tx)

@@ -32,6 +32,7 @@ from .values.constants import PythonObject
 from .values.functions import FunctionValue
 from .values.methods import MethodValue, NativeMethod, SuperValue
 from .values.objects import ClassValue, ObjectValue, bare_constant
+from .values.progress_bars import ProgressBarValue
 from .values.sequences import FIELD_GETTER, TupleValue
 from .wrapping import CACHED_FUNCTION
 
@@ -392,6 +393,8 @@ def has_special(obj: Value, name: str) -> bool:
 def special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
     """A special method, looked up on the type as the interpreter does; None when the type has none."""
     cls = obj.python_type()
+    if isinstance(obj, ProgressBarValue):
+        return obj.get_attr(tx, name)
     raw, owner = find_on_class(cls, name, tx)
     if raw is _ABSENT:
         return None

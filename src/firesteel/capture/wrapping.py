@@ -44,6 +44,7 @@ from .values.mappings import DictValue, SetValue
 from .values.methods import MethodValue, NativeMethod
 from .values.objects import ExceptionValue, InstanceDict, ModuleValue, ObjectValue
 from .values.opaque import OpaqueIterator, OpaqueValue
+from .values.progress_bars import ProgressBarValue, is_progress_bar
 from .values.sequences import ListValue, TupleValue
 from .values.subclass_tensors import tensor_of_class
 from .values.tensors import TensorValue
@@ -492,6 +493,8 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if kind is numpy.ndarray and config.trace_numpy and not tx.compiler.exports:
         return tx.arrays.wrap_array(tx, real, source)
     _guard_type(tx, kind, source)
+    if kind.__module__.partition(".")[0] == "tqdm" and is_progress_bar(kind):
+        return ProgressBarValue(kind, {}, None, source, real)
     if issubclass(kind, numpy.ndarray):
         return OpaqueValue(real, source, "a NumPy array" if kind is numpy.ndarray else "a subclass of NumPy's arrays")
     if kind.__module__ == "typing":  # Optional, Union and the like
