@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _string
+import collections
 import functools
 import logging
 import operator
@@ -16,7 +17,7 @@ from .. import config
 from .call_handlers import Handler, handles
 from .call_signatures import refused
 from .equivalents import REGISTRY
-from .objects import own_special_method, special_method, special_result
+from .objects import find_on_class, own_special_method, special_method, special_result
 from .signals import GraphBreak
 from .user_frames import called_from
 from .values.base import Value
@@ -108,6 +109,25 @@ def text_of_items(tx: Tracer, value: Value, around: tuple[Value, ...]) -> Value 
     return join(tx, [ConstantValue(before), *pieces, ConstantValue(after)])
 
 
+def _inherited_text(tx: Tracer, value: ObjectValue) -> str | None:
+    """``repr`` of an object of a subclass of list, tuple, dict, set or deque that has no text of its own; sets and
+    deques say the name of their class."""
+    storage = value.storage
+    kind = None if storage is None else storage.python_type()
+    if storage is None or kind not in (list, tuple, dict, set, frozenset, collections.deque):
+        return None
+    owners = [find_on_class(value.cls, name, tx)[1] for name in ("__repr__", "__str__")]
+    if owners != [kind, object]:
+        return None
+    text = text_of(tx, storage, repr)
+    if kind in (list, tuple, dict):
+        return text
+    name = value.cls.__name__
+    if kind is set:
+        return f"{name}({text})" if text.startswith("{") else f"{name}()"
+    return name + text.removeprefix(kind.__name__)
+
+
 def text_of(tx: Tracer, value: Value, function: Any) -> str:
     """``str``, ``repr`` or ``ascii`` of a value, where that is known."""
     value = value.realize()
@@ -126,7 +146,10 @@ def text_of(tx: Tracer, value: Value, function: Any) -> str:
                 return tx.constant_of(value.call_method(tx, name, [], {}))
         if isinstance(value, ExceptionValue):
             return tx.constant_of(value.call_method(tx, "__str__" if function is str else "__repr__", [], {}))
-        raise GraphBreak(f"the text of {value.describe()}")
+        inherited = _inherited_text(tx, value)
+        if inherited is None:
+            raise GraphBreak(f"the text of {value.describe()}")
+        return ascii(inherited)[1:-1] if function is ascii else inherited
     if isinstance(value, TensorValue):
         raise GraphBreak("the text of a tensor needs its data")
     return tx.user_errors(lambda: function(tx.constant_of(value)))

@@ -14,6 +14,7 @@ import torch.utils.checkpoint
 from .. import torch_compat
 from ..records import dataclass
 from .call_handlers import handles
+from .data_facts import function_name
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 REGION, SETTINGS = "recompute", "checkpoint"
+KEPT = frozenset({"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention",
+                  "conv1d", "conv2d", "conv3d"})
+"""What selective checkpoints are there to keep. Policies speak of operators that the captured functions become later;
+what is kept changes no result."""
 
 
 @dataclass
@@ -34,6 +39,8 @@ class Checkpoints:
     count: int = 0
     #: whether one is being captured
     inside: bool = False
+    #: whether one is asking what its contexts are
+    asks_for_contexts: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Checkpoint:
     preserve_rng_state: bool = True
     determinism_check: str = "default"
     early_stop: bool = True
+    selective: bool = False
 
 
 @handles(torch.utils.checkpoint.checkpoint)
@@ -83,7 +91,8 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
     for node in reversed(tx.graph.graph.nodes):
         if node is last or node.op == "placeholder":
             break
-        node.meta[REGION], node.meta[SETTINGS] = tx.checkpoints.count, settings
+        if not settings.selective or function_name(node) not in KEPT:
+            node.meta[REGION], node.meta[SETTINGS] = tx.checkpoints.count, settings
     return result
 
 
@@ -95,10 +104,43 @@ def _settings(tx: Tracer, named: dict[str, Value]) -> Checkpoint:
             settings[name] = tx.constant_of(named.pop(name))
     if settings.get("use_reentrant") is None:
         raise GraphBreak("checkpoint() without use_reentrant warns", "pass use_reentrant=False")
-    if "context_fn" in named or ("debug" in named and tx.truth(named["debug"])):
-        raise GraphBreak("checkpoint() with context_fn or debug")
+    if "debug" in named and tx.truth(named["debug"]):
+        raise GraphBreak("checkpoint() with debug")
     named.pop("debug", None)
+    if "context_fn" in named:
+        settings["selective"] = _is_selective(tx, named.pop("context_fn"))
     return Checkpoint(**settings)
+
+
+def _is_selective(tx: Tracer, context_fn: Value) -> bool:
+    """Whether the contexts of a checkpoint say what to keep; breaks for others, which may do anything."""
+    function = getattr(context_fn.realize(), "real", None)
+    if function is torch.utils.checkpoint.noop_context_fn:
+        return False
+    tx.checkpoints.asks_for_contexts = True
+    try:
+        contexts = tx.call(context_fn, [], {}).realize()
+    finally:
+        tx.checkpoints.asks_for_contexts = False
+    if not isinstance(contexts, TupleValue) or not all(isinstance(each.realize(), _Keeping) for each in contexts.items):
+        raise GraphBreak("checkpoint() with contexts of the program's own",
+                         "use torch.utils.checkpoint.create_selective_checkpoint_contexts")
+    return True
+
+
+class _Keeping(Value):
+    """A context in which a policy says which results are kept."""
+
+    __slots__ = ()
+    fixed_type = object
+
+
+@handles(torch.utils.checkpoint.create_selective_checkpoint_contexts)
+def call_selective_contexts(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What a checkpoint asks for; its policy is for single operators, and is not asked (see `KEPT`)."""
+    if not tx.checkpoints.asks_for_contexts:
+        raise GraphBreak("create_selective_checkpoint_contexts() outside of a checkpoint")
+    return TupleValue([_Keeping(None), _Keeping(None)])
 
 
 def _check_reentrant(inputs: list[Value], named: dict[str, Value]) -> None:

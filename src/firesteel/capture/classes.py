@@ -58,7 +58,7 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
         checked(tx, cls, args, kwargs)
         return tx.call(tx.python_object(equivalent), args, kwargs)
     if cls is torch.nn.Buffer:
-        raise GraphBreak("making a torch.nn.Buffer, which is a tensor with a mark", "make it outside and pass it in")
+        return _make_buffer(tx, args, kwargs)
     if is_graph_function(cls):
         return tx.call_torch(cls, args, kwargs)
     if cls is types.MethodType and len(args) == 2 and not kwargs:
@@ -79,6 +79,19 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
     if type(cls).__call__ is not type.__call__:
         return _call_metaclass(tx, value, args, kwargs)
     return instantiate(tx, value, args, kwargs)
+
+
+def _make_buffer(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``torch.nn.Buffer(data, persistent=)``: a tensor with a mark, by which modules know it."""
+    given = dict(zip(("data", "persistent"), args, strict=False)) | kwargs
+    data = given.get("data")
+    tensor = tx.call(tx.python_object(torch.empty), [tx.constant(0)], {}) if data is None else \
+        tx.call_torch("detach", [data], {})
+    if not isinstance(tensor, TensorValue) or data is not None and data.realize().fake.requires_grad:  # type: ignore[attr-defined]
+        raise GraphBreak("a torch.nn.Buffer that requires grad", "make it outside and pass it in")
+    tensor.set_attr(tx, "persistent", given.get("persistent", tx.constant(True)))
+    tensor.set_attr(tx, "_is_buffer", tx.constant(True))
+    return tensor
 
 
 def _call_metaclass(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 GENERATORS = frozenset({numpy.random.Generator, numpy.random.RandomState, random.Random})
 # Methods of `random.Random` that draw; the others are Python that calls these.
-PYTHON_DRAWS = frozenset({"random", "getrandbits", "_randbelow", "seed"})
+PYTHON_DRAWS = frozenset({"random", "getrandbits", "_randbelow", "seed", "gauss", "normalvariate", "lognormvariate",
+                          "expovariate", "vonmisesvariate", "gammavariate", "betavariate"})
 # Methods of NumPy's generators that change an argument, or give something else than numbers.
 NOT_DRAWS = frozenset({"shuffle", "permuted", "bytes", "get_state", "set_state", "spawn", "bit_generator"})
 LARGEST = 1 << 62

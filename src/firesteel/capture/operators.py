@@ -27,6 +27,7 @@ from .values.objects import ClassValue, ObjectValue, bare_constant, speaks_for_i
 from .values.opaque import OpaqueValue
 from .values.ranges import RangeValue
 from .values.sequences import ListValue, SequenceValue, TupleValue
+from .values.storages import AddressNumber
 from .values.subclass_tensors import SubclassTensorValue
 from .values.tensors import TensorValue
 from .values.text import TextValue, join
@@ -281,6 +282,10 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     if result is not None:
         return result
     if symbol in ("==", "!="):
+        if isinstance(left, AddressNumber) and isinstance(right, AddressNumber):
+            return ConstantValue((symbol == "==") == left.same(right))
+        if isinstance(left, AddressNumber) and isinstance(right, ConstantValue) and right.value == 0:
+            return ConstantValue(symbol == "!=")
         if isinstance(left, IdentityNumber) and isinstance(right, IdentityNumber):
             return ConstantValue((symbol == "==") == tx.same(left.of, right.of))
         if isinstance(left, IdentityHash) and isinstance(right, IdentityHash) and tx.same(left.of, right.of):

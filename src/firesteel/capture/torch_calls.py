@@ -150,6 +150,9 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
     """A Value as an argument of a node, and as an argument of the fake call."""
     value = value.realize()
     if isinstance(value, TensorValue):
+        if value.attrs and "data" in value.attrs and value.fake.requires_grad and torch.is_grad_enabled():
+            raise GraphBreak("gradients of a tensor whose data was replaced before",
+                             "use copy_() inside torch.no_grad()")
         return value.node, value.fake
     if isinstance(value, ArrayValue):
         return to_graph(tx, as_number(tx, value), keep_numbers)

@@ -40,7 +40,7 @@ from .values.base import LazyValue, Value
 from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
 from .values.functions import FunctionValue, PartialValue, closure_cells
 from .values.generators import RandomGenerator
-from .values.mappings import DictValue, SetValue
+from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.methods import MethodValue, NativeMethod
 from .values.objects import ExceptionValue, InstanceDict, ModuleValue, ObjectValue
 from .values.opaque import OpaqueIterator, OpaqueValue
@@ -66,6 +66,7 @@ PLAIN_GETTERS = frozenset({cls.__getattribute__ for cls in (
     BaseException,
 )})
 # Classes are told apart by identity or hash: a metaclass may say that everything equals.
+DICT_VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 DICTIONARIES: frozenset[type] = frozenset({dict, collections.OrderedDict})
 SETS: frozenset[type] = frozenset({set, frozenset})
 NUMPY_SCALARS = (numpy.generic, numpy.dtype)
@@ -217,7 +218,8 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
 def _wrap_method(tx: Tracer, real: Any, source: Source) -> Value:
     tx.guard(source, "type", "type({0}) is {k[0]}", (types.MethodType,))
     receiver = tx.wrap(real.__self__, AttrSource(source, "__self__"))
-    if type(real.__self__) in GENERATORS and type(real.__func__) is not types.FunctionType:
+    if type(real.__self__) in GENERATORS and (type(real.__func__) is not types.FunctionType
+                                              or real.__name__ in tx.draws.primitive):
         tx.guard(AttrSource(source, "__func__"), "identity", "{0} is {k[0]}", (real.__func__,))
         return NativeMethod(receiver, real.__name__)
     return MethodValue(receiver, tx.wrap(real.__func__, AttrSource(source, "__func__")), source)
@@ -359,6 +361,10 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
         if not isinstance(source, AttrSource) or source.attribute not in ("__dict__", "__members__"):
             tx.guard(source, "shown", "{k[0]}({0})", (shows_dictionary,))
         return DictValue({}, source, real, kind)
+    if kind in DICT_VIEWS:
+        _guard_type(tx, kind, source)
+        mapping = tx.wrap(real.mapping, AttrSource(source, "mapping"))
+        return DictViewValue(mapping, DICT_VIEWS[kind]) if isinstance(mapping, DictValue) else None
     if kind is collections.defaultdict:
         _guard_type(tx, kind, source)
         factory = LazyValue(tx, real.default_factory, AttrSource(source, "default_factory"))

@@ -19,6 +19,7 @@ from ..source import AttrSource, ConstantSource, InstanceDictSource, Source, ite
 from .base import LazyValue, Value, identity_key
 from .constants import ConstantValue, NumberValue, SliceValue
 from .methods import MethodValue, NativeMethod
+from .storages import StorageValue, address
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -42,13 +43,12 @@ COMPUTED = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 BREAKING_METHODS = {
     "numpy": ("Tensor.numpy() leaves PyTorch", "use torch functions instead of NumPy's here"),
     "__array__": ("conversion of a tensor to a NumPy array", "use torch functions instead of NumPy's here"),
-    "data_ptr": ("Tensor.data_ptr() is an address", ""),
     "__complex__": ("complex() of a tensor needs its data", ""),
     "__repr__": ("the text of a tensor needs its data", ""),
     "__str__": ("the text of a tensor needs its data", ""),
     "__format__": ("the text of a tensor needs its data", ""),
     "__reduce_ex__": ("pickling a tensor", ""),
-    "untyped_storage": ("the storage of a tensor", ""), "storage": ("the storage of a tensor", ""),
+    "storage": ("the storage of a tensor", ""),
     "set_": ("Tensor.set_()", ""), "resize_": ("Tensor.resize_()", ""), "apply_": ("Tensor.apply_()", ""),
     "map_": ("Tensor.map_()", ""), "share_memory_": ("Tensor.share_memory_()", ""),
     "__dlpack__": ("DLPack conversion of a tensor", ""), "cpu_data": ("", ""),
@@ -66,6 +66,9 @@ MAX_LIST = 256
 SCALED = {"addcdiv": "div", "addcdiv_": "div", "addcmul": "mul", "addcmul_": "mul"}
 # Operations with a factor of the operand.
 WITH_ALPHA = frozenset({"add", "add_", "sub", "sub_"})
+
+
+PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 
 class TensorValue(Value):
@@ -187,17 +190,43 @@ class TensorValue(Value):
         if name == "data":
             if isinstance(value, TensorValue) and value.fake is self.fake:  # as `module.to(dtype)` does without need
                 return
-            raise GraphBreak("assigning to Tensor.data")
+            self.replace_data(tx, value)
+            return
         if hasattr(torch.Tensor, name):
             self.unsupported(f"setting attribute {name!r}")
         self.attrs[name] = value
         tx.effects.attribute(self, name)
 
+    def replace_data(self, tx: Tracer, value: Value) -> None:
+        """``self.data = value``: other memory from here on, which one from outside gets for real behind the graph."""
+        if not isinstance(value, TensorValue) or self.cls not in PLAIN_CLASSES or value.cls not in PLAIN_CLASSES or \
+                self.fake.is_inference() or not self.fake.is_leaf:
+            raise GraphBreak("assigning to Tensor.data of a tensor that was computed from others, or of another class")
+        if self.source is None and self.fake.requires_grad:
+            raise GraphBreak("assigning to Tensor.data of a tensor made inside that requires grad", "use copy_()")
+        data = tx.call_torch("detach", [value], {})
+        assert isinstance(data, TensorValue)
+        with_grad = self.fake.requires_grad
+        shown = tx.call_torch("requires_grad_", [tx.call_torch("detach", [data], {})], {}) if with_grad else data
+        assert isinstance(shown, TensorValue)
+        if self.source is not None:
+            self.attrs["data"] = data
+            tx.effects.attribute(self, "data")
+        self.node, self.fake = shown.node, shown.fake
+        tx.tensor_of_fake[id(shown.fake)] = self
+
     def call_method(self, tx: Tracer, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "set_" and len(args) == 1 and not kwargs and not self.fake.requires_grad:
+            self.replace_data(tx, args[0].realize())
+            return self
         if name == "numpy" and not args and not kwargs:
             return tx.arrays.of_tensor(tx, self)
         if name in GRADIENT_HOOKS:
             return tx.register_hook(self, name, args, kwargs)
+        if name == "data_ptr" and not args:
+            return address(tx, self)
+        if name == "untyped_storage" and not args:
+            return StorageValue(self)
         if name == "__deepcopy__" and len(args) == 1:
             return tx.deep_copy(self, args[0].realize())
         if name in BREAKING_METHODS:
