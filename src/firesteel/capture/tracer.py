@@ -27,6 +27,7 @@ from . import (
     objects,
     operators,
     pure_functions,
+    storages,
     tensor_copies,
     tensor_subclasses,
     torch_calls,
@@ -104,6 +105,7 @@ class Tracer:
     call_torch = torch_calls.call_torch
     tensor_list = torch_calls.tensor_list
     deep_copy = tensor_copies.deep_copy
+    guard_places = storages.guard_places
     backward = gradients.backward
     register_hook = gradient_hooks.register
 

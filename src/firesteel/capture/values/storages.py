@@ -86,7 +86,5 @@ class StorageValue(Value):
         raise GraphBreak(f"{name}() of the storage of a tensor")
 
     def length(self, tx: Tracer) -> Value:
-        from ..storages import guard_places  # which knows tensors
-
-        guard_places(tx, "set_", [self.tensor.fake], {})
+        tx.guard_places("set_", [self.tensor.fake], {})
         return tx.symbols.value_of(self.tensor.fake.untyped_storage().nbytes())
