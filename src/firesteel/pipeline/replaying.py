@@ -189,6 +189,9 @@ class Replay:
                    and not examples[at].is_inference()}
         self.changeable = aliases & _inputs_behind(joint) if aliases else aliases
         """Inputs that a program may change after the call, because eager has no need of them any more."""
+        leaves = {at for at, how in self.holding.items() if how is _Holding.ITSELF
+                  and isinstance(examples[at], torch.Tensor) and not self.checked_for[at]}
+        self.changeable_leaves = leaves & _inputs_behind(joint) if leaves else leaves
         self.looks_around = any(_LOOKING.match(str(node.target)) for node in joint.graph.nodes)
         self.makes_zeros = any(_makes_zeros(node.target) for node in module.graph.nodes)
         """Whether functions of the program's own, or operators, may have gradients where none come to the results."""
@@ -216,6 +219,10 @@ class Replay:
         for at, how in self.holding.items():
             value = inputs[at]
             if how is _Holding.ITSELF:
+                # Parameters are left out: optimizers change them when all is done, and a copy of each costs.
+                if at in self.changeable_leaves and type(value) is torch.Tensor and self._is_small(value):
+                    held.append(value.clone())
+                    continue
                 held.append(value)
             elif how is _Holding.LAYOUT:
                 held.append((value.shape, value.stride(), value.dtype, value.device))

@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from ... import torch_compat
-from ...torch_compat import view_base
+from ...torch_compat import inference_mode_guard, view_base
 from ..call_signatures import refused
 from ..python_warnings import warn_of_float
 from ..signals import GraphBreak, SkipFrame
@@ -127,6 +127,13 @@ class TensorValue(Value):
             return tx.torch_functions.read(tx, self, name)
         return self.plain_attr(tx, name)
 
+    def history(self) -> Any:
+        """``grad_fn``. In inference mode, autograd does not find out what that of a changed view without data is."""
+        if not torch.is_inference_mode_enabled():
+            return self.fake.grad_fn
+        with inference_mode_guard(False):
+            return self.fake.grad_fn
+
     def plain_attr(self, tx: Tracer, name: str) -> Value:
         """An attribute that no mode is asked about."""
         if name == "shape":
@@ -134,7 +141,7 @@ class TensorValue(Value):
         if name == "nbytes":
             return tx.symbols.value_of(self.fake.numel() * self.fake.itemsize)
         if name in METADATA:
-            return tx.python_object(getattr(self.fake, name))
+            return tx.python_object(getattr(self.fake, name) if name != "is_leaf" else self.history() is None)
         if name in COMPUTED:
             return tx.call_torch(getattr, [self, tx.constant(name)], {})
         if name == "__class__":
@@ -142,7 +149,7 @@ class TensorValue(Value):
         if name == "grad":
             return self.grad(tx)
         if name == "grad_fn":
-            if self.fake.grad_fn is None:  # for inputs, being a leaf is guarded
+            if self.history() is None:  # for inputs, being a leaf is guarded
                 return tx.constant(None)
             raise self.break_for_autograd(tx, "reading Tensor.grad_fn")
         if name == "_version":
