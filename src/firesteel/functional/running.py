@@ -101,7 +101,8 @@ def views_to_correct(functional: FunctionalGraph, usual: Any) -> list[tuple[int,
     positions = []
     for position, (output, creation) in enumerate(zip(functional.outputs, functional.creations, strict=False)):
         if isinstance(output, (FreshTensor, InputAlias)) and creation is not usual and (
-                output.view is not None or isinstance(output, FreshTensor) and is_view(output.node)):
+                output.view is not None or isinstance(output, FreshTensor)
+                and (is_view(output.node) or torch_compat.is_one_of_several(creation))):
             positions.append((position, creation))
     return positions
 

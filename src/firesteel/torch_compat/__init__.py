@@ -141,6 +141,7 @@ from .tensors import (
     is_allocated,
     is_functional_tensor,
     is_functorch_tensor,
+    is_one_of_several,
     is_plain_memory,
     is_zero_tensor,
     lie_apart,

@@ -249,13 +249,22 @@ def creation_of(t: torch.Tensor) -> Any:
 
 def created_as(t: torch.Tensor, creation: Any) -> torch.Tensor:
     """``t``, or an alias of it, as a view that came about in the way of ``creation``; no view at all where that is
-    None. Nothing can be made a view that is none."""
-    if not t.is_inference() and t._is_view():
+    None. What is none becomes one of itself where its kind must not be changed, being one of several."""
+    if t.is_inference():
+        return t
+    if is_one_of_several(creation) and not t._is_view():
+        t = t.view_as(t)
+    if t._is_view():
         if creation is not None:
             torch._C._autograd._set_creation_meta(t, creation)
         elif not t.requires_grad:
             return t.detach()
     return t
+
+
+def is_one_of_several(creation: Any) -> bool:
+    """Whether a view that came about in this way is one of several that an operator made, which must not be changed."""
+    return bool(creation == torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE)
 
 
 def made_in_function(creation: Any) -> bool:
