@@ -1,4 +1,4 @@
-"""A gradient was not differentiated again because a leaf had been changed since, whose contents eager had no need of."""
+"""A gradient was not differentiated again because a leaf had been changed since, whose contents eager does not need."""
 
 import torch
 

@@ -1,5 +1,5 @@
-"""A part of a tensor could be changed by something that requires grad, which eager refuses: kernels made the part alone,
-and it was no view any more."""
+"""A part of a tensor could be changed by something that requires grad, which eager refuses: kernels made that part
+alone, and it was no view any more."""
 
 import torch
 
