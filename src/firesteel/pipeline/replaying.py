@@ -213,7 +213,8 @@ class Replay:
 
     def remember(self, inputs: Sequence[Any], packed: bool) -> Call:
         """What the graph will need to run again; to be called before it runs, where grad mode is on."""
-        held, behind_results = [], []
+        held: list[Any] = []
+        behind_results: list[tuple[torch.Tensor, int]] = []
         watched: dict[int, torch.Tensor] = {}
         copied: set[int] = set()
         for at, how in self.holding.items():

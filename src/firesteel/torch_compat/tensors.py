@@ -264,7 +264,8 @@ def created_as(t: torch.Tensor, creation: Any) -> torch.Tensor:
 
 def is_one_of_several(creation: Any) -> bool:
     """Whether a view that came about in this way is one of several that an operator made, which must not be changed."""
-    return bool(creation == torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE)
+    kinds = torch._C._autograd.CreationMeta
+    return bool(creation == kinds.MULTI_OUTPUT_NODE)
 
 
 def made_in_function(creation: Any) -> bool:
