@@ -219,6 +219,21 @@ def experts(x: torch.Tensor) -> Any:
     return result
 
 
+def rounds_of_a_selection(x: torch.Tensor) -> Any:
+    for place in (x > 2).nonzero():
+        x = x + x[place[0], place[1]]
+    return x
+
+
+def experts_that_are_asked(x: torch.Tensor) -> Any:
+    mask = torch.nn.functional.one_hot((x[:, 2] > 2).long() + (x[:, 1] > 2).long(), 3).t()
+    result = torch.zeros_like(x)
+    for expert in (mask.sum(-1) > 0).nonzero():
+        rows = torch.where(mask[expert[0]])[0]
+        result.index_add_(0, rows, x[rows] @ WEIGHT * expert[0])
+    return result
+
+
 def squeezed_selection(x: torch.Tensor) -> Any:
     places = (x.flatten() > 2).nonzero().squeeze()
     if places.numel() == 0:
@@ -286,6 +301,7 @@ ONE_GRAPH = (without_padding, read_as_a_number, all_of_them, none_counted, itsel
              writes_to_a_view_before, effects_before, random_before, generator, in_a_function, far_bound,
              far_bound_of_a_size, with_weights, transposed, under_autocast, in_every_round, counted, any_of_several,
              equal_tensors, array, random_but_finite, nothing_selected, something_selected, experts, squeezed_selection,
+             rounds_of_a_selection, experts_that_are_asked,
              raises)
 OTHERS = (asks_again_after_a_write, asks_again_after_a_hidden_write, random_condition, own_generator,
           raises_on_one_way, near_bound, empty_selection, leaves_a_loop,

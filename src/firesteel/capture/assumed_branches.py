@@ -46,6 +46,8 @@ MOST_ASSUMED = 32
 MOST_NODES = 4_000
 MOST_BYTES = 1 << 30
 """What the operators behind a condition may compute, to find out which way it goes."""
+MOST_ROUNDS = 64
+"""Rounds of a loop over what data selects that are unrolled."""
 FAR = 128
 """A number of data that is compared with a bound is taken to be anything from nothing to this, or to twice itself."""
 RECORDING_MODES = ("reduce-overhead", "max-autotune")
@@ -74,9 +76,7 @@ class _Unknown(Exception):
 def assumed_truth(tx: Tracer, value: Value) -> bool | None:
     """The way of a branch on a condition, asserted in the graph; None where it is not to be assumed."""
     branches = tx.branches
-    if not config.assume_branches or tx.compiler.fullgraph or tx.effects.changes is not None or not tx.frames \
-            or len(branches.assumed) >= MOST_ASSUMED or str(tx.provenance()) in tx.refused \
-            or not _is_flag(tx, value) or _decides_a_loop(tx, tx.frames[-1]):
+    if not _may_assume(tx) or not _is_flag(tx, value) or _decides_a_loop(tx, tx.frames[-1]):
         return None
     key = _key(tx, value)
     known = branches.assumed.get(key)
@@ -96,6 +96,31 @@ def assumed_truth(tx: Tracer, value: Value) -> bool | None:
         return tx.symbols.decide(condition)
     branches.assumed[key] = answer
     return answer
+
+
+def _may_assume(tx: Tracer) -> bool:
+    """Whether the graph may go one way here, and not too many have gone before."""
+    return config.assume_branches and not tx.compiler.fullgraph and tx.effects.changes is None and bool(tx.frames) and \
+        len(tx.branches.assumed) < MOST_ASSUMED and str(tx.provenance()) not in tx.refused
+
+
+def assumed_rounds(tx: Tracer, size: shapes.Expr) -> None:
+    """Assert in the graph how often a loop over what data selects (``for expert in hit.nonzero()``) goes round now.
+
+    A layer of experts asks as many of them for every token, or all for many tokens. Nothing is asserted where the
+    number is not to be assumed, or is large.
+    """
+    if not _may_assume(tx) or _inside_a_while_loop(tx) or any(_is_foreign(node) for node in tx.graph.graph.nodes):
+        return
+    symbols = sorted((symbol for symbol in size.free_symbols if tx.shape_env.hint(symbol) is None), key=str)
+    try:
+        known: dict[Any, Any] = {symbol: tx.shape_env.hint(symbol) for symbol in size.free_symbols}
+        known.update(zip(symbols, _results(tx, [_read_from(tx, symbol) for symbol in symbols]), strict=True))
+        rounds = size.evaluate(known)
+    except Exception:  # the operators' own, which the program meets when it comes to them
+        return
+    if type(rounds) is int and rounds <= MOST_ROUNDS and assertions.assume(tx, shapes.eq(size, rounds)):
+        tx.branches.assumed[size] = True
 
 
 def assumed_flag(tx: Tracer, number: NumberValue) -> bool | None:
@@ -196,6 +221,10 @@ def _decides_a_loop(tx: Tracer, frame: Frame) -> bool:
         meeting = join_point(frame.decoded, index)
         if meeting is None or not around[-1].start <= meeting <= around[-1].end:
             return True
+    return _inside_a_while_loop(tx)
+
+
+def _inside_a_while_loop(tx: Tracer) -> bool:
     return any(not loop.counted for active in tx.frames if not active.hidden
                for loop in loops_around(active.decoded, active.current.index))
 

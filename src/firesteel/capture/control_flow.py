@@ -61,7 +61,7 @@ def call_cond(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, 
     second = capture_region(tx, "cond: false_fn", lambda: tx.call(bound["false_fn"], list(given), {}), given)
     ones, structure = results_of(tx, "cond: true_fn", first)
     others, structure_of_other = results_of(tx, "cond: false_fn", second)
-    if structure != structure_of_other:
+    if not _fits(structure, structure_of_other):
         raise GraphBreak(f"cond: true_fn returns {describe(structure)}, false_fn {describe(structure_of_other)}",
                          "both functions return the same structure")
     for position, (one, other) in enumerate(zip(ones, others, strict=True)):
@@ -73,7 +73,33 @@ def call_cond(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, 
     fakes = [new_result([one.fake, other.fake]) for one, other in zip(ones, others, strict=True)]
     values = add_cond(tx, pred, (first, second), operands,
                       ([one.node for one in ones], [other.node for other in others]), fakes)
-    return rebuild(tx, structure, iter(values))
+    return rebuild(tx, _chosen(tx, pred, structure, structure_of_other), iter(values))
+
+
+_CHOSEN = {int: torch.int64, float: torch.float64, bool: torch.bool}
+
+
+def _fits(one: Structure, other: Structure) -> bool:
+    """Whether what two functions return differs in plain numbers at most, of one type each."""
+    if one[0] == other[0] == "constant":  # 3 and 3.0 are equal, and not the same
+        return type(one[1]) is type(other[1]) and (one == other or type(one[1]) in _CHOSEN)
+    if one[0] == other[0] and one[0] in ("tuple", "list", "dict"):
+        return one[1] == other[1] and len(one[2]) == len(other[2]) and all(map(_fits, one[2], other[2]))
+    return one == other
+
+
+def _chosen(tx: Tracer, pred: Value, one: Structure, other: Structure) -> Structure:
+    """What is around the results: a number that the functions differ in is read from the predicate."""
+    if one == other:
+        return one
+    if one[0] != "constant":
+        return (*one[:2], tuple([_chosen(tx, pred, *parts) for parts in zip(one[2], other[2], strict=True)]))
+    flag = pred if isinstance(pred, TensorValue) else tx.call_torch(torch.tensor, [pred], {})
+    kind: dict[str, Value] = {"dtype": tx.constant(_CHOSEN[type(one[1])])}
+    numbers = [tx.call_torch(torch.tensor, [tx.constant(part[1])], kind) for part in (one, other)]
+    number = tx.call_method(tx.call_torch(torch.where, [flag, *numbers], {}), "item", [], {}).realize()
+    assert isinstance(number, NumberValue)
+    return "number", number.expr
 
 
 def known_truth(tx: Tracer, pred: Value) -> bool | None:

@@ -1,5 +1,6 @@
-"""Programs with sizes that data decides on: what a mask selects, nonzero, unique, bincount, repeat_interleave, which
-meets tensors of fixed sizes, is cut, reshaped, reduced and read, in calls that select none, one, some or all.
+"""Programs with sizes that data decides on: what a mask selects, nonzero, unique, bincount, repeat_interleave, packed
+sequences, which meets tensors of fixed sizes, is cut, reshaped, reduced and read, and decides on branches as a flag, in
+calls that select none, one, some or all.
 
 Strides that step nowhere, of dimensions of size 1 and of tensors without elements, are not compared where graphs are
 compiled: eager's depend on whether a size is 0 or 1, and a graph is made for all sizes."""
@@ -42,8 +43,31 @@ ON_MATRICES = ("{v} + w", "{v} * y", "{v}.sum(0)", "{v}.sum(1)", "{v}.t() @ {v}"
                "{v}.t_() * 2", "{v}.transpose_(0, 1) + y", "{v}.squeeze_()", "{v}.unsqueeze_(1) * w",
                "{v}.t_().t_() + w")
 
+# Whether anything was selected, and other questions about a size.
+QUESTIONS = ("{v}.numel() == 0", "{v}.shape[0] > 0", "len({v}) == 0", "{v}.numel()", "{v}.size(0) < 1",
+             "not {v}.shape[0]", "{v}.shape[0] == {k}", "{v}.shape[0] != x.shape[0]", "{v}.shape[0] >= {k}",
+             "{v}.shape[0] > 0 and {v}.shape[0] < {k} + 2", "{v}.numel() > 100", "{v}.nelement() != 0",
+             "guard_or_false({v}.shape[0] == 0)", "guard_or_true({v}.shape[0] > {i})",
+             "guard_size_oblivious({v}.shape[0] == 1)")
+STATED = ("torch._check({v}.shape[0] >= {i})", "torch._check({v}.shape[0] <= x.shape[0])",
+          "torch._check({v}.shape[0] != 0)", "torch._check({v}.numel() == {k}, lambda: 'so many')",
+          "torch._check_is_size({v}.shape[0])", "torch.sym_constrain_range_for_size({v}.shape[0], min=0, max={k} + 2)")
+# Lengths, in falling order or not, and what is packed.
+LENGTHS = ("(z % 4 + 1).sort(descending=True)[0]", "z % 4 + 1", "m.long() * 3 + 1", "torch.tensor([4, {k}, {k}, 1])",
+           "z.sort(descending=True)[0]", "[4, 3, {k}, 1]")
+PACKED = ("w.unsqueeze(-1)", "w.view(4, 4, 1) * 2", "torch.stack([w, w + 1], -1)", "w.t().unsqueeze(-1)")
+ON_PACKED = ("out.append({p}.data)", "out.append({p}.batch_sizes)", "out.extend(rnn.pad_packed_sequence({p}))",
+             "out.extend(rnn.pad_packed_sequence({p}, batch_first=True, padding_value=-1.0))",
+             "out.extend(rnn.pad_packed_sequence({p}, batch_first=True, total_length={k} + 2))",
+             "out.append(rnn.pad_packed_sequence({p}._replace(data={p}.data * 2))[0].sum(0))",
+             "out.append({p}.data.shape[0] + {k})", "out.append(rnn.unpack_sequence({p})[0])",
+             "out.append({p}.data.sum())", "out.append({p}.batch_sizes[0].item())",
+             "out.append({p}.to(torch.float64).data)")
+
 HEAD = """import torch
 import torch.nn.functional as F
+from torch.fx.experimental.symbolic_shapes import guard_or_false, guard_or_true, guard_size_oblivious
+from torch.nn.utils import rnn
 
 
 def fn(x, y, m, z, w):
@@ -63,7 +87,13 @@ def generate(seed: int) -> Program:
         names.append((f"v{number}", vector))
     for _ in range(dice.between(1, 3)):
         name, vector = dice.choice(names)
-        lines.append(f"out.append({_filled(dice, dice.choice(ON_VECTORS if vector else ON_MATRICES), name)})")
+        if dice.chance(0.1):
+            lines.append(_filled(dice, dice.choice(STATED), name))
+        used = [f"out.append({_filled(dice, dice.choice(ON_VECTORS if vector else ON_MATRICES), name)})"
+                for _ in range(2)]
+        lines.extend(_branch(dice, name, used) if dice.chance(0.35) else used[:1])
+    if dice.chance(0.25):
+        lines.extend(_packed(dice))
     if dice.chance(0.2):
         lines.append(f"out.append({names[-1][0]})")
     grad = dice.chance(0.3)
@@ -79,5 +109,27 @@ def generate(seed: int) -> Program:
                    "    calls = [\n" + "".join(calls) + "    ]\n    return fn, calls, lambda index: None, lambda: {}\n")
 
 
+def _branch(dice: Dice, name: str, used: list[str]) -> list[str]:
+    """A branch on a size, in a loop at times; one way may do nothing, or go on with the next round."""
+    head = f"if {_filled(dice, dice.choice(QUESTIONS), name)}:"
+    shape = dice.below(4)
+    if shape == 0:
+        return [head, f"    {used[0]}"]
+    if shape == 1:
+        return [head, f"    {used[0]}", "else:", f"    {used[1]}"]
+    if shape == 2:
+        return [f"for bound in range({dice.between(1, 3)}):", f"    {name} = {name}[{name}.shape[0] * 0:]",
+                f"    {head}", "        continue", f"    {used[0]}"]
+    return [head, f"    return {used[0].removeprefix('out.append')}", used[1]]
+
+
+def _packed(dice: Dice) -> list[str]:
+    """Sequences that are packed, and what becomes of them."""
+    flags = f"batch_first={dice.chance(0.6)}, enforce_sorted={dice.chance(0.4)}"
+    lengths, padded = (_filled(dice, dice.choice(texts)) for texts in (LENGTHS, PACKED))
+    lines = [f"p = rnn.pack_padded_sequence({padded}, {lengths}, {flags})"]
+    return [*lines, *(_filled(dice, dice.choice(ON_PACKED)) for _ in range(dice.between(1, 2)))]
+
+
 def _filled(dice: Dice, text: str, name: str = "") -> str:
-    return text.format(v=name, k=dice.between(1, 3), i=dice.below(3))
+    return text.format(v=name, p="p", k=dice.between(1, 3), i=dice.below(3))

@@ -358,6 +358,11 @@ class TensorValue(Value):
     def iterate(self, tx: Tracer) -> Value:
         if self.fake.dim() == 0:
             raise tx.raised(TypeError("iteration over a 0-d tensor"))
+        rows = tx.symbols.shape(self.fake).items[0].realize()
+        if isinstance(rows, NumberValue) and rows.hint is None:
+            from ..assumed_branches import assumed_rounds  # few programs ask
+
+            assumed_rounds(tx, rows.expr)
         return tx.call_torch("unbind", [self, tx.constant(0)], {}).iterate(tx)
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
