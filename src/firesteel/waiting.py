@@ -27,6 +27,7 @@ from .capture.tracebacks import leaving
 from .capture.user_frames import own_file, passed_over
 from .errors import FiresteelError, warn
 from .function_marks import COMPILED, END_WAITING, is_disabled, set_own_attributes, trace_instead
+from .importing import imports_uncollected
 from .module_twins import make_twin, methods, original_of
 from .runtime.stance import STATE
 from .signatures import Signature, define, scope_of
@@ -113,7 +114,9 @@ class Waiting:
         with _LOCK:
             if self.compiled is None and not self.failed:
                 try:
-                    if verdict().compiles:
+                    with imports_uncollected():
+                        supported = verdict().compiles
+                    if supported:
                         self.compiled = self._compile_it(self)
                     else:
                         self.failed = True
@@ -154,12 +157,12 @@ def _looks(value: Any) -> Any:
 
 def compile_now(target: Any, make: MakeCompiler, again: Again) -> Any:
     """Something that is compiled in its first call; `again` compiles copies of a module."""
-    if not verdict().compiles:
-        return compile_nothing(target)
-    from .importing import imports_uncollected
-    from .interruptions import uninterrupted
+    with imports_uncollected():  # much is imported when first needed
+        if not verdict().compiles:
+            return compile_nothing(target)
+        from .interruptions import uninterrupted
 
-    with uninterrupted(), imports_uncollected():  # much is imported when first needed
+    with uninterrupted(), imports_uncollected():
         from .compiled_functions import compile_with
 
         return compile_with(make(), target, again)
@@ -214,7 +217,6 @@ def wrapper({parameters}):
 def _waiting_function(function: types.FunctionType, signature: Signature, make: MakeCompiler) -> types.FunctionType:
     """A function of the same signature that is given other code once it is to be compiled."""
     def compile_it(waiting: Waiting) -> Any:
-        from .importing import imports_uncollected
         from .interruptions import uninterrupted
 
         with uninterrupted(), imports_uncollected():
@@ -252,7 +254,6 @@ _WAITING = "_firesteel_waiting"
 def _waiting_module(module: torch.nn.Module, make: MakeCompiler, again: Again) -> torch.nn.Module:
     """A twin of a module whose class gets other methods once it is to be compiled."""
     def compile_it(waiting: Waiting) -> Any:
-        from .importing import imports_uncollected
         from .interruptions import uninterrupted
 
         with uninterrupted(), imports_uncollected():

@@ -60,10 +60,10 @@ class CompiledLater:
         with compiling(), torch.inference_mode(self.state.inference):
             if not threading.main_thread().is_alive():
                 return  # the program is over
-            self.state.restore()
             if _settings() != self.settings:
                 log("fallbacks", "%s goes on operator by operator: settings of torch changed meanwhile", self.name)
                 return
+            self.state.restore()  # of this thread's own: what all threads share is as it was
             try:
                 with uninterrupted(), collection_paused():
                     compiled = make()
