@@ -30,7 +30,9 @@ def find_function(name: str, args: Sequence[Any], exports: bool = False,
                   kwargs: Mapping[str, Any] = MappingProxyType({})) -> FunctionRule | None:
     """The rule of a torch function or operator for these arguments; None when it runs as it is."""
     rule = _RULES.get(short_name(name))
-    if rule in _ALWAYS or rule is max_pool1d and not exports:
+    if rule is max_pool1d:  # torch's own function has no `return_indices`, and that of torch.nn.functional is Python
+        return None if exports or len(args) > 6 or "return_indices" in kwargs else rule
+    if rule in _ALWAYS:
         return rule
     if rule is None or not (any(is_symbolic(arg) for arg in args[:2]) or _needs_memory(name, args, exports)
                             or rule is linear and _adds_in_place(*args, **kwargs)):
@@ -173,6 +175,9 @@ def max_pool1d(x: torch.Tensor, *arguments: Any, **keywords: Any) -> torch.Tenso
     if (isinstance(x, torch.Tensor) and x.ndim == 3 and kind_of(x).is_host
             and not (x.requires_grad and torch.is_grad_enabled()) and not forward_ad_active()):
         x = x.contiguous()
+    arguments = tuple(() if position == 1 and value is None else value for position, value in enumerate(arguments))
+    if keywords.get("stride", ()) is None:
+        keywords = {**keywords, "stride": ()}
     return own_functions.max_pool1d(x, *arguments, **keywords)
 
 
