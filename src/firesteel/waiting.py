@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .runtime.compiler import Compiler
 
 LONG_CALL = 0.1
-"""Seconds of a call from which on compiling costs as much as a few of them: from the third such call on it is done."""
+"""Seconds of a call from which on compiling costs as much as a few of them: it is done in the third such call."""
 ONCE_LOADED = 0.1
 """The share of ``config.compile_after`` that counts when the compiler has been imported."""
 INSIDE_ANOTHER = 3.0
@@ -46,7 +46,7 @@ INSIDE_ANOTHER = 3.0
 NOT_WAITING = 0x20 | 0x80 | 0x200
 """Flags of generators and coroutines, which run as they are."""
 
-LOOKS_AT_FRAMES = frozenset({"_getframe", "currentframe", "stack", "extract_stack", "f_back"})
+LOOKS_AT_FRAMES = frozenset({"_getframe", "currentframe", "inspect", "extract_stack", "f_back"})
 """Names in functions that would see the one around them; compiled code hides it."""
 
 MakeCompiler = Callable[[], "Compiler"]
@@ -73,7 +73,8 @@ class Waiting:
         self.failed = False
         self.calls = 0
         self.seconds = 0.0
-        self.last = 0.0
+        self.long_calls = 0
+        """How many of the last calls took long, one after the other: one alone may have met with something else."""
         self.began: float | None = None
         self.seen: list[tuple[Any, ...]] = []
         """What some of the calls were given: sizes and strides of tensors, numbers."""
@@ -87,8 +88,7 @@ class Waiting:
         limit = config.compile_after * (ONCE_LOADED if "firesteel.compiled_functions" in sys.modules else 1.0)
         if _THREAD.depth:
             return self.seconds > INSIDE_ANOTHER * limit
-        return self.seconds >= limit or self.calls > 1 and self.last >= LONG_CALL or _somebody_asks() \
-            or _under_checkpoint()
+        return self.seconds >= limit or self.long_calls > 1 or _somebody_asks() or _under_checkpoint()
 
     def begin(self, given: Any) -> tuple[float, float]:
         """A call begins; `given` are its arguments."""
@@ -105,9 +105,10 @@ class Waiting:
         """The call ends. Calls of the same inside of it do not count twice."""
         _THREAD.depth -= 1
         now = time.perf_counter()
-        self.last = now - began[0]
+        elapsed = now - began[0]
+        self.long_calls = self.long_calls + 1 if elapsed >= LONG_CALL else 0
         # a GPU works on while Python does something else
-        self.seconds = now - (self.began or now) if torch.cuda.is_initialized() else began[1] + self.last
+        self.seconds = now - (self.began or now) if torch.cuda.is_initialized() else began[1] + elapsed
 
     def end(self) -> Any:
         """Compile it from now on; what to call. That is the plain one where the compiler cannot be had."""

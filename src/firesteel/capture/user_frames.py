@@ -100,15 +100,33 @@ def _call(places: Any, function: Any, *args: Any) -> Any:
     return function(*args)
 
 
+def called_at(frame: types.FrameType, function: Any, *args: Any) -> Any:
+    """Call a builtin as the line does at which a frame is: what it warns of is said of that line."""
+    code, line = frame.f_code, frame.f_lineno
+    caller = _DIRECT_CALLERS.get((code.co_filename, code, line))
+    if caller is None:
+        caller = _DIRECT_CALLERS[code.co_filename, code, line] = _moved_to(
+            code, line, lambda function, args: function(*args))
+    return caller(function, args)
+
+
+_DIRECT_CALLERS: dict[tuple[str, types.CodeType, int], Callable[..., Any]] = {}
+
+
 def _caller(code: types.CodeType, line: int) -> Callable[..., Any]:
     def call(following: Any, places: Any, function: Any, args: Any) -> Any:
         return following(places, function, *args)
 
+    return _moved_to(code, line, call)
+
+
+def _moved_to(code: types.CodeType, line: int, call: Any) -> Callable[..., Any]:
+    """A function whose frames look like a line of some code."""
     from .bytecode.line_table import with_lines
 
     relocated = with_lines(call.__code__, [line] * (call.__code__.co_firstlineno + 5), code.co_filename)
     call.__code__ = relocated.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    return call
+    return call  # type: ignore[no-any-return]
 
 
 for _function in (called_from, _call):

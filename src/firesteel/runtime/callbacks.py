@@ -13,6 +13,7 @@ import contextvars
 import functools
 import itertools
 import operator
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..capture.equivalents.reductions import sum_as_python_does
-from ..capture.user_frames import passed_over
+from ..capture.user_frames import called_at, passed_over
 from .protocols import MISSING, member
 
 if TYPE_CHECKING:
@@ -212,6 +213,8 @@ def _converted(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) 
     """A builtin that asks one special method of its argument."""
     if len(args) != 1 or kwargs or not type(args[0]).__flags__ & 1 << 9:
         return function(*args, **kwargs)
+    if type(args[0]) in (torch.Tensor, torch.nn.Parameter):  # which may warn: of the line that asks
+        return called_at(sys._getframe(1), function, *args)
     if function is bool:
         return compiler.protocols.truth(args[0])
     if function is abs:
