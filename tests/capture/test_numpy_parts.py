@@ -140,3 +140,18 @@ def test_digitize_with_edges_from_data(right):
         with pytest.raises(ValueError, match="monotonically"):
             compiled(x, np.array(wrong))
     assert not difference(np.digitize(0.5, np.array([0, 1])), fs.compile(function)(0.5, np.array([0, 1])))
+
+
+def test_assertions_on_elements_are_part_of_the_graph() -> None:
+    def checked(x):
+        if not (isinstance(x, np.ndarray) and x.min() >= 0 and x.max() <= 10):  # what assert is
+            raise AssertionError(f"largest is {x.max()}")
+        return x * 2
+
+    compiled = fs.compile(checked, fullgraph=True)
+    assert (compiled(np.arange(4)) == np.arange(4) * 2).all()
+    with pytest.raises(AssertionError, match="largest is 19"):
+        compiled(np.arange(20))
+    with pytest.raises(AssertionError, match="largest is 2"):
+        compiled(np.arange(4) - 1)
+    assert (compiled(np.arange(3)) == np.arange(3) * 2).all()

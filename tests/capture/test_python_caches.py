@@ -74,3 +74,21 @@ def test_a_cached_result_is_not_computed_again() -> None:
     assert torch.equal(compiled(X), X * 2)
     scale.cache_clear()
     assert torch.equal(compiled(X), X * 5)
+
+
+def test_caches_of_einops_are_not_asked() -> None:
+    def cooked(recipe, shape):
+        return [size * 2 for size in shape], recipe
+
+    cooked.__module__ = "einops.einops"
+    cached = functools.lru_cache(1024)(cooked)
+
+    def f(x):
+        sizes, _ = cached("a b", x.shape)
+        return x.sum() * sizes[0]
+
+    compiled = fs.compile(f, backend="eager", fullgraph=True)
+    for length in (3, 4, 5, 6):
+        x = torch.ones(length)
+        assert torch.equal(compiled(x), f(x))
+    assert len(compiled._firesteel_unit.entries) == 2

@@ -455,3 +455,30 @@ def test_the_outermost_autocast_block_is_found_in_each_call():
         with torch.no_grad():
             w.add_(1)
     assert results == [4, 8]
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_flags_of_backends_are_read_and_set(backend):
+    def f(x):
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = True
+        inside = torch.backends.cudnn.benchmark
+        x = x * 2
+        torch.backends.cudnn.benchmark = before
+        return x, before, inside, torch.backends.cudnn.benchmark
+
+    def stays(x):
+        torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+        return x + 1
+
+    compiled, changing = (fs.compile(function, backend=backend, fullgraph=True) for function in (f, stays))
+    earlier = torch.backends.cudnn.benchmark
+    try:
+        for flag in (False, True, False):
+            torch.backends.cudnn.benchmark = flag
+            assert compiled(torch.ones(2))[1:] == (flag, True, flag)
+            assert torch.backends.cudnn.benchmark is flag
+            changing(torch.ones(2))
+            assert torch.backends.cudnn.benchmark is not flag
+    finally:
+        torch.backends.cudnn.benchmark = earlier

@@ -104,6 +104,26 @@ def test_graphs_are_watched_no_longer_than_needed() -> None:
     assert not whole._firesteel_unit.compiler.watched
 
 
+def test_counting_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    from firesteel.runtime import outside
+
+    monkeypatch.setattr(outside, "MOST_RUNS", 3)
+    ran: list[bool] = []
+    note = fs.disable(lambda: ran.append(outside.is_recording()))
+
+    def long(x: torch.Tensor) -> torch.Tensor:
+        for step in range(30):
+            x = x * 2
+            fs.graph_break()
+            note()
+        return disabled(x)
+
+    compiled = fs.compile(long, backend="eager")
+    for _ in range(3):
+        compiled(X)
+    assert 0 < sum(ran) <= 4
+
+
 def test_a_profiler_of_the_program_has_precedence() -> None:
     def profiled(x: torch.Tensor) -> Any:
         fs.graph_break()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MISSING = object()
 # Caches of these do not show in what a program computes.
-UNOBSERVED = ("torch", "typing", "functools", "inspect", "re", "firesteel")
+UNOBSERVED = ("torch", "typing", "functools", "inspect", "re", "einops", "firesteel")
 
 
 @dataclass

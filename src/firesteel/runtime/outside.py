@@ -16,7 +16,15 @@ from torch.profiler import record_function
 
 from ..capture.user_frames import passed_over
 from ..errors import format_report, warn
-from ..torch_compat.operator_records import COMPILING, GRAPH, PLAIN, OperatorRecord, is_recording, recorded_operators
+from ..torch_compat.operator_records import (
+    COMPILING,
+    GRAPH,
+    PLAIN,
+    OperatorRecord,
+    is_recording,
+    recorded_operators,
+    stop_recording,
+)
 from .nesting import NESTING
 from .retiring import CLOCK, broken_call
 
@@ -30,6 +38,8 @@ NOT_COUNTED = frozenset({
 """How Python reads numbers, and how changed tensors are kept until a graph has come to its end."""
 FEW = 12
 """So many operators outside of graphs are no reason to warn."""
+MOST_RUNS = 24
+"""After so many graphs enough is known of a call: counting costs about as much as operators do."""
 MOST_TRIES = 4
 """Calls in which something is compiled say nothing."""
 
@@ -50,6 +60,11 @@ class WatchedGraph:
         if not is_recording():
             return self.run(*args)
         COUNT.inside += self.operations
+        if COUNT.record is not None:
+            COUNT.runs += 1
+            if COUNT.runs > MOST_RUNS:
+                stop_recording(COUNT.record)
+                return self.run(*args)
         with record_function(GRAPH):
             return self.run(*args)
 
@@ -62,6 +77,9 @@ class WatchedGraph:
 
 class _Count:
     inside = 0
+    runs = 0
+    record: OperatorRecord | None = None
+    """A recording that is not to go on for long."""
 
 
 COUNT = _Count()
@@ -113,6 +131,7 @@ class _WatchedCall:
         args = tuple(held)
         held.clear()
         with recorded_operators() as record:
+            COUNT.record, COUNT.runs = record, 0
             result = unit.call(args)
             del args
             if type(result) is unit.resume_type:
@@ -121,6 +140,7 @@ class _WatchedCall:
                 following, held = result.unit, result.args
                 del result
                 result = following.resume(held)
+        COUNT.record = None
         self.tries += 1
         says_all = CLOCK.disturbances == before and record.calls is not None
         if not says_all and self.tries < MOST_TRIES and self.again is not None:

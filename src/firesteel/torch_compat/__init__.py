@@ -100,6 +100,7 @@ from .recognised import (
     OPERATOR_TYPES,
     always_false_while_compiling,
     always_true_while_compiling,
+    backend_flag,
     begin_profiler_region,
     current_settings,
     end_profiler_region,

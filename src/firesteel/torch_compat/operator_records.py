@@ -61,7 +61,7 @@ def recorded_operators() -> Iterator[OperatorRecord]:
     finally:
         for name, start in starters.items():
             setattr(profilers, name, start)
-        record.calls = _stop()
+        stop_recording(record)
 
 
 def _giving_way(start: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,6 +71,12 @@ def _giving_way(start: Callable[..., Any]) -> Callable[..., Any]:
         return start(*args, **kwargs)
 
     return started
+
+
+def stop_recording(record: OperatorRecord) -> None:
+    """End a recording early: what has been recorded so far is the record."""
+    if record.calls is None:
+        record.calls = _stop()
 
 
 def _stop() -> list[tuple[str, tuple[str, ...]]] | None:

@@ -136,7 +136,7 @@ _NOTHING: dict[str, Releases] = {
         _get_mem_efficient_sdp_enabled _get_overrideable_sdp_enabled _get_sdp_priority_order _set_default_dtype
         _set_float32_matmul_precision _set_sdp_priority_order _set_sdp_use_cudnn _set_sdp_use_flash _set_sdp_use_math
         _set_sdp_use_mem_efficient _set_sdp_use_overrideable
-        _are_functorch_transforms_active _functorch.maybe_current_level _get_cudnn_enabled _get_privateuse1_backend_name
+        _are_functorch_transforms_active _functorch.maybe_current_level _get_privateuse1_backend_name
         _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_autocast_available
         _is_torch_function_mode_enabled _log_api_usage_once _fft _linalg _nested _sparse _special"""),
     **_all("torch.", """

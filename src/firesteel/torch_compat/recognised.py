@@ -82,7 +82,25 @@ def _settings() -> dict[Callable[[], Any], Callable[[Any], Any]]:
     for kind in ("math", "flash", "mem_efficient", "cudnn", "overrideable"):
         settings[getattr(torch._C, f"_get_{kind}_sdp_enabled")] = getattr(torch._C, f"_set_sdp_use_{kind}")
     settings[torch._C._get_sdp_priority_order] = torch._C._set_sdp_priority_order
+    for flags in (torch.backends.cudnn, torch.backends.mkldnn):
+        settings.update(_flags_of(type(flags)))
     return settings
+
+
+def _flags_of(cls: type) -> dict[Callable[[], Any], Callable[[Any], Any]]:
+    """The flags of a module of ``torch.backends`` that are functions written in C."""
+    flags = [value for value in vars(cls).values() if isinstance(value, torch.backends.ContextProp)]
+    return {flag.getter: flag.setter for flag in flags
+            if all(isinstance(way, types.BuiltinFunctionType) for way in (flag.getter, flag.setter))}
+
+
+def backend_flag(module: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """How to read and to set ``torch.backends.cudnn.benchmark`` and its like; None for all that is no such flag, or
+    that torch does not let anybody set now."""
+    flag = vars(type(module)).get(name)
+    if not isinstance(flag, torch.backends.ContextProp) or flag.getter not in SETTINGS or torch.backends.flags_frozen():
+        return None
+    return flag.getter, flag.setter
 
 
 SETTINGS = _settings()
@@ -154,7 +172,7 @@ def state_getters() -> list[Callable[..., Any]]:
         torch.get_default_device,
         torch.get_float32_matmul_precision,
         torch.distributed.is_available,
-        *_those_there(torch._C, *_QUESTIONS, "_get_cudnn_enabled"),
+        *_those_there(torch._C, *_QUESTIONS),
         *_those_there(torch._C._functorch, "maybe_current_level"),
     ]
 

@@ -6,6 +6,7 @@ from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..opcode_handlers import opcode
 from ..unrolling import count_round
+from ..values.arrays import ArrayValue
 from ..values.base import Value
 from ..values.constants import ConstantValue, NumberValue
 from ..values.tensors import TensorValue
@@ -33,6 +34,8 @@ def pop_jump_if_false(frame: Frame, inst: Instruction) -> Value | None:
 def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
     """Take one way, or both at once where data decides: then the result is what the frame returns, if it does."""
     tx, value = frame.tx, frame.pop().realize()
+    if isinstance(value, ArrayValue) and not value.ndim:
+        value = value.tensor  # which has the same truth
     truth = _truth(frame, inst, value, jumps_when)
     if truth is None:
         if _captures_branches(frame):

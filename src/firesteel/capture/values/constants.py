@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ... import shapes
+from ... import shapes, torch_compat
 from ..call_handlers import HANDLERS
 from ..signals import GraphBreak, NotConstant, UserRaise
 from ..source import (
@@ -363,6 +363,9 @@ class PythonObject(Value):
     def computed_attr(self, tx: Tracer, name: str, where: Source) -> Value:
         """An attribute of a module that is not in its dictionary: its class computes it, or its ``__getattr__``."""
         obj = self.obj
+        flag = torch_compat.backend_flag(obj, name)
+        if flag is not None:
+            return tx.call(tx.python_object(flag[0]), [], {})
         fallback = obj.__dict__.get("__getattr__")
         if fallback is None:
             tx.guard(where, "missing attribute", "'__getattr__' not in {0}")
@@ -376,6 +379,13 @@ class PythonObject(Value):
         if name in obj.__dict__ or isinstance(attr, types.ModuleType) or callable(attr):
             return tx.python_object(attr)
         return LazyValue(tx, attr, AttrSource(self.source or ConstantSource.of(obj, obj.__name__), name)).realize()
+
+    def set_attr(self, tx: Tracer, name: str, value: Value) -> None:
+        flag = torch_compat.backend_flag(self.obj, name)
+        if flag is None or not value.is_constant():
+            super().set_attr(tx, name, value)
+        else:
+            tx.call(tx.python_object(flag[1]), [value], {})
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         if type(self.obj).__module__ == "typing":  # Optional[int]
