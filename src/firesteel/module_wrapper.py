@@ -15,7 +15,7 @@ from .capture.user_frames import passed_over
 from .module_twins import make_twin, methods, original_of
 from .runtime import stance
 from .runtime.compiler import Compiler
-from .runtime.nested_calls import bind
+from .runtime.nested_calls import bind, takes_as_given
 from .runtime.units import Resume, drive
 
 _COMPILER = "_firesteel_compiler"
@@ -24,12 +24,16 @@ _COMPILER = "_firesteel_compiler"
 @passed_over
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module(*args, **kwargs)``."""
-    original = type(self)._firesteel_original
+    cls = type(self)
+    original = cls._firesteel_original
     if has_hooks(original) or not torch_compat.calls_forward(original):
         return _through(self, args, kwargs)
     forward = original.forward
     if type(forward) is not types.MethodType or type(forward.__func__) is not types.FunctionType:
         return _through(self, args, kwargs)
+    function: Any = forward.__func__
+    if not kwargs and not stance.STATE.eager and takes_as_given(function.__code__, len(args) + 1):
+        return _run(cls._firesteel_compiler, function, (forward.__self__, *args))
     return _dispatch(self, original, forward, args, kwargs)
 
 

@@ -24,12 +24,16 @@ GLOBAL_HOOK_TABLES = ("_global_backward_pre_hooks", "_global_backward_hooks", "_
                       "_global_forward_pre_hooks")
 
 
+_GLOBALS = vars(torch.nn.modules.module)
+
+
 def has_hooks(module: torch.nn.Module) -> bool:
     """Whether a call of the module runs more than its forward."""
-    table = module.__dict__
-    if any(table.get(name) for name in HOOK_TABLES):
-        return True
-    return any(getattr(torch.nn.modules.module, name) for name in GLOBAL_HOOK_TABLES)
+    table = module.__dict__  # without a loop: every call of a compiled module asks
+    return bool(table.get("_forward_hooks") or table.get("_forward_pre_hooks")
+                or table.get("_backward_hooks") or table.get("_backward_pre_hooks")
+                or _GLOBALS["_global_forward_hooks"] or _GLOBALS["_global_forward_pre_hooks"]
+                or _GLOBALS["_global_backward_hooks"] or _GLOBALS["_global_backward_pre_hooks"])
 
 
 def _changes_hooks(tx: Tracer, module: ModuleValue) -> bool:

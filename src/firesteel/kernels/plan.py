@@ -67,6 +67,8 @@ class KernelPlan:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
     """Tensors that the graph holds itself, by buffer name."""
+    new_results: frozenset[int] = frozenset()
+    """Outputs that are no views for the program, though here one may be a part of a buffer or have other sizes."""
 
     def __str__(self) -> str:
         from .printing import print_plan

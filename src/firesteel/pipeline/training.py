@@ -37,6 +37,7 @@ from ..interruptions import uninterrupted
 from ..locks import new_lock
 from ..logs import log
 from ..shapes import LateDecisionError, Symbol
+from ..torch_compat.autograd_functions import quick_apply
 from .assembly import Assembly
 from .collecting import collection_paused
 from .replaced_data import settle_replaced
@@ -186,7 +187,7 @@ class TrainingUnit:
                 for at in self.unreached:
                     given[at] = inputs[at].detach()
             call = self.replay.remember(given, packing is not None)
-            results = CompiledFunction.apply(self, call, *given)  # type: ignore[no-untyped-call]
+            results = _apply(self, call, *given)
         else:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
@@ -201,7 +202,7 @@ class TrainingUnit:
         freed: list[tuple[int, int]] = []
         for part in self.parts:
             own = [inputs[at] for at in part.inputs]
-            _PartFunction.apply(self, call, part, everything, freed, *own)  # type: ignore[no-untyped-call]
+            _apply_part(self, call, part, everything, freed, *own)
         return tuple(results)
 
     def prepare_backward(self) -> None:
@@ -300,6 +301,9 @@ class _Backward:
         inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.tangents):]
         self.layouts = [_Layout.of(entry.example) if entry.node.users else None for entry in inputs]
         self.behind = tangents_behind(parted.joint) if fill else []
+        self.order = None if any(isinstance(how, (PassedGradient, SameAs)) for how in parted.gradients) else [
+            sum(map(bool, parted.gradients[:at])) if how else -1 for at, how in enumerate(parted.gradients)]
+        """For each input where its gradient is among those computed, -1 for none; None where there is more to do."""
         self.twins: list[int] | None = None
         """Gradients for which machine code returns the object of another: in eager they are two in one memory."""
         bases: dict[torch.fx.Node, set[torch.fx.Node]] = {}
@@ -331,11 +335,14 @@ class _Backward:
             self.twins = [at for at, result in enumerate(results) if any(result is other for other in results[:at])]
         for at in self.twins:
             results[at] = results[at].detach()
-        computed = iter(results)
-        gradients: list[Any] = []
-        for how in self.gradients:
-            gradients.append(how(tangents) if isinstance(how, PassedGradient)
-                             else gradients[how.index] if isinstance(how, SameAs) else next(computed) if how else None)
+        if self.order is not None:
+            results.append(None)
+            gradients: list[Any] = [results[at] for at in self.order]
+        else:
+            computed, gradients = iter(results), []
+            for how in self.gradients:
+                gradients.append(how(tangents) if isinstance(how, PassedGradient) else gradients[how.index]
+                                 if isinstance(how, SameAs) else next(computed) if how else None)
         if missing:
             # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.
             gradients = [None if behind <= missing else gradient
@@ -507,6 +514,9 @@ class _PartFunction(torch.autograd.Function):
         return (None, None, None, None, None, *[gradients[at] for at in part.inputs])
 
 
+_apply, _apply_part = quick_apply(CompiledFunction), quick_apply(_PartFunction)
+
+
 def _kept_from(unit: TrainingUnit, part: Part | None) -> list[int]:
     """Those of `TrainingUnit.saved_from` that a function saves."""
     if part is None or part.parted.kept_at is None:
@@ -591,7 +601,11 @@ def _is_freed(unit: TrainingUnit, freed: int, tangents: Sequence[Any]) -> bool:
 
 
 def _bits(tangents: Sequence[Any]) -> int:
-    return sum(1 << number for number, tangent in enumerate(tangents) if tangent is not None)
+    bits = 0
+    for number, tangent in enumerate(tangents):
+        if tangent is not None:
+            bits |= 1 << number
+    return bits
 
 
 def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) -> None:
@@ -599,8 +613,9 @@ def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) ->
     unit: TrainingUnit = ctx.unit
     call: Call | None = ctx.call
     part: Part | None = ctx.part
-    ctx.freed |= _bits(tangents)
-    ctx.freed_by_all.append((torch_compat.backward_pass(), _bits(tangents)))
+    bits = _bits(tangents)
+    ctx.freed |= bits
+    ctx.freed_by_all.append((torch_compat.backward_pass(), bits))
     if call is None:
         return
     lost = 0

@@ -70,6 +70,8 @@ class Compiler:
         self.events = events
         self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
+        self.recent: Unit | None = None
+        """The unit that was asked for last."""
         #: lines whose assumptions on data do not hold
         self.refused: set[str] = set()
         self.plain_frames: dict[types.CodeType, types.CodeType] = {}
@@ -120,7 +122,12 @@ class Compiler:
 
     def unit_of(self, function: types.FunctionType) -> Unit:
         """The unit of a function's code (functions made anew each time share it)."""
-        return self.unit_of_code(function.__code__, function.__globals__)
+        code, globals_ = function.__code__, function.__globals__
+        recent = self.recent  # hashing a code takes as long as the rest of this
+        if recent is not None and recent.code is code and recent.globals is globals_:
+            return recent
+        unit = self.recent = self.unit_of_code(code, globals_)
+        return unit
 
     def unit_of_code(self, code: types.CodeType, globals_: dict[str, Any], driven: bool = False) -> Unit:
         """The unit of a function of these; `driven`: of a generator function whose generators are."""

@@ -182,6 +182,11 @@ class NestedCall:
             NESTING.depth -= 1
 
 
+def takes_as_given(code: types.CodeType, count: int) -> bool:
+    """Whether so many arguments by position are what a unit of the code is called with."""
+    return code.co_argcount == count and not (code.co_flags & 0x0C or code.co_kwonlyargcount or code.co_freevars)
+
+
 def bind(function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     """A unit's arguments for a call; None when Python would refuse the call."""
     code = function.__code__

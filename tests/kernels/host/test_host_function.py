@@ -317,3 +317,27 @@ def test_segments_with_too_many_registers_are_parted(monkeypatch):
     monkeypatch.setattr(program, "MAX_REGISTERS", 1)
     with pytest.raises(program.TooManyRegisters):
         host_function(plan, stubs.addresses)
+
+
+def test_results_that_are_no_views_are_made_natively(native):
+    stubs = Stubs()
+    x, y, out = buffer("x", 4, kind="input"), buffer("y", 4, kind="input"), buffer("buf0", 1, 4)
+    k0 = stubs.kernel("k0", [x, y, out], adding(4))
+    flat = ir.BufferRef("buf0", (as_expr(4),), (as_expr(1),), as_expr(0))
+    product = buffer("product", 2, 2)
+    turned = ir.BufferRef("product", (as_expr(2), as_expr(2)), (as_expr(1), as_expr(2)), as_expr(0))
+    matrix = ir.BufferRef("x", (as_expr(2), as_expr(2)), (as_expr(2), as_expr(1)), as_expr(0))
+    steps = [Allocate(out), Launch(k0, ("x", "y", "buf0"), ()),
+             ir.ExternCall(aten.mm.default, (matrix, matrix), {}, ("product",))]
+    plan = plan_of([x, y], steps, [flat, turned], others=[product])
+    a, b = torch.randn(4), torch.randn(4)
+    for new_results in (frozenset(), frozenset({0, 1})):
+        plan.new_results = new_results
+        host = host_function(plan, stubs.addresses, native)
+        total, transposed = host.run(a, b)
+        assert torch.equal(total, a + b) and total.shape == (4,)
+        assert torch.equal(transposed, (a.view(2, 2) @ a.view(2, 2)).T) and transposed.stride() == (1, 2)
+        assert total._is_view() is transposed._is_view() is not (native and bool(new_results))
+    plan.outputs = [flat, flat]  # one memory twice: views of one tensor
+    first, second = host_function(plan, stubs.addresses, native).run(a, b)
+    assert first._base is second._base is not None

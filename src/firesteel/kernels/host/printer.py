@@ -18,6 +18,7 @@ compiled for is copied, then and in all later calls.
 from __future__ import annotations
 
 import builtins
+import collections
 import keyword
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,6 +147,7 @@ class _HostPrinter(PlanEmitter[str]):
         self.python_symbols: dict[Symbol, str] = {}
         self.bound: dict[int, str] = {}
         self.view_names: dict[BufferRef, str] = {}
+        self.result_views = self.find_result_views()
         self.members: dict[str, list[str]] = {}
         self.grouped = False
         self.alive: set[str] = set()
@@ -286,8 +288,23 @@ class _HostPrinter(PlanEmitter[str]):
             segment = part if isinstance(part, list) else None
             if segment is None:
                 yield part, []
-        if segment is not None:
-            yield segment, []
+        if segment is not None or self.result_views:
+            yield segment if segment is not None else [], self.result_views
+
+    def find_result_views(self) -> list[BufferRef]:
+        """Results that native code can make at the end: those of buffers which are returned once, and not as views."""
+        if self.machine is None:
+            return []
+        returned = collections.Counter(ref.buffer for ref in self.plan.outputs if isinstance(ref, BufferRef))
+        inputs = {entry.name for entry in self.plan.inputs if isinstance(entry, Buffer)}
+        views = []
+        for index, ref in enumerate(self.plan.outputs):
+            if index in self.plan.new_results and isinstance(ref, BufferRef) and ref.shape is not None \
+                    and returned[ref.buffer] == 1 and ref.buffer not in inputs \
+                    and ref.buffer not in self.plan.constants and (buffer := self.plan.buffers.get(ref.buffer)) \
+                    and ref.dtype in (None, buffer.dtype):
+                views.append(ref)
+        return views
 
     # Native segments
 
@@ -538,5 +555,5 @@ class _HostPrinter(PlanEmitter[str]):
     def output(self, output: Any) -> str:
         """A view is an object of its own, even one with the layout of the whole."""
         if isinstance(output, BufferRef) and output.shape is not None:
-            return self.view_source(output)
+            return self.view_name(output) if output in self.result_views else self.view_source(output)
         return self.argument(output, ())

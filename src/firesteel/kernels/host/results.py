@@ -32,6 +32,8 @@ def with_results(plan: KernelPlan, functional: FunctionalGraph, in_place: bool =
     buffers = dict(plan.buffers)
     steps = list(plan.steps)
     outputs: list[Any] = []
+    new_results = frozenset(index for index, output in enumerate(functional.outputs)
+                            if isinstance(output, FreshTensor) and output.view is None)
     for output in functional.outputs:
         match output:
             case FreshTensor(node, layout):
@@ -61,7 +63,8 @@ def with_results(plan: KernelPlan, functional: FunctionalGraph, in_place: bool =
             source = BufferRef(name)
         if source.buffer != target or source.shape is not None:
             writes.append(WriteBack(target, source))
-    with_writes = replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers)
+    with_writes = replace(plan, steps=[*steps, *copies, *writes], outputs=outputs, buffers=buffers,
+                          new_results=new_results)
     return write_in_place(with_writes) if in_place else with_writes
 
 
