@@ -132,16 +132,19 @@ def source_of(
     return sub(mul(_ratio(ctx, size, new, scale, dtype), add(place, 0.5)), 0.5)
 
 
-def linear_taps(ctx: Lowering, source: Value, size: Expr) -> list[Tap]:
+def linear_taps(ctx: Lowering, source: Value, size: Expr, new: Expr) -> list[Tap]:
+    """The two neighbours; where the size stays, both are the point itself, so that infinity becomes NaN as in eager."""
     source = op("max", source, 0.0)
     last = ctx.index(size - 1)
     low = op("max", ir.op("min", cast(source, torch.int64), last), 0)
-    high = ir.op("min", add(low, 1), last)
+    known = ctx.known(shapes.eq(size, new))
+    step = int(not known) if known is not None else cast(op("ne", ctx.index(size), ctx.index(new)), torch.int64)
+    high = ir.op("min", add(low, step), last)
     weight = op("min", op("max", sub(source, cast(low, source.dtype)), 0.0), 1.0)
     return [Tap(ctx.indirect(low, size), sub(1.0, weight)), Tap(ctx.indirect(high, size), weight)]
 
 
-def cubic_taps(ctx: Lowering, source: Value, size: Expr) -> list[Tap]:
+def cubic_taps(ctx: Lowering, source: Value, size: Expr, new: Expr) -> list[Tap]:
     """Weights of the cubic convolution with parameter -0.75."""
     start = ir.op("floor", source)
     t = sub(source, start)
@@ -160,6 +163,14 @@ def cubic_taps(ctx: Lowering, source: Value, size: Expr) -> list[Tap]:
     return [Tap(ctx.indirect(place, size), weight) for place, weight in zip(places, weights, strict=True)]
 
 
+def _pays_by_rows(ctx: Lowering, x: Tensor, sizes: Sequence[Expr], new: Sequence[Expr]) -> bool:
+    """Whether to resample along rows first and keep that: elements of a row are read one by one from computed places,
+    whole rows side by side, and each row is used for several rows of the result where there are more of these."""
+    return not ctx.kind.runs_at_once and len(sizes) > 1 and sizes[-1] is not new[-1] \
+        and ctx.same(x.strides[-1], ONE) and all(ctx.known(b >= a) is True for a, b in zip(sizes, new, strict=True)) \
+        and any(ctx.known(b > a) is True for a, b in zip(sizes[:-1], new[:-1], strict=True))
+
+
 def _interpolating(count: int, taps: Any) -> Any:
     def run(ctx: Lowering, x: Tensor, align_corners: bool, given: Sequence[Any]) -> Tensor:
         sizes, new = x.shape[-count:], ctx.out.shape[-count:]
@@ -173,14 +184,27 @@ def _interpolating(count: int, taps: Any) -> Any:
         wide, dtype = opmath(x.dtype), ctx.out.dtype
         x = ctx.share(x)
 
+        def around(dim: int, i: Expr) -> list[Tap]:
+            a, b, scale = sizes[dim], new[dim], scales[dim]
+            if a is b and taps is linear_taps:
+                return [Tap(i, ir.const(1.0, wide)), Tap(i, ir.const(0.0, wide))]
+            return taps(ctx, source_of(ctx, i, a, b, scale, align_corners, wide), a, b)
+
+        if _pays_by_rows(ctx, x, sizes, new):
+            spec = ctx.spec((*x.shape[:-1], new[-1]), wide)
+            rows = ctx.realize(ctx.computed(
+                lambda indices: _weighted(x, indices[:-1], [around(count - 1, indices[-1])], wide), spec))
+
+            def of_rows(indices: Indices) -> Value:
+                outer = [around(dim, i) for dim, i in enumerate(indices[-count:-1])]
+                last = [Tap(indices[-1], ir.const(1.0, wide))]
+                return cast(_weighted(rows, indices[:-count], [*outer, last], wide), dtype)
+
+            return ctx.computed(of_rows)
+
         def body(indices: Indices) -> Value:
-            around: list[list[Tap]] = []
-            for i, a, b, scale in zip(indices[-count:], sizes, new, scales, strict=True):
-                if a is b and not scale:
-                    around.append([Tap(i, ir.const(1.0, wide))])
-                else:
-                    around.append(taps(ctx, source_of(ctx, i, a, b, scale, align_corners, wide), a))
-            return cast(_weighted(x, indices[:-count], around, wide), dtype)
+            return cast(_weighted(x, indices[:-count], [around(dim, i) for dim, i in enumerate(indices[-count:])],
+                                  wide), dtype)
 
         return ctx.computed(body)
 
