@@ -73,9 +73,10 @@ def holders_of(entry: Entry, code: types.CodeType) -> list[Unit]:
 
 def _alike(unit: Unit, other: Unit) -> bool:
     """Whether two units are the same code under the same options."""
+    one, two = unit.compiler, other.compiler
     return other is not unit and other.globals is unit.globals and other.driven is unit.driven \
-        and other.compiler.backend is unit.compiler.backend and all(other.compiler.given[name] == unit.compiler.given[name] for name in ("fullgraph", "dynamic")) \
-        and not (other.compiler.declared or unit.compiler.declared)
+        and one.backend is two.backend and not one.declared and not two.declared \
+        and all(one.given[name] == two.given[name] for name in ("fullgraph", "dynamic"))
 
 
 def _accepts(entry: Entry, unit: Unit, args: Sequence[Any]) -> bool:

@@ -33,7 +33,8 @@ def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     >>> quick_apply(Double)(torch.ones(2))
     tensor([2., 2.])
     """
-    apply: Callable[..., Any] = function.apply if _IN_C else super(torch.autograd.Function, function).apply
+    inherited: Any = function if _IN_C else super(torch.autograd.Function, function)
+    apply: Callable[..., Any] = inherited.apply
     return apply
 
 
