@@ -167,8 +167,10 @@ def _pays_by_rows(ctx: Lowering, x: Tensor, sizes: Sequence[Expr], new: Sequence
     """Whether to resample along rows first and keep that: elements of a row are read one by one from computed places,
     whole rows side by side, and each row is used for several rows of the result where there are more of these."""
     stored = x.stored()
-    return not ctx.kind.runs_at_once and len(sizes) > 1 and sizes[-1] is not new[-1] \
-        and (stored is None or ctx.same(stored.strides[-1], ONE)) and all(ctx.known(b >= a) is True for a, b in zip(sizes, new, strict=True)) \
+    if ctx.kind.runs_at_once or len(sizes) < 2 or sizes[-1] is new[-1] \
+            or stored is not None and not ctx.same(stored.strides[-1], ONE):
+        return False
+    return all(ctx.known(b >= a) is True for a, b in zip(sizes, new, strict=True)) \
         and any(ctx.known(b > a) is True for a, b in zip(sizes[:-1], new[:-1], strict=True))
 
 
