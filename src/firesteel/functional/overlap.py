@@ -22,6 +22,8 @@ def refuse_overlap(name: str, target: FakeTensor, others: Iterable[FakeTensor]) 
     size, stride = layout_of(target)
     if any(_is(step, 0) and not _is(length, 1) for length, step in zip(size, stride, strict=True)):
         raise Unsupported(f"{name} writes to elements that share memory")
+    if _may_share_elements(size, stride):
+        raise Unsupported(f"{name} writes to elements that may share memory, one after the other")
     span = _dense_span(target)
     if span is None:
         return
@@ -31,6 +33,21 @@ def refuse_overlap(name: str, target: FakeTensor, others: Iterable[FakeTensor]) 
             continue
         if taken != span or layout_of(other)[1] != stride:
             raise Unsupported(f"{name} reads and writes memory that overlaps")
+
+
+def _may_share_elements(size: Any, stride: Any) -> bool:
+    """Whether rows of a layout reach into each other, as those of a window that moves over a row do; where sizes are
+    symbols, as they are now."""
+    numbers = [number if type(number) is int else number.node.hint for number in (*size, *stride)]
+    if None in numbers or 0 in numbers[:len(size)]:
+        return False
+    reach = 0
+    dims = zip(numbers[len(size):], numbers[:len(size)], strict=True)
+    for step, length in sorted((step, length) for step, length in dims if length != 1):
+        if step <= reach:
+            return True
+        reach += step * (length - 1)
+    return False
 
 
 def meet(entries: Iterable[tuple[int, FakeTensor, bool]]) -> bool:
