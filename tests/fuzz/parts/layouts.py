@@ -59,7 +59,7 @@ class _Layout:
         strides, step = [0] * len(shape), self.step
         for dim in reversed(self.order):
             strides[dim] = step
-            step = step * max(shape[dim], 1) + self.gaps[dim]
+            step = max(step * max(shape[dim], 1) + self.gaps[dim], 1)
         if self.expanded is not None:
             strides[self.expanded] = 0
         reach = 1 + sum((max(size, 1) - 1) * stride for size, stride in zip(shape, strides, strict=True))
@@ -122,7 +122,7 @@ class _Writer:
     def layout(self, rank: int) -> _Layout:
         dice = self.dice
         order = dice.sample(range(rank), rank) if dice.chance(0.3) else list(range(rank))
-        gaps = [dice.between(1, 5) if dice.chance(0.15) else 0 for _ in range(rank)]
+        gaps = [dice.between(-3 if dice.chance(0.1) else 1, 5) if dice.chance(0.15) else 0 for _ in range(rank)]
         return _Layout(f"torch.{dice.choice(DTYPES)}", order, dice.choice((1, 1, 1, 1, 2, 3, 4)), gaps,
                        dice.below(rank) if dice.chance(0.15) else None, dice.choice((0, 0, 1, 5)),
                        dice.choice((0, 0, 0, 3)))
@@ -226,6 +226,7 @@ def _moved(w: _Writer, v: str) -> str:
                         f"torch.cat([{v}, {v}.flip({d}), {o}], {d})", f"{v}.split({dice.between(1, 4)}, {d})[-1]",
                         f"F.avg_pool1d({v}.float().reshape(1, 1, -1), {dice.between(1, 4)}, {dice.between(1, 3)})",
                         f"F.max_pool1d({v}.float().reshape(1, 1, -1), {dice.between(1, 4)}, {dice.between(1, 3)})",
+                        f"F.max_pool1d({v}.float().unsqueeze(0), {dice.between(1, 3)}, {dice.between(1, 2)})",
                         f"F.interpolate({v}.float().reshape(1, 1, -1), scale_factor={dice.between(1, 3)})"))
 
 
@@ -257,7 +258,7 @@ def _in_place(w: _Writer, v: str) -> str | None:
     w.values[copy] = torch.empty_like(value)
     if v in w.rounded:
         w.rounded.add(copy)
-    w.body.append(f"{copy} = {v}.clone()")
+    w.body.append(f"{copy} = {v}{dice.choice(('.clone()', '.clone()', '.clone()', ''))}")
     w.body.append(f"{target}.{act.format(part=target)}")
     return None
 
