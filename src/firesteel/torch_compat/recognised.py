@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import _VF
 
+from .dispatch import without_modes
 from .global_state import leave_autocast_block
 
 #: Objects that call one operator each.
@@ -110,7 +112,18 @@ ATTENTION_BACKEND: type = torch._C._SDPBackend
 
 def current_settings() -> tuple[Any, ...]:
     """What all settings are, in their order."""
+    if torch.cuda.is_initialized():
+        _settle_order()
     return tuple([get() for get in SETTINGS])
+
+
+@functools.cache
+def _settle_order() -> None:
+    """torch chooses the order of attention's kernels when it is first asked for one on a GPU. Whoever puts settings back
+    must not take that from it."""
+    with without_modes(), contextlib.suppress(RuntimeError):
+        query = torch.empty(1, 1, 8, 8, dtype=torch.float16, device="cuda")
+        torch._fused_sdp_choice(query, query, query)
 
 
 def restore_settings(settings: tuple[Any, ...]) -> None:
