@@ -119,10 +119,10 @@ def current_settings() -> tuple[Any, ...]:
 
 @functools.cache
 def _settle_order() -> None:
-    """torch chooses the order of attention's kernels when it is first asked for one on a GPU. Whoever puts settings back
-    must not take that from it."""
+    """torch chooses the order of attention's kernels when it is first asked for one on a GPU. Whoever puts settings
+    back must not take that from it."""
     with without_modes(), contextlib.suppress(RuntimeError):
-        query = torch.empty(1, 1, 8, 8, dtype=torch.float16, device="cuda")
+        query = torch.empty(1, 1, 8, 8, dtype=torch.float16, device=torch.cuda.current_device())
         torch._fused_sdp_choice(query, query, query)
 
 
