@@ -79,6 +79,19 @@ def test_addresses():
         assert compiled(*arguments) == function(*arguments)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_which_inputs_share_memory_is_guarded(dynamic):
+    def function(x, y):
+        return x.data_ptr() == y.data_ptr(), len({x.data_ptr(), y[1:].data_ptr()}), x.untyped_storage().nbytes(), x + 1
+
+    compiled = fs.compile(function, backend="eager", dynamic=dynamic)
+    whole, array = torch.ones(9), torch.ones(9).numpy()
+    for arguments in ((torch.ones(3), torch.ones(3)), (whole[:3], whole[:3]), (whole[1:4], whole[:3]),
+                      (whole[:3], torch.ones(3)), (torch.from_numpy(array)[:3], torch.from_numpy(array)[:3]),
+                      (torch.from_numpy(array[1:4]), torch.from_numpy(array)[:3]), (torch.ones(3), whole[:3])):
+        assert compiled(*arguments)[:3] == function(*arguments)[:3]
+
+
 def test_an_address_that_is_returned_is_the_real_one():
     tensor = torch.ones(2)
     assert fs.compile(lambda x: (x.data_ptr(), x + 1), fullgraph=True)(tensor)[0] == tensor.data_ptr()

@@ -76,6 +76,8 @@ def test_what_eager_copies_besides_breaks(kind):
 
 
 def test_a_part_of_a_storage_from_outside_is_told_apart():
+    dynamic = fs.compile(lambda x: copy.deepcopy(x), backend="eager", dynamic=True)
+    assert dynamic(torch.ones(9)[:3]).untyped_storage().nbytes() == 36
     compiled = fs.compile(lambda x: copy.deepcopy(x), backend="eager")
     assert compiled(torch.ones(3)).untyped_storage().nbytes() == 12
     assert compiled(torch.ones(4)[1:]).untyped_storage().nbytes() == 16

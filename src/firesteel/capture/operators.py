@@ -283,7 +283,7 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
         return result
     if symbol in ("==", "!="):
         if isinstance(left, AddressNumber) and isinstance(right, AddressNumber):
-            return ConstantValue((symbol == "==") == left.same(right))
+            return ConstantValue((symbol == "==") == left.same(tx, right))
         if isinstance(left, AddressNumber) and isinstance(right, ConstantValue) and right.value == 0:
             return ConstantValue(symbol == "!=")
         if isinstance(left, IdentityNumber) and isinstance(right, IdentityNumber):

@@ -15,9 +15,9 @@ from ..fake.rules.strides import preserved_strides
 from .call_handlers import handles
 from .equivalents.copying import has_attributes, shallow_tensor_copy
 from .signals import GraphBreak
-from .storages import guard_places
 from .values.base import Value
 from .values.mappings import DictValue
+from .values.storages import storage_bytes
 from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
@@ -77,10 +77,9 @@ def _refuse_attributes(tx: Tracer, tensor: TensorValue) -> None:
 def _refuse_shared(tx: Tracer, tensor: TensorValue, memo: Value) -> None:
     """What lies around a tensor in its storage would be copied too, and be shared by all copies."""
     fake = tensor.fake
-    guard_places(tx, "storage_offset", [fake], {})
+    size = storage_bytes(tx, fake)
     shape, stride = layout_of(fake)
     whole = known_equal(offset_of(fake), 0) and all(map(known_equal, stride, preserved_strides(shape, stride)))
-    size = fake.untyped_storage().nbytes()
     known = tx.copied_storages.setdefault(id(memo), (memo, set()))[1]
     if not whole or not known_equal(numel_of(fake) * fake.itemsize, size) or fake.storage_key in known:
         raise GraphBreak("copy.deepcopy of a tensor that is a part of its memory, or shares it with another copied one",

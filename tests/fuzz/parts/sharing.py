@@ -16,6 +16,11 @@ ALONE = ("{s}.add_({k})", "{s}.mul_({k})", "{s}.zero_()", "{s}[{i}] = {k}.0", "{
          "torch.as_strided({s}, {layout}).add_({k})", "{s}.as_strided({layout})[:1] = {k}.0",
          "{s}[1:].as_strided({layout}).mul_({k})", "{s}.view(torch.int32).as_strided({layout}).fill_({k})",
          "{s}.view(torch.int16).as_strided({layout}).zero_()", "{s}[::2].mul_({k})",
+         "{s}.data = {s}.data * {k}", "{s}.data = {t}.data", "{s}.data = {t}.detach()[:]",
+         "{s}.data = torch.ones(3) * {k}", "{s}.data = {s}.data.clone().add_({k})",
+         "w = torch.empty(0); w.set_({s}.detach() * {k}); w.add_(1); out.append(w)",
+         "w = copy.deepcopy([{s}.data.clone(), {t}.data]); w[0].add_({k}); out.append(w)",
+         "w = copy.copy({s}.detach()); w.mul_({k}); out.append(w)",
          "w = {s}.as_strided({layout}); w += {k}; out.append(w)", "out.append({s}.as_strided_({layout}).mul_({k}))")
 TOGETHER = ("{s}.add_({t})", "{s}.copy_({t})", "{s}.sub_({t}, alpha={k})", "torch.add({t}, {u}, out={s})", "{s} += {t}",
             "{s}.lerp_({t}, 0.5)", "{s}.addcmul_({t}, {u})",
@@ -25,13 +30,20 @@ TOGETHER = ("{s}.add_({t})", "{s}.copy_({t})", "{s}.sub_({t}, alpha={k})", "torc
             "torch._foreach_addcmul_([{s}, {s}], [{t}, {u}], [{u}, {t}])",
             "torch._foreach_sub_([{s}, {t}, {s}], [{u}, {u}, {t}], alpha={k})",
             "torch._foreach_mul_([{s}, {t}], [{k}.0, 0.5])", "torch._foreach_add_([{s}, {t}], {u}.sum())")
-READS = ("out.append({s} * {k})", "out.append({s}.sum())", "out.append({s} + {t})", "out.append({s})",
+READS = ("out.append({s}.data_ptr() == {t}.data_ptr())", "out.append({s}[{i}:].data_ptr() == {t}.data_ptr())",
+         "out.append({s}.untyped_storage().data_ptr() != {t}.untyped_storage().data_ptr())",
+         "out.append(len({{{s}.data_ptr(), {t}.data_ptr(), {u}.data_ptr()}}))",
+         "out.append({s}.untyped_storage().nbytes() == {t}.untyped_storage().nbytes())",
+         "out.append(copy.deepcopy({s}.detach()))", "out.append(list(m.state_dict().values()))",
+         "out.append({s} * {k})", "out.append({s}.sum())", "out.append({s} + {t})", "out.append({s})",
          "out.append({s}.view(3, 1))", "out.append(torch._foreach_add([{s}, {t}], {k}))", "out.append({s}[1:])",
          "out.append({s}.as_strided({layout}) * {k})", "out.append({s}.view(torch.int16).as_strided({layout}))")
 LAYOUTS = ("(2,), (1,)", "(2,), (1,)", "(3,), (1,)", "(2,), (2,)", "(4,), (1,)", "(1,), (1,)", "(2, 2), (2, 1)",
            "(2, 1), (1, 1)", "(2, 2), (1, 2)")
 
-HEAD = """import torch
+HEAD = """import copy
+
+import torch
 import torch.nn.functional as F
 
 
