@@ -23,6 +23,7 @@ from .. import shapes
 from ..fake.rules.data_dependent import new_number
 from ..shapes.symnode import make_symbolic
 from .call_handlers import handles
+from .generator_states import WITHOUT_NORMAL, restore, states, states_without_normal
 from .numpy_calls import shared_tensor, tensor_of_scalar
 from .numpy_table.dtypes import TORCH, torch_dtype
 from .signals import GraphBreak
@@ -56,6 +57,8 @@ class Draws:
         self.tx = tx
         self.calls: list[Callable[[EntryCode], str]] = []
         self.generators: dict[int, tuple[Any, Callable[[EntryCode], str]]] = {}
+        self.methods: set[str] = set()
+        """Those that are called of generators of NumPy's older kind."""
 
     def draw(self, generator: RandomGenerator, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call a method of a generator when the entry runs."""
@@ -75,30 +78,13 @@ class Draws:
         kept = []
         if with_graph and self.generators:
             texts = [text(code) for _, text in self.generators.values()]
-            kept = [f"_fs_states = {code.constant(states)}({', '.join(texts)})"]
+            keep = states_without_normal if self.methods <= WITHOUT_NORMAL else states
+            kept = [f"_fs_states = {code.constant(keep)}({', '.join(texts)})"]
         return [*kept, *(call(code) for call in self.calls)]
 
     def undoing(self, code: EntryCode) -> list[str]:
         """The statements that put generators back when the graph has raised."""
         return [f"{code.constant(restore)}(_fs_states)"] if self.generators else []
-
-
-def states(*generators: Any) -> list[tuple[Any, Any]]:
-    """Generators with their states."""
-    return [(one, one.getstate() if isinstance(one, random.Random) else
-             one.get_state() if isinstance(one, numpy.random.RandomState) else one.bit_generator.state)
-            for one in generators]
-
-
-def restore(kept: list[tuple[Any, Any]]) -> None:
-    """Put generators back."""
-    for generator, state in kept:
-        if isinstance(generator, random.Random):
-            generator.setstate(state)
-        elif isinstance(generator, numpy.random.RandomState):
-            generator.set_state(state)
-        else:
-            generator.bit_generator.state = state
 
 
 def stand_in(real: Any) -> Any:
@@ -154,6 +140,8 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
 
     if generator.variable is None:
         draws.generators[id(real)] = (real, generator.text)
+        if isinstance(real, numpy.random.RandomState):
+            draws.methods.add(name)
     return _value(tx, draws.variable(text), sample, f"{name}()", shape)
 
 
