@@ -17,9 +17,10 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import ClassVar
+
+from firesteel.records import dataclass
 
 NUMBER_TOO_LARGE = "firesteel: a size does not fit in 64 bits"
 """What compiled code says that computes with 64 bits where Python has more; plain Python runs in its place."""

@@ -11,11 +11,11 @@ import functools
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from . import config
 from .errors import UnsupportedError, warn
+from .records import dataclass
 
 PYTHONS = ((3, 11), (3, 13))
 """The oldest and the newest Python that is tested."""
