@@ -73,7 +73,9 @@ def _yielded(code: EntryCode, unit: Unit, frame: Frame, inst: Instruction, texts
     parts = [value, lacking(inst.index + 1, [*rest, "None"], [*rest_kinds, "value"])]
     handler = inst.handler
     if handler is not None:
-        kept, kept_kinds = rest[: handler.depth], rest_kinds[: handler.depth]
+        lost = handler.depth - len(rest)  # 3.12 has what was sent last above the receiver of ``yield from``
+        kept = [*rest, *["None"] * lost][: handler.depth]
+        kept_kinds = [*rest_kinds, *["value"] * lost][: handler.depth]
         if handler.push_lasti:
             kept, kept_kinds = [*kept, str(inst.offset)], [*kept_kinds, "value"]
         parts.append(f"thrown={lacking(handler.target, [*kept, 'None'], [*kept_kinds, 'value'])}")
