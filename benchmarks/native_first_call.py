@@ -15,6 +15,7 @@ import argparse
 import importlib
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -62,8 +63,8 @@ def measure(name: str, side: str) -> dict[str, float]:
 
 
 def _processor_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return sum(usage.ru_utime + usage.ru_stime
+               for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
 def in_fresh_process(name: str, side: str, caches: str, bytecode: str) -> dict[str, float]:
