@@ -71,8 +71,8 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
                 raise GraphBreak("a module compiled by another compiler")
             implementation = class_member(tx, cls, "_call_impl", *find_on_class(cls, "_call_impl"))  # type: ignore[arg-type]
             return tx.call(MethodValue(module, implementation), args, kwargs)
-        if not any(known is module for known in tx.unhooked):
+        if id(module) not in tx.unhooked:
             guard_no_hooks(tx, module)
-            tx.unhooked.append(module)
+            tx.unhooked[id(module)] = module
         return tx.call(module.get_attr(tx, "forward"), args, kwargs)
     return tx.call(MethodValue(module, class_member(tx, cls, "__call__", raw, owner)), args, kwargs)

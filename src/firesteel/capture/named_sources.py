@@ -31,6 +31,8 @@ class NamedSources:
 
     def covers(self, name: str, dim: int | None = None) -> bool:
         """Whether a number, or a dimension of a tensor, is named."""
+        if not self.entries:
+            return False
         theirs = torch_name(name)
         return any((only is None or dim is None or only == dim) and _names(pattern, theirs)
                    for pattern, only in self.entries)

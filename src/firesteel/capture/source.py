@@ -11,6 +11,7 @@ import re
 import sys
 import types
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, dataclass_transform
 
@@ -18,10 +19,12 @@ from ..torch_compat.subclasses import plain_alias
 
 
 class Source:
-    """Base class; equality is structural, so equal paths are evaluated once per call. Hashes are computed once."""
+    """Base class; equality is structural, so equal paths are evaluated once per call. Hashes and names are computed
+    once."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "_name")
     _hash: int
+    _name: str
 
     @property
     def base(self) -> Source | None:
@@ -41,7 +44,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def _source(cls: type[T]) -> type[T]:
-    """Dataclass decorator of all sources: frozen, with slots, and with the structural hash kept once computed."""
+    """Dataclass decorator of all sources: frozen, with slots, and with the structural hash and the name, which is made
+    of those of all its bases, kept once computed."""
     source_class = dataclass(frozen=True, slots=True)(cls)
     structural = source_class.__hash__
 
@@ -54,7 +58,21 @@ def _source(cls: type[T]) -> type[T]:
             return value
 
     source_class.__hash__ = cached  # type: ignore[method-assign]
+    if "name" in vars(source_class):
+        source_class.name = _kept_name(vars(source_class)["name"].fget)  # type: ignore[attr-defined]
     return source_class
+
+
+def _kept_name(compute: Callable[[Any], str]) -> property:
+    def name(self: Any) -> str:
+        try:
+            kept: str = self._name
+        except AttributeError:
+            kept = compute(self)
+            object.__setattr__(self, "_name", kept)
+        return kept
+
+    return property(name)
 
 
 @_source

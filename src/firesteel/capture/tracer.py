@@ -140,7 +140,8 @@ class Tracer:
         self.classes: dict[type, ClassValue] = {}
         self.touched_state: dict[str, Any] = {}
         self.entered_modes: list[Any] = []
-        self.unhooked: list[Any] = []
+        # modules that are relied on to have no hooks, by identity
+        self.unhooked: dict[int, Any] = {}
         # tensors with hooks that this program registers, and how often they had been changed then
         self.hooked: list[tuple[Any, int]] = []
         self.generators: list[Any] = []

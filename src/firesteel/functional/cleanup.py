@@ -102,8 +102,11 @@ def _is_pure(node: torch.fx.Node) -> bool:
 
 
 def _key(value: Any) -> Any:
-    if isinstance(value, torch.fx.Node):
+    kind = type(value)
+    if kind is torch.fx.Node:
         return value
+    if kind is int or kind is bool or value is None:
+        return kind, value
     if isinstance(value, (tuple, list)):
         return tuple([_key(item) for item in value])
     if isinstance(value, dict):
