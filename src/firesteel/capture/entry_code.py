@@ -319,7 +319,8 @@ class EntryCode:
         entry = types.FunctionType(code, self.namespace)
         if hits is not None:
             prologue = Prologue(self.parameters, self.prologue, self.origins, graph_call, self.graph_function,
-                                self.graph_inputs, self.body, compile_lines, dict(self.tx.symbols.sources))
+                                self.graph_inputs, self.body, compile_lines, dict(self.tx.symbols.sources),
+                                parameters if user_code is None and not self.holds_list else None)
             self.upgrade = Upgrade(prologue, self.namespace, hits, entry)
             self.namespace["_fs_warm"] = self.upgrade.hit
         return entry

@@ -636,3 +636,15 @@ def test_torchs_libraries_answer_as_python_does(change):
         assert len(upgrades(compiled)) == 2 or change is PassThrough
     assert [native.result(answer) for native, answer in zip(questions.values(), outside, strict=True)] == [
         ask(native) for native in questions.values()]
+
+
+def test_guards_are_compiled_once():
+    """The upgraded entry calls the one that it was where the checker refuses, and has no guards in Python itself."""
+    m, x = Block(), torch.ones(2, 3)
+    c = fs.compile(m, backend="eager")
+    torch.testing.assert_close(c(x), m(x))
+    (made,) = upgrades(c)
+    assert made.native is not None and made.text.count("if not (") == 0 and "return _fs_python(" in made.text
+    other = torch.ones(4, 3)
+    torch.testing.assert_close(c(other), m(other))
+    torch.testing.assert_close(c(x), m(x))

@@ -259,7 +259,7 @@ def test_sizes_of_unchecked_tensors_are_not_read():
 # Entries
 
 
-def entry(condition, free, body, inputs=(), first=None, others=()):
+def entry(condition, free, body, inputs=(), first=None, others=(), calls_itself=False):
     """An entry for a matrix x and an int n: s = x.size(0), t = x.size(1), r = x.stride(0)."""
     x = first if first is not None else torch.ones(4, 6)
     base = LocalSource("x")
@@ -298,7 +298,8 @@ def entry(condition, free, body, inputs=(), first=None, others=()):
     start = ["try:", *("    " + line for line in lines), REFUSAL,
              "if _fs_warm is not None: _fs_warm(x, n)", *call]
     made = types.FunctionType(compile_lines(start), namespace)
-    prologue = Prologue(["x", "n"], lines, origins, call, "graph", list(inputs), [body], compile_lines, symbols)
+    prologue = Prologue(["x", "n"], lines, origins, call, "graph", list(inputs), [body], compile_lines, symbols,
+                        ["x", "n"] if calls_itself else None)
     namespace["_fs_warm"] = None
     plain = types.FunctionType(made.__code__, dict(namespace))
     upgrade = Upgrade(prologue, namespace, 1, made)
@@ -310,12 +311,14 @@ N = shapes.symbol("n")
 CONDITIONS = [shapes.ge(A, 2), shapes.ge(B, 2), shapes.eq(C, B), shapes.eq(A % 2, 0), shapes.ge(A * B, N)]
 
 
+@pytest.mark.parametrize("calls_itself", [False, True])
 @pytest.mark.parametrize("inputs", [("x",), ("x", "n", "_fs_s0", "_fs_s1", "x", "n", "_fs_s2", "_fs_s0", "x")])
-def test_an_entry_with_numbers_from_sizes(inputs):
+def test_an_entry_with_numbers_from_sizes(inputs, calls_itself):
     body = "return _fs_g, _fs_s0 * 1000 + _fs_s1, n"
     with config.patch(raise_on_internal_error=True):
-        made, plain, upgrade = entry(CONDITIONS, (0, 1), body, inputs)
+        made, plain, upgrade = entry(CONDITIONS, (0, 1), body, inputs, calls_itself=calls_itself)
         made(torch.ones(4, 6), 3)
+    assert ("_fs_python(x, n)" in upgrade.text) is calls_itself
     assert upgrade.native is not None and upgrade.kept_in_python == []
     calls = [(torch.ones(shape), n) for shape in ((4, 6), (8, 300), (400, 5), (3, 6), (1, 6), (4, 1), (4,), (0, 4))
              for n in (3, 24, 25, 1 << 70, -(1 << 70), True, 2.0, None)]

@@ -9,6 +9,9 @@
             inputs, y = found
             ... guards that the native checker does not know ...
         (result, ) = graph(*inputs)
+
+Where no line of the entry stands for one of the user's, so that nobody sees how many frames there are, the entry as it
+was is called instead of those guards: to compile thousands of lines again takes as long as to make some kernels.
 """
 
 from __future__ import annotations
@@ -82,6 +85,8 @@ class Prologue:
     body: list[str]
     compile: Callable[[list[str]], types.CodeType]
     symbol_sources: Mapping[Symbol, Source] = field(default_factory=dict)
+    all_parameters: list[str] | None = None
+    """Those of the entry as it is called, where it may call the entry that it was before."""
 
     def holds(self, namespace: dict[str, Any], args: tuple[Any, ...]) -> bool:
         """Whether the guards hold in Python now: another thread may have changed what they read a moment ago."""
@@ -176,6 +181,7 @@ class Upgrade:
         self.kept_in_python = parts.kept
         self.text = "\n".join(lines)
         self._python = self.function.__code__
+        self.namespace["_fs_python"] = types.FunctionType(self._python, self.namespace)
         self.function.__code__ = code
 
 
@@ -192,14 +198,17 @@ class Split:
     def entry(self, prologue: Prologue) -> list[str]:
         """The lines of the entry before its body."""
         arguments = ", ".join(prologue.parameters)
-        lines = [f"_fs_found = _fs_native({arguments})", "if _fs_found is None:", "    try:"]
-        lines.extend("        " + line for line in prologue.lines)
-        lines.append(f"    {REFUSAL}")
-        lines.append(f"    if _fs_warm is not None: _fs_warm({arguments})")
+        lines = [f"_fs_found = _fs_native({arguments})"]
+        if prologue.all_parameters is not None:
+            lines.append(f"if _fs_found is None: return _fs_python({', '.join(prologue.all_parameters)})")
+        else:
+            lines += ["if _fs_found is None:", "    try:", *("        " + line for line in prologue.lines),
+                      f"    {REFUSAL}", f"    if _fs_warm is not None: _fs_warm({arguments})"]
+            if self.inputs:
+                lines.append(f"    _fs_inputs = ({', '.join(prologue.graph_inputs)},)")
         other = []
         calls = prologue.graph_call
         if self.inputs:
-            lines.append(f"    _fs_inputs = ({', '.join(prologue.graph_inputs)},)")
             spelled = f"{prologue.graph_function}({', '.join(prologue.graph_inputs)})"
             calls = [line.replace(spelled, f"{prologue.graph_function}(*_fs_inputs)") for line in calls]
         if self.names:
