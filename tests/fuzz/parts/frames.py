@@ -207,7 +207,8 @@ def use(fn, args, kwargs):
         warnings.simplefilter({dice.choice(("'always'", "'always'", "'default'"))})
         result = fn(*args, **kwargs)
     found = [(str(w.message)[:40], w.category.__name__, w.lineno, w.filename == __file__) for w in warned
-             if w.filename == __file__ or 'degrees' in str(w.message) or len(str(w.message)) < 5]
+             if w.category.__name__ != "FiresteelWarning"
+             and (w.filename == __file__ or 'degrees' in str(w.message) or len(str(w.message)) < 5)]
     about = (str(inspect.signature(fn)), fn.__defaults__, fn.__kwdefaults__, fn.__name__, fn.__qualname__, fn.__doc__,
              inspect.getfullargspec(fn).defaults)
     return result, found, list(SEEN), about
