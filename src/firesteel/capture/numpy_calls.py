@@ -16,6 +16,7 @@ from ..devices import kind_of
 from ..fake.dims import known_equal, layout_of
 from .call_signatures import TRIPS
 from .guards import NumberSeen
+from .numpy_numbers import extremum
 from .numpy_table.context import Context
 from .numpy_table.dtypes import NUMPY, TORCH, is_number
 from .numpy_table.layouts import rows_or_columns
@@ -181,6 +182,9 @@ def is_numpy_function(obj: Any) -> bool:
 
 def call_numpy(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """Call a function of NumPy's; None where it is not for the table: constants are folded."""
+    exact = extremum(tx, obj, args, kwargs)
+    if exact is not None:
+        return exact
     known = FUNCTIONS.find(obj)
     with_arrays = any(has_array(arg) for arg in (*args, *kwargs.values()))
     if isinstance(obj, numpy.ufunc) and known is None:

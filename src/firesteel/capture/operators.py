@@ -12,6 +12,7 @@ import numpy
 from . import number_rules, object_operators
 from .equivalents import REGISTRY
 from .number_rules import is_number
+from .numpy_numbers import exact_binary
 from .object_operators import not_implemented
 from .objects import can_iterate, find_on_class, special_method
 from .python_errors import missing_method
@@ -112,6 +113,9 @@ def binary(tx: Tracer, symbol: str, left: Value, right: Value, in_place: bool = 
                        for item in (right.items if isinstance(right, TupleValue) else [right])):
         return tx.builtin_text.percent_fields(tx, tx.constant_of(left), right)
     if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        exact = exact_binary(tx, symbol, left, right)
+        if exact is not None:
+            return exact
         return tx.arrays.binary(tx, symbol, left, right, in_place)
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         other = right if isinstance(left, TensorValue) else left
@@ -254,6 +258,9 @@ def compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value:
     if is_number(left) and is_number(right):
         return number_rules.apply(tx, function, [left, right])
     if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
+        exact = exact_binary(tx, symbol, left, right)
+        if exact is not None:
+            return exact
         compared = tx.arrays.compare(tx, symbol, left, right)
         if compared is not None:
             return compared

@@ -10,6 +10,7 @@ import torch
 
 from .break_reasons import not_known
 from .call_handlers import handles
+from .numpy_numbers import ExactScalar
 from .python_warnings import warn_of_copy
 from .signals import GraphBreak
 from .values.arrays import ArrayValue
@@ -69,5 +70,5 @@ def as_number(tx: Tracer, array: ArrayValue) -> Value:
     """A NumPy scalar of the graph beside tensors: torch takes the number in it."""
     if not array.scalar or array.dtype not in (numpy.dtype(float), numpy.dtype(numpy.int64)):
         raise GraphBreak("a NumPy array as an argument of a tensor operation", "use torch.from_numpy on it")
-    return array.tensor.item(tx)
+    return array.exact if isinstance(array, ExactScalar) else array.tensor.item(tx)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import html
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -162,14 +164,31 @@ def _places(reason: BreakReason) -> str:
 
 
 def distinct(reasons: list[BreakReason]) -> list[BreakReason]:
-    """Each place once: a break inside a callee ends the caller's graph too, and a loop can pass it many times."""
+    """Each place once: a break inside a callee ends the caller's graph too, and a loop can pass it many times. A loop
+    that has ended a graph goes on from round to round, which is no other place."""
     kept: list[BreakReason] = []
     for reason in reasons:
         count = len(reason.frames)
-        if not any(other.reason == reason.reason and other.frames[len(other.frames) - count:] == reason.frames
-                   for other in kept if len(other.frames) >= count):
+        text = _without_numbers(reason)
+        if not any(_without_numbers(other) == text and other.frames[len(other.frames) - count:] == reason.frames
+                   for other in kept if len(other.frames) >= count) and not _is_own(reason):
             kept.append(reason)
-    return kept
+    loops = [reason.frames[-1:] for reason in kept if not reason.reason.startswith(NEXT_ROUND)]
+    return [reason for reason in kept if not (reason.reason.startswith(NEXT_ROUND) and reason.frames[-1:] in loops)]
+
+
+NEXT_ROUND = "next() on "
+OWN_CODE = os.path.join("firesteel", "capture", "equivalents")
+
+
+def _without_numbers(reason: BreakReason) -> str:
+    return re.sub(r"\d+", "", reason.reason)
+
+
+def _is_own(reason: BreakReason) -> bool:
+    """Whether it is about functions of ours that stand for ones written in C: where the program calls them, the graph
+    ends as well."""
+    return bool(reason.frames) and OWN_CODE in reason.frames[0].filename
 
 
 def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None = None, mode: str | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
+from ..numpy_numbers import ExactScalar
 from ..opcode_handlers import opcode
 from ..unrolling import count_round
 from ..values.arrays import ArrayValue
@@ -35,7 +36,8 @@ def _jump(frame: Frame, inst: Instruction, jumps_when: bool) -> Value | None:
     """Take one way, or both at once where data decides: then the result is what the frame returns, if it does."""
     tx, value = frame.tx, frame.pop().realize()
     if isinstance(value, ArrayValue) and not value.ndim:
-        value = value.tensor  # which has the same truth
+        # which has the same truth
+        value = value.number(tx, "__bool__").realize() if isinstance(value, ExactScalar) else value.tensor
     truth = _truth(frame, inst, value, jumps_when)
     if truth is None:
         if _captures_branches(frame):
