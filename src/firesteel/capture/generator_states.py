@@ -74,8 +74,8 @@ def python_state(generator: random.Random) -> Any:
 
 def numpy_state(generator: numpy.random.RandomState) -> Any:
     """The state of a generator of NumPy's, without what is kept of a pair of normal numbers."""
-    functions: Any = numpy.random
-    source = functions.get_bit_generator() if generator is _global() else None
+    source_of = getattr(numpy.random, "get_bit_generator", None)  # since NumPy 1.24
+    source = source_of() if source_of is not None and generator is _global() else None
     if type(source) is not numpy.random.MT19937 or not _numpy_as_expected():
         return generator.get_state()
     address = source.ctypes.state_address

@@ -40,6 +40,10 @@ def column_sum(x):
     return x.sum(0)
 
 
+def pairwise_distances(x, y):
+    return ((x[:, None] - y[None]) ** 2).sum(-1).sqrt()
+
+
 def full_sum(x):
     return x.sum()
 
@@ -70,6 +74,7 @@ PROGRAMS = {
     residual_layer_norm: (torch.randn(8, 32, 64), torch.randn(8, 32, 64), torch.randn(64), torch.randn(64)),
     gelu_chain: (torch.randn(32, 64), torch.randn(64)),
     column_sum: (torch.randn(5000, 700),),
+    pairwise_distances: (torch.randn(300, 32), torch.randn(400, 32)),
     full_sum: (torch.randn(1000, 1000),),
     transposed_add: (torch.randn(64, 32), torch.randn(32, 64)),
     cat: (torch.randn(64, 32), torch.randn(64, 16)),

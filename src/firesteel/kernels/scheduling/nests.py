@@ -46,6 +46,9 @@ class NestBuilder:
         self.pieces = recipe.pieces
         self.rows = recipe.rows
         self.near = contiguous_axis(self.pieces, pool)
+        if not machine.in_blocks and self.near is not None:
+            reduced = contiguous_reduction(self.pieces, self.near, pool)
+            self.near = self.near if reduced is None else reduced
         self.blocks: Symbol | None = None
         """The loop over blocks of the contiguous axis, if that was cut."""
         self.flat = all(piece.reduce is None and len(piece.kept) == len(self.rows) for piece in self.pieces)
@@ -414,6 +417,10 @@ def _upper(value: Value) -> Expr | None:
     return shapes.as_expr(last.data)
 
 
+LEAST_REDUCED = 8
+"""Elements from which on a reduction is worth vectors of its own."""
+
+
 def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
     """The axis along which most of memory is read and written in order."""
     votes: dict[Symbol, float] = {}
@@ -440,6 +447,23 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
         last = [piece.kept[-1] for piece in pieces if piece.kept]
         return last[-1] if last else None
     return max(votes, key=lambda axis: votes[axis])
+
+
+def contiguous_reduction(pieces: Sequence[Piece], near: Symbol, pool: AxisPool) -> Symbol | None:
+    """A reduced axis along which a reduction reads everything in order, where along ``near`` it would read single
+    elements: small tables that are read again and again, as for the distances of all pairs of their rows."""
+    for piece in pieces:
+        if piece.reduce is None or near not in piece.kept or any(
+                other is not piece and set(piece.reduced) & {*other.kept, *other.reduced} for other in pieces):
+            continue
+        tables = [linear(expr, frozenset(piece.kept + piece.reduced)) for expr in _loaded(piece)]
+        for axis in piece.reduced:
+            steps = [table.stride(axis) for table in tables]
+            if ONE in steps and estimate(pool.sizes[axis]) >= LEAST_REDUCED \
+                    and all(step in (ZERO, ONE) for step in steps) \
+                    and any(table.stride(near) not in (ZERO, ONE) for table in tables):
+                return axis
+    return None
 
 
 def _loaded(piece: Piece, without: set[str] | None = None) -> list[Expr]:
