@@ -317,3 +317,21 @@ def autocast_and_no_grad_nested(self: Any, x: Any) -> Any:
 def dtype_conversions(self: Any, x: Any) -> Any:
     return (x.half() + 1, x.to(torch.int32), x.type(torch.float64), x.bool(), x.to("cpu"), x.type_as(x.double()),
             torch.promote_types(torch.int8, torch.float16) == torch.float16, torch.finfo(x.dtype).max)
+
+
+@program(KIND, rand(2, 200), further=[(rand(2, 200, seed=1),)])
+def signal_of_a_spectrum(self: Any, x: Any) -> Any:
+    window = torch.ones(32)
+    return torch.istft(torch.stft(x, 32, 8, window=window, return_complex=True), 32, 8, window=window)
+
+
+@program(KIND, rand(6, 2, 5), torch.tensor([[1, 2, 1], [3, 1, 2]]), torch.tensor([6, 5]), torch.tensor([3, 2]),
+         further=[(rand(6, 2, 5, seed=1), torch.tensor([[2, 2, 1], [3, 4, 2]]), torch.tensor([6, 6]),
+                   torch.tensor([1, 3]))])
+def loss_over_sequences(self: Any, x: Any, targets: Any, steps: Any, lengths: Any) -> Any:
+    return torch.nn.functional.ctc_loss(x.log_softmax(-1), targets, steps, lengths), torch.cov(x[:, 0])
+
+
+@program(KIND, rand(3, 4), further=[(rand(3, 4, seed=1),)])
+def histogram_of_rows(self: Any, x: Any) -> Any:
+    return torch.histogram(x, 5, range=(-3.0, 3.0)).hist, torch.linalg.lstsq(x.T, x.T).solution
