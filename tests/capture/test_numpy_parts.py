@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import pytest
+import torch
 
 import firesteel as fs
 
@@ -155,3 +156,25 @@ def test_assertions_on_elements_are_part_of_the_graph() -> None:
     with pytest.raises(AssertionError, match="largest is 2"):
         compiled(np.arange(4) - 1)
     assert (compiled(np.arange(3)) == np.arange(3) * 2).all()
+
+
+def test_all_and_any_of_elements_are_one_operation() -> None:
+    def checked(x):
+        if not (all(0 <= x) and all(x < 10)):
+            raise ValueError("outside")
+        return x * 2
+
+    compiled = fs.compile(checked, fullgraph=True)
+    for x in (np.arange(4), np.arange(7), torch.arange(5), np.array([], dtype=int)):
+        assert compiled(x).tolist() == checked(x).tolist()
+    for x in (np.arange(20), torch.arange(3) - 1):
+        with pytest.raises(ValueError, match="outside"):
+            compiled(x)
+
+    def asked(x):
+        return all(x), any(x), all(x > 0)
+
+    answers = fs.compile(asked, backend="eager")
+    for x in (torch.tensor([1.0, 0.0]), torch.tensor([np.nan, 2]), torch.zeros(3), np.array([0.0, 2.0]), np.array([]),
+              torch.ones(2, 1)):
+        assert answers(x) == asked(x) and [type(answer) for answer in answers(x)] == [bool] * 3

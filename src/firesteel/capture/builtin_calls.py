@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
+import torch
 
 from . import operators
 from .call_handlers import handles
@@ -23,6 +24,7 @@ from .objects import call_special, class_member, find_on_class, has_special, own
 from .pure_functions import CONSTRUCTORS, VALUE_TYPES
 from .signals import GraphBreak, SkipFrame, UserRaise
 from .source import ConstantSource, has_own_getter, written_in_python
+from .values.arrays import ArrayValue
 from .values.base import IdentityHash, IdentityKey, IdentityNumber, Value, inherits_method
 from .values.constants import ConstantValue, PythonObject
 from .values.functions import FunctionValue
@@ -257,13 +259,30 @@ def call_sorted(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Valu
     return ListValue(sorted_items(tx, tx.to_list(args[0], hint=True), kwargs))
 
 
+def _of_elements(tx: Tracer, args: list[Value], name: str) -> Value | None:
+    """``any`` or ``all`` of the elements of a vector, as one operation; None for all else."""
+    items = args[0].realize() if len(args) == 1 else None
+    tensor = items.tensor if isinstance(items, ArrayValue) else items
+    if not isinstance(tensor, TensorValue) or tensor.cls is not torch.Tensor or tensor.fake.dim() != 1:
+        return None
+    asked = tx.call_torch(name, [tx.call_torch("ne", [tensor, ConstantValue(0)], {})], {})
+    assert isinstance(asked, TensorValue)
+    return asked.number(tx, "__bool__")
+
+
 @handles(any)
 def call_any(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    at_once = _of_elements(tx, args, "any")
+    if at_once is not None:
+        return at_once
     return ConstantValue(any(tx.truth(item) for item in tx.iterate_lazily(args[0])))
 
 
 @handles(all)
 def call_all(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    at_once = _of_elements(tx, args, "all")
+    if at_once is not None:
+        return at_once
     return ConstantValue(all(tx.truth(item) for item in tx.iterate_lazily(args[0])))
 
 
