@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .records import dataclass
 
 if TYPE_CHECKING:
-    from .capture.capture import BreakReason, Entry
+    from .capture.entries import BreakReason, Entry
     from .capture.graph import CapturedGraph
     from .runtime.compiler import Compiler
     from .runtime.units import Unit

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import operator
 import time
-import types
-import weakref
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch.profiler import record_function
@@ -28,14 +25,14 @@ from .break_reasons import of_library
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals, own_variables, reads_variables_of_frames
-from .dynamism import DECLARED, Dynamism, TensorSeen, check_demands, layout_guards, name_symbols
+from .dynamism import DECLARED, Dynamism, check_demands, layout_guards, name_symbols
+from .entries import BreakReason, Entry, Start, parameters_of
 from .entry_code import EntryCode, parameter_name
 from .frame import Frame, HandledMark
 from .global_state import GlobalState, InterpreterSettings
 from .gradient_hooks import check_hooked
 from .gradients import hooked_later
 from .graph import CapturedGraph
-from .guards import Guard, NumberSeen
 from .kept_alive import kept_alive
 from .opcodes import HANDLERS
 from .reliance import guard_reliance
@@ -53,64 +50,11 @@ from .yields import emit_send, emit_yield, slot_kind
 
 if TYPE_CHECKING:
     from ..runtime.units import Unit
-    from .native_guards.upgrade import Upgrade
 
 CONSTANT_SIZES, CONSTANT_CONTENTS = 3, {"length": 2, "text": 5}
 """How many versions of a function may be made for constant sizes because an operation takes no symbols, and how often
 one for another length of a list or another text. Where there is still another after that, the graph ends there."""
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"})
-
-
-@dataclass(frozen=True)
-class BreakReason:
-    """Why and where a graph ended early."""
-
-    reason: str
-    hint: str
-    frames: tuple[UserFrame, ...]
-
-    def __str__(self) -> str:
-        where = f" ({self.frames[-1]})" if self.frames else ""
-        return self.reason + where
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a unit begins: an instruction, the kinds of the stack slots and the variables that are passed in."""
-
-    index: int = 0
-    stack: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-
-
-@dataclass
-class Entry:
-    """A compiled version of a unit."""
-
-    function: Callable[..., Any]
-    guards: list[Guard]
-    state_guard: Guard
-    shape_guards: list[ShapeGuard]
-    graph: CapturedGraph | None
-    break_reason: BreakReason | None
-    seconds: float
-    text: str
-    numbers: dict[str, NumberSeen] = field(default_factory=dict)
-    tensors: dict[str, TensorSeen] = field(default_factory=dict)
-    symbols: dict[Any, Any] = field(default_factory=dict)
-    upgrade: Upgrade | None = None
-    classes: list[weakref.ref[Any]] = field(default_factory=list)
-    """Classes it is for that can go away; the entry is dropped with them."""
-    settings: tuple[Any, ...] = ()
-    """Those that it was compiled under."""
-
-
-def parameters_of(code: types.CodeType, start: Start) -> list[str]:
-    """Parameter names of a unit's entries, in order."""
-    names = ["_fs_closure"] if code.co_freevars else []
-    names.extend(f"_fs_stack_{i}" for i in range(len(start.stack)))
-    names.extend(parameter_name(variable) for variable in start.variables)
-    return names
 
 
 class Capture:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..capture.capture import BreakReason
+from ..capture.entries import BreakReason
 from ..errors import GraphBreakError, UserCodeError, format_user_stack
 from ..events import TIMES, Events
 from ..runtime.outside import COUNT, outside

@@ -14,7 +14,7 @@ from .. import config, torch_compat
 from ..backends.native import native
 from ..backends.registry import lookup_backend
 from ..capture.bytecode.dispatch_calls import dispatching
-from ..capture.capture import Entry
+from ..capture.entries import Entry
 from ..capture.global_state import InterpreterSettings
 from ..capture.graph import CapturedGraph
 from ..capture.markers import disabled_frame

@@ -20,7 +20,7 @@ from .. import torch_compat
 from ..capture.user_frames import passed_over
 
 if TYPE_CHECKING:
-    from ..capture.capture import Entry
+    from ..capture.entries import Entry
     from .units import Unit
 
 

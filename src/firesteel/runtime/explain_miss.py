@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..capture.capture import Entry, parameters_of
 from ..capture.dynamism import changes, in_module, outdated_sizes
+from ..capture.entries import Entry, parameters_of
 from ..capture.guards import Guard
 from ..capture.learned import NOTHING, Learned
 from ..capture.source import InstanceDictSource, LocalSource, Source

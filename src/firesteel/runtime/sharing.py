@@ -22,7 +22,7 @@ from . import stance
 from .explain_miss import first_failure
 
 if TYPE_CHECKING:
-    from ..capture.capture import Entry
+    from ..capture.entries import Entry
     from .units import Unit
 
 MOST_LOOKED_AT = 16

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config, torch_compat
 from ..capture.assertions import ASSUMED, assumptions_of
-from ..capture.capture import Entry, Start, capture, parameters_of
+from ..capture.capture import capture
 from ..capture.dynamism import Suspects
+from ..capture.entries import Entry, Start, parameters_of
 from ..capture.learned import Learned, recall, remember
 from ..capture.replaced_builtins import pythons_builtins
 from ..capture.signals import SkipFrame
