@@ -39,7 +39,7 @@ def f$n(t):
 NUMBER = """
 def key$n(t):
     $body
-    return float(t.sum())
+    return round(float(t.sum()), 3)
 """
 MODULE = """
 class Net$n(torch.nn.Module):

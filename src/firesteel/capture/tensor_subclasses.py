@@ -91,6 +91,8 @@ def wrap_wrapper(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
             like_itself = is_made_like(real, spec)
     except GraphBreak as cause:
         return OpaqueValue(real, source, f"a tensor subclass: {cause.reason}")
+    except AttributeError:  # its __init__ has not run yet
+        return OpaqueValue(real, source, "a tensor subclass without its parts")
     if not like_itself:
         return OpaqueValue(real, source, "a tensor subclass with a context that does not equal itself")
     tx.guard(source, "context", "{k[0]}({0}, {k[1]})", (is_made_like, spec))

@@ -268,6 +268,10 @@ class ShapeEnv:
         check = ShapeGuard(expr, provenance or self.current_provenance())
         if self.closed:
             raise LateDecisionError(check)
+        try:
+            self.facts.copy().add(expr)  # nothing is left of a condition that does not fit what is known
+        except ContradictionError:
+            return False
         self.checks.append(check)
         self._learn(check, "check")
         return True

@@ -16,7 +16,7 @@ OPERATORS = (
 BREAKS = {
     "marked": ["fs.graph_break()"],
     "branch": ["if t.sum() > 0.25:", "    t = torch.cos(t)", "else:", "    t = t - 1"],
-    "printed": ["print((t > 0).sum())"],
+    "printed": ["print((t > 0.01).sum())"],  # not 0: numbers less their mean may all be rounding errors
     "opaque": ["t = t + len(hashlib.md5(b'x').digest())"],
 }
 HEAD = (
