@@ -81,7 +81,13 @@ class SymbolPlaces(dict[Symbol, tuple[str, str, int] | str]):
 
 
 def restride(t: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
-    """A copy of a tensor with given strides."""
+    """A copy of a tensor with given strides.
+
+    One without elements stays as it is where data has decided on another shape than the graph is for: an assertion that
+    is still to come says so.
+    """
+    if t.shape != shape and not t.numel() and 0 in shape:
+        return t
     return torch.empty_strided(shape, strides, dtype=t.dtype, device=t.device).copy_(t)
 
 
