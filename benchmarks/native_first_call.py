@@ -31,7 +31,7 @@ from benchmarks import report
 from benchmarks.native_models import SUITE, build
 
 SIDES = ("firesteel", "torch")
-COLD_RATIO = 15.0
+COLD_RATIO = 20.0
 WARM_RATIO = 3.0
 SIMPLE_S = 0.2
 SIMPLE = "sin_cos"
