@@ -416,8 +416,7 @@ RESULTS: dict[str, type] = {
 }
 
 
-_NATIVE = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType,
-           types.ClassMethodDescriptorType)
+_NATIVE = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 def own_special_method(tx: Tracer, obj: Value, name: str) -> Value | None:

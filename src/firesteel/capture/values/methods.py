@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..call_signatures import call_native_method
 from ..source import Source
-from .base import Value
+from .base import ContainerValue, Value
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -40,8 +40,10 @@ class NativeMethod(Value):
 
     def emit(self, code: EntryCode) -> str:
         storage = getattr(self.receiver, "storage", None)
-        if storage is not None:  # past what a subclass overrides
-            return str(storage.emit_method(code, self.name))
+        if isinstance(storage, ContainerValue):  # past what a subclass overrides
+            return storage.emit_method(code, self.name)
+        if storage is not None:
+            return f"{code.constant(getattr(storage.python_type(), self.name))}.__get__({code.value(self.receiver)})"
         receiver = code.value(self.receiver)
         return f"{receiver}.{self.name}" if receiver.isidentifier() else f"({receiver}).{self.name}"
 
