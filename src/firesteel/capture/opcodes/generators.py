@@ -72,10 +72,10 @@ def end_send(frame: Frame, inst: Instruction) -> None:
 @opcode("CLEANUP_THROW")
 def cleanup_throw(frame: Frame, inst: Instruction) -> None:
     raised = frame.pop().realize()
-    frame.pop()
-    frame.pop()
     if not issubclass(raised.python_type(), StopIteration):
-        raise UserRaise(raised)
+        raise UserRaise(raised)  # what is below is the handler's to clear; it may be missing behind a throw()
+    frame.pop()
+    frame.pop()
     frame.push(ConstantValue(None))
     frame.push(frame.tx.get_attr(raised, "value"))
 
