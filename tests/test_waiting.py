@@ -319,6 +319,34 @@ def test_checkpoints_do_not_wait():
     torch.testing.assert_close(x.grad, expected.grad)
 
 
+def test_checkpoints_inside_of_functions_that_wait():
+    weight = torch.randn(4, 4, requires_grad=True)
+    block = fs.compile(lambda x: (x @ weight).relu())
+    model = fs.compile(lambda x: checkpoint(block, x, use_reentrant=False))
+    given = torch.randn(3, 4)
+    for _ in range(3):
+        x = given.clone().requires_grad_()
+        model(x).sum().backward()
+        plain = given.clone().requires_grad_()
+        (plain @ weight).relu().sum().backward()
+        torch.testing.assert_close(x.grad, plain.grad)
+    assert is_compiled(block)
+
+
+def test_compile_times_say_that_something_waits():
+    from firesteel.events import TIMES
+
+    TIMES.clear()
+    compiled = fs.compile(lambda x: x + 1)
+    compiled(X)
+    assert "as plain Python until compiling pays" in fs.compile_times() and 'tier="wait"' in fs.compile_times()
+
+
+def test_whole_numbers_of_seconds():
+    with fs.config.patch(compile_after=0):
+        assert is_compiled(fs.compile(lambda x: x + 1)) and fs.config.compile_after == 0.0
+
+
 def test_threads_go_over_together():
     compiled = fs.compile(lambda x: x * 2 + 1)
     results: list[bool] = []

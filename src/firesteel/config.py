@@ -97,7 +97,7 @@ break."""
 
 compile_after: float = 1.0
 """How many seconds a function runs as plain Python before it is compiled, all of its calls together: short programs end
-before compiling could pay. Once something has been compiled, a tenth of it counts; functions whose calls take longer
+before compiling could pay. Once something has been compiled, half of it counts; functions whose calls take longer
 than 0.1 s are compiled in the third of them. With 0 the first call is compiled. So it is, whatever stands here, with
 ``tier="wait"``, `fullgraph=True`, a backend, a mode or options of `fs.compile`, and while a log is switched on."""
 
@@ -197,6 +197,8 @@ def _resolve(name: str, value: object) -> tuple[str, object]:
     expected = _TYPES.get(name)
     if expected is None:
         raise _unknown(name)
+    if expected is float and type(value) is int:
+        value = float(value)
     if type(value) is not expected:
         raise TypeError(f"firesteel.config.{given[0]} is of type {expected.__name__}, got {given[1]!r}")
     choices = _CHOICES.get(name)

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 LONG_CALL = 0.1
 """Seconds of a call from which on compiling costs as much as a few of them: it is done in the third such call."""
-ONCE_LOADED = 0.1
+ONCE_LOADED = 0.5
 """The share of ``config.compile_after`` that counts when the compiler has been imported."""
 INSIDE_ANOTHER = 3.0
 """How many times longer a function waits that is called by another that waits: it will be compiled with that one."""
@@ -51,6 +52,10 @@ LOOKS_AT_FRAMES = frozenset({"_getframe", "currentframe", "inspect", "extract_st
 
 MakeCompiler = Callable[[], "Compiler"]
 Again = Callable[[Any], Any]
+
+
+STILL_PLAIN: weakref.WeakSet[Waiting] = weakref.WeakSet()
+"""What runs as plain Python so far."""
 
 
 class _Thread(threading.local):
@@ -69,6 +74,7 @@ class Waiting:
     def __init__(self, plain: Any, compile_it: Callable[[Waiting], Any]) -> None:
         self.plain = plain
         self._compile_it = compile_it
+        STILL_PLAIN.add(self)
         self.compiled: Any = None
         self.failed = False
         self.calls = 0
@@ -87,7 +93,7 @@ class Waiting:
             return False
         limit = config.compile_after * (ONCE_LOADED if "firesteel.compiled_functions" in sys.modules else 1.0)
         if _THREAD.depth:
-            return self.seconds > INSIDE_ANOTHER * limit
+            return self.seconds > INSIDE_ANOTHER * limit or _under_checkpoint()
         return self.seconds >= limit or self.long_calls > 1 or _somebody_asks() or _under_checkpoint()
 
     def begin(self, given: Any) -> tuple[float, float]:
@@ -130,7 +136,10 @@ class Waiting:
                     self.failed = True
                     warn(f"firesteel could not be started, and functions run uncompiled: "
                          f"{type(error).__name__}: {error}")
-            return self.plain if self.compiled is None else self.compiled
+            if self.compiled is not None:
+                STILL_PLAIN.discard(self)
+                return self.compiled
+            return self.plain
 
 
 def _somebody_asks() -> bool:

@@ -317,6 +317,36 @@ def test_state_that_is_no_tensor_is_an_error():
         export(Counts(), (torch.ones(2),))
 
 
+class DefaultCounter(torch.nn.Module):
+    def forward(self, x):
+        self.count = getattr(self, "count", 0) + 1
+        return x * self.count
+
+
+class CachedOnce(torch.nn.Module):
+    def forward(self, x):
+        if hasattr(self, "cache"):
+            return x + self.cache
+        self.cache = x * 2
+        return x
+
+
+class TriedCounter(torch.nn.Module):
+    def forward(self, x):
+        try:
+            count = self.count
+        except AttributeError:
+            count = 0
+        self.count = count + 1
+        return x * self.count
+
+
+@pytest.mark.parametrize("module", [DefaultCounter, CachedOnce, TriedCounter])
+def test_attributes_that_forward_looks_for_and_sets(module):
+    with pytest.raises(ExportError, match=r"reads self\.(count|cache) and sets it"):
+        export(module(), (torch.ones(2),), strict=True)
+
+
 class GradientsInside(torch.nn.Module):
     def forward(self, x):
         x = x.detach().requires_grad_()

@@ -17,6 +17,7 @@ from ..errors import GraphBreakError, UserCodeError, format_user_stack
 from ..events import TIMES, Events
 from ..runtime.outside import COUNT, outside
 from ..torch_compat.operator_records import PLAIN, recorded_operators
+from ..waiting import STILL_PLAIN
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,10 @@ def capture_graph(fn: Any) -> Callable[..., GraphAndGuards]:
 def compile_times() -> str:
     """A table of all compilations of this process and how long each took."""
     if not TIMES:
-        return "nothing was compiled yet"
+        waiting = sum(1 for state in STILL_PLAIN if state.calls)
+        return "nothing was compiled yet" + (
+            f": {waiting} of what was called run{'s' * (waiting == 1)} as plain Python until compiling pays, or is "
+            'compiled in its first call with tier="wait" (docs/first_calls.md)' if waiting else "")
     totals: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     for entry in TIMES:
         totals[(entry.name, entry.where)].append(entry.seconds)

@@ -92,7 +92,7 @@ class ExportCompiler(Compiler):
                     "change it in place, or return the value and keep it outside.", tx.user_frames())
             if name == "grad":
                 raise ExportError(GRADIENTS, GRADIENTS_HINT, tx.user_frames())
-            if _is_read(tx, f"{where}.{name}"):
+            if _is_read(tx, value.source, name):
                 raise ExportError(
                     f"forward reads {where}.{name} and sets it for the next call",
                     "An exported program has tensors as its only state. Register a buffer (self.register_buffer) and "
@@ -137,10 +137,18 @@ def _holds_what_it_held(value: Any) -> bool:
         items[key][1] is found[key][1] for key in items)
 
 
-def _is_read(tx: Any, target: str) -> bool:
-    """Whether the program depends on what an attribute was when it began."""
-    names = [guard.source.name for guard in tx.guards.guards if guard.source is not None]
-    return any(name == target or name.startswith((f"{target}.", f"{target}[")) for name in names)
+def _is_read(tx: Any, owner: Any, name: str) -> bool:
+    """Whether the program depends on what an attribute was when it began, or on whether it was there."""
+    if owner is None:
+        return False
+    target = f"{owner.name}.{name}"
+    for guard in tx.guards.guards:
+        read = "" if guard.source is None else guard.source.name
+        if read == target or read.startswith((f"{target}.", f"{target}[")):
+            return True
+        if read == owner.name and f"{name!r}" in guard.template and "hasattr" in guard.template:
+            return True
+    return False
 
 
 def _rest_arguments(code: CodeType) -> tuple[str, ...]:

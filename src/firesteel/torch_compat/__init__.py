@@ -144,6 +144,7 @@ from .tensors import (
     is_functorch_tensor,
     is_one_of_several,
     is_plain_memory,
+    is_view,
     is_zero_tensor,
     lie_apart,
     made_in_function,

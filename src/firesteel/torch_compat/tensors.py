@@ -262,6 +262,11 @@ def created_as(t: torch.Tensor, creation: Any) -> torch.Tensor:
     return t
 
 
+def is_view(t: torch.Tensor) -> bool:
+    """Whether a tensor is a view of another for autograd."""
+    return t._is_view()
+
+
 def is_one_of_several(creation: Any) -> bool:
     """Whether a view that came about in this way is one of several that an operator made, which must not be changed."""
     kinds = torch._C._autograd.CreationMeta

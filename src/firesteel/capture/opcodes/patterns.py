@@ -7,7 +7,7 @@ from typing import Any
 from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..opcode_handlers import opcode
-from ..signals import GraphBreak
+from ..signals import GraphBreak, UserRaise
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.mappings import DictValue
@@ -76,8 +76,11 @@ def match_class(frame: Frame, inst: Instruction) -> None:
                     f"{cls.cls.__name__}() accepts {len(match_args)} positional {patterns} ({count} given)"))
             names = [*match_args[:count], *names]
     for name in names:
-        if not tx.has_attr(subject, name):
+        try:
+            values.append(tx.get_attr(subject, name))  # once: a property may do something
+        except UserRaise as raised:
+            if not issubclass(raised.value.python_type(), AttributeError):
+                raise
             frame.push(ConstantValue(None))
             return
-        values.append(tx.get_attr(subject, name))
     frame.push(TupleValue(values))

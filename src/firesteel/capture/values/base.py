@@ -215,7 +215,9 @@ class IdentityNumber(Value):
         self.of = of
 
     def key(self, tx: Tracer) -> Any:
-        return ("id", IdentityKey(self.of))
+        if self.of.is_constant():  # equal ones may well be the same object
+            return ("id", id(self.of.as_constant()))
+        return ("id", identity_key(tx, self.of))
 
     def truth(self, tx: Tracer) -> bool:
         return True
@@ -237,7 +239,7 @@ class IdentityHash(Value):
         return int
 
     def key(self, tx: Tracer) -> Any:
-        return ("hash", IdentityKey(self.of))
+        return ("hash", identity_key(tx, self.of))
 
     def emit(self, code: EntryCode) -> str:
         return f"hash({code.value(self.of)})"

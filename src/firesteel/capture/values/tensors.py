@@ -32,6 +32,9 @@ METADATA = frozenset(name for name in (
     "is_hpu", "is_mtia", "is_maia", "is_ort", "itemsize", "nbytes", "names", "output_nr", "retains_grad",
 ) if hasattr(torch.Tensor, name))
 
+# Facts about how a tensor came about, which guards on inputs do not tell.
+OF_AUTOGRAD = frozenset({"retains_grad", "output_nr"})
+
 # Attributes that torch has a getter for, which function modes are asked about.
 GETTERS = frozenset(name for name in dir(torch.Tensor) if isinstance(
     getattr(torch.Tensor, name, None), (types.GetSetDescriptorType, property)) and not name.startswith("__"))
@@ -140,6 +143,10 @@ class TensorValue(Value):
             return tx.symbols.shape(self.fake)
         if name == "nbytes":
             return tx.symbols.value_of(self.fake.numel() * self.fake.itemsize)
+        if name in OF_AUTOGRAD and self.source is not None:
+            fact = getattr(self.real, name)
+            tx.guard(self.source, name, f"{{0}}.{name} == {fact!r}")
+            return tx.constant(fact)
         if name in METADATA:
             return tx.python_object(getattr(self.fake, name) if name != "is_leaf" else self.history() is None)
         if name in COMPUTED:
@@ -232,6 +239,10 @@ class TensorValue(Value):
             return tx.register_hook(self, name, args, kwargs)
         if name == "data_ptr" and not args:
             return address(tx, self)
+        if name == "_is_view" and not args and self.source is not None:
+            fact = torch_compat.is_view(self.real)
+            tx.guard(self.source, name, f"{{0}}._is_view() is {fact}")
+            return tx.constant(fact)
         if name == "untyped_storage" and not args:
             return StorageValue(self)
         if name == "__deepcopy__" and len(args) == 1:
