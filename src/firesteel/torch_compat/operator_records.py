@@ -5,6 +5,7 @@ Observing changes nothing about operators, as a dispatch mode would: views, auto
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ STARTERS = ("_prepare_profiler", "_enable_profiler")
 
 @dataclass
 class OperatorRecord:
-    """The operators of one stretch of time, in all threads, each with the ranges of ours that it was called in. Those
+    """The operators of one stretch of time, in one thread, each with the ranges of ours that it was called in. Those
     that operators call themselves are not among them. None where another profiler is active, or torch has no such."""
 
     calls: list[tuple[str, tuple[str, ...]]] | None = None
@@ -31,11 +32,13 @@ class OperatorRecord:
 
 class _State:
     recording = False
+    thread = 0
+    """The one that records: torch observes each thread for itself, and no other can end it."""
 
 
 def is_recording() -> bool:
-    """Whether operators are being recorded."""
-    return _State.recording
+    """Whether operators are being recorded in this thread."""
+    return _State.recording and _State.thread == threading.get_ident()
 
 
 @contextmanager
@@ -49,15 +52,30 @@ def recorded_operators() -> Iterator[OperatorRecord]:
     [('aten::ones', ('firesteel: mine',)), ('aten::sum', ('firesteel: mine',))]
     """
     record = OperatorRecord()
-    if _State.recording or not _start():
+    if not _ONE_AT_A_TIME.acquire(blocking=False):
         yield record
         return
-    _State.recording = True
+    try:
+        with _recording_into(record):
+            yield record
+    finally:
+        _ONE_AT_A_TIME.release()
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@contextmanager
+def _recording_into(record: OperatorRecord) -> Iterator[None]:
+    if not _start():
+        yield
+        return
+    _State.recording, _State.thread = True, threading.get_ident()
     starters = {name: getattr(profilers, name) for name in STARTERS if hasattr(profilers, name)}
     for name, start in starters.items():
         setattr(profilers, name, _giving_way(start))
     try:
-        yield record
+        yield
     finally:
         for name, start in starters.items():
             setattr(profilers, name, start)
@@ -81,10 +99,13 @@ def stop_recording(record: OperatorRecord) -> None:
 
 def _stop() -> list[tuple[str, tuple[str, ...]]] | None:
     """End the recording; None if it has ended before."""
-    if not _State.recording:
+    if not is_recording():
         return None
     _State.recording = False
-    return _read(torch._C._autograd._disable_profiler_legacy())
+    try:
+        return _read(torch._C._autograd._disable_profiler_legacy())
+    except RuntimeError:  # the program has ended it, with a profiler of its own
+        return None
 
 
 def _start() -> bool:
