@@ -186,8 +186,6 @@ class SetValue(ContainerValue):
             other = storage
         if isinstance(other, SetValue):
             return other
-        if issubclass(other.python_type(), (set, frozenset)):  # it is not asked to iterate
-            raise GraphBreak(f"the elements of {other.describe()}")
         items: dict[Any, Value] = {}
         for item in tx.to_list(other):
             items.setdefault(item.key(tx), item.realize())
