@@ -103,7 +103,7 @@ class Protocols:
                 return getattr(operator, f"i{name}")(left, right)
         result = self.reflected(left, right, f"__{name}__", f"__r{name}__")
         if result is MISSING:
-            return plain(left, right)
+            return getattr(operator, f"i{name}")(left, right) if in_place else plain(left, right)
         if result is NotImplemented:
             if in_place:
                 shown = [f"'{type(operand).__name__}'" for operand in (left, right)]
