@@ -457,8 +457,14 @@ def test_the_outermost_autocast_block_is_found_in_each_call():
     assert results == [4, 8]
 
 
+@pytest.fixture
+def flags_may_be_set(monkeypatch):
+    """torch's own tests, which other tests here import, forbid it for the rest of the process."""
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
+
+
 @pytest.mark.parametrize("backend", ["eager", "native"])
-def test_flags_of_backends_are_read_and_set(backend):
+def test_flags_of_backends_are_read_and_set(backend, flags_may_be_set):
     def f(x):
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = True

@@ -61,6 +61,8 @@ def callee(compiler: Compiler, target: Any) -> Any:
         return calling_back(compiler, target) if target in AROUND else _function(compiler, target)
     if kind is types.MethodType:
         return _method(compiler, target)
+    if torch_compat.is_torchscript_class(kind):
+        return target  # compiled already, by another compiler
     if isinstance(target, torch.nn.Module):
         return _module(compiler, target)
     if kind is functools.partial:

@@ -204,6 +204,9 @@ def identity_key(tx: Tracer, value: Value) -> IdentityKey:
     return IdentityKey(value)
 
 
+ATOMIC = frozenset({int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented)})
+
+
 class IdentityNumber(Value):
     """``id(obj)``: may be compared, used as a key and passed on; arithmetic on it needs the real number."""
 
@@ -215,7 +218,7 @@ class IdentityNumber(Value):
         self.of = of
 
     def key(self, tx: Tracer) -> Any:
-        if self.of.is_constant():  # equal ones may well be the same object
+        if self.of.python_type() in ATOMIC and self.of.is_constant():  # equal ones may well be the same object
             return ("id", id(self.of.as_constant()))
         return ("id", identity_key(tx, self.of))
 
