@@ -84,10 +84,6 @@ class Compiler:
         COMPILERS.add(self)
         prepare()
 
-    def again(self) -> Compiler:
-        """A compiler with the same options that has compiled nothing."""
-        return Compiler(self.backend, **self.given)
-
     @property
     def dynamic(self) -> bool | None:
         """Whether sizes are symbols: all, none, or those that change."""
