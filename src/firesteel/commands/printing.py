@@ -1,0 +1,27 @@
+"""How commands print: rich in a terminal, plain text elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any
+
+from firesteel.errors import FiresteelError
+
+
+def show(value: Any) -> None:
+    """Print something that rich can draw."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(value)
+    else:
+        print(value)
+
+
+def show_error(error: BaseException) -> None:
+    """Print an error of the program under a command: one of firesteel's as a message, all others with traceback."""
+    if isinstance(error, FiresteelError):
+        print(f"firesteel: {error}", file=sys.stderr)
+    else:
+        traceback.print_exception(error)
