@@ -238,11 +238,11 @@ def f$n(t):
     box[0] = t
     return box.t
 """, "f$n($a)"),
-    Form("__contains__", _method("__contains__(self, item)", "bool(t.sum() > 0)"), "$a + (1 in Box$n($a))"),
+    Form("__contains__", _method("__contains__(self, item)", "bool(t.sum() > 0.013)"), "$a + (1 in Box$n($a))"),
     Form("__eq__", _method("__eq__(self, other)"), "Box$n($a) == 1"),
     Form("__lt__", _method("__lt__(self, other)"), "Box$n($a) < 1"),
     Form("__len__", _method("__len__(self)", "int(t.shape[0])"), "$a + len(Box$n($a))"),
-    Form("__bool__", _method("__bool__(self)", "bool(t.sum() > 0)"), "($a if Box$n($a) else $a + 1)"),
+    Form("__bool__", _method("__bool__(self)", "bool(t.sum() > 0.013)"), "($a if Box$n($a) else $a + 1)"),
     Form("__str__", _method("__str__(self)", "'x' * t.shape[0]"), "$a + len(str(Box$n($a)))"),
     Form("__format__", _method("__format__(self, spec)", "'x' * t.shape[0]"), "$a + len(f'{Box$n($a)}')"),
     Form("__hash__", _method("__hash__(self)", "int(t.shape[0])"), "$a + hash(Box$n($a))"),
@@ -381,7 +381,7 @@ def f$n(t):
     items.sort(key=key$n)
     return items[0]
 """, "f$n($a)"),
-    Form("sorted lambda", FUNCTION, "sorted([$a, $a + 1], key=lambda u: float(f$n(u).sum()))[0]"),
+    Form("sorted lambda", FUNCTION, "sorted([$a, $a + 1], key=lambda u: round(float(f$n(u).sum()), 3))[0]"),
     Form("any", NUMBER, "$a + any(key$n(u) > 1e9 for u in [$a, $a + 1])"),
     Form("all of map", NUMBER, "$a + all(map(key$n, [$a, $a + 1]))"),
     Form("accumulate", """

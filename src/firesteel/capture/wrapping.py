@@ -383,7 +383,7 @@ def _wrap_container(tx: Tracer, real: Any, kind: type, source: Source) -> Value 
             return SetValue(items, kind, source, held, room=sys.getsizeof(real))
         _guard_type(tx, kind, source)
         return OpaqueValue(real, source, "a set of tensors or objects")
-    for base in (dict, list, set):
+    for base in (dict, list, set, frozenset):
         if issubclass(kind, base):
             if _refuses_symbolic_attributes(kind):
                 return None
@@ -429,13 +429,16 @@ def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | 
         return DictValue({}, StorageSource(source, _ById(builtin)), real, builtin, factory)
     if base is list:
         return ListValue(None, StorageSource(source, _ById(list)), real)
-    items = list(set.__iter__(real))
-    if base is set and all(is_constant_key(item) for item in items):
-        where = StorageSource(source, _ById(set))
+    items = list(base.__iter__(real))
+    if not all(is_constant_key(item) for item in items):
+        return None
+    where = StorageSource(source, _ById(base))
+    if base is set:
         tx.guard(where, "constant", "{k[0]}({0}) == {k[1]}", (set.copy, set(items)))
-        values, held = _set_items(tx, items)
-        return SetValue(values, set, where, held)
-    return None
+    else:
+        tx.guard(where, "constant", "{k[2]}([*{k[0]}({0})], {k[1]})", (frozenset.__iter__, items, same_constant))
+    values, held = _set_items(tx, items)
+    return SetValue(values, base, where, held)
 
 
 def _set_items(tx: Tracer, real: Any) -> tuple[dict[Any, Value], dict[Any, Any]]:

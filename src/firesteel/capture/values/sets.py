@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak, NotConstant
 from ..source import Source
-from .base import ContainerValue, Value
+from .base import ContainerValue, IdentityKey, Value
 from .iterators import SetIterator
 
 if TYPE_CHECKING:
@@ -107,8 +107,9 @@ class SetValue(ContainerValue):
         for value in self.items.values():
             if not value.is_constant():
                 raise NotConstant("set")
-        if self.steps is not None and self.steps is not LOST:
-            return rebuilt(self.cls, self._constant_steps(self.steps))
+        history = self._constant_history()
+        if history is not None:
+            return rebuilt(self.cls, history)
         return self.cls(self.items[token].as_constant() for token in self.layout())
 
     def key(self, tx: Tracer) -> Any:
@@ -146,14 +147,30 @@ class SetValue(ContainerValue):
         """The history of a set of constants with its elements in the place of keys, which may be of another class."""
         own = {token: value.as_constant() for token, value in self.items.items()}
 
+        def element(token: Any) -> Any:
+            if token in own:
+                return own[token]
+            if _stands_for_another(token):
+                raise NotConstant("an object that the set has lost again")
+            return token
+
         def elements(argument: Any) -> Any:
             if type(argument) is SetSteps:
                 return SetSteps(tuple((method, elements(inner)) for method, inner in argument.steps))
             if type(argument) is dict:
-                return {own.get(token, token): None for token in argument}
-            return tuple(own.get(token, token) for token in argument)
+                return {element(token): None for token in argument}
+            return tuple(element(token) for token in argument)
 
         return tuple((method, elements(argument)) for method, argument in steps)
+
+    def _constant_history(self) -> Steps | None:
+        """The history with elements in the place of keys; None where elements are no constants, now or before."""
+        if self.steps is None or self.steps is LOST or not all(value.is_constant() for value in self.items.values()):
+            return None
+        try:
+            return self._constant_steps(self.steps)
+        except NotConstant:
+            return None
 
     def layout(self) -> Any:
         """A real set of the keys, in the order of the real one where keys are constants."""
@@ -316,11 +333,10 @@ class SetValue(ContainerValue):
         self.steps = new.history()
 
     def emit_items(self, code: EntryCode) -> str:
-        if self.steps not in (None, LOST) and any(method != "update" or type(argument) is not tuple
-                                          for method, argument in self.steps) \
-                and all(value.is_constant() for value in self.items.values()):
-            steps = code.constant(self._constant_steps(self.steps))
-            return code.assign(self, f"{code.constant(rebuilt)}({self.cls.__name__}, {steps})")
+        history = self._constant_history()
+        if history is not None and any(method != "update" or type(argument) is not tuple
+                                       for method, argument in history):
+            return code.assign(self, f"{code.constant(rebuilt)}({self.cls.__name__}, {code.constant(history)})")
         items = ", ".join(code.value(item) for item in self.items.values())
         return code.assign(self, f"{self.cls.__name__}(({items}{',' if items else ''}))")
 
@@ -329,10 +345,9 @@ class SetValue(ContainerValue):
         return value is not None and (not value.is_constant() or value.as_constant() is item)
 
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
-        if self.steps is not None and self.steps[0][0] == "hold" and all(v.is_constant() for v in self.items.values()) \
-                and all(method in _IN_PLACE for method, _ in self.steps[1:]):
-            steps = code.constant(self._constant_steps(self.steps[1:]))
-            code.line(f"{code.constant(changed)}({target}, {steps})")
+        history = self._constant_history()
+        if history is not None and history[0][0] == "hold" and all(method in _IN_PLACE for method, _ in history[1:]):
+            code.line(f"{code.constant(changed)}({target}, {code.constant(history[1:])})")
             return
         # an equal element may have taken the place of one: True that of 1
         stays = {token: item for token, item in (self.held or {}).items() if self._holds(token, item)}
@@ -342,6 +357,12 @@ class SetValue(ContainerValue):
             code.line(f"set.difference_update({target}, ({', '.join(gone)},))")
         if new:
             code.line(f"set.update({target}, ({', '.join(new)},))")
+
+
+def _stands_for_another(token: Any) -> bool:
+    """Whether a key is, or contains, one that stands for an object that hashes by identity."""
+    return isinstance(token, IdentityKey) or \
+        isinstance(token, (tuple, frozenset)) and any(map(_stands_for_another, token))
 
 
 def _iter_of(cls: Any) -> Any:
