@@ -258,12 +258,18 @@ _TORCH_MARKERS = {
        for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked", "mark_static_address")},
     **{("firesteel.shape_markers", name): Marker("hint", _without_effect)
        for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static")},
+    # what stands in for torch's
+    **{("firesteel.unchanged.answers", name): Marker("hint", _without_effect)
+       for name in ("mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_unbacked", "mark_static_address")},
+    **{("firesteel.unchanged.answers", name): Marker("break", _break_here) for name in ("graph_break", "skip_frame")},
 }
 
 
 def is_disallowed(function: Any) -> bool:
-    """Whether `disallow_in_graph` was said of a function, which may be one of torch's operations."""
-    return has_mark(function, DISALLOWED)
+    """Whether `disallow_in_graph`, ours or torch's, was said of a function, which may be one of torch's operations."""
+    dynamo = sys.modules.get("torch._dynamo.trace_rules")
+    return has_mark(function, DISALLOWED) or \
+        dynamo is not None and id(function) in getattr(dynamo, "_disallowed_callable_ids", ())
 
 
 def marker_of(function: Any) -> Marker | None:
@@ -275,8 +281,11 @@ def marker_of(function: Any) -> Marker | None:
     if known is not None and known[0] is function:
         return _MARKERS[known[1]]
     dynamo = sys.modules.get("torch._dynamo.trace_rules")
-    if dynamo is not None and id(function) in getattr(dynamo, "_allowed_callable_ids", ()):
-        return _MARKERS[ALLOWED]
+    if dynamo is not None:
+        if id(function) in getattr(dynamo, "_allowed_callable_ids", ()):
+            return _MARKERS[ALLOWED]
+        if id(function) in getattr(dynamo, "_disallowed_callable_ids", ()):
+            return _MARKERS[DISALLOWED]
     table = getattr(function, "__dict__", None)
     if not table or not isinstance(table, dict):
         return None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import patches
+from .stand_ins import loaded_module
 
 STANCE = "torch.compiler.set_stance"
 """What is changed here, as `patches.applied` and the docs name it."""
@@ -55,8 +56,8 @@ def set_torch_stance(*args: Any, **kwargs: Any) -> Any:
 
 def _watch() -> None:
     """Listen to changes if torch's compiler is loaded, and tell the stance as it is."""
-    decorators = sys.modules.get("torch._dynamo.decorators")
-    frames = sys.modules.get("torch._dynamo.eval_frame")
+    decorators = loaded_module("torch._dynamo.decorators")
+    frames = loaded_module("torch._dynamo.eval_frame")
     change = getattr(decorators, "_set_stance", None)
     if change is None or not hasattr(frames, "_stance"):
         return
@@ -84,7 +85,7 @@ def stop_following_stance() -> None:
     if _original is not None and function is not None:
         function.__code__, function.__defaults__ = _original.__code__, _original.__defaults__  # type: ignore[attr-defined]
         function.__kwdefaults__ = _original.__kwdefaults__  # type: ignore[attr-defined]
-    decorators = sys.modules.get("torch._dynamo.decorators")
+    decorators = loaded_module("torch._dynamo.decorators")
     change = getattr(decorators, "_set_stance", None)
     if hasattr(change, "_firesteel_original"):
         decorators._set_stance = change._firesteel_original  # type: ignore[union-attr]

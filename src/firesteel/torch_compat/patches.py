@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +41,14 @@ def applied() -> list[str]:
     return list(dict.fromkeys(patch.title for patch in _applied))
 
 
-def restore() -> list[str]:
-    """Undo all changes, the last first; returns the titles of what was undone."""
+def restore(only: Collection[str] | None = None) -> list[str]:
+    """Undo all changes, or those with certain titles, the last first; returns the titles of what was undone."""
     with _lock:
-        titles = applied()
-        while _applied:
-            _applied.pop().undo()
-    return titles
+        chosen = [patch for patch in _applied if only is None or patch.title in only]
+        for patch in reversed(chosen):
+            _applied.remove(patch)
+            patch.undo()
+    return list(dict.fromkeys(patch.title for patch in chosen))
 
 
 def set_attribute(title: str, owner: Any, name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from torch import _VF
 
 from .dispatch import without_modes
 from .global_state import leave_autocast_block
+from .stand_ins import loaded_module
 
 #: Objects that call one operator each.
 OPERATOR_TYPES: tuple[type, ...] = (
@@ -258,7 +259,7 @@ def rng_state_functions() -> list[Callable[..., Any]]:
 
 def graph_break_functions() -> list[Callable[..., Any]]:
     """torch's own ``graph_break``, if somebody imported it."""
-    decorators = sys.modules.get("torch._dynamo.decorators")
+    decorators = loaded_module("torch._dynamo.decorators")
     return [decorators.graph_break] if decorators is not None else []
 
 
