@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from firesteel.logs import set_logs
     from firesteel.runtime.stance import set_stance
     from firesteel.shape_markers import mark_dynamic, mark_static, maybe_mark_dynamic
-    from firesteel.unchanged import install, installed, is_installed, uninstall
+    from firesteel.unchanged.installing import install, installed, is_installed, uninstall
 
 
 # Loaded when first used: `import firesteel` must stay cheap.
@@ -54,7 +54,7 @@ _LAZY = {
         "firesteel.export": ["export"],
         "firesteel.runtime.stance": ["set_stance"],
         "firesteel.shape_markers": ["mark_dynamic", "mark_static", "maybe_mark_dynamic"],
-        "firesteel.unchanged": ["install", "installed", "is_installed", "uninstall"],
+        "firesteel.unchanged.installing": ["install", "installed", "is_installed", "uninstall"],
     }.items()
     for name in names
 }
@@ -62,8 +62,9 @@ _LAZY = {
 __all__ = [
     "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "capture_graph", "compile",
     "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain", "export", "graph_break",
-    "install", "installed", "is_compiling", "is_installed", "list_backends", "map", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "register_backend",
-    "reset", "restore_torch", "run", "scan", "set_logs", "set_stance", "uninstall", "while_loop",
+    "install", "installed", "is_compiling", "is_installed", "list_backends", "map", "mark_dynamic", "mark_static",
+    "maybe_mark_dynamic", "register_backend", "reset", "restore_torch", "run", "scan", "set_logs", "set_stance",
+    "uninstall", "while_loop",
 ]
 
 

@@ -31,7 +31,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         model: what to compile; left out, a decorator is returned.
         fullgraph: raise `GraphBreakError` at the first graph break instead of continuing in a new graph.
         dynamic: None makes sizes and numbers symbols once they are seen to change, True all at once, False none.
-        backend: a name from `list_backends()` or a callable ``(graph_module, example_inputs) -> callable``.
+        backend: a name from `list_backends()` ("inductor" is another name of "native") or a callable
+            ``(graph_module, example_inputs) -> callable``.
         mode: "default", "reduce-overhead", "max-autotune": a set of options of the native backend.
         options: of the native backend, see `firesteel.kernels.options.Options`; a callable backend gets them if it has
             a parameter `options`.
@@ -65,6 +66,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     check_arguments(fullgraph, dynamic, mode, options)
     _check_names(name, recompile_limit, tier)
     chosen = config.default_backend if backend is None else backend
+    if chosen == "inductor":
+        chosen = "native"  # what torch calls it
     asks_for_something = (fullgraph, backend is not None, chosen != "native", mode not in (None, "default"),
                           options is not None, dynamic_shapes is not None, not isolate_recompiles)
     waits = tier == "wait" or tier is None and any(asks_for_something) or not config.compile_after \

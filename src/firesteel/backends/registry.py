@@ -25,6 +25,9 @@ else:
 
 ENTRY_POINT_GROUP = "firesteel.backends"
 
+OTHER_NAMES = {"inductor": "native"}
+"""What torch calls a backend of ours."""
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 _backends: dict[str, Backend] = {}
 
@@ -71,7 +74,7 @@ def lookup_backend(backend: str | Backend) -> Backend:
         if not callable(backend):
             raise TypeError(f"backend= takes a name or a callable (gm, example_inputs) -> callable, got {backend!r}")
         return backend
-    registered = _backends.get(backend)
+    registered = _backends.get(backend) or _backends.get(OTHER_NAMES.get(backend, ""))
     if registered is None:
         registered = _load(backend)
     return registered

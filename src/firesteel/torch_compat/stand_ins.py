@@ -160,5 +160,5 @@ def replace_body(title: str, function: types.FunctionType, module: str, name: st
             f"    from {module} import {name} as firesteels\n"
             f"    return firesteels({passed})\n")
     namespace: dict[str, Any] = {}
-    exec(compile(text, code.co_filename, "exec"), namespace)
+    exec(compile(text, f"<firesteel {title}>", "exec"), namespace)  # warnings name who calls it
     patches.set_code(title, function, namespace[function.__name__].__code__)

@@ -4,24 +4,40 @@ one of them needs it."""
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import firesteel
-
 from .compiling import DEFAULT_BACKEND, TORCH_BACKENDS
+
+_HOMES = {
+    name: module
+    for module, names in {
+        "backends": ["list_backends", "register_backend"],
+        "control": ["allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "reset", "run"],
+        "debug.explain": ["capture_graph", "explain"],
+        "runtime.stance": ["set_stance"],
+        "shape_markers": ["mark_dynamic", "mark_static", "maybe_mark_dynamic"],
+    }.items()
+    for name in names
+}
+
+
+def _own(name: str) -> Any:
+    """Firesteel's function of a name, imported when it is first used."""
+    return getattr(importlib.import_module(f"firesteel.{_HOMES[name]}"), name)
 
 
 def reset() -> None:
     """Forget everything compiled in this process."""
-    firesteel.reset()
+    _own("reset")()
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
     """Run a function uncompiled. torch's own functions, which say ``wrapping=False``, stay what they are."""
     if not wrapping:
         return (lambda function: function) if fn is None else fn
-    return firesteel.disable(fn, recursive, reason=reason)
+    return _own("disable")(fn, recursive, reason=reason)
 
 
 def graph_break(msg: str = "") -> None:
@@ -35,22 +51,22 @@ def skip_frame(msg: str = "") -> None:
 def mark_dynamic(t: Any, index: Any, *, hint_override: int | None = None, min: int | None = None,
                  max: int | None = None, specialize_on: Any = None) -> None:
     """Say that a dimension varies. `specialize_on` asks for versions that are made here when they pay."""
-    firesteel.mark_dynamic(t, index, min=min, max=max)
+    _own("mark_dynamic")(t, index, min=min, max=max)
 
 
 def maybe_mark_dynamic(t: Any, index: Any) -> None:
     """Say that a dimension is likely to vary."""
-    firesteel.maybe_mark_dynamic(t, index)
+    _own("maybe_mark_dynamic")(t, index)
 
 
 def mark_unbacked(t: Any, index: Any, *_args: Any, **_options: Any) -> None:
     """Say that nothing is to be decided on a size; here it is a symbol like others."""
-    firesteel.maybe_mark_dynamic(t, index)
+    _own("maybe_mark_dynamic")(t, index)
 
 
 def mark_static(t: Any, index: Any = None) -> Any:
     """Say that a dimension, or each, keeps its size."""
-    return firesteel.mark_static(t, index)
+    return _own("mark_static")(t, index)
 
 
 def mark_static_address(t: Any, guard: bool = True) -> None:
@@ -59,22 +75,22 @@ def mark_static_address(t: Any, guard: bool = True) -> None:
 
 def allow_in_graph(fn: Any) -> Any:
     """Record calls of a function as one operation."""
-    return firesteel.allow_in_graph(fn)
+    return _own("allow_in_graph")(fn)
 
 
 def disallow_in_graph(fn: Any) -> Any:
     """Break the graph at calls of a function."""
-    return firesteel.disallow_in_graph(fn)
+    return _own("disallow_in_graph")(fn)
 
 
 def forbid_in_graph(fn: Any) -> Any:
     """Refuse a function in graphs: a break, and an error under fullgraph=True."""
-    return firesteel.disallow_in_graph(fn)
+    return _own("disallow_in_graph")(fn)
 
 
 def assume_constant_result(fn: Any) -> Any:
     """Promise that a function returns the same for the same arguments."""
-    return firesteel.assume_constant_result(fn)
+    return _own("assume_constant_result")(fn)
 
 
 def nonstrict_trace(fn: Any) -> Any:
@@ -89,25 +105,25 @@ def dont_skip_tracing(fn: Any = None) -> Any:
 
 def run(fn: Any = None) -> Any:
     """Use what is compiled and never compile."""
-    return run if fn is None else firesteel.run(fn)
+    return run if fn is None else _own("run")(fn)
 
 
 def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
     """Run a function once and say what was captured, where it broke, and why."""
     if extra_args or extra_kwargs:
-        return firesteel.explain(f)(*extra_args, **extra_kwargs)
-    return firesteel.explain(f)
+        return _own("explain")(f)(*extra_args, **extra_kwargs)
+    return _own("explain")(f)
 
 
 def export(f: Any, *extra_args: Any, **_options: Any) -> Any:
     """One graph of torch's functions and its guards, or an error."""
-    return firesteel.capture_graph(f)(*extra_args) if extra_args else firesteel.capture_graph(f)
+    return _own("capture_graph")(f)(*extra_args) if extra_args else _own("capture_graph")(f)
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
     """The names that ``backend=`` takes: torch's name of the native one first of all."""
     debugging = set(TORCH_BACKENDS) - {"inductor", "firesteel"} if exclude_tags and "debug" in exclude_tags else set()
-    return sorted({"inductor", *firesteel.list_backends()} - debugging)
+    return sorted({"inductor", *_own("list_backends")()} - debugging)
 
 
 def lookup_backend(compiler_fn: Any) -> Any:
@@ -123,7 +139,7 @@ def register_backend(compiler_fn: Any = None, name: str | None = None, tags: Seq
     """Give a backend a name."""
     if compiler_fn is None:
         return functools.partial(register_backend, name=name, tags=tags)
-    return firesteel.register_backend(compiler_fn, name=name)
+    return _own("register_backend")(compiler_fn, name=name)
 
 
 def set_default_backend(backend: Any) -> None:
@@ -139,7 +155,7 @@ def get_default_backend() -> Any:
 
 def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
     """Choose what compiled functions may do."""
-    return firesteel.set_stance(stance, skip_guard_eval_unsafe=skip_guard_eval_unsafe, force_backend=force_backend)
+    return _own("set_stance")(stance, skip_guard_eval_unsafe=skip_guard_eval_unsafe, force_backend=force_backend)
 
 
 def substitute_in_graph(original_fn: Any, *, can_constant_fold_through: bool = False,

@@ -104,7 +104,7 @@ def our_backend(name: str) -> Any:
     return name  # the error that names all backends
 
 
-def _own_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
+def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of ours among those of torch's inductor, which has several hundred about itself."""
     from dataclasses import fields
 
@@ -118,7 +118,7 @@ def _own_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
             kept[ours] = value
         else:
             _say_once(f"options={{{name!r}: ...}} is about torch's inductor and is ignored by firesteel")
-    return kept or None
+    return kept
 
 
 def _say_once(sentence: str) -> None:

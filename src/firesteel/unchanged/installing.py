@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from firesteel.torch_compat import patches
@@ -29,7 +31,7 @@ _BACKENDS = ("list_backends", "lookup_backend", "register_backend")
 
 
 def install(*, export: bool = False) -> None:
-    """Answer ``torch.compile``, ``torch.compiler``, ``torch._dynamo`` and ``Module.compile`` with firesteel from now on,
+    """Answer ``torch.compile``, ``torch.compiler``, ``torch._dynamo`` and ``Module.compile`` by firesteel from now on,
     and ``torch.export.export`` if `export` is true; nothing of torch's own compiler is imported for that.
 
     ``backend="inductor"`` means firesteel's native backend. What programs hold already, such as ``from torch import
@@ -49,9 +51,9 @@ def install(*, export: bool = False) -> None:
         _answer_dynamo()
         _answer_inductor()
     if export and EXPORT not in patches.applied():
-        import firesteel.export
+        from firesteel.export import export as own_export
 
-        patches.set_attribute(EXPORT, sys.modules["torch.export"], "export", firesteel.export.export)
+        patches.set_attribute(EXPORT, sys.modules["torch.export"], "export", own_export)
 
 
 def uninstall() -> None:
@@ -59,6 +61,26 @@ def uninstall() -> None:
     where firesteel is not installed."""
     patches.restore(TITLES)
     compiling.DEFAULT_BACKEND[0] = "inductor"
+
+
+@contextmanager
+def installed(*, export: bool = False) -> Iterator[None]:
+    """Inside of the block, torch's names are answered by firesteel; see `install`. What was compiled in it stays
+    compiled by firesteel.
+
+    >>> import torch
+    >>> with installed():
+    ...     f = torch.compile(lambda x: x * 2 + 1)
+    >>> f(torch.ones(2))
+    tensor([3., 3.])
+    """
+    before = is_installed()
+    install(export=export)
+    try:
+        yield
+    finally:
+        if not before:
+            uninstall()
 
 
 def is_installed() -> bool:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -39,6 +40,13 @@ class OptimizedModule(torch.nn.Module, metaclass=_Meta):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the compiled module."""
         return self._firesteel_twin(*args, **kwargs)
+
+    @property
+    def dynamo_ctx(self) -> Any:
+        """Compiles something else in the same way; libraries that take the module out of this one use it."""
+        from .compiling import compile_one
+
+        return functools.partial(compile_one, how=self._firesteel_how)
 
     @property
     def training(self) -> bool:  # type: ignore[override]

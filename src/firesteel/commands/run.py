@@ -1,0 +1,61 @@
+"""``firesteel run script.py args…``, ``firesteel run -m module args…``: an unchanged program, compiled by firesteel."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from . import InputError
+
+if TYPE_CHECKING:
+    from . import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "run", help="run an unchanged program with torch.compile answered by firesteel",
+        usage="firesteel run [options] (-m module | script.py) [arguments of the program ...]",
+        description="Run a program as python would, with torch.compile, torch.compiler and torch._dynamo answered by "
+                    "firesteel. Torch's own compiler is not imported. The exit code is the program's.",
+        epilog="options of firesteel stand before the script, everything after it belongs to the script")
+    parser.add_argument("--auto", action="store_true",
+                        help="also compile modules that nobody asked to compile, where that measures faster")
+    parser.add_argument("--export", action="store_true", help="answer torch.export.export too")
+    parser.add_argument("--summary", action="store_true", help="say at the end, on stderr, what was compiled")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module",
+                        help="run a module or package, as python -m does")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from firesteel.unchanged import program
+
+    is_module = arguments.module is not None
+    words = arguments.module if is_module else arguments.program
+    if words[:1] == ["--"]:
+        words = words[1:]
+    if not words:
+        raise InputError("run needs a script, or -m and a module: firesteel run train.py --epochs 3")
+    if not is_module and words[0].startswith("-") and words[0] != "-":
+        raise InputError(f"run knows no option {words[0]}; options of the program stand after it")
+    program.prepare(export=arguments.export, auto=arguments.auto)
+    try:
+        return (program.run_module if is_module else program.run_script)(words[0], words[1:])
+    except program.NoProgramError as error:
+        raise InputError(str(error)) from None
+    finally:
+        if arguments.summary:
+            _summarise()
+
+
+def _summarise() -> None:
+    if "torch" not in sys.modules:
+        print("firesteel: the program did not import torch", file=sys.stderr)
+        return
+    import firesteel
+
+    print(f"firesteel: {firesteel.compile_times()}", file=sys.stderr)
