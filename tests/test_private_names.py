@@ -19,8 +19,8 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 COMPAT = ROOT / "src" / "firesteel" / "torch_compat"
 PYTHONS = frozenset("""
     _active _at_fork_reinit _count_elements _current_frames _fields _getframe _getframemodulename _heapify_max
-    _heappop_max _heapreplace_max _inline_cache_entries _asdict _nb_ops _reduce_ex _run_module_as_main _varname_from_oparg
-    _cfn""".split())
+    _heappop_max _heapreplace_max _inline_cache_entries _asdict _nb_ops _reduce_ex _run_module_as_main
+    _varname_from_oparg _cfn""".split())
 """Private names of Python's own library and of llvmlite."""
 TORCHS = frozenset({"_version", "_base", "_schema", "_codegen", "_parameters", "_buffers", "_backward_hooks", "_cdata"})
 """Names of torch's that objects of ours may have as well, as attributes of their own."""

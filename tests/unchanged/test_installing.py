@@ -48,7 +48,7 @@ def is_ours(function):
 
 def test_installing_and_uninstalling_change_names_and_put_them_back():
     def compilers_modules():
-        return {name: module for name, module in sys.modules.items() if name.startswith(("torch._dynamo", "torch._ind"))}
+        return {name: sys.modules[name] for name in sys.modules if name.startswith(("torch._dynamo", "torch._ind"))}
 
     before, keywords, modules = torch.compile.__code__, torch.compile.__kwdefaults__, compilers_modules()
     fs.uninstall()  # nothing to undo
