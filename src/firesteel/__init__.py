@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from firesteel.control_flow import associative_scan, cond, map, scan, while_loop
     from firesteel.debug.explain import CompileProfiler, capture_graph, compile_times, explain
+    from firesteel.debug.recording import recording, report
     from firesteel.logs import set_logs
     from firesteel.runtime.stance import set_stance
     from firesteel.shape_markers import mark_dynamic, mark_static, maybe_mark_dynamic
@@ -50,6 +51,7 @@ _LAZY = {
         "firesteel.compiling_flag": ["is_compiling"],
         "firesteel.control_flow": ["associative_scan", "cond", "map", "scan", "while_loop"],
         "firesteel.debug.explain": ["CompileProfiler", "capture_graph", "compile_times", "explain"],
+        "firesteel.debug.recording": ["recording", "report"],
         "firesteel.logs": ["set_logs"],
         "firesteel.export": ["export"],
         "firesteel.runtime.stance": ["set_stance"],
@@ -63,8 +65,8 @@ __all__ = [
     "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "capture_graph", "compile",
     "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain", "export", "graph_break",
     "install", "installed", "is_compiling", "is_installed", "list_backends", "map", "mark_dynamic", "mark_static",
-    "maybe_mark_dynamic", "register_backend", "reset", "restore_torch", "run", "scan", "set_logs", "set_stance",
-    "uninstall", "while_loop",
+    "maybe_mark_dynamic", "recording", "register_backend", "report", "reset", "restore_torch", "run", "scan",
+    "set_logs", "set_stance", "uninstall", "while_loop",
 ]
 
 

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from . import config
+from .events import note
 from .locks import new_lock
 from .logs import log
 
@@ -117,6 +118,12 @@ def get(kind: str, key: str) -> bytes | None:
     root = directory()
     if root is None:
         return None
+    data = _get(root, kind, key)
+    note("cache", name=f"{kind} on disk", hit=data is not None)
+    return data
+
+
+def _get(root: str, kind: str, key: str) -> bytes | None:
     path = _path(root, kind, key)
     try:
         file = os.open(path, _READING)

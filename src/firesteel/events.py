@@ -1,8 +1,15 @@
-"""What happened while compiling: collected for explain, profilers and compile_times."""
+"""What happened while compiling: collected for explain, recordings, progress lines, profilers and compile_times.
+
+Whoever compiles says what it does with `span` and `note`. Both ask whether anybody listens before they do anything, and
+neither stands where a call of compiled code comes by.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +54,69 @@ TIMES: list[CompileRecord] = []
 LISTENERS: list[Callable[[str, Unit, Any], None]] = []
 
 
+class Span:
+    """A stretch of time in which something was compiled, or a stage of that ran."""
+
+    __slots__ = ("name", "kind", "graph", "what", "thread", "began", "ended")
+
+    def __init__(self, name: str, kind: str, graph: Any, what: Any) -> None:
+        self.name = name
+        self.kind = kind
+        """One of "compile" (a function for its arguments), "graph", "stage" and "pass"."""
+        self.graph = graph
+        """The captured graph that it is about, where that is not the one of the span around it."""
+        self.what = what
+        self.thread = threading.get_ident()
+        self.began = self.ended = 0.0
+
+    def __enter__(self) -> Span:
+        for observer in tuple(OBSERVERS):
+            observer.begin(self)
+        self.began = time.perf_counter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.ended = time.perf_counter()
+        for observer in tuple(OBSERVERS):
+            observer.end(self)
+
+
+class Observer:
+    """Somebody who is told what compilations do, in whichever thread they run."""
+
+    asks = False
+    """Whether somebody wants to see all there is: functions are compiled in their first call then."""
+
+    def begin(self, span: Span) -> None:
+        """A span begins; those of one thread lie inside each other."""
+
+    def end(self, span: Span) -> None:
+        """A span ends. It may have begun before anybody listened."""
+
+    def note(self, kind: str, /, **what: Any) -> None:
+        """Something happened."""
+
+
+OBSERVERS: list[Observer] = []
+_NOTHING = nullcontext()
+
+
+def span(name: str, kind: str = "stage", graph: Any = None, what: Any = None) -> AbstractContextManager[Any]:
+    """Something that takes time, for those who listen."""
+    return Span(name, kind, graph, what) if OBSERVERS else _NOTHING
+
+
+def note(kind: str, /, **what: Any) -> None:
+    """Something that happened, for those who listen."""
+    for observer in tuple(OBSERVERS):
+        observer.note(kind, **what)
+
+
+def somebody_asks() -> bool:
+    """Whether a recording runs."""
+    return bool(OBSERVERS) and any(observer.asks for observer in OBSERVERS)
+
+
 def record(compiler: Compiler, kind: str, unit: Unit, what: Any) -> None:
     """Note an event of a compile call."""
     if kind == "compiled":
@@ -61,3 +131,4 @@ def record(compiler: Compiler, kind: str, unit: Unit, what: Any) -> None:
             events.skipped.append((unit, what))
     for listener in LISTENERS:
         listener(kind, unit, what)
+    note(kind, unit=unit, what=what)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import config, logs
+from . import config, events, logs
 from .capture.tracebacks import leaving
 from .capture.user_frames import own_file, passed_over
 from .errors import FiresteelError, warn
@@ -144,7 +144,8 @@ class Waiting:
 
 def _somebody_asks() -> bool:
     """Whether somebody wants to see what is compiled, or said what calls may do."""
-    return logs.any_enabled() or bool(config.debug_dir) or STATE.stance != "default" or STATE.backend is not None
+    return logs.any_enabled() or events.somebody_asks() or bool(config.debug_dir) or STATE.stance != "default" \
+        or STATE.backend is not None
 
 
 def _under_checkpoint() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from firesteel import config, support
 from firesteel.backends.aot_eager import needs_gradients
 from firesteel.backends.registry import register_backend
+from firesteel.events import OBSERVERS, note, span
 from firesteel.logs import log
 
 if TYPE_CHECKING:
@@ -41,10 +42,16 @@ def compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], optio
     if needs_gradients(example_inputs):
         from firesteel.backends.stages import compile_in_stages
 
-        stages = compile_in_stages(gm, example_inputs, functools.partial(_compile_or_run_eagerly, options=options))
+        stages = compile_in_stages(gm, example_inputs, functools.partial(_compile_part, options=options))
         if stages is not None:
             return stages
     return _compile_or_run_eagerly(gm, example_inputs, options)
+
+
+def _compile_part(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """Compile one of the graphs that a captured one is taken apart into."""
+    with span("part", "graph", gm):
+        return _compile_or_run_eagerly(gm, example_inputs, options)
 
 
 def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -68,10 +75,12 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
                                     functools.partial(_compile_or_run_eagerly, options=options))
         if isinstance(error, Unsupported) or is_refusal(error):
             log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
+            note("operator by operator", graph=gm, reason=str(error))
             return as_captured(gm)
         if config.raise_on_internal_error:
             raise
         warn_of_failure(f"the graph {type(gm).__name__}", error)
+        note("operator by operator", graph=gm, reason=f"firesteel failed: {type(error).__name__}: {error}")
         return as_captured(gm)
 
 
@@ -94,7 +103,8 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
     from firesteel.pipeline.background import CompiledLater
 
     def make() -> Callable[..., Any]:
-        compiled = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
+        with span("in the background", "graph", gm):
+            compiled = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
         if hasattr(compiled, "prepare_backward"):
             compiled.prepare_backward()
         return compiled
@@ -115,7 +125,8 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     from firesteel.torch_compat.graph_modules import code_of
 
     expect_kernels(gm, example_inputs)
-    traced = trace_training(gm, example_inputs)
+    with span("differentiate"):
+        traced = trace_training(gm, example_inputs)
     if isinstance(traced, FunctionalGraph):
         executable = compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options))
         return unless_packed(gm, runner(executable))
@@ -123,6 +134,8 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     if folder:
         folder.write("captured.py", code_of(gm))
         folder.write("joint.txt", traced)
+    if OBSERVERS:
+        note("joint graph", joint=traced)
 
     def compile_half(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
         try:

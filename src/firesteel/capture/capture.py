@@ -12,6 +12,7 @@ from torch.profiler import record_function
 
 from .. import torch_compat
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
+from ..events import span
 from ..fake import FakeMode, FakeTensor
 from ..functional.modes import leaving_on_failure
 from ..interruptions import safe_point
@@ -642,7 +643,7 @@ def _capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
             attempt = Capture(unit, args, known_break, static)
             try:
                 try:
-                    with attempt.fake:
+                    with span("capture"), attempt.fake:
                         try:
                             finish = attempt.run()
                         finally:

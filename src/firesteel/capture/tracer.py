@@ -13,6 +13,7 @@ import torch
 
 from .. import shapes, torch_compat
 from ..errors import UserFrame
+from ..events import OBSERVERS
 from . import (
     builtin_text,
     calls,
@@ -194,7 +195,7 @@ class Tracer:
         if self.made_classes.own(source):
             return  # the program makes it anew in every call
         frames = self.frames
-        here = (frames[-1].user_frame(),) if frames else ()
+        here = self.user_frames() if OBSERVERS else (frames[-1].user_frame(),) if frames else ()
         self.guards.add(Guard(source, kind, template, tuple(hold(obj) for obj in constants), here, others))
 
     def in_one_step(self, container: Value, method: str) -> None:

@@ -174,11 +174,22 @@ def distinct(reasons: list[BreakReason]) -> list[BreakReason]:
         if not any(_without_numbers(other) == text and other.frames[len(other.frames) - count:] == reason.frames
                    for other in kept if len(other.frames) >= count) and not _is_own(reason):
             kept.append(reason)
-    loops = [reason.frames[-1:] for reason in kept if not reason.reason.startswith(NEXT_ROUND)]
-    return [reason for reason in kept if not (reason.reason.startswith(NEXT_ROUND) and reason.frames[-1:] in loops)]
+    causes = [reason for reason in kept if not reason.reason.startswith(NEXT_ROUND)]
+    return [reason for reason in kept if not (reason.reason.startswith(NEXT_ROUND) and any(
+        _is_next_round_after(cause, reason) for cause in causes))]
+
+
+def _is_next_round_after(cause: BreakReason, following: BreakReason) -> bool:
+    """Whether a loop goes on from round to round because a graph has ended in it."""
+    head = following.frames[-1]
+    return cause.frames[-1:] == following.frames[-1:] or OVER_KNOWN.match(following.reason) is not None and any(
+        frame.filename == head.filename and frame.function == head.function and frame.lineno >= head.lineno
+        for frame in cause.frames)
 
 
 NEXT_ROUND = "next() on "
+OVER_KNOWN = re.compile(r"next\(\) on (range|list|tuple|str|set|dict_key|dict_item|dict_value)_\w*iterator ")
+"""Loops over these are captured, unless they have begun before the graph does."""
 OWN_CODE = os.path.join("firesteel", "capture", "equivalents")
 
 

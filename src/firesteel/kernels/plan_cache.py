@@ -17,6 +17,7 @@ import torch.fx
 
 from .. import config, disk_cache, torch_compat
 from ..devices import kind_of
+from ..events import somebody_asks
 from ..functional.graph import FunctionalGraph
 from ..logs import enabled, log
 from ..shapes.symnode import SymNode
@@ -39,7 +40,7 @@ def plan_key(functional: FunctionalGraph, target: DeviceTarget) -> str | None:
 
     People who want to see what happens in a compilation see it whether or not it has happened before.
     """
-    if disk_cache.directory() is None or enabled("kernels") or enabled("fallbacks"):
+    if disk_cache.directory() is None or enabled("kernels") or enabled("fallbacks") or somebody_asks():
         return None
     described = _Description()
     lines = [described.node(node) for node in functional.graph.nodes]

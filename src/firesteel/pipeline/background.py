@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from ..events import note
 from ..functional.state import GlobalState
 from ..interruptions import uninterrupted
 from ..logs import log
@@ -42,6 +43,7 @@ class CompiledLater:
         self.error: Exception | None = None
         self.state, self.settings = GlobalState.current(), _settings()
         self.thread = threading.Thread(target=self._work, name=f"firesteel compiles {name}")
+        note("background", thread=self.thread)
         self.thread.start()
 
     def __call__(self, *inputs: Any) -> Any:

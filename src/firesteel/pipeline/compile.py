@@ -23,6 +23,7 @@ import torch.fx
 
 from .. import config, logs
 from ..devices import KINDS, has_accelerators, kind_of
+from ..events import OBSERVERS, note, span
 from ..interruptions import safe_point
 from ..kernels.debug_folder import DebugFolder
 from ..kernels.options import Options
@@ -73,7 +74,8 @@ class _Clock:
     def stage(self, name: str) -> Iterator[None]:
         safe_point()
         started = time.perf_counter()
-        yield
+        with span(name):
+            yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
@@ -141,6 +143,8 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     if options.max_autotune and not _checked(target):  # what is measured is not what checked kernels take
         tuner = target.tuner(compile_alternative)
     folder.write("traced.txt", functional)
+    if OBSERVERS:
+        note("functional graph", functional=functional, name=folder.name)
     with clock.stage("passes"):
         passed = run_passes(functional, Settings(options.relaxed_libraries, frozen, tuner, target.device,
                                                  options.cuda_graphs))
@@ -162,6 +166,8 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
                              results_as_planned, folder.name, target)
     if key is not None and not refused:
         store_plan(key, plan, kernels, generated.kernels, functional)
+    if OBSERVERS:
+        note("executable", executable=executable, kernels=kernels, generated=generated, name=folder.name, target=target)
     if logs.enabled("kernels"):
         logs.log("kernels", "%s", executable)
     if folder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import field
 
+from ..events import note, span
 from ..functional.graph import FunctionalGraph
 from ..interruptions import safe_point
 from ..kernels.targets import target_for
@@ -44,12 +45,15 @@ def run_passes(functional: FunctionalGraph, settings: Settings = STRICT) -> Pass
     for each in target_for(settings.device).passes():
         safe_point()
         started = time.perf_counter()
-        passed.functional = each(passed.functional, settings)
+        with span(each.__name__, "pass"):
+            passed.functional = each(passed.functional, settings)
         verify(passed.functional, each.__name__)
+        note("pass", name=each.__name__, functional=passed.functional)
         passed.runs.append(_run(each.__name__, started, passed.functional))
     if settings.frozen:
         started = time.perf_counter()
-        passed.functional, passed.kept = freeze(passed.functional, settings)
+        with span("freeze", "pass"):
+            passed.functional, passed.kept = freeze(passed.functional, settings)
         verify(passed.functional, "freeze")
         passed.runs.append(_run("freeze", started, passed.functional))
     return passed

@@ -28,6 +28,7 @@ from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import Expected, JointGraph, Tangent, trace_training
 from ..autodiff.partition import Partition, base_of, part_again, partition
 from ..autodiff.passed_gradients import PassedGradient
+from ..events import span
 from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..fake.rules.strides import memory_order
 from ..functional.graph import FreshTensor, SameAs, Unsupported
@@ -77,14 +78,16 @@ class TrainingUnit:
         if joint.linked:
             raise Unsupported("a result is computed from another, and the graph is not taken apart there")
         if prepare is not None:
-            joint = prepare(joint)
+            with span("joint passes"):
+                joint = prepare(joint)
         behind = tangents_behind(joint) if len(joint.differentiable) > 1 or joint.walked else []
         if any(walked & ~sum(1 << number for number in numbers)
                for walked, numbers in zip(joint.walked, behind, strict=False)):
             raise Unsupported("a function of the program's own has no gradient for what autograd goes on to from it")
         self.lock = new_lock()
         self.state = GlobalState.current()
-        parted = self.parted = partition(joint, memory_budget)
+        with span("partition"):
+            parted = self.parted = partition(joint, memory_budget)
         log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, parted.saved_bytes,
             1000 * parted.seconds)
         self.forward = compile_half(parted.forward, f"{self.name}_forward", False)
@@ -227,7 +230,7 @@ class TrainingUnit:
             with self.lock:
                 backward = self.backwards.get(kinds)
                 if backward is None:
-                    with uninterrupted(), collection_paused():
+                    with uninterrupted(), collection_paused(), span("backward", "graph", self.module):
                         backward = self.backwards[kinds] = self._make_backward(kinds)
         return backward
 

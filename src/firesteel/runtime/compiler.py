@@ -21,6 +21,7 @@ from ..capture.markers import disabled_frame
 from ..capture.skipping import runs_plain
 from ..capture.torch_calls import is_graph_function
 from ..errors import BackendError, UserCodeError
+from ..events import OBSERVERS, note, span
 from ..function_marks import is_disabled
 from ..interruptions import interruptible
 from . import stance
@@ -147,6 +148,8 @@ class Compiler:
     def nested(self, target: Any) -> Any:
         """What a step between two graphs calls in place of `target`: the same, compiled for itself if possible."""
         if self.events is None:
+            if OBSERVERS:
+                note("called", target=target, compiler=self)
             return callee(self, target)
         chosen = callee(self, target)
         return self.noted_plain(target) if chosen is target else chosen
@@ -191,8 +194,10 @@ class Compiler:
         """Hand a graph to the backend."""
         if self.events is not None:
             self.events.graph(unit, captured)
+        note("captured", unit=unit, captured=captured)
         try:
-            compiled = self._call_backend(captured)
+            with span(self.backend_name, "graph", captured.module):
+                compiled = self._call_backend(captured)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             raise BackendError(self.backend_name, text, None, (unit.user_frame,)) from error

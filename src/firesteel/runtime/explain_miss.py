@@ -15,7 +15,8 @@ from ..capture.dynamism import changes, in_module, outdated_sizes
 from ..capture.entries import Entry, parameters_of
 from ..capture.guards import Guard
 from ..capture.learned import NOTHING, Learned
-from ..capture.source import InstanceDictSource, LocalSource, Source
+from ..capture.source import InstanceDictSource, LocalSource, SizeSource, Source, StrideSource
+from ..errors import UserFrame
 from ..shape_markers import class_marked_static
 from ..shapes import print_python
 from ..torch_compat.subclasses import DisableSubclasses
@@ -38,6 +39,12 @@ class FailedGuard:
     """Whether it is about sizes, strides or relations between numbers."""
     content: str = ""
     """Whether it is about the "length" of a list or another container, or about a "text"."""
+    frames: tuple[UserFrame, ...] = ()
+    """Where the program came to rely on it, outermost call first."""
+    before: str = ""
+    """What it was when the program was captured."""
+    now: str = ""
+    """What it is in this call."""
 
     def __str__(self) -> str:
         return f"{self.text}" + (f" (found {self.found})" if self.found else "")
@@ -87,7 +94,10 @@ def _first_failure(entry: Entry, values: Values) -> FailedGuard | None:
             text = print_python(shape_guard.expr, names)
             where = f", needed at {shape_guard.provenance}" if shape_guard.provenance.frames else ""
             numbers_now = ", ".join(sorted(f"{names[symbol]} = {numbers[symbol]}" for symbol in symbols))
-            return FailedGuard(text, "", numbers_now + where, is_shape=True)
+            then = ", ".join(sorted(f"{names[symbol]} = {number}" for symbol, source in sources.items()
+                                    if (number := _number_before(entry, source)) is not None))
+            return FailedGuard(text, "", numbers_now + where, is_shape=True, frames=shape_guard.provenance.frames,
+                               before=then, now=numbers_now)
     return None
 
 
@@ -114,7 +124,48 @@ def _failure(guard: Guard, values: Values) -> FailedGuard | None:
     is_shape = guard.kind in ("tensor", "part") and LAYOUT.search(part.template) is not None
     is_text = guard.kind == "constant" and type(scope.get("v0")) is str
     content = "length" if guard.kind == "length" else "text" if is_text else ""
-    return FailedGuard(part.describe(), name, _found(scope["v0"]) if guard.source else "", is_shape, content)
+    found = _found(scope["v0"]) if guard.source else ""
+    before, now = _both_values(part, values) or ("", found)
+    return FailedGuard(part.describe(), name, found, is_shape, content, guard.frames, before, now)
+
+
+def _number_before(entry: Entry, source: Source) -> Any:
+    """What a size, stride or number was when an entry was captured; None where that is not known."""
+    if source.name in entry.numbers:
+        return entry.numbers[source.name].value
+    tensor = entry.tensors.get(source.base.name) if source.base is not None else None
+    if tensor is None or not isinstance(source, SizeSource | StrideSource):
+        return None
+    return (tensor.shape if isinstance(source, SizeSource) else tensor.stride)[source.dim]
+
+
+def _both_values(guard: Guard, values: Values) -> tuple[str, str] | None:
+    """What a condition of the form ``this == that`` compares: what was, and what is there now."""
+    scope: dict[str, Any] = {}
+
+    def bound(obj: Any) -> str:
+        key = f"b{len(scope)}"
+        scope[key] = obj
+        return key
+
+    code = guard.code(lambda source: bound(values.of(source)), bound)
+    for part in code.split(" and "):
+        try:
+            if not eval(part, scope):
+                return _sides(part, scope)
+        except Exception:
+            return None  # a text in it has an "and" of its own
+    return None
+
+
+def _sides(condition: str, scope: dict[str, Any]) -> tuple[str, str] | None:
+    """What was and what is, of a condition that does not hold."""
+    for sign in (" == ", " is not ", " is "):
+        left, found, right = condition.partition(sign)
+        if found:
+            before, now = (_found(eval(side, scope)) for side in (right, left))
+            return f"not {before}" if sign == " is not " else before, now
+    return ("it was not there", "it is there") if " not in " in condition else None
 
 
 def _failing_part(guard: Guard, values: Values) -> Guard:
@@ -171,6 +222,8 @@ def _in_static_class(source: Source, now: Callable[[Source], Any]) -> bool:
 
 
 def _found(value: Any) -> str:
+    if type(value) is torch.Size:
+        value = tuple(value)
     if isinstance(value, torch.Tensor):
         with DisableSubclasses():
             return _found_tensor(value)

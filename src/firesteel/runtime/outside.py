@@ -16,6 +16,7 @@ from torch.profiler import record_function
 
 from ..capture.user_frames import passed_over
 from ..errors import format_report, warn
+from ..events import note
 from ..torch_compat.operator_records import (
     COMPILING,
     GRAPH,
@@ -150,6 +151,7 @@ class _WatchedCall:
             graph.let_go()
         unit.compiler.watched_graphs, unit.compiler.watches = weakref.WeakSet(), False
         if says_all:
+            note("share", unit=unit, inside=COUNT.inside - inside, beside=outside(record))
             report(unit, COUNT.inside - inside, len(outside(record)))
         return result
 

@@ -30,6 +30,7 @@ from ..errors import (
     format_report,
     warn,
 )
+from ..events import OBSERVERS, note, span
 from ..interruptions import raised_by_handler, uninterrupted
 from ..logs import enabled, log
 from ..pipeline.collecting import collection_paused
@@ -278,6 +279,8 @@ class Unit:
         """No entry fits: compile another one, or run plain Python. A continuation gets a list, which is cleared."""
         reason = self.why_not_compile() or self.why_not_yet(args)
         if reason is not None:
+            if OBSERVERS:
+                note("plain", unit=self, reason=reason)
             return self.plain(args)
         tried: tuple[Callable[..., Any], ...] = ()
         while True:
@@ -294,7 +297,7 @@ class Unit:
                 if all(function in tried for function in self.functions):
                     if take_over(self, args):
                         continue
-                    with uninterrupted(), pythons_builtins():
+                    with uninterrupted(), pythons_builtins(), span(self.name, "compile", what=self):
                         entry = self.compile(tuple(args))
                     break
         if entry is None:
@@ -531,6 +534,7 @@ class Unit:
             unsettled, content = self.origin.unsettled, contents.pop()
             unsettled[content] = unsettled.get(content, 0) + 1
         self.compiler.recompiled(self, text)
+        note("failed guards", unit=self, failures=reasons)
         if enabled("recompiles"):
             log("recompiles", "recompiling %s (%s): %s", self.name, self.user_frame,
                 "; ".join(str(reason) for reason in reasons))
@@ -544,6 +548,7 @@ class Unit:
         elif self.compiler.given["recompile_limit"] is not None:
             place = "the argument recompile_limit of fs.compile"
         self.given_up = f"recompile limit of {limit} reached"
+        note("skipped", unit=self, what=self.given_up)
         if self.compiler.fullgraph or raises_at_limit():
             from ..errors import RecompileLimitError
 

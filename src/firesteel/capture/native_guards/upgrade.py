@@ -23,6 +23,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ... import config, torch_compat
+from ...events import span
 from ...interruptions import raised_by_handler, uninterrupted
 from ...logs import log
 from ...pipeline.collecting import collection_paused
@@ -136,7 +137,7 @@ class Upgrade:
         if prologue is None:
             return
         try:
-            with collection_paused():
+            with collection_paused(), span("guards as machine code"):
                 self._upgrade(prologue, args)
         except Exception as error:
             if config.raise_on_internal_error:

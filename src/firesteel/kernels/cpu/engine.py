@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from ... import disk_cache
+from ...events import OBSERVERS, note
 from ...locks import new_rlock
 from ...logs import log
 from ...native.loader import LoadedObject, load_code
@@ -54,6 +55,8 @@ def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> 
     with _lock:
         missing: dict[str, Kernel] = {}
         for key, kernel in zip(keys, kernels, strict=True):
+            if OBSERVERS and key in _compiled:
+                note("cache", name="kernels in this process", hit=True)
             if key not in _compiled and key not in missing:
                 stored = _load(key)
                 if stored is not None:
@@ -133,7 +136,8 @@ def _make(missing: Mapping[str, Kernel], target: Target) -> None:
     """Compile kernels, several at a time."""
     texts = (llvm_text(kernel, target, _name(key)) for key, kernel in missing.items())
     objects = object_emitter.object_codes(texts, len(missing), target)
-    for (key, kernel), data in zip(missing.items(), objects, strict=True):
+    for number, ((key, kernel), data) in enumerate(zip(missing.items(), objects, strict=True), 1):
+        note("kernel made", done=number, total=len(missing))
         _compiled[key] = _install(key, data)
         disk_cache.put(KIND, key, data)
         log("kernels", "kernel %s: %d bytes of machine code", kernel.name, len(data))

@@ -1,0 +1,65 @@
+"""A record in a few lines of text, for terminals."""
+
+from __future__ import annotations
+
+from .record import Place, Record
+from .report import percent, short_path, time_text
+
+MOST = 10
+"""Lines about each subject."""
+
+
+def summary(record: Record) -> str:
+    """What was recorded, the most telling first."""
+    kernels = [kernel for _, _, kernel in record.kernels()]
+    calls = sum(kernel.is_call for kernel in kernels)
+    spent = sum(stage.seconds for stage in record.stages if stage.depth == 0)
+    total = record.inside + record.outside
+    lines = [
+        f"{_count(len(record.graphs), 'graph')}, {_count(len(record.breaks), 'break')}, "
+        f"{_count(len(record.recompilations), 'recompilation')}, {_count(len(kernels) - calls, 'kernel')}, "
+        f"{_count(calls, 'call')} of ATen; compiling took {time_text(spent)}"]
+    if total:
+        lines.append(f"{percent(record.inside / total)} of {_count(total, 'operator')} inside of graphs")
+    lines += _listed("Breaks", [
+        f"{_where(one.place)}: {one.reason}" + (f"\n    What to do: {one.advice}" if one.advice else "")
+        for one in record.breaks])
+    lines += _listed("Recompilations", [
+        f"{_where(one.place)}: {one.function}" + (
+            f": {one.failures[-1].text} (was {one.failures[-1].before or '?'}, is {one.failures[-1].now or '?'})"
+            if one.failures else "") for one in record.recompilations])
+    lines += _listed("Ran as plain Python", [f"{one.name} ({_where(one.place)}): {one.reason}" for one in record.plain])
+    lines += _listed("Not compiled to machine code", [
+        f"graph {graph.number} ({_where(graph.place)}): {graph.not_compiled}"
+        for graph in record.graphs if graph.not_compiled])
+    lines += _stages(record)
+    if record.caches:
+        lines.append("Caches: " + ", ".join(f"{name} {hits} of {hits + misses}"
+                                            for name, (hits, misses) in record.caches.items()))
+    return "\n".join(lines)
+
+
+def _stages(record: Record) -> list[str]:
+    times: dict[str, float] = {}
+    for stage in record.stages:
+        if stage.kind == "stage":
+            times[stage.name] = times.get(stage.name, 0.0) + stage.seconds
+    if not times:
+        return []
+    ordered = sorted(times.items(), key=lambda item: -item[1])[:MOST]
+    return ["Stages: " + ", ".join(f"{name} {time_text(seconds)}" for name, seconds in ordered)]
+
+
+def _listed(title: str, items: list[str]) -> list[str]:
+    if not items:
+        return []
+    more = [f"  and {len(items) - MOST} more"] if len(items) > MOST else []
+    return [f"{title}:", *(f"  {item}" for item in items[:MOST]), *more]
+
+
+def _where(place: Place | None) -> str:
+    return "?" if place is None else f"{short_path(place.file)}:{place.line}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
