@@ -31,7 +31,9 @@ class GraphInput:
     version: int | None = None
     # changed in place before an operation that may raise when the graph runs
     at_risk: bool = False
-    # the same, but only in ways that autograd's counts do not show; later changes may be counted
+    # has got another autograd history before an operation that may raise: it cannot be put back
+    lost_history: bool = False
+    # the same as `at_risk`, but only in ways that autograd's counts do not show; later changes may be counted
     silently_at_risk: bool = False
     # changed in a way that autograd's counts do not show: through ``.data``, by fused optimizers and batch norms
     uncounted: bool = False
@@ -163,7 +165,8 @@ class GraphBuilder:
             if entry.mutated:
                 entry.at_risk = True
                 entry.changes_layout = entry.changes_layout or not entry.has_its_layout()
-                restorable = restorable and entry.is_restorable()
+                if not entry.is_restorable():
+                    restorable, entry.lost_history = False, True
             elif written and _storage_key(entry.example) in written:
                 entry.silently_at_risk = True
         return restorable

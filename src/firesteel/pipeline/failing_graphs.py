@@ -51,6 +51,7 @@ class FailingGraph:
         self.cannot_tell = not backend_is_own and any(
             entry.uncounted and entry.node not in nodes or entry.half_done_for_good for entry in inputs)
         self.kept = "".join(f"{code.source(entry.source)}, " for entry in kept)
+        self.histories = "".join(f"{code.source(entry.source)}.grad_fn, " for entry in kept if not restorable(entry))
         version = code.constant(torch_compat.version_of) if lost else ""
         self.versions = "".join(f"{version}({code.source(entry.source)}), " for entry in lost)
 
@@ -58,6 +59,8 @@ class FailingGraph:
         lines = []
         if self.kept:
             lines.append(f"_fs_kept = {self.code.constant(self.keep)}({self.kept})")
+        if self.histories:
+            lines.append(f"_fs_histories = ({self.histories})")
         if self.versions:
             lines.append(f"_fs_versions = ({self.versions})")
         if self.draws_random:
@@ -72,6 +75,8 @@ class FailingGraph:
             lines.append(f"if {self.code.constant(is_unrepeatable)}(_fs_error): raise")
         if self.versions:
             lines.append(f"if ({self.versions}) != _fs_versions: raise")
+        if self.histories:
+            lines.append(f"if ({self.histories}) != _fs_histories: raise")
         if self.kept:
             lines.append(f"{self.code.constant(self.put_back)}(_fs_kept, {self.kept})")
         if self.draws_random:
@@ -82,7 +87,7 @@ class FailingGraph:
 def keep_large(inputs: list[GraphInput], backend_is_own: bool) -> None:
     """Have tensors put back whatever their size, because the program must go on when the graph raises."""
     changed = [entry for entry in inputs if (entry.at_risk or entry.silently_at_risk or entry.half_done)
-               and restorable(entry) and not entry.changes_layout and entry.has_its_layout()]
+               and restorable_at_risk(entry) and not entry.changes_layout and entry.has_its_layout()]
     if sum(bytes_of(entry) for entry in changed) > MAX_KEPT_BYTES:
         for entry in changed:
             entry.node.meta[PUT_BACK_ALWAYS] = True
@@ -93,7 +98,7 @@ def _to_keep(inputs: list[GraphInput], backend_is_own: bool) -> list[GraphInput]
     """The inputs that are copied before the graph runs."""
     # our own backends write uncounted ones when nothing can raise any more, or put them back (`backends.as_captured`)
     kept = [entry for entry in inputs if (entry.at_risk or entry.uncounted and not backend_is_own)
-            and restorable(entry)]
+            and restorable_at_risk(entry)]
     if sum(bytes_of(entry) for entry in kept) > MAX_KEPT_BYTES:
         kept = [entry for entry in kept if entry.must_restore]
     room = MAX_KEPT_BYTES - sum(bytes_of(entry) for entry in kept)
@@ -116,6 +121,11 @@ def _memory(entry: GraphInput) -> int:
 def restorable(entry: GraphInput) -> bool:
     """Whether a change in place can be undone, that is whether no autograd history changed with it."""
     return entry.is_restorable()
+
+
+def restorable_at_risk(entry: GraphInput) -> bool:
+    """Whether a change in place can be undone after an error, also where its history changes behind what may raise."""
+    return entry.is_restorable() or entry.at_risk and not entry.lost_history
 
 
 def can_keep(entry: GraphInput) -> bool:

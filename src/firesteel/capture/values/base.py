@@ -218,8 +218,8 @@ class IdentityNumber(Value):
         self.of = of
 
     def key(self, tx: Tracer) -> Any:
-        if self.of.python_type() in ATOMIC and self.of.is_constant():  # equal ones may well be the same object
-            return ("id", id(self.of.as_constant()))
+        if self.of.python_type() in ATOMIC:  # equal ones may well be the same object
+            return ("id", id(tx.constant_of(self.of)))
         return ("id", identity_key(tx, self.of))
 
     def truth(self, tx: Tracer) -> bool:
