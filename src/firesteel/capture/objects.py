@@ -404,6 +404,8 @@ def special_method(tx: Tracer, obj: Value, name: str) -> Value | None:
     try:
         return bind(tx, obj, cls, name, raw, owner)
     except UserRaise:
+        if name == "__repr__":  # Python takes it as not there
+            raise GraphBreak(f"{name} of {obj.describe()} cannot be had") from None
         if name != "__hash__":
             raise
         raise tx.raised(TypeError(f"unhashable type: '{cls.__name__}'")) from None

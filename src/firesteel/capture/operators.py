@@ -393,6 +393,10 @@ def _rich_comparison(tx: Tracer, receiver: Value, other: Value, name: str) -> Va
         raise GraphBreak(f"{name} of {receiver.describe()} is implemented in C")
     if isinstance(receiver, (SequenceValue, DictValue, SetValue, DictViewValue)):
         return container_compare(tx, DUNDER_TO_COMPARE[name], receiver, _storage(other))
+    if isinstance(receiver, (ConstantValue, NumberValue, TextValue)) and bare_constant(other) is not other:
+        # a number or text of another class is one all the same
+        known = getattr(receiver.python_type()(), name)(bare_constant(other).as_constant()) is not NotImplemented
+        return compare(tx, DUNDER_TO_COMPARE[name], receiver, bare_constant(other)) if known else None
     if isinstance(receiver, (NumberValue, TensorValue, ClassValue, TextValue)) or isinstance(receiver, ConstantValue) \
             and type(receiver.value).__module__ in ("builtins", "torch"):
         return None  # they do not know objects of the program's

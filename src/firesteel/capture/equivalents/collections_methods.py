@@ -195,6 +195,21 @@ def deque_copy(self: Any, /) -> Any:
     return type(self)(self) if bound is None else type(self)(self, bound)
 
 
+def deque_mul(self: Any, times: Any, /) -> Any:
+    repeated = deque.copy(self)
+    deque.__imul__(repeated, times)
+    return repeated
+
+
+def deque_add(self: Any, other: Any, /) -> Any:
+    if not isinstance(other, deque):
+        raise TypeError(f'can only concatenate deque (not "{type(other).__name__[:200]}") to deque')
+    joined = deque.copy(self)
+    deque.extend(joined, other)
+    return joined
+
+
+
 def frozenset_copy(self: Any, /) -> Any:
     return frozenset(frozenset.__iter__(self))
 
@@ -207,7 +222,8 @@ ON_SUBCLASSES: dict[type, dict[str, Callable[..., Any]]] = {
     },
     defaultdict: {"copy": defaultdict_copy, "__copy__": defaultdict_copy, "__or__": defaultdict_or,
                   "__ror__": defaultdict_ror},
-    deque: {"copy": deque_copy, "__copy__": deque_copy},
+    deque: {"copy": deque_copy, "__copy__": deque_copy, "__mul__": deque_mul, "__rmul__": deque_mul,
+            "__add__": deque_add},
     frozenset: {"copy": frozenset_copy},
 }
 """By builtin and name: what its method does on an instance of a subclass."""
