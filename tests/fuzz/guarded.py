@@ -58,15 +58,20 @@ class _Placing(TorchDispatchMode):
         # A tensor made of Python numbers comes through this operator, which returns it as it is.
         lifted = func is torch.ops.aten.lift_fresh.default
         given = () if lifted else pytree.tree_leaves((args, kwargs))
-        known = {one.untyped_storage().data_ptr() for one in given if _is_plain(one)}
+        known = {one.untyped_storage().data_ptr() for one in given if type(one) in _WITH_MEMORY}
 
         def place(value: Any) -> Any:
             if not _is_plain(value) or value.untyped_storage().data_ptr() in known or not value.numel():
                 return value
+            if not value.untyped_storage().resizable():
+                return value  # the memory of a NumPy array, which stays the array's
             whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
             return guarded_copy(value, self.side) if whole and not value.storage_offset() else value
 
         return pytree.tree_map(place, result)
+
+
+_WITH_MEMORY = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
 def _is_plain(value: Any) -> bool:
