@@ -148,8 +148,9 @@ def _does_not_fit(position: int, args: Sequence[Any], kwargs: Mapping[str, Any])
         return False
     own = args[0].dtype if args and isinstance(args[0], torch.Tensor) else None
     dtype = kwargs.get("dtype") or own or (torch.get_default_dtype() if isinstance(number, float) else torch.int64)
-    if (dtype in _USUAL or dtype is torch.int64) and (-_LARGEST < number < _LARGEST or number - number != 0) \
-            and not (dtype is torch.int64 and isinstance(number, float)):
+    if dtype is torch.int64 and isinstance(number, int) and -1 << 63 <= number < 1 << 63:
+        return False
+    if dtype in _USUAL and (-_LARGEST < number < _LARGEST or number - number != 0):
         return False
     # Eager makes tensors of one element of numbers that do not fit into float16 too.
     fill: tuple[Any, ...] = ((2,), number) if position else (number,)

@@ -379,6 +379,8 @@ class TensorValue(Value):
     def get_item(self, tx: Tracer, key: Value) -> Value:
         key = key.realize()
         if tx.objects.has_special(key, "__index__") and not isinstance(key, (TensorValue, ConstantValue, NumberValue)):
+            if tx.objects.has_special(key, "__getitem__") and not issubclass(key.python_type(), (int, dict)):
+                raise GraphBreak(f"{key.describe()} as an index, which torch takes for a sequence")
             key = tx.objects.call_special(tx, key, "__index__").realize()
         if key.python_type() is tuple and self.fake.requires_grad and torch.is_grad_enabled():
             key = self._without_whole_slices(tx, key)
