@@ -178,6 +178,15 @@ def _identities(joint: JointGraph, numbers: dict[Any, int]) -> dict[torch.fx.Nod
     return identities
 
 
+def changed_and_kept(joint: JointGraph) -> dict[torch.fx.Node, int]:
+    """What inputs become that the graph changes and eager keeps for its backward, with their indices.
+
+    Backward reads them where they are: what is written there since without autograd's notice counts in eager too.
+    """
+    return {change.node: change.index for change in joint.mutated
+            if joint.eager_saves.get(joint.inputs[change.index].node, 0)}
+
+
 class _Choice:
     """Which nodes belong to backward, which can be had in both, and what is kept."""
 
@@ -198,7 +207,8 @@ class _Choice:
         self.changed = {joint.inputs[change.index].node for change in joint.mutated}
         self.leaving = self._leaving()
         # what must not be computed again, and what must not be used without a copy, see `forbid_kept_for_others`
-        self.only_kept: set[torch.fx.Node] = set()
+        self.eager_keeps = changed_and_kept(joint)
+        self.only_kept: set[torch.fx.Node] = set(self.eager_keeps)
         self.only_copied: set[torch.fx.Node] = set()
 
     def _backward_nodes(self) -> set[torch.fx.Node]:
@@ -312,7 +322,7 @@ class _Choice:
             if side[inward]:
                 self.again.add(node)
             elif side[inward + 1]:
-                narrow = recompute.narrow(node)
+                narrow = None if node in self.eager_keeps else recompute.narrow(node)
                 kept.append(Kept(node, narrow is None and (self.must_copy(node) or _is_view(node)), narrow))
         return kept
 

@@ -429,7 +429,7 @@ def _wrap_storage(tx: Tracer, real: Any, base: type, source: Source) -> Value | 
         return DictValue({}, StorageSource(source, _ById(builtin)), real, builtin, factory)
     if base is list:
         return ListValue(None, StorageSource(source, _ById(list)), real)
-    items = list(base.__iter__(real))
+    items = list(set.__iter__(real) if base is set else frozenset.__iter__(real))
     if not all(is_constant_key(item) for item in items):
         return None
     where = StorageSource(source, _ById(base))

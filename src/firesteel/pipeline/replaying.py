@@ -20,7 +20,7 @@ import functools
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from operator import getitem
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,8 @@ class Call:
     """Whether hooks of torch's own have seen what was saved: it may come back elsewhere, and with other strides."""
     inputs: list[Any] | None = None
     """All inputs, once what was saved has been freed and there are results left to differentiate."""
+    changed: list[tuple[int, int, torch.Tensor, int]] = field(default_factory=list)
+    """Changed inputs that eager saves: the number among what is saved, results as bits, the input and its version."""
 
 
 @dataclass(slots=True)

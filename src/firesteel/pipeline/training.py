@@ -26,7 +26,7 @@ import torch
 from .. import torch_compat
 from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import Expected, JointGraph, Tangent, trace_training
-from ..autodiff.partition import Partition, base_of, part_again, partition
+from ..autodiff.partition import Partition, base_of, changed_and_kept, part_again, partition
 from ..autodiff.passed_gradients import PassedGradient
 from ..events import span
 from ..fake.dims import contiguous_strides, known_equal, layout_of
@@ -104,6 +104,11 @@ class TrainingUnit:
             else:
                 self.saved_from.append(len(positions) + taken)
                 taken += 1
+        eager_keeps = changed_and_kept(joint)
+        self.changed_and_kept = [(number, eager_keeps[item.node], joint.eager_saves[joint.inputs[at].node])
+                                 for number, item in enumerate(parted.kept)
+                                 if (at := eager_keeps.get(item.node)) is not None]
+        """For what is saved of changed inputs as eager does: the number, the input, and for which results, as bits."""
         self.machine_code = machine_code
         self.tangents_at = parted.tangents_at
         self.results_saved_apart: frozenset[int] = frozenset()
@@ -180,7 +185,7 @@ class TrainingUnit:
                 return self.captured(*inputs)
         early = self.assembly.made_before(inputs) if self.assembly.early else None
         if self.parts:
-            results = self._call_parts(inputs, packing is not None)
+            call, results = self._call_parts(inputs, packing is not None)
         elif self.tangents_at:
             given: Sequence[Any] = inputs
             if self.unreached:
@@ -194,9 +199,14 @@ class TrainingUnit:
         else:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
-        return self.assembly(inputs, results, early)
+            return self.assembly(inputs, results, early)
+        assembled = self.assembly(inputs, results, early)
+        for number, at, behind in self.changed_and_kept:
+            if not inputs[at].is_inference():
+                call.changed.append((number, behind, inputs[at].detach(), torch_compat.version_of(inputs[at])))
+        return assembled
 
-    def _call_parts(self, inputs: Sequence[Any], packed: bool) -> tuple[Any, ...]:
+    def _call_parts(self, inputs: Sequence[Any], packed: bool) -> tuple[Call, tuple[Any, ...]]:
         call = self.replay.remember(inputs, packed)
         with torch.no_grad():
             values = without_autocast(self.forward, inputs)
@@ -206,7 +216,7 @@ class TrainingUnit:
         for part in self.parts:
             own = [inputs[at] for at in part.inputs]
             _apply_part(self, call, part, everything, freed, *own)
-        return tuple(results)
+        return call, tuple(results)
 
     def prepare_backward(self) -> None:
         """Compile backward before it runs, for gradients of all results."""
@@ -559,6 +569,7 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
     run = unit.backward_for(tangents)
     saved = _saved_for(run, ctx, part) if kept else []
     if call is not None and saved:
+        _read_changed(unit, call, saved, _bits(tangents))
         if call.packed and unit.machine_code:
             saved = [None if value is None else layout.lay_out(value)
                      for layout, value in zip(unit.kept_layouts, saved, strict=True)]
@@ -572,6 +583,18 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
     del call  # the inputs that it holds may go now
     gradients: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
     return gradients
+
+
+def _read_changed(unit: TrainingUnit, call: Call, saved: list[Any], results: int) -> None:
+    """Put changed inputs as they are now in the place of what was saved of them, where eager saves them for the
+    gradients of these results, as bits. It refuses to use them if autograd knows of changes since."""
+    for number, behind, value, version in call.changed:
+        if behind & results and saved[number] is not None:
+            if (now := torch_compat.version_of(value)) != version:
+                raise RuntimeError(
+                    f"one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"[{value.type()} {list(value.shape)}] is at version {now}; expected version {version} instead.")
+            saved[number] = unit.kept_layouts[number].lay_out(value) if unit.machine_code else value
 
 
 def _settle_moved(run: _Backward, unit: TrainingUnit, call: Call, saved: list[Any], placed: list[Any]) -> bool:

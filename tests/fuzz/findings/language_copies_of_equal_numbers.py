@@ -1,9 +1,10 @@
-"""A number computed from sizes that equals another, both copied deeply: taken for different objects, which is refused."""
+"""A number computed from sizes that equals another, both copied deeply: taken for different objects."""
 
 import copy
 
-import firesteel as fs
 import torch
+
+import firesteel as fs
 
 
 def fn(x, n):
