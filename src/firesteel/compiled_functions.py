@@ -22,6 +22,7 @@ from .logs import log
 from .runtime import stance
 from .runtime.compiler import Compiler
 from .runtime.nested_calls import bind
+from .runtime.ranges import in_range
 from .runtime.units import MISS, UNCAPTURED_FLAGS, Resume, Unit, drive
 from .signatures import Signature, define, scope_of
 
@@ -136,8 +137,8 @@ def _calling(target: Any) -> types.FunctionType:
 
 WRAPPER = """
 def wrapper({signature}):
-    if _fs_stance.eager or {changed}:
-        return _fs_otherwise(({arguments}))
+    if _fs_stance.special or {changed}:
+        return _fs_otherwise(({arguments}), {changed})
     try:
         for _fs_entry in (_fs_functions := _fs_unit.functions):
             _fs_result = _fs_entry({arguments})
@@ -209,12 +210,14 @@ def _be_told_of_changes(unit: Unit, function: types.FunctionType, wrapper: types
 
 @passed_over
 def _otherwise(unit: Unit, function: types.FunctionType, wrapper: types.FunctionType, scope: dict[str, Any],
-               arguments: tuple[Any, ...]) -> Any:
+               arguments: tuple[Any, ...], changed: bool) -> Any:
     """The call when compiled entries must not be used: everything runs uncompiled, or the function got other code or
-    other defaults.
+    other defaults. Or when a profiler is to see it.
 
     In the call that notices new defaults, an argument that is the old default counts as not given.
     """
+    if not changed and not stance.STATE.eager:
+        return in_range(unit, arguments)
     code = unit.code
     values = list(arguments[1:] if code.co_freevars else arguments)
     names = code.co_varnames
@@ -253,6 +256,8 @@ def _generic_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., 
         bound = bind(function, args, kwargs)
         if bound is None or stance.STATE.eager:
             return function(*args, **kwargs)
+        if stance.STATE.profiled:
+            return in_range(unit.compiler.unit_of(function), bound)
         result = unit.compiler.unit_of(function).call(bound)
         return drive(result) if type(result) is Resume else result
 

@@ -16,6 +16,7 @@ from .module_twins import make_twin, methods, original_of
 from .runtime import stance
 from .runtime.compiler import Compiler
 from .runtime.nested_calls import bind, takes_as_given
+from .runtime.ranges import call_range
 from .runtime.units import Resume, drive
 
 _COMPILER = "_firesteel_compiler"
@@ -24,6 +25,8 @@ _COMPILER = "_firesteel_compiler"
 @passed_over
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``compiled_module(*args, **kwargs)``."""
+    if stance.STATE.special:
+        return _call_specially(self, args, kwargs)
     cls = type(self)
     original = cls._firesteel_original
     if has_hooks(original) or not torch_compat.calls_forward(original):
@@ -32,9 +35,24 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     if type(forward) is not types.MethodType or type(forward.__func__) is not types.FunctionType:
         return _through(self, args, kwargs)
     function: Any = forward.__func__
-    if not kwargs and not stance.STATE.eager and takes_as_given(function.__code__, len(args) + 1):
+    if not kwargs and takes_as_given(function.__code__, len(args) + 1):
         return _run(cls._firesteel_compiler, function, (forward.__self__, *args))
     return _dispatch(self, original, forward, args, kwargs)
+
+
+@passed_over
+def _call_specially(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same where nothing compiled is to run, or a profiler is to see it."""
+    original = type(self)._firesteel_original
+    if stance.STATE.eager:
+        return original(*args, **kwargs)
+    forward = original.forward
+    if type(forward) is not types.MethodType or type(forward.__func__) is not types.FunctionType:
+        return _through(self, args, kwargs)
+    with call_range(type(self)._firesteel_compiler.unit_of(forward.__func__), type(original).__name__):
+        if has_hooks(original) or not torch_compat.calls_forward(original):
+            return _through(self, args, kwargs)
+        return _dispatch(self, original, forward, args, kwargs)
 
 
 @passed_over

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from firesteel import torch_compat
-from firesteel.torch_compat import compiler_settings, dynamo_imports
+from firesteel.torch_compat import compiler_settings, dynamo_imports, profilers
 
 TITLES = ("LOOKUP", "STEPS", "SHAPES", "PROMOTION")
 
@@ -86,9 +86,10 @@ print(first, second, beside(), again, bool(undone), guard_or_false(True), [round
 
 
 def test_what_is_changed_is_documented():
-    titles = [*(value for name, value in vars(dynamo_imports).items() if name in TITLES), compiler_settings.STANCE]
+    titles = [*(value for name, value in vars(dynamo_imports).items() if name in TITLES), compiler_settings.STANCE,
+              profilers.PROFILERS]
     text = " ".join((Path(__file__).parents[2] / "docs" / "support.md").read_text().split())
-    assert len(titles) == 5 and all(title in text for title in titles)
+    assert len(titles) == 6 and all(title in text for title in titles)
 
 
 def test_everything_that_was_changed_is_restored():
@@ -136,7 +137,7 @@ assert Own.step.__code__ is optimizer.step.__func__.__code__ or Own([p], lr=0.1)
 assert f(torch.ones(4)).tolist() == [2] * 4
 assert fs.compile(lambda x: x + 1, backend="eager")(torch.ones(2)).tolist() == [2, 2] and fs.restore_torch()
 """)
-    assert out == "5 []", out
+    assert out == "6 []", out
 
 
 def test_a_wrapped_copy_of_a_function_is_called_itself():

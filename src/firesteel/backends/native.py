@@ -57,6 +57,7 @@ def _compile_part(gm: GraphModule, example_inputs: Sequence[Any], options: Optio
 def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Compile a graph in one piece; one that cannot be compiled runs operator by operator."""
     from firesteel.backends.as_captured import as_captured, unless_packed
+    from firesteel.backends.profiler_regions import with_regions
     from firesteel.functional import SpentResults, Unsupported, is_refusal
     from firesteel.pipeline.compile import compile_graph
 
@@ -65,8 +66,8 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
         if reason is not None:
             raise Unsupported(reason)
         if needs_gradients(example_inputs):
-            return compile_training(gm, example_inputs, options)
-        return unless_packed(gm, runner(compile_graph(gm, example_inputs, options)))
+            return with_regions(gm, compile_training(gm, example_inputs, options))
+        return with_regions(gm, unless_packed(gm, runner(compile_graph(gm, example_inputs, options))))
     except Exception as error:
         if isinstance(error, SpentResults):
             from firesteel.backends.spent_results import compile_detached

@@ -24,6 +24,7 @@ from ..errors import BackendError, UserCodeError
 from ..events import OBSERVERS, note, span
 from ..function_marks import is_disabled
 from ..interruptions import interruptible
+from ..torch_compat.profilers import follow_profilers
 from . import stance
 from .generators import resumed_generator
 from .nested_calls import callee, why_plain
@@ -290,6 +291,7 @@ def prepare() -> None:
     """What every capture needs, done when something is compiled and not in its first call."""
     torch_compat.neutralise_dynamo_imports()
     torch_compat.follow_stance(stance.torch_stance_changed)
+    follow_profilers(stance.profiler_changed)
     _load_tables()
 
 

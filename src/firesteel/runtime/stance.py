@@ -17,7 +17,7 @@ DEFAULT: Chosen = ("default", None)
 
 
 class _State:
-    __slots__ = ("own", "torchs", "stance", "backend", "eager", "plain")
+    __slots__ = ("own", "torchs", "stance", "backend", "eager", "plain", "profiled", "special")
 
     def __init__(self) -> None:
         self.own = DEFAULT
@@ -28,10 +28,15 @@ class _State:
         self.eager = False
         self.plain = 0
         """How many hold compiled code off."""
+        self.profiled = False
+        """Whether a profiler of torch's runs, which wants to see what is called."""
+        self.special = False
+        """Whether calls do anything but run compiled code: what every call looks at."""
 
     def update(self) -> None:
         self.stance, self.backend = self.own if self.own != DEFAULT else self.torchs
         self.eager = "force_eager" in (self.own[0], self.torchs[0]) or self.plain > 0
+        self.special = self.eager or self.profiled
 
 
 STATE = _State()
@@ -49,6 +54,12 @@ def _set(chosen: Chosen) -> None:
 def torch_stance_changed(stance: str, backend: Any) -> None:
     """Told by `torch_compat` whenever the stance of torch's own compiler changes."""
     STATE.torchs = stance, backend
+    STATE.update()
+
+
+def profiler_changed(active: bool) -> None:
+    """Told by `torch_compat` whenever a profiler starts or stops."""
+    STATE.profiled = active
     STATE.update()
 
 

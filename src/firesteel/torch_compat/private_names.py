@@ -149,8 +149,10 @@ _NOTHING: dict[str, Releases] = {
     # What counts operators outside of graphs, see `operator_records`
     **_all("torch._C.", """
         _autograd._disable_profiler_legacy _autograd._enable_profiler_legacy _autograd._profiler_enabled
-        _profiler.ProfilerConfig _profiler.ProfilerState _profiler._ExperimentalConfig"""),
-    **_all("torch.autograd.profiler.", "_enable_profiler _prepare_profiler"),
+        _profiler.ProfilerConfig _profiler.ProfilerState _profiler._ExperimentalConfig
+        _profiler._RecordFunctionFast"""),
+    **_all("torch.autograd.profiler.",
+           "_enable_profiler _is_profiler_enabled _prepare_profiler _set_is_profiler_enabled"),
     # C++ functions that make calls faster
     "_Z16THPVariable_WrapRKN2at10TensorBaseE": ALL,
     "_ZNK3c1010TensorImpl13requires_gradEv": ALL,
