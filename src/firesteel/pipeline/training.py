@@ -104,11 +104,6 @@ class TrainingUnit:
             else:
                 self.saved_from.append(len(positions) + taken)
                 taken += 1
-        eager_keeps = changed_and_kept(joint)
-        self.changed_and_kept = [(number, eager_keeps[item.node], joint.eager_saves[joint.inputs[at].node])
-                                 for number, item in enumerate(parted.kept)
-                                 if (at := eager_keeps.get(item.node)) is not None]
-        """For what is saved of changed inputs as eager does: the number, the input, and for which results, as bits."""
         self.machine_code = machine_code
         self.tangents_at = parted.tangents_at
         self.results_saved_apart: frozenset[int] = frozenset()
@@ -152,6 +147,14 @@ class TrainingUnit:
     def captured(self) -> Callable[..., Any]:
         """What runs operator by operator."""
         return self.module.forward if self.as_captured is None else self.as_captured(self.module)
+
+    @functools.cached_property
+    def changed_and_kept(self) -> list[tuple[int, int, int]]:
+        """For what is saved of changed inputs, as eager does: its number, the input, and for which results, as bits."""
+        joint = self.parted.joint
+        eager_keeps = changed_and_kept(joint)
+        return [(number, at, joint.eager_saves[joint.inputs[at].node]) for number, item in enumerate(self.parted.kept)
+                if (at := eager_keeps.get(item.node)) is not None]
 
     @functools.cached_property
     def kept_layouts(self) -> list[_Layout]:
