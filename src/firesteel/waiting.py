@@ -64,6 +64,13 @@ class _Thread(threading.local):
 
 
 _THREAD = _Thread()
+
+
+def depth() -> int:
+    """How many functions that run as plain Python until compiling pays this thread is in."""
+    return _THREAD.depth
+
+
 _LOCK = threading.RLock()
 at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # its holder is not there
 

@@ -59,3 +59,6 @@ def _summarise() -> None:
     import firesteel
 
     print(f"firesteel: {firesteel.compile_times()}", file=sys.stderr)
+    automatic = sys.modules.get("firesteel.unchanged.automatic")
+    for line in automatic.outcome() if automatic is not None else []:
+        print(f"firesteel --auto: {line}", file=sys.stderr)

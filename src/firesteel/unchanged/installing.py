@@ -21,7 +21,8 @@ COMPILE = "torch.compile"
 DYNAMO = "torch._dynamo"
 INDUCTOR = "torch._inductor"
 EXPORT = "torch.export.export"
-TITLES = (COMPILE, DYNAMO, INDUCTOR, EXPORT)
+AUTOMATIC = "nn.Module._compiled_call_impl"
+TITLES = (COMPILE, DYNAMO, INDUCTOR, EXPORT, AUTOMATIC)
 """What is changed here, as `patches.applied` and the docs name it."""
 
 _MARKERS = ("graph_break", "skip_frame", "mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_static_address",
