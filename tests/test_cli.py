@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
+import types
+import zipfile
 
 import pytest
 
@@ -152,3 +155,75 @@ def test_the_package_can_be_run() -> None:
     done = subprocess.run([sys.executable, "-m", "firesteel", "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "explain" in done.stdout
+
+
+def test_explain_takes_a_backend_and_dynamic(program, capsys):
+    explain = ["explain", "program_for_cli:scaled", "--args", "torch.randn(5)"]
+    assert main([*explain, "--backend", "inductor", "--dynamic", "yes", "--graphs"]) == OK
+    assert "1 graph with 0 graph breaks" in capsys.readouterr().out
+    assert main([*explain, "--backend", "nonsense"]) == BAD_INPUT
+    assert "no backend of that name" in capsys.readouterr().err
+
+
+def test_caches_are_packed_and_unpacked(tmp_path, capsys):
+    first, second = disk_cache.digest("a"), disk_cache.digest("b")
+    packed = str(tmp_path / "packed.zip")
+    with config.patch(disk_cache=True, cache_dir=str(tmp_path / "one")):
+        disk_cache.put("learned", first, b"12345")
+        disk_cache.put("plan", second, b"123")
+        assert main(["cache", "pack", packed]) == OK and "packed 2 entries" in capsys.readouterr().out
+    with zipfile.ZipFile(packed, "a") as archive:
+        archive.writestr(f"plan/{disk_cache.digest('c')}", b"not an entry")
+        archive.writestr("../../outside", b"foreign")
+    with config.patch(disk_cache=True, cache_dir=str(tmp_path / "two")):
+        assert main(["cache", "unpack", packed]) == OK
+        assert "unpacked 2 entries" in (shown := capsys.readouterr().out) and "2 entries ignored" in shown
+        assert disk_cache.get("learned", first) == b"12345" and disk_cache.get("plan", second) == b"123"
+        other = tmp_path / "other.zip"
+        with zipfile.ZipFile(other, "w") as archive:
+            archive.writestr("x", b"")
+        for wrong in (str(other), __file__, str(tmp_path / "nowhere")):
+            assert main(["cache", "unpack", wrong]) == BAD_INPUT
+            assert capsys.readouterr().err.count("\n") == 1
+    assert main(["cache", "pack"]) == main(["cache", "info", "file"]) == BAD_INPUT
+
+
+def test_completion_knows_commands_and_options(capsys):
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == OK
+        shown = capsys.readouterr().out
+        assert all(word in shown for word in ("explain", "doctor", "graphs", "pack", "auto")), shell
+    script = "source /dev/stdin; COMP_WORDS=(firesteel cache pa); COMP_CWORD=2; _firesteel; echo ${COMPREPLY[@]}"
+    assert main(["completion", "bash"]) == OK
+    done = subprocess.run(["bash", "-c", script], input=capsys.readouterr().out, capture_output=True, text=True)
+    assert done.stdout == "pack\n", done.stderr
+
+
+def test_doctor(capsys, monkeypatch):
+    assert main(["doctor"]) == OK
+    shown = capsys.readouterr().out
+    assert all(f"{what}:" in shown for what in ("torch", "processor", "GPU", "cache", "native guards", "a trial"))
+    assert "it agrees with eager" in shown
+    monkeypatch.setattr("firesteel.compile", lambda *_given, **_options: lambda x: x.sum())
+    assert main(["doctor"]) == FAILED and "failed: AssertionError" in capsys.readouterr().out
+
+
+def test_bench(program, capsys, monkeypatch):
+    bench = ["bench", "program_for_cli:scaled", "--args", "torch.randn(5)", "--seconds", "0.01"]
+    for way in ("eager", "firesteel"):
+        assert main([*bench, "--only", way, "--json"]) == OK
+        figures = json.loads(capsys.readouterr().out)[way]
+        assert figures["calls"] >= 5 and figures["first_call"] > 0 and figures["call"] > 0
+    ran = []
+
+    def in_process(command, **_options):
+        ran.append(command[command.index("--only") + 1])
+        return types.SimpleNamespace(returncode=0, stderr="", stdout=json.dumps({ran[-1]: {
+            "first_call": 1.5, "call": 0.002 / len(ran), "calls": 5, "memory": 20.0}}))
+
+    monkeypatch.setattr(subprocess, "run", in_process)
+    assert main([*bench, "--torch"]) == OK and ran == ["eager", "firesteel", "torch"]
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[2].split() == ["firesteel", "1.50", "s", "1", "ms", "2.00x", "20", "MiB"]
+    assert main([*bench, "--seconds", "0"]) == BAD_INPUT
+    assert main(["bench", "program_for_cli:missing", "--only", "eager"]) == BAD_INPUT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import firesteel
 
@@ -23,8 +24,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with what was typed."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"firesteel: {message}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="firesteel", description="A compiler for PyTorch programs.")
+    parser = _Parser(prog="firesteel", description="A compiler for PyTorch programs.")
     parser.add_argument("--version", action="version", version=f"firesteel {firesteel.__version__}")
     add_all(parser.add_subparsers(required=True, metavar="command"))
     return parser

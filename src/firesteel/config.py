@@ -312,7 +312,11 @@ def _read_environment(environment: Mapping[str, str]) -> None:
         except (KeyError, ValueError):
             words = _WORDS if expected is bool else _CHOICES.get(name)
             kind = "one of " + ", ".join(words) if words is not None else f"of type {expected.__name__}"
-            raise ValueError(f"environment variable {variable}={text!r} must be {kind}") from None
+            # one line: an error here would be a traceback through the imports of the program
+            from firesteel.errors import warn
+
+            warn(f"environment variable {variable}={text!r} must be {kind}; it is ignored")
+            continue
         values[target] = value
     _warn_of_unknown(environment)
 

@@ -24,6 +24,8 @@ import stat
 import struct
 import sys
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -38,6 +40,8 @@ SIZE_LIMIT = 1 << 30
 _MAGIC = b"firesteel\0"
 _FORMAT = 1
 _HEADER = struct.Struct("<10sHQ32s")  # magic, format, length of the data, checksum of kind, key and data
+
+_PACKED = b"firesteel cache 1"  # how `pack` marks its files
 
 _DAY = 86400.0
 _BLOCK = 4096  # what a file takes at least
@@ -310,6 +314,55 @@ def _list(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []
+
+
+# From one machine to another
+
+
+def pack(path: str | os.PathLike[str]) -> int:
+    """Write all entries into one file; returns how many there were. Each keeps its own checksum."""
+    root = directory()
+    packed = 0
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = _PACKED
+        for kind, file, _ in _files(root) if root is not None else ():
+            key = os.path.basename(file).removesuffix(".entry")
+            data = get(kind, key) if _KEY.fullmatch(key) else None
+            if data is not None:
+                archive.writestr(f"{kind}/{key}", _HEADER.pack(_MAGIC, _FORMAT, len(data), _checksum(kind, key, data))
+                                 + data)
+                packed += 1
+    return packed
+
+
+def unpack(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Take the entries of a file that `pack` wrote; returns how many were taken and how many ignored, because they are
+    damaged or not entries. Raises ValueError for other files.
+
+    Entries are machine code among other things: a checksum finds what was damaged on the way, and not what somebody
+    wrote in order to harm.
+    """
+    taken = ignored = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.comment != _PACKED:
+                raise ValueError(f"{os.fspath(path)} is not a packed cache")
+            for item in archive.infolist():
+                kind, _, key = item.filename.partition("/")
+                if item.file_size > SIZE_LIMIT or not _KIND.fullmatch(kind) or not _KEY.fullmatch(key):
+                    ignored += 1
+                    continue
+                try:
+                    data = _open(kind, key, archive.read(item))
+                except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+                    data = None
+                if data is not None and put(kind, key, data):
+                    taken += 1
+                else:
+                    ignored += 1
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a packed cache, or is damaged: {error}") from None
+    return taken, ignored
 
 
 # For people

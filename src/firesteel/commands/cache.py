@@ -1,11 +1,11 @@
-"""``firesteel cache info|clear``: what is kept on disk for the next run."""
+"""``firesteel cache info|clear|pack|unpack``: what is kept on disk for the next run, here or on another machine."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from . import OK
+from . import OK, InputError
 
 if TYPE_CHECKING:
     from . import Commands
@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
-        "cache", help="show or clear what is kept on disk for the next run",
-        description="Show or clear what is kept on disk for the next run: which sizes of a function's arguments vary.",
-        epilog="FIRESTEEL_CACHE_DIR sets the directory, FIRESTEEL_DISK_CACHE=0 switches the cache off")
-    parser.add_argument("action", choices=("info", "clear"), help="say what there is, or remove it")
+        "cache", help="show, clear, pack or unpack what is kept on disk for the next run",
+        description="Show or clear what is kept on disk for the next run: compiled kernels, and which sizes of a "
+                    "function's arguments vary. Pack it into one file, and take it from that on another machine.",
+        epilog="FIRESTEEL_CACHE_DIR sets the directory, FIRESTEEL_DISK_CACHE=0 switches the cache off. Unpack files "
+               "that you trust: they contain machine code.")
+    parser.add_argument("action", choices=("info", "clear", "pack", "unpack"),
+                        help="say what there is, remove it, write it into a file, take it from a file")
+    parser.add_argument("file", nargs="?", help="for pack and unpack")
     parser.set_defaults(command=cache)
 
 
@@ -25,9 +29,31 @@ def cache(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from firesteel import disk_cache
 
+    if (arguments.file is not None) != (arguments.action in ("pack", "unpack")):
+        given = "needs a file" if arguments.file is None else "takes no file"
+        raise InputError(f"cache {arguments.action} {given}: firesteel cache pack kernels.zip")
     if arguments.action == "info" or disk_cache.directory() is None:
         print(disk_cache.info())
+    elif arguments.action == "clear":
+        print(f"removed {_entries(disk_cache.clear())} from {disk_cache.directory()}")
     else:
-        removed = disk_cache.clear()
-        print(f"removed {removed} {'entry' if removed == 1 else 'entries'} from {disk_cache.directory()}")
+        _carry(arguments.action, arguments.file)
     return OK
+
+
+def _carry(action: str, file: str) -> None:
+    from firesteel import disk_cache
+
+    try:
+        if action == "pack":
+            print(f"packed {_entries(disk_cache.pack(file))} into {file}")
+        else:
+            taken, ignored = disk_cache.unpack(file)
+            rest = f"; {_entries(ignored)} ignored: damaged, or not of a cache" if ignored else ""
+            print(f"unpacked {_entries(taken)} into {disk_cache.directory()}{rest}")
+    except (OSError, ValueError) as error:
+        raise InputError(str(error)) from None
+
+
+def _entries(number: int) -> str:
+    return f"{number} {'entry' if number == 1 else 'entries'}"

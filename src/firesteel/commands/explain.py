@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 import firesteel
-from firesteel.errors import UserCodeError
+from firesteel.errors import BackendError, UserCodeError
 
 from . import FAILED, OK, InputError
 from .printing import show, show_error
@@ -14,6 +14,8 @@ from .targets import add_target, load_target
 
 if TYPE_CHECKING:
     from . import Commands
+
+DYNAMIC = {"auto": None, "yes": True, "no": False}
 
 
 def add(commands: Commands) -> None:
@@ -25,6 +27,10 @@ def add(commands: Commands) -> None:
     add_target(parser)
     parser.add_argument("--graphs", action="store_true", help="print each captured graph as code")
     parser.add_argument("--guards", action="store_true", help="print what the captured code relies on")
+    parser.add_argument("--backend", default="eager",
+                        help='what graphs are run by: "eager" (the default), "native", or another name')
+    parser.add_argument("--dynamic", choices=("auto", "yes", "no"), default="auto",
+                        help="sizes are symbols: those that change (auto), all (yes), none (no)")
     parser.set_defaults(command=explain)
 
 
@@ -32,8 +38,9 @@ def explain(arguments: argparse.Namespace) -> int:
     """Run the command."""
     target = load_target(arguments)
     try:
-        explanation = firesteel.explain(target.function)(*target.args, **target.kwargs)
-    except UserCodeError as error:
+        explained = firesteel.explain(target.function, backend=arguments.backend, dynamic=DYNAMIC[arguments.dynamic])
+        explanation = explained(*target.args, **target.kwargs)
+    except (BackendError, UserCodeError) as error:
         raise InputError(str(error)) from None
     except Exception as error:
         show_error(error)

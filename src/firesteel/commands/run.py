@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import InputError
 
@@ -24,6 +25,8 @@ def add(commands: Commands) -> None:
                         help="also compile modules that nobody asked to compile, where that measures faster")
     parser.add_argument("--export", action="store_true", help="answer torch.export.export too")
     parser.add_argument("--summary", action="store_true", help="say at the end, on stderr, what was compiled")
+    parser.add_argument("--report", metavar="FILE", help="write a page about everything that was compiled")
+    parser.add_argument("--json", metavar="FILE", help="write the data of that page as JSON")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module",
                         help="run a module or package, as python -m does")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -42,23 +45,53 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("run needs a script, or -m and a module: firesteel run train.py --epochs 3")
     if not is_module and words[0].startswith("-") and words[0] != "-":
         raise InputError(f"run knows no option {words[0]}; options of the program stand after it")
+    for file in (arguments.report, arguments.json):
+        if file is not None and not os.path.isdir(os.path.dirname(os.path.abspath(file))):
+            raise InputError(f"there is no folder for {file}")
+    # the program may change the folder
+    written = {kind: os.path.abspath(file) for kind, file in (("page", arguments.report), ("json", arguments.json))
+               if file is not None}
     program.prepare(export=arguments.export, auto=arguments.auto)
+    recordings: list[Any] = []
+    if written:
+        program.when_torch_is_imported(lambda: recordings.append(_start_recording()))
     try:
         return (program.run_module if is_module else program.run_script)(words[0], words[1:])
     except program.NoProgramError as error:
         raise InputError(str(error)) from None
     finally:
+        if recordings:
+            _write(recordings[0], written)
         if arguments.summary:
-            _summarise()
+            _summarise(recordings)
 
 
-def _summarise() -> None:
+def _start_recording() -> Any:
+    from firesteel.debug.recording import recording
+
+    return recording().start()
+
+
+def _write(recording: Any, written: dict[str, str]) -> None:
+    """Write what was asked for; the program has ended, and its exit code is not to change."""
+    try:
+        recording.stop()
+        if "page" in written:
+            recording.save(written["page"])
+        if "json" in written:
+            with open(written["json"], "w", encoding="utf-8") as file:
+                file.write(recording.json())
+    except Exception as error:
+        print(f"firesteel: the report was not written: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _summarise(recordings: list[Any]) -> None:
     if "torch" not in sys.modules:
         print("firesteel: the program did not import torch", file=sys.stderr)
         return
     import firesteel
 
-    print(f"firesteel: {firesteel.compile_times()}", file=sys.stderr)
+    print(recordings[0].summary() if recordings else f"firesteel: {firesteel.compile_times()}", file=sys.stderr)
     automatic = sys.modules.get("firesteel.unchanged.automatic")
     for line in automatic.outcome() if automatic is not None else []:
         print(f"firesteel --auto: {line}", file=sys.stderr)

@@ -40,6 +40,7 @@ LEFT_ALONE = ("torch.nn.parallel", "torch.distributed", "torch.jit")
 """Modules of these packages hand their calls to a module inside, which is then the outermost."""
 
 _ATTRIBUTE = "_compiled_call_impl"
+_HELD = "_firesteel_automatic"
 
 
 class _Thread(threading.local):
@@ -54,6 +55,7 @@ class Chosen:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.name = type(module).__qualname__
+        self.whose = id(module)
         self.calls = 0
         self.warm_up = WARM_UP
         self.twin: Any = None
@@ -63,6 +65,10 @@ class Chosen:
         """Whether it runs compiled for good; None while that is open."""
         self._open: tuple[list[float], float] | None = None
         """The list that the step which is running now belongs to, and when it began."""
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles of a module begin anew."""
+        return _nothing, ()
 
     def __str__(self) -> str:
         if not (self.plain and self.compiled):
@@ -110,13 +116,17 @@ class Chosen:
         return None if plain else self.twin
 
 
+def _nothing() -> None:
+    return None
+
+
 def typical(seconds: list[float]) -> float:
     """The time of a step that nothing else on the machine got in the way of."""
     best = sorted(seconds)[:3]
     return sum(best) / len(best)
 
 
-_chosen: dict[int, tuple[weakref.ref[Any], Chosen]] = {}
+_chosen: weakref.WeakSet[Chosen] = weakref.WeakSet()
 
 
 def _twin(module: torch.nn.Module) -> Any:
@@ -130,11 +140,13 @@ def _twin(module: torch.nn.Module) -> Any:
 
 
 def _chosen_for(module: torch.nn.Module) -> Chosen:
-    known = _chosen.get(id(module))
-    if known is None or known[0]() is not module:
-        key = id(module)
-        known = _chosen[key] = weakref.ref(module, lambda _: _chosen.pop(key, None)), Chosen(module)
-    return known[1]
+    # The module holds it, and not a table: its twin holds the module, which is to go away with the program's own
+    # references.
+    known: Chosen | None = module.__dict__.get(_HELD)
+    if known is None or known.whose != id(module):  # one that was copied with the module's attributes
+        known = module.__dict__[_HELD] = Chosen(module)
+        _chosen.add(known)
+    return known
 
 
 def _call(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -176,6 +188,6 @@ def compile_modules_that_pay() -> None:
 
 def outcome() -> list[str]:
     """A line for each module that was looked at and is still there."""
-    return [str(chosen) for _, chosen in list(_chosen.values()) if chosen.calls > CALLS_BEFORE]
+    return sorted(str(chosen) for chosen in _chosen if chosen.calls > CALLS_BEFORE)
 
 
