@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,21 +26,19 @@ import torch
 from .. import torch_compat
 from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import Expected, JointGraph, Tangent, trace_training
-from ..autodiff.partition import Partition, base_of, changed_and_kept, part_again, partition
-from ..autodiff.passed_gradients import PassedGradient
+from ..autodiff.partition import Partition, changed_and_kept, part_again, partition
 from ..events import span
-from ..fake.dims import contiguous_strides, known_equal, layout_of
-from ..fake.rules.strides import memory_order
-from ..functional.graph import FreshTensor, SameAs, Unsupported
+from ..functional.graph import Unsupported
 from ..functional.running import with_counts
 from ..functional.state import GlobalState
 from ..interruptions import uninterrupted
 from ..locks import new_lock
 from ..logs import log
-from ..shapes import LateDecisionError, Symbol
+from ..shapes import LateDecisionError
 from ..torch_compat.autograd_functions import quick_apply
 from .assembly import Assembly
 from .collecting import collection_paused
+from .compiled_backward import CompiledBackward, TangentLayout, is_by_rows, keep_apart, order_of
 from .replaced_data import settle_replaced
 from .replaying import CHANGED, Call, Replay, inputs_of, needs_operators, versions_of
 
@@ -91,7 +89,7 @@ class TrainingUnit:
         log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, parted.saved_bytes,
             1000 * parted.seconds)
         self.forward = compile_half(parted.forward, f"{self.name}_forward", False)
-        self.backwards: dict[tuple[Expected, ...], _Backward] = {}
+        self.backwards: dict[tuple[Expected, ...], CompiledBackward] = {}
         self.result_count = len(parted.results)
         self.numbers_at = len(parted.forward.outputs) - len(parted.numbers)
         taken = self.result_count
@@ -124,7 +122,7 @@ class TrainingUnit:
         """Inputs that get gradients from some of the differentiable results of one function only."""
         self.others_at = [index for index, node in enumerate(parted.results) if index not in set(self.tangents_at)
                           and isinstance(node.meta["val"], torch.Tensor)]
-        self.by_columns = [result.tangent is not None and not _is_by_rows(result.tangent.meta["val"])
+        self.by_columns = [result.tangent is not None and not is_by_rows(result.tangent.meta["val"])
                            for result in joint.differentiable]
         """For each differentiable result whether its tangent is expected in another order than by rows."""
         self.tangent_examples: list[Any] = [None if result.tangent is None else result.tangent.meta["val"]
@@ -157,9 +155,9 @@ class TrainingUnit:
                 if (at := eager_keeps.get(item.node)) is not None]
 
     @functools.cached_property
-    def kept_layouts(self) -> list[_Layout]:
+    def kept_layouts(self) -> list[TangentLayout]:
         """The strides of what is saved."""
-        return [_Layout.of(item.node.meta["val"]) for item in self.parted.kept]
+        return [TangentLayout.of(item.node.meta["val"]) for item in self.parted.kept]
 
     @functools.cached_property
     def elsewhere(self) -> set[int]:
@@ -232,7 +230,7 @@ class TrainingUnit:
                 if kinds not in self.backwards:
                     self.backwards[kinds] = self._make_backward(kinds)
 
-    def backward_for(self, tangents: Sequence[torch.Tensor | None]) -> _Backward:
+    def backward_for(self, tangents: Sequence[torch.Tensor | None]) -> CompiledBackward:
         """The backward for those tangents that are there."""
         kinds: tuple[Expected, ...] = tuple([
             Tangent.NONE if tangent is None else self._order(number, tangent) if not tangent.is_contiguous()
@@ -252,12 +250,12 @@ class TrainingUnit:
         columns = self.by_columns[number]
         if not any(tangent.stride()):
             return Tangent.BY_ROWS if columns else Tangent.LIKE_RESULT
-        order = _order_of(tangent)
-        if order is None or columns and order == _order_of(self.tangent_examples[number]):
+        order = order_of(tangent)
+        if order is None or columns and order == order_of(self.tangent_examples[number]):
             return Tangent.LIKE_RESULT
         return order if len(self.backwards) < MOST_BACKWARDS else Tangent.LIKE_RESULT
 
-    def _make_backward(self, kinds: tuple[Expected, ...]) -> _Backward:
+    def _make_backward(self, kinds: tuple[Expected, ...]) -> CompiledBackward:
         number = len(self.backwards)
         name = f"{self.name}_backward{number or ''}"
         whole = self.parted
@@ -282,7 +280,7 @@ class TrainingUnit:
             data = [first + at for at, source in enumerate(kept) if source in self.elsewhere]
             run.as_backward([*data, *range(first + len(kept), len(parted.backward.inputs))],
                             [first + at for at, source in enumerate(kept) if source >= saved_at], self.recordings)
-        return _Backward(parted, run, fill, self.parted.numbers)
+        return CompiledBackward(parted, run, fill, self.parted.numbers)
 
     def _part_for(self, kinds: tuple[Expected, ...]) -> Partition | None:
         now = GlobalState.current()
@@ -299,96 +297,6 @@ class TrainingUnit:
         return part_again(joint if self.prepare is None else self.prepare(joint), self.parted)
 
 
-class _Backward:
-    """One compiled backward."""
-
-    def __init__(self, parted: Partition, run: Callable[..., Any], fill: bool, numbers: list[Symbol]) -> None:
-        self.run = run
-        self.fill = fill
-        self.gradients = parted.gradients
-        self.kept_at = parted.kept_at
-        kept = [entry.node for entry in parted.backward.inputs[len(parted.numbers):]]
-        self.nodes: dict[int, torch.fx.Node] = dict(zip(
-            range(len(parted.kept)) if parted.kept_at is None else parted.kept_at, kept, strict=False))
-        """What stands in the graph for those saved tensors that it takes."""
-        self.numbers_at = [numbers.index(symbol) for symbol in parted.numbers]
-        self.tangents = {number: item.tangent.meta["val"] for number, item in enumerate(parted.joint.differentiable)
-                         if item.tangent is not None}
-        inputs = parted.backward.inputs[len(parted.backward.inputs) - len(self.tangents):]
-        self.layouts = [_Layout.of(entry.example) if entry.node.users else None for entry in inputs]
-        self.behind = tangents_behind(parted.joint) if fill else []
-        self.order = None if any(isinstance(how, (PassedGradient, SameAs)) for how in parted.gradients) else [
-            sum(map(bool, parted.gradients[:at])) if how else -1 for at, how in enumerate(parted.gradients)]
-        """For each input where its gradient is among those computed, -1 for none; None where there is more to do."""
-        self.twins: list[int] | None = None
-        """Gradients for which machine code returns the object of another: in eager they are two in one memory."""
-        bases: dict[torch.fx.Node, set[torch.fx.Node]] = {}
-        nodes = [output.node if isinstance(output, FreshTensor) else None for output in parted.joint.gradients]
-        for node in nodes:
-            if node is not None:
-                bases.setdefault(base_of(node), set()).add(node)
-        self.shared = [at for at, node in enumerate(nodes) if node is not None and len(bases[base_of(node)]) > 1]
-        """Gradients in one memory with others."""
-
-    def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
-                 shapes: Sequence[Any]) -> list[Any]:
-        """The gradients of all inputs. The list of saved tensors is emptied."""
-        missing: set[int] = set()
-        if self.fill:
-            missing = {number for number in self.tangents if tangents[number] is None}
-            tangents = [torch.zeros(shapes[number], dtype=example.dtype, device=example.device) if number in missing
-                        else tangents[number] for number, example in self.tangents.items()]
-        else:
-            tangents = [tangent for tangent in tangents if tangent is not None]
-        laid_out = [tangent if layout is None else layout.lay_out(tangent)
-                    for layout, tangent in zip(self.layouts, tangents, strict=True)]
-        wanted = saved if self.kept_at is None else [saved[at] for at in self.kept_at]
-        given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
-        saved.clear()
-        del wanted, laid_out
-        results = list(self.run(given))
-        if self.twins is None:
-            self.twins = [at for at, result in enumerate(results) if any(result is other for other in results[:at])]
-        for at in self.twins:
-            results[at] = results[at].detach()
-        if self.order is not None:
-            results.append(None)
-            gradients: list[Any] = [results[at] for at in self.order]
-        else:
-            computed, gradients = iter(results), []
-            for how in self.gradients:
-                gradients.append(how(tangents) if isinstance(how, PassedGradient) else gradients[how.index]
-                                 if isinstance(how, SameAs) else next(computed) if how else None)
-        if missing:
-            # What only a missing tangent could reach has no gradient, as in eager, rather than zeros.
-            gradients = [None if behind <= missing else gradient
-                         for gradient, behind in zip(gradients, self.behind, strict=True)]
-        if self.shared:
-            _keep_apart([gradients[at] for at in self.shared])
-        return gradients
-
-
-def _keep_apart(gradients: Sequence[Any]) -> None:
-    """Have autograd copy gradients that lie in one memory into ``.grad`` of leaves, as it does in eager.
-
-    It takes those as they are that nobody else refers to, whatever else lies in their memory: two parts of it are
-    gradients of two leaves.
-    """
-    there = [gradient for gradient in gradients if gradient is not None]
-    held = [gradient for at, gradient in enumerate(there) if any(
-        gradient is not other and _meet(gradient, other) for other in there[at + 1:])]
-    if held and not torch.is_grad_enabled():
-        torch_compat.after_backward(held.clear)
-
-
-def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the stretches of memory that two tensors lie in meet: those of parts of a concatenation do not."""
-    starts = [tensor.storage_offset() for tensor in (one, other)]
-    lengths = [1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-               if tensor.numel() else 0 for tensor in (one, other)]
-    return starts[0] < starts[1] + lengths[1] and starts[1] < starts[0] + lengths[0]
-
-
 def _replayed(unit: TrainingUnit, call: Call, inputs: Sequence[Any], tangents: Sequence[Any],
               hooks: dict[int, list[Any]]) -> Sequence[Any]:
     """The gradients of all inputs by running the captured graph again."""
@@ -399,60 +307,8 @@ def _replayed(unit: TrainingUnit, call: Call, inputs: Sequence[Any], tangents: S
             if gradient is not None and torch_compat.is_plain_memory(gradient):
                 memories.setdefault(torch_compat.storage_address(gradient), []).append(gradient)
         for shared in memories.values():
-            _keep_apart(shared)
+            keep_apart(shared)
     return gradients
-
-
-def _is_by_rows(tensor: torch.Tensor) -> bool:
-    """Whether eager lays out what it computes from a tensor by rows: those of expanded numbers have no order either."""
-    stride = tensor.stride()
-    if any(type(number) is not int for number in (*tensor.shape, *stride)):
-        shape, steps = layout_of(tensor)
-        return all(known_equal(size, 1) or known_equal(step, row)
-                   for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
-    return tensor.is_contiguous() or not any(stride)
-
-
-def _order_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The order of a dense tensor's dimensions in memory; None for others, and where a size of 1 leaves it open."""
-    numbers: list[list[Any]] = [list(tensor.shape), list(tensor.stride())]
-    shape, steps = [[number if type(number) is int else number.node.hint for number in each] for each in numbers]
-    if None in shape or None in steps or 1 in shape:
-        return None
-    order = sorted(range(len(steps)), key=lambda dim: -steps[dim])
-    return tuple(order) if [steps[dim] for dim in order] == list(contiguous_strides([shape[dim] for dim in order])) \
-        else None
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """The strides that a tangent must have: numbers, or where they depend on symbols the order of the dimensions."""
-
-    stride: tuple[int, ...] | None
-    order: tuple[int, ...]
-
-    @staticmethod
-    def of(example: torch.Tensor) -> _Layout:
-        stride: tuple[Any, ...] = example.stride()
-        if all(type(step) is int for step in stride):
-            return _Layout(tuple(stride), ())
-        hints = [step if type(step) is int else step.node.hint for step in stride]
-        if None in hints:  # data decides how large it is, but not in which order its dimensions lie
-            shape, steps = layout_of(example)
-            return _Layout(None, tuple(reversed(memory_order(shape, [steps]))))
-        return _Layout(None, tuple(sorted(range(len(hints)), key=lambda dim: (-hints[dim], dim))))
-
-    def lay_out(self, tangent: torch.Tensor) -> torch.Tensor:
-        """The tangent, copied if it lies in memory otherwise."""
-        stride = self.stride
-        if stride is None:
-            back = sorted(range(len(self.order)), key=self.order.__getitem__)
-            return tangent.permute(self.order).contiguous().permute(back)
-        if tangent.stride() == stride:
-            return tangent
-        if all(size == 1 or a == b for size, a, b in zip(tangent.shape, tangent.stride(), stride, strict=True)):
-            return tangent.as_strided(tangent.shape, stride)
-        return torch.empty_strided(tangent.shape, stride, dtype=tangent.dtype, device=tangent.device).copy_(tangent)
 
 
 @torch_compat.hooks_see_gradients_only
@@ -600,7 +456,7 @@ def _read_changed(unit: TrainingUnit, call: Call, saved: list[Any], results: int
             saved[number] = unit.kept_layouts[number].lay_out(value) if unit.machine_code else value
 
 
-def _settle_moved(run: _Backward, unit: TrainingUnit, call: Call, saved: list[Any], placed: list[Any]) -> bool:
+def _settle_moved(run: CompiledBackward, unit: TrainingUnit, call: Call, saved: list[Any], placed: list[Any]) -> bool:
     """Put forward's data in the place of saved inputs that have other data now, where eager has kept it; False where
     compiled code cannot work with what there is."""
     if call.memories:
@@ -665,7 +521,7 @@ def _free(ctx: Any, tangents: Sequence[Any], inputs: list[Any] | None = None) ->
     ctx.call = replace(call, inputs=inputs, watched=watched, versions=versions_of(watched), memories=[])
 
 
-def _saved_for(run: _Backward, ctx: Any, part: Part | None) -> list[Any]:
+def _saved_for(run: CompiledBackward, ctx: Any, part: Part | None) -> list[Any]:
     """What forward has saved. What this backward does not look at may have been changed since: None stands for it."""
     count = len(ctx.unit.saved_from)
     places = range(count) if part is None or part.parted.kept_at is None else part.parted.kept_at
