@@ -11,7 +11,7 @@ This page is made of the programs in `firesteel.export.examples`, which the test
 ```python
 from firesteel.export import examples
 examples.search("torch.cond")       # by tag, or by a word
-print(examples.get("if_on_a_tensor").source)
+print(examples.get("if_on_a_tensor").program)
 ```
 
 """
@@ -32,9 +32,4 @@ def _section(example: Example) -> str:
         text += f" Instead: [{example.rewrite}](#{example.rewrite})."
     if example.strict_only and example.supported:
         text += " Only with `strict=True`."
-    if example.dynamic_shapes:
-        text += f"\n\n`dynamic_shapes={example.dynamic_shapes}`"
-    source = "\n".join(line for line in example.source.splitlines() if not line.startswith(("@example", "         ")) or
-                       line.startswith("    "))
-    source = source[source.index("class "):]
-    return f"{text}\n\n```python\n{source.rstrip()}\n```\n\n"
+    return f"{text}\n\n```python\n{example.program}```\n\n"

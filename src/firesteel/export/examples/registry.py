@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,9 +45,11 @@ class Example:
         return inspect.cleandoc(self.module.__doc__ or "")
 
     @property
-    def source(self) -> str:
-        """The program's text."""
-        return textwrap.dedent(inspect.getsource(self.module))
+    def program(self) -> str:
+        """A program of its own that exports it, or prints why that cannot be done."""
+        from .standalone import standalone
+
+        return standalone(self)
 
 
 def example(*tags: str, args: Callable[[], tuple[Any, ...]], **options: Any) -> Callable[[type], type]:
