@@ -14,7 +14,7 @@ import torch
 
 import firesteel as fs
 from firesteel.errors import FiresteelWarning, GraphBreakError, RecompileError, RecompileLimitError, UserCodeError
-from firesteel.events import TIMES
+from firesteel.stage_times import TIMES
 from seeds.recording import Recorder
 
 X = torch.arange(4.0)

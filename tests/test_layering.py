@@ -40,10 +40,10 @@ IMPORT_COST = 0.05
 """How much of the time that torch takes to be imported firesteel may take beside it, in seconds of the CPU."""
 
 ORDER = (
-    "version", "compiling_flag", "systems", "records", "errors", "config", "registry", "locks", "logs", "events",
-    "shape_markers", "devices", "function_marks", "signatures", "module_twins", "torch_compat", "support", "importing",
-    "interruptions", "disk_cache", "native", "shapes", "control_flow", "fake", "functional", "autodiff", "passes",
-    "kernels", "pipeline", "backends", "capture", "runtime", "control", "size_declarations", "module_wrapper",
+    "version", "compiling_flag", "systems", "records", "errors", "config", "registry", "locks", "logs", "stage_times",
+    "events", "shape_markers", "devices", "function_marks", "signatures", "module_twins", "torch_compat", "support",
+    "importing", "interruptions", "disk_cache", "native", "shapes", "control_flow", "fake", "functional", "autodiff",
+    "passes", "kernels", "pipeline", "backends", "capture", "runtime", "control", "size_declarations", "module_wrapper",
     "compiled_functions", "waiting", "compiling", "export", "debug", "unchanged", "__init__", "demo",
     "commands", "cli", "__main__",
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from firesteel import logs
-from firesteel.logs import ARTIFACTS, enabled, log, set_logs
+from firesteel.logs import ARTIFACTS, detailed, enabled, log, set_logs
 
 
 def run_with(setting: str | None, code: str) -> subprocess.CompletedProcess[str]:
@@ -120,13 +120,35 @@ def test_the_environment_variable():
     assert (done.stdout, done.stderr) == ("['guards', 'graphs']\n", "[guards] hello\n")
     done = run_with(None, code)
     assert (done.stdout, done.stderr) == ("[]\n", "")
-    done = run_with("gards", code)
-    assert done.returncode != 0
-    assert "FIRESTEEL_LOGS='gards': there is no log named 'gards'; did you mean 'guards'?" in done.stderr
+
+
+def test_a_wrong_environment_variable_is_one_warning_and_the_rest_of_it_counts():
+    done = run_with("gards, graphs", "print([n for n in logs.ARTIFACTS if logs.enabled(n)])")
+    assert done.stdout == "['graphs']\n" and "Traceback" not in done.stderr
+    assert "FIRESTEEL_LOGS='gards, graphs': there is no log named 'gards'; did you mean 'guards'?" in done.stderr
+
+
+def test_all_of_them_and_all_but_some():
+    set_logs("all")
+    assert all(map(enabled, ARTIFACTS)) and not any(map(detailed, ARTIFACTS))
+    set_logs("all,-kernels,+guards")
+    assert [name for name in ARTIFACTS if not enabled(name)] == ["kernels"]
+    assert [name for name in ARTIFACTS if detailed(name)] == ["guards"]
+    set_logs()
+
+
+@pytest.mark.parametrize("arguments, flags", [(("+guards,graphs",), {}), ((), {"guards": logging.DEBUG, "graphs": 20})])
+def test_levels(capsys, arguments, flags):
+    set_logs(*arguments, **flags)
+    assert logs.logger("guards").level == logging.DEBUG and logs.logger("graphs").level == logging.INFO
+    for name in ("guards", "graphs", "shapes"):
+        logs.detail(name, "more of %s", name)
+    assert capsys.readouterr().err == "[guards] more of guards\n"
+    set_logs()
 
 
 def test_help_names_every_subject():
     done = run_with("help", "print('went on')")
     assert done.stdout == "went on\n"
-    for name, about in ARTIFACTS.items():
+    for name, about in (*ARTIFACTS.items(), *logs.MORE.items()):
         assert name in done.stderr and about in done.stderr

@@ -334,7 +334,7 @@ def test_checkpoints_inside_of_functions_that_wait():
 
 
 def test_compile_times_say_that_something_waits():
-    from firesteel.events import TIMES
+    from firesteel.stage_times import TIMES
 
     TIMES.clear()
     compiled = fs.compile(lambda x: x + 1)

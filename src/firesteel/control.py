@@ -115,8 +115,8 @@ def _break_here(tx: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 def reset() -> None:
     """Forget everything compiled in this process; the next call of each compiled function captures again."""
-    from .events import TIMES
     from .runtime.compiler import COMPILERS
+    from .stage_times import TIMES
 
     for compiler in list(COMPILERS):
         compiler.reset()

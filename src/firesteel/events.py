@@ -1,18 +1,16 @@
 """What happened while compiling: collected for explain, recordings, progress lines, profilers and compile_times.
 
-Whoever compiles says what it does with `span` and `note`. Both ask whether anybody listens before they do anything, and
-neither stands where a call of compiled code comes by.
+Whoever compiles says what it does with `span`, which is timed, and `note`, which asks whether anybody listens.
+Neither stands where a call of compiled code comes by.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from . import stage_times
 from .records import dataclass
 
 if TYPE_CHECKING:
@@ -41,42 +39,22 @@ class Events:
         return [entry.break_reason for _, entry in self.entries if entry.break_reason is not None]
 
 
-@dataclass(frozen=True)
-class CompileRecord:
-    """One finished compilation, for compile_times."""
-
-    name: str
-    where: str
-    seconds: float
-
-
-TIMES: list[CompileRecord] = []
 LISTENERS: list[Callable[[str, Unit, Any], None]] = []
 
 
-class Span:
-    """A stretch of time in which something was compiled, or a stage of that ran."""
+class Span(stage_times.Span):
+    """A stretch of time, of which observers are told."""
 
-    __slots__ = ("name", "kind", "graph", "what", "thread", "began", "ended")
-
-    def __init__(self, name: str, kind: str, graph: Any, what: Any) -> None:
-        self.name = name
-        self.kind = kind
-        """One of "compile" (a function for its arguments), "graph", "stage" and "pass"."""
-        self.graph = graph
-        """The captured graph that it is about, where that is not the one of the span around it."""
-        self.what = what
-        self.thread = threading.get_ident()
-        self.began = self.ended = 0.0
+    __slots__ = ()
 
     def __enter__(self) -> Span:
         for observer in tuple(OBSERVERS):
             observer.begin(self)
-        self.began = time.perf_counter()
+        super().__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.ended = time.perf_counter()
+        super().__exit__()
         for observer in tuple(OBSERVERS):
             observer.end(self)
 
@@ -98,12 +76,11 @@ class Observer:
 
 
 OBSERVERS: list[Observer] = []
-_NOTHING = nullcontext()
 
 
-def span(name: str, kind: str = "stage", graph: Any = None, what: Any = None) -> AbstractContextManager[Any]:
-    """Something that takes time, for those who listen."""
-    return Span(name, kind, graph, what) if OBSERVERS else _NOTHING
+def span(name: str, kind: str = "stage", graph: Any = None, what: Any = None) -> Span:
+    """Something that takes time."""
+    return Span(name, kind, graph, what)
 
 
 def note(kind: str, /, **what: Any) -> None:
@@ -120,7 +97,7 @@ def somebody_asks() -> bool:
 def record(compiler: Compiler, kind: str, unit: Unit, what: Any) -> None:
     """Note an event of a compile call."""
     if kind == "compiled":
-        TIMES.append(CompileRecord(unit.name, str(unit.user_frame), what.seconds))
+        stage_times.compiled(unit.name, str(unit.user_frame), what.seconds)
     events = compiler.events
     if events is not None:
         if kind == "compiled":

@@ -106,8 +106,8 @@ def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: O
     def make() -> Callable[..., Any]:
         with span("in the background", "graph", gm):
             compiled = compile_or_run_eagerly(gm, example_inputs, replace(options, background=False))
-        if hasattr(compiled, "prepare_backward"):
-            compiled.prepare_backward()
+            if hasattr(compiled, "prepare_backward"):
+                compiled.prepare_backward()
         return compiled
 
     return CompiledLater(type(gm).__name__, as_captured(gm), make)

@@ -16,10 +16,9 @@ from ..events import span
 from ..fake import FakeMode, FakeTensor
 from ..functional.modes import leaving_on_failure
 from ..interruptions import safe_point
-from ..logs import enabled, log
+from ..logs import log
 from ..pipeline.failing_graphs import FailingGraph, can_keep, keep_large
 from ..shapes import Provenance, ShapeGuard
-from ..torch_compat.graph_modules import code_of
 from ..torch_compat.operator_records import COMPILING, is_recording
 from .argument_sizes import declared_guards
 from .break_reasons import of_library
@@ -29,6 +28,7 @@ from .bytecode.liveness import live_locals, own_variables, reads_variables_of_fr
 from .dynamism import DECLARED, Dynamism, check_demands, layout_guards, name_symbols
 from .entries import BreakReason, Entry, Start, parameters_of
 from .entry_code import EntryCode, parameter_name
+from .entry_logs import log_entry
 from .frame import Frame, HandledMark
 from .global_state import GlobalState, InterpreterSettings
 from .gradient_hooks import check_hooked
@@ -663,17 +663,6 @@ def _capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
             finally:
                 attempt.release()
             entry.seconds = time.perf_counter() - started
-            report(unit, entry)
+            log_entry(unit, entry)
             return entry
     raise SkipFrame("capture did not settle")
-
-
-def report(unit: Unit, entry: Entry) -> None:
-    """Write what was captured to the logs that are switched on."""
-    if entry.break_reason is not None and enabled("graph_breaks"):
-        log("graph_breaks", "%s: %s%s", unit.name, entry.break_reason,
-            f"\n  What to do: {entry.break_reason.hint}" if entry.break_reason.hint else "")
-    if enabled("guards"):
-        log("guards", "%s\n%s", unit.name, "\n".join("  " + str(g) for g in (*entry.guards, *entry.shape_guards)))
-    if enabled("graphs") and entry.graph is not None:
-        log("graphs", "%s\n%s", unit.name, code_of(entry.graph.module))

@@ -14,8 +14,9 @@ import torch
 
 from ..capture.entries import BreakReason
 from ..errors import GraphBreakError, UserCodeError, format_user_stack
-from ..events import TIMES, Events
+from ..events import Events
 from ..runtime.outside import COUNT, outside
+from ..stage_times import TIMES, table
 from ..torch_compat.operator_records import PLAIN, recorded_operators
 from ..waiting import STILL_PLAIN
 
@@ -306,19 +307,13 @@ def capture_graph(fn: Any) -> Callable[..., GraphAndGuards]:
 
 
 def compile_times() -> str:
-    """A table of all compilations of this process and how long each took."""
+    """All compilations of this process and how long each took, backward passes too, and the time of each stage."""
     if not TIMES:
         waiting = sum(1 for state in STILL_PLAIN if state.calls)
         return "nothing was compiled yet" + (
             f": {waiting} of what was called run{'s' * (waiting == 1)} as plain Python until compiling pays, or is "
             'compiled in its first call with tier="wait" (docs/first_calls.md)' if waiting else "")
-    totals: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
-    for entry in TIMES:
-        totals[(entry.name, entry.where)].append(entry.seconds)
-    lines = [f"{'compiled':<44} {'runs (s)'}"]
-    for (name, where), times in totals.items():
-        lines.append(f"{name:<44} {', '.join(f'{seconds:.4f}' for seconds in times)}    {where}")
-    return "\n".join(lines)
+    return table()
 
 
 class CompileProfiler:

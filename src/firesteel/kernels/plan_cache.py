@@ -40,7 +40,7 @@ def plan_key(functional: FunctionalGraph, target: DeviceTarget) -> str | None:
 
     People who want to see what happens in a compilation see it whether or not it has happened before.
     """
-    if disk_cache.directory() is None or enabled("kernels") or enabled("fallbacks") or somebody_asks():
+    if disk_cache.directory() is None or somebody_asks() or any(map(enabled, ("kernels", "fallbacks", "code"))):
         return None
     described = _Description()
     lines = [described.node(node) for node in functional.graph.nodes]

@@ -150,6 +150,7 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
                                                  options.cuda_graphs))
         functional = passed.functional
     folder.write("functional.txt", functional)
+    logs.detail("graphs", "%s\n%s", folder.name, functional)
     compile_bodies(functional, options)
     key = stored = None
     if tuner is None and not folder:
@@ -170,6 +171,10 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
         note("executable", executable=executable, kernels=kernels, generated=generated, name=folder.name, target=target)
     if logs.enabled("kernels"):
         logs.log("kernels", "%s", executable)
+    logs.log("code", "%s\n%s", folder.name, executable.host.source)
+    if logs.detailed("code"):
+        for name, text in generated.files().items():
+            logs.detail("code", "%s: %s\n%s", folder.name, name, text)
     if folder:
         folder.write("host.py", executable.host.source)
         for name, text in generated.files().items():

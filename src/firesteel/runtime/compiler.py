@@ -24,6 +24,7 @@ from ..errors import BackendError, UserCodeError
 from ..events import OBSERVERS, note, span
 from ..function_marks import is_disabled
 from ..interruptions import interruptible
+from ..stage_times import GRAPHS
 from ..torch_compat.profilers import follow_profilers
 from . import stance
 from .generators import resumed_generator
@@ -195,6 +196,7 @@ class Compiler:
         """Hand a graph to the backend."""
         if self.events is not None:
             self.events.graph(unit, captured)
+        GRAPHS[captured.module] = unit.name, str(unit.user_frame)
         note("captured", unit=unit, captured=captured)
         try:
             with span(self.backend_name, "graph", captured.module):

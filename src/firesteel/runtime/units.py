@@ -28,11 +28,12 @@ from ..errors import (
     RecompileError,
     UserFrame,
     format_report,
+    format_user_stack,
     warn,
 )
 from ..events import OBSERVERS, note, span
 from ..interruptions import raised_by_handler, uninterrupted
-from ..logs import enabled, log
+from ..logs import detail, enabled, log
 from ..pipeline.collecting import collection_paused
 from ..pipeline.locking import compiling
 from . import stance
@@ -540,6 +541,8 @@ class Unit:
         if enabled("recompiles"):
             log("recompiles", "recompiling %s (%s): %s", self.name, self.user_frame,
                 "; ".join(str(reason) for reason in reasons))
+            for reason in reasons:
+                detail("recompiles", "%s was made by\n%s", reason, format_user_stack(reason.frames))
 
     def give_up(self, args: tuple[Any, ...]) -> None:
         reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
