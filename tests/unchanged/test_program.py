@@ -70,7 +70,8 @@ def test_exits_are_the_programs(folder, text, code):
     assert caught.value.code == code
 
 
-def test_errors_show_the_program_alone(folder, capsys):
+def test_errors_show_the_program_alone(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)  # torch.distributed puts its own there
     assert program.run_script(write(folder, "def f():\n    raise ValueError('mine')\nf()\n"), []) == 1
     shown = capsys.readouterr().err
     assert shown.splitlines()[1].startswith(f'  File "{folder / "program.py"}", line 3') and "firesteel" not in shown

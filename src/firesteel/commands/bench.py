@@ -99,10 +99,10 @@ def _compiled(function: Any, way: str, mode: str | None) -> Any:
 
 def _peak() -> float:
     """The most memory that this process has had so far, in MiB."""
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ImportError:  # Windows
         return 0.0
-    import resource
-
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size / 2**20 if sys.platform == "darwin" else size / 2**10
 
