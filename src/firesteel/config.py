@@ -77,6 +77,10 @@ verify: bool = False
 """Check after every stage of a compilation that what it made is well formed: functional graphs, loop IR, plans. For
 looking for errors in firesteel itself, whose tests run with it."""
 
+perf_map: bool = False
+"""Write what machine code is called to /tmp/perf-PID.map, where ``perf report`` looks on Linux. It counts for what is
+compiled or loaded while it is set."""
+
 debug_dir: str = ""
 """A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
 

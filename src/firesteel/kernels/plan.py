@@ -26,6 +26,8 @@ class Launch:
     buffers: tuple[str, ...]
     sizes: tuple[Expr, ...]
     numbers: tuple[Expr, ...] = ()
+    origins: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    """The operators that it computes, as nodes of the graph."""
 
     def in_plan(self, expr: Expr) -> Expr:
         """An expression of the kernel's own sizes, in those of the plan."""

@@ -66,7 +66,8 @@ def load_plan(key: str, functional: FunctionalGraph, target: DeviceTarget,
     if text is None:
         return None
     try:
-        plan, kernels, keys, programs = read_plan(text, functional.constants)
+        plan, kernels, keys, programs = read_plan(text, functional.constants,
+                                                  {node.name: node for node in functional.graph.nodes})
     except Exception as error:
         log("cache", "the plan %s cannot be read: %s: %s", key, type(error).__name__, error)
         return None

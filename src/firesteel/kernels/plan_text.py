@@ -56,9 +56,9 @@ def plan_text(plan: KernelPlan, kernels: Sequence[Kernel], keys: Sequence[str], 
     return writer.plan(plan, kernels, keys, programs)
 
 
-def read_plan(text: bytes, constants: Mapping[str, torch.Tensor]) -> StoredPlan:
-    """A plan from its text. Any exception means that it is not usable."""
-    return _Reader(json.loads(text), constants).plan()
+def read_plan(text: bytes, constants: Mapping[str, torch.Tensor], nodes: Mapping[str, Any] | None = None) -> StoredPlan:
+    """A plan from its text, for a graph with these nodes. Any exception means that it is not usable."""
+    return _Reader(json.loads(text), constants, nodes or {}).plan()
 
 
 class _Writer:
@@ -122,7 +122,9 @@ class _Writer:
             case Allocate(buffer, reuse):
                 return ["allocate", self.buffer(buffer), reuse]
             case Launch(kernel, buffers, sizes, numbers):
-                return ["launch", self.kernels[id(kernel)], list(buffers), self.exprs(sizes), self.exprs(numbers)]
+                origins = [getattr(node, "name", str(node)) for node in step.origins]
+                return ["launch", self.kernels[id(kernel)], list(buffers), self.exprs(sizes), self.exprs(numbers),
+                        origins]
             case ExternCall():
                 kwargs = [[name, self.value(value)] for name, value in step.kwargs.items()]
                 return ["call", self.function(step.target), self.value(step.args), kwargs, list(step.outputs), step.out]
@@ -166,8 +168,10 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, parts: Mapping[str, Any], constants: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, parts: Mapping[str, Any], constants: Mapping[str, torch.Tensor],
+                 nodes: Mapping[str, Any]) -> None:
         self.parts = parts
+        self.nodes = nodes
         self.constants = constants
         self.symbols = {name: symbol(name, kind) for name, kind in parts["symbols"]}
         self.texts: dict[str, Expr] = dict(self.symbols)
@@ -220,8 +224,9 @@ class _Reader:
 
     def step(self, kind: str, *given: Any) -> Step:
         if kind == "launch":
-            number, buffers, sizes, numbers = given
-            return Launch(self.kernels[number], tuple(buffers), self.some(sizes), self.some(numbers))
+            number, buffers, sizes, numbers, names = given
+            origins = tuple([self.nodes.get(name, name) for name in names])
+            return Launch(self.kernels[number], tuple(buffers), self.some(sizes), self.some(numbers), origins)
         if kind == "allocate":
             return Allocate(self.buffers[given[0]], given[1])
         if kind == "free":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import disk_cache
+from . import perf_map
 from .loader import load_code
 from .objects import FASTCALL, NativeUnavailable
 
@@ -51,6 +52,7 @@ def builtin_maker(name: str, text: str, optimised: bool, symbols: Mapping[str, i
         code = load_code(data, llvm)
     except RuntimeError as error:
         raise NativeUnavailable(f"LLVM: {error}") from None
+    perf_map.note(code.functions(), name)
     definition = _MethodDefinition(name.encode(), code.address(name), FASTCALL, None)
     _ALIVE.append((definition, code))  # the interpreter keeps pointing at the definition
     new = ctypes.pythonapi.PyCFunction_NewEx

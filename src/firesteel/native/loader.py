@@ -52,13 +52,19 @@ class _Section:
 class LoadedObject:
     """Code in memory; it stays for as long as this object does."""
 
-    def __init__(self, memory: mmap.mmap, addresses: dict[str, int]) -> None:
+    def __init__(self, memory: mmap.mmap, addresses: dict[str, int], sizes: dict[str, int]) -> None:
         self._memory = memory
         self._addresses = addresses
+        self._sizes = sizes
 
     def address(self, name: str) -> int:
         """The address of a function of the object; 0 when it has none of this name."""
         return self._addresses.get(name, 0)
+
+    def functions(self) -> tuple[tuple[int, int], ...]:
+        """Addresses of the functions in it and how many bytes each has, as far as that is known."""
+        return tuple([(self._addresses[name], size) for name, size in self._sizes.items()
+                      if size and name in self._addresses])
 
 
 def load_object(data: bytes, resolve: Callable[[str], int | None]) -> LoadedObject:
@@ -103,6 +109,9 @@ class _LoadedByLLVM(LoadedObject):
     def address(self, name: str) -> int:
         return int(self._engine.get_function_address(name))
 
+    def functions(self) -> tuple[tuple[int, int], ...]:
+        return ()
+
 
 class _Loader:
     def __init__(self, data: bytes, resolve: Callable[[str], int | None]) -> None:
@@ -115,6 +124,7 @@ class _Loader:
         self.outside: dict[str, int] = {}  # name to offset of its jump; the address in that is the table's entry too
         self.table = 0  # addresses of the object's own symbols, where it looks them up
         self.addresses: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
 
     def _read_sections(self) -> list[_Section]:
         start, = struct.unpack_from("<Q", self.data, 0x28)
@@ -158,7 +168,7 @@ class _Loader:
         for name, (where, value), defined in symbols:
             if defined and where in self.places:
                 self.addresses[name] = base + self.places[where] + value
-        return LoadedObject(memory, self.addresses)
+        return LoadedObject(memory, self.addresses, self.sizes)
 
     def _place(self, i: int, section: _Section, end: int) -> int:
         self.places[i] = at = -(-end // section.alignment) * section.alignment
@@ -171,10 +181,11 @@ class _Loader:
         names = self.sections[table.link].offset
         symbols = []
         for at in range(table.offset, table.offset + table.size, _SYMBOL.size):
-            name, _, _, section, value, _ = _SYMBOL.unpack_from(self.data, at)
+            name, _, _, section, value, size = _SYMBOL.unpack_from(self.data, at)
             if section > len(self.sections) and section != _ABSOLUTE:
                 raise LoadError(f"a symbol in section {section}")
             symbols.append((self._text(names + name), (section, value), section != 0))
+            self.sizes[symbols[-1][0]] = size
         return symbols
 
     def _address_outside(self, name: str) -> int:

@@ -27,7 +27,7 @@ from ..events import OBSERVERS, note, span
 from ..interruptions import safe_point
 from ..kernels.debug_folder import DebugFolder
 from ..kernels.options import Options
-from ..kernels.plan import kernels_of
+from ..kernels.plan import kernels_of, launches_of
 from ..records import dataclass
 from .verifying import verify
 
@@ -238,6 +238,8 @@ def _executable(passed: PassedGraph, lowered: LoweredGraph | None, plan: KernelP
                 results_as_planned: bool, name: str, target: DeviceTarget) -> Executable:
     from ..kernels.host.printer import host_function
 
+    if config.perf_map:
+        _name_for_perf(plan, kernels, compiled)
     with clock.stage("host"):
         addresses = {id(kernel): code if hasattr(code, "programs") else code.address
                      for kernel, code in zip(kernels, compiled, strict=True)}
@@ -251,6 +253,16 @@ def _executable(passed: PassedGraph, lowered: LoweredGraph | None, plan: KernelP
     if passed.kept is not None:
         run = passed.kept.around(run)
     return Executable(run, passed.functional, lowered, plan, host, compiled, clock.seconds, passed.runs)
+
+
+def _name_for_perf(plan: KernelPlan, kernels: Sequence[Kernel], compiled: Sequence[Any]) -> None:
+    from ..kernels.titles import title
+    from ..native import perf_map
+
+    launches = launches_of(plan)
+    for kernel, code in zip(kernels, compiled, strict=True):
+        if hasattr(code, "functions"):
+            perf_map.note(code.functions, title(launches[id(kernel)].origins))
 
 
 def compile_bodies(functional: FunctionalGraph, options: Options) -> None:

@@ -13,20 +13,28 @@ from . import patches
 PROFILERS = "torch.autograd.profiler._set_is_profiler_enabled"
 
 
+_LISTENERS: list[Callable[[bool], None]] = []
+
+
 def follow_profilers(listener: Callable[[bool], None]) -> None:
     """Call ``listener(active)`` now, and whenever a profiler starts or stops: `torch.profiler.profile`, ``emit_nvtx``
     and all others that torch has."""
     module: Any = profilers
+    if listener not in _LISTENERS:
+        _LISTENERS.append(listener)
+        listener(profiler_runs())
     said = getattr(module, "_set_is_profiler_enabled", None)
     if said is None or PROFILERS in patches.applied():
         return
 
     def set_is_profiler_enabled(enable: bool) -> None:
         said(enable)
-        listener(bool(enable))
+        for each in _LISTENERS:
+            each(bool(enable))
 
     patches.set_attribute(PROFILERS, module, "_set_is_profiler_enabled", set_is_profiler_enabled)
-    listener(bool(getattr(module, "_is_profiler_enabled", False)))
+    for each in _LISTENERS:
+        each(profiler_runs())
 
 
 def profiler_range(name: str) -> Any:

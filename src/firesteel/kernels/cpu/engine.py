@@ -15,6 +15,7 @@ from ... import disk_cache
 from ...events import OBSERVERS, note
 from ...locks import new_rlock
 from ...logs import log
+from ...native import perf_map
 from ...native.loader import LoadedObject, load_code
 from ...records import dataclass
 from .. import llvm_writer, operations
@@ -38,6 +39,8 @@ class CompiledKernel:
     address: int
     key: str
     """Under which the code is found again, in this process and on disk."""
+    functions: tuple[tuple[int, int], ...] = ()
+    """Addresses and sizes of the functions that it consists of, where these are known."""
 
 
 _lock = new_rlock()
@@ -83,6 +86,7 @@ def compile_text(subject: str, text: Callable[[str], str], target: Target | None
             disk_cache.put(KIND, key, data)
             log("kernels", "%s: %d bytes of machine code", subject, len(data))
         _compiled[key] = compiled
+        perf_map.note(compiled.functions, subject.splitlines()[0])
         return compiled
 
 
@@ -162,4 +166,4 @@ def _install(key: str, data: bytes) -> CompiledKernel:
     if not address:
         raise RuntimeError("the function is not in it")
     _loaded.append(loaded)
-    return CompiledKernel(_name(key), address, key)
+    return CompiledKernel(_name(key), address, key, loaded.functions())

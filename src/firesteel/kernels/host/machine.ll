@@ -226,7 +226,8 @@ op_FREE:  ; the memory in the source register is given back
   store ptr null, ptr %freed, align 8
   br label %next
 
-op_LAUNCH:  ; the kernel at address a, with the list at b; index: 1 to let other Python threads run meanwhile
+op_LAUNCH:  ; the kernel at address a, with the list at b; index: 1 to let other Python threads run meanwhile;
+  ; destination: its number, for those who watch launches
   %list = getelementptr i8, ptr %program, i64 %b
   %buffer_count_at = getelementptr i8, ptr %list, i64 0
   %buffer_count = load i64, ptr %buffer_count_at, align 8
@@ -254,17 +255,33 @@ words_one:
   %words_i_next = add i64 %words_i, 1
   br label %words_loop
 launch_now:
+  %watched_word = load i64, ptr @firesteel_launch_watch, align 8
+  %watched = icmp ne i64 %watched_word, 0
+  br i1 %watched, label %launch_begin, label %launch_begun
+launch_begin:
+  %begin_at = getelementptr i64, ptr @firesteel_launch_watch, i64 1
+  %begin = load ptr, ptr %begin_at, align 8
+  call void %begin(i32 %destination)
+  br label %launch_begun
+launch_begun:
   %release_at = getelementptr i8, ptr %pc, i64 12
   %release = load i32, ptr %release_at, align 4
   %let_go = icmp ne i32 %release, 0
   br i1 %let_go, label %launch_released, label %launch_held
 launch_held:
   call void %a(ptr %array, ptr %size_array, ptr %number_array)
-  br label %next
+  br label %launch_over
 launch_released:
   %thread = call ptr @firesteel_PyEval_SaveThread()
   call void %a(ptr %array, ptr %size_array, ptr %number_array)
   call void @firesteel_PyEval_RestoreThread(ptr %thread)
+  br label %launch_over
+launch_over:
+  br i1 %watched, label %launch_end, label %next
+launch_end:
+  %end_at = getelementptr i64, ptr @firesteel_launch_watch, i64 2
+  %end = load ptr, ptr %end_at, align 8
+  call void %end()
   br label %next
 
 op_DROP:  ; the object in the source register is let go
@@ -293,9 +310,25 @@ blocks_one:
   %blocks_i_next = add i64 %blocks_i, 1
   br label %blocks_loop
 blocks_now:
+  %blocks_watched_word = load i64, ptr @firesteel_launch_watch, align 8
+  %blocks_watched = icmp ne i64 %blocks_watched_word, 0
+  br i1 %blocks_watched, label %blocks_begin, label %blocks_begun
+blocks_begin:
+  %blocks_begin_at = getelementptr i64, ptr @firesteel_launch_watch, i64 1
+  %blocks_begin_function = load ptr, ptr %blocks_begin_at, align 8
+  call void %blocks_begin_function(i32 %destination)
+  br label %blocks_begun
+blocks_begun:
   %blocks_programs = ptrtoint ptr %v to i64
   %blocks_launcher = load ptr, ptr %a, align 8
   %blocks_status = call i32 %blocks_launcher(ptr %a, ptr %array, i64 %blocks_programs)
+  br i1 %blocks_watched, label %blocks_end, label %blocks_ended
+blocks_end:
+  %blocks_end_at = getelementptr i64, ptr @firesteel_launch_watch, i64 2
+  %blocks_end_function = load ptr, ptr %blocks_end_at, align 8
+  call void %blocks_end_function()
+  br label %blocks_ended
+blocks_ended:
   %blocks_ok = icmp eq i32 %blocks_status, 0
   br i1 %blocks_ok, label %blocks_launched, label %not_launched
 blocks_launched:
@@ -383,6 +416,7 @@ done:
 }
 <MESSAGES>
 @firesteel_RuntimeError = external global i8
+@firesteel_launch_watch = external global [3 x i64]
 declare ptr @firesteel_PyTuple_GetItem(ptr, i64)
 declare ptr @firesteel_PyTuple_New(i64)
 declare ptr @firesteel_PyBytes_AsString(ptr)

@@ -23,6 +23,7 @@ from ...native.templates import filled
 from ...systems import process_library
 from ...torch_compat import c_interface, native_calls
 from .. import huge_pages
+from . import launch_ranges
 from .program import ARITHMETIC, HEADER, HostProgram, Op
 
 PYTHON_FUNCTIONS = (
@@ -57,6 +58,7 @@ class HostMachine:
         for name in ("posix_memalign", "free", "madvise"):
             addresses[name] = _address(getattr(libc, name, None), name)
         addresses["RuntimeError"] = id(RuntimeError)
+        addresses["launch_watch"] = launch_ranges.watch_address()
         # The first call waits for this: optimised code takes 15 ms longer to make and saves 0.03 us of a call.
         self._new = builtin_maker("firesteel_host", source(implementation), optimised=False, kind="host_machine",
                                   symbols={f"firesteel_{name}": address for name, address in addresses.items()})

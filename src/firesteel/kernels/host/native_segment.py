@@ -16,7 +16,9 @@ from ...torch_compat import native_calls
 from ..huge_pages import may_be_large
 from ..ir import Buffer, BufferRef
 from ..plan import Launch, Step
+from ..titles import title
 from . import bounds
+from .launch_ranges import number_of
 from .launching import Launchable, device_number
 from .lifetimes import Lifetimes
 from .plan_emitter import PlanEmitter, bytes_of
@@ -197,16 +199,17 @@ class SegmentBuilder(PlanEmitter[int]):
         numbers = [self.float(number) for number in step.numbers]
         buffers = [self.address(name) for name in step.buffers]
         sizes = [self.number(size) for size in step.sizes]
+        name = number_of(title(step.origins or step.kernel.origins))
         if isinstance(kernel, int):
             if self.checked:
                 number = bounds.launch_number(step.kernel, step.buffers)
                 buffers += [*map(self.start, step.buffers), *map(self.end, step.buffers)]
                 buffers += [self.constant(bounds.record_address()), self.constant(number)]
-            self.program.launch(kernel, buffers, sizes, numbers, _is_long(step))
+            self.program.launch(kernel, buffers, sizes, numbers, _is_long(step), name)
         else:
             programs = self.number(step.in_plan(kernel.programs))
             told = [] if kernel.extent is None else [self.number(step.in_plan(kernel.extent))]
-            self.program.launch_blocks(kernel.address, programs, buffers, sizes, [*numbers, *told])
+            self.program.launch_blocks(kernel.address, programs, buffers, sizes, [*numbers, *told], name)
 
     def release(self, roots: Sequence[str]) -> None:
         for root in roots:

@@ -32,9 +32,10 @@ from ...functional.graph import Unsupported
 from ...native.objects import NativeUnavailable
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, print_python
+from ...torch_compat import OpOverload
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
 from ..plan import Allocate, KernelPlan, Launch, Step, WriteBack
-from . import bounds, machine, native_segment
+from . import bounds, launch_ranges, machine, native_segment
 from .extern_calls import function_of, literal, returns_several
 from .launching import Launchable, blocks_launcher, portable_launcher, view
 from .lifetimes import Part, lifetimes
@@ -160,6 +161,8 @@ class _HostPrinter(PlanEmitter[str]):
         self.quiet = False
         """Whether what is printed is a comment, for which no variables have to be there."""
         self.calls = 0
+        self.own_calls: dict[str, str] = {}
+        """Functions that are no operators of torch: where they are bound, and what they are called."""
         self.segments = 0
 
     # Names
@@ -273,7 +276,9 @@ class _HostPrinter(PlanEmitter[str]):
             head = f"def run(inputs):\n    {f'{names} = inputs' if names else 'pass'}\n    inputs.clear()"
         source = f"{head}\n{body}\n"
         exec(compile(source, "<firesteel host program>", "exec", dont_inherit=True), self.namespace)
-        return source, self.namespace["run"]
+        run = self.namespace["run"]
+        launch_ranges.follow_calls(run, self.own_calls)
+        return source, run
 
     def size_source(self, symbol: Symbol) -> str:
         where = self.symbols[symbol]
@@ -497,6 +502,8 @@ class _HostPrinter(PlanEmitter[str]):
         views = self.views_of(step)
         name, function = function_of(step.target)
         known = self.bind(name, function)
+        if not isinstance(step.target, OpOverload):  # those of torch are ranges anyway
+            self.own_calls.setdefault(known, name)
         arguments = [self.argument(value, views) for value in step.args]
         arguments.extend(f"{key}={self.argument(value, views)}" for key, value in step.kwargs.items())
         call = f"{known}({', '.join(arguments)})"

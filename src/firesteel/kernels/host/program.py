@@ -42,7 +42,8 @@ class Op(enum.IntEnum):
     VIEW = 70  # destination = a strided view of the tensor source; a, b as in `Program.extents`, plus an offset
     MEMORY = 71  # destination = memory of as many bytes as register source says
     FREE = 72  # the memory in the source register is given back
-    LAUNCH = 73  # the kernel at address a, with the list at b; index: 1 to let other Python threads run meanwhile
+    LAUNCH = 73  # the kernel at address a, with the list at b; index: 1 to let other Python threads run meanwhile;
+    # destination: its number in `launch_ranges`, here and of LAUNCH_BLOCKS
     MOVE = 74  # destination = source
     DROP = 76  # the object in the source register is let go
     LAUNCH_BLOCKS = 77  # the GPU kernel with the descriptor a, the list at b; source: how many programs
@@ -120,18 +121,18 @@ class HostProgram(Program):
         self.row(Op.ADVISE, source=address, a=size)
 
     def launch(self, address: int, buffers: Sequence[int], sizes: Sequence[int], numbers: Sequence[int],
-               release: bool) -> None:
-        """Call a kernel with the contents of registers."""
+               release: bool, name: int) -> None:
+        """Call a kernel with the contents of registers; ``name`` is its number in `launch_ranges`."""
         at = self.list_of([len(buffers), len(sizes), len(numbers), *buffers, *sizes, *numbers])
         self.widest_launch = max(self.widest_launch, len(buffers) + len(sizes) + len(numbers))
-        self.row(Op.LAUNCH, index=int(release), a=address, b=at)
+        self.row(Op.LAUNCH, name, index=int(release), a=address, b=at)
 
     def launch_blocks(self, descriptor: int, programs: int, buffers: Sequence[int], sizes: Sequence[int],
-                      numbers: Sequence[int]) -> None:
-        """Launch a GPU kernel with the contents of registers."""
+                      numbers: Sequence[int], name: int) -> None:
+        """Launch a GPU kernel with the contents of registers; ``name`` as above."""
         at = self.list_of([len(buffers) + len(sizes) + len(numbers), *buffers, *sizes, *numbers])
         self.widest_launch = max(self.widest_launch, len(buffers) + len(sizes) + len(numbers))
-        self.row(Op.LAUNCH_BLOCKS, source=programs, a=descriptor, b=at)
+        self.row(Op.LAUNCH_BLOCKS, name, programs, a=descriptor, b=at)
 
     def finish(self, results: Sequence[int], as_tuple: bool) -> tuple[bytes, tuple[Any, ...]]:
         """The table as bytes, and the objects that it needs.

@@ -90,7 +90,7 @@ class _Scheduler:
             logs.log("kernels", "%s", kernel) if logs.enabled("kernels") else None
         names = tuple([binding.buffers[buffer.name] for buffer in kernel.buffers])
         numbers = tuple([binding.numbers[symbol] for symbol in kernel.numbers])
-        return Launch(kernel, names, tuple(kernel.sizes), numbers)
+        return Launch(kernel, names, tuple(kernel.sizes), numbers, origins(group))
 
     def _kernel(self, name: str, nest: Nest, group: Group, binding: Binding) -> Kernel:
         body = _Renamer(self.pool).statements(nest.body)

@@ -1,0 +1,56 @@
+"""What kernels are called where people look for them, such as profilers: the operators in them and the user's lines.
+
+    kernel sin, mul, cos, add (train.py:33)
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch.fx
+
+from ..errors import is_own_file
+
+MOST_OPERATORS = 6
+MOST_LINES = 3
+
+
+def title(origins: Sequence[Any]) -> str:
+    """The name of a kernel with these origins.
+
+    >>> title(["aten.sin.default", "aten.mul.Tensor", "aten.sin.default"])
+    'kernel sin, mul'
+    """
+    nodes = [node for node in origins if isinstance(node, torch.fx.Node)]
+    in_order: Sequence[Any] = sorted(nodes) if len(nodes) == len(origins) else origins
+    targets = [getattr(node, "target", node) for node in in_order]
+    names = list(dict.fromkeys(_short(target) for target in targets if target is not operator.getitem))
+    if len(names) > MOST_OPERATORS:
+        names = [*names[:MOST_OPERATORS], f"{len(names) - MOST_OPERATORS} more"]
+    places = _lines(nodes)
+    return f"kernel {', '.join(names)}".rstrip() + (f" ({places})" if places else "")
+
+
+def _short(target: Any) -> str:
+    """An operator without its namespace and overload."""
+    parts = str(target).split(".")
+    return parts[1] if len(parts) > 2 else parts[-1]
+
+
+def _lines(nodes: Sequence[torch.fx.Node]) -> str:
+    """The lines of the program that the operators come from, those of the first file only."""
+    places: dict[tuple[str, int], None] = {}
+    for node in nodes:
+        own = [frame for frame in node.meta.get("user_frames", ())
+               if not frame.in_torch and not is_own_file(frame.filename)]
+        if own:
+            places[(own[-1].filename, own[-1].lineno)] = None
+    if not places:
+        return ""
+    file = next(iter(places))[0]
+    lines = sorted(line for other, line in places if other == file)
+    more = ", ..." if len(lines) > MOST_LINES or any(other != file for other, _ in places) else ""
+    return f"{os.path.basename(file)}:{', '.join(map(str, lines[:MOST_LINES]))}{more}"
