@@ -488,17 +488,22 @@ def without_offsets(outcome: Outcome) -> Outcome:
 READS_NUMBERS = re.compile(r"\.item\(\)|\.tolist\(\)|\bint\(t\[|\bdef fn\(x, y, m, z, w\)")
 
 
-def without_expanded_gradients(outcome: Outcome) -> Outcome:
-    """A run with gradients that lie by rows where they are expanded. A slice of everything is no slice in eager, whose
-    gradient is then what was expanded, and that of a slice is dense. Where data decides which it is, graphs slice.
+def without_layouts_of_data(outcome: Outcome) -> Outcome:
+    """A run in which tensors without elements lie by rows, and so do gradients along dimensions of one element, and
+    where they are expanded. Padding that only cuts and a slice of everything lie otherwise in eager than other padding
+    and slices, also their gradients. Where data decides which it is, graphs do not ask unless elements lie otherwise.
     """
 
-    def dense(fact: TensorFact) -> TensorFact:
-        expanded = any(size > 1 and not step for size, step in zip(fact.shape, fact.stride, strict=True))
-        return replace(fact, stride=torch.empty(fact.shape, device="meta").stride()) if expanded else fact
+    def by_rows(fact: TensorFact, gradient: bool) -> TensorFact:
+        rows = torch.empty(fact.shape, device="meta").stride()
+        if fact.values.numel() == 0 or gradient and any(
+                size > 1 and not step for size, step in zip(fact.shape, fact.stride, strict=True)):
+            return replace(fact, stride=rows)
+        return replace(fact, stride=tuple([row if size == 1 and gradient else step for size, step, row
+                                           in zip(fact.shape, fact.stride, rows, strict=True)]))
 
     for call in outcome.calls:
-        call.facts = [(path, dense(fact) if path.startswith("backward") and isinstance(fact, TensorFact) else fact)
+        call.facts = [(path, by_rows(fact, path.startswith("backward")) if isinstance(fact, TensorFact) else fact)
                       for path, fact in call.facts]
     return outcome
 
@@ -567,7 +572,7 @@ def _promised(outcome: Outcome, program: Program, compiler: str) -> Outcome:
     if compiler in FUNCTIONAL:
         outcome = without_offsets(outcome)
         if READS_NUMBERS.search(program.source):
-            outcome = without_expanded_gradients(outcome)
+            outcome = without_layouts_of_data(outcome)
     return outcome
 
 

@@ -27,6 +27,7 @@ from .values.methods import MethodValue, NativeMethod
 from .values.objects import ClassValue, ExceptionValue, InstanceDict, ObjectValue
 from .values.opaque import OpaqueValue
 from .values.sequences import ListValue, TupleValue
+from .values.sets import SetValue
 from .values.tensors import TensorValue
 from .values.text import TextValue, has_plain_text, join, text_of_numbers
 
@@ -119,6 +120,9 @@ def _inherited_text(tx: Tracer, value: ObjectValue) -> str | None:
     owners = [find_on_class(value.cls, name, tx)[1] for name in ("__repr__", "__str__")]
     if owners != [kind, object]:
         return None
+    if isinstance(storage, SetValue) and storage.items and _iterates_its_own_way(tx, value, kind):
+        items = ListValue(tx.to_list(value, hint=True))  # what the original makes a text of
+        return f"{value.cls.__name__}({{{text_of(tx, items, repr)[1:-1]}}})"
     text = text_of(tx, storage, repr)
     if kind in (list, tuple, dict):
         return text
@@ -126,6 +130,11 @@ def _inherited_text(tx: Tracer, value: ObjectValue) -> str | None:
     if kind is set:
         return f"{name}({text})" if text.startswith("{") else f"{name}()"
     return name + text.removeprefix(kind.__name__)
+
+
+def _iterates_its_own_way(tx: Tracer, value: ObjectValue, kind: type) -> bool:
+    """Whether a class says anew what its objects hold, or how many."""
+    return any(find_on_class(value.cls, name, tx)[1] is not kind for name in ("__iter__", "__len__"))
 
 
 def text_of(tx: Tracer, value: Value, function: Any) -> str:

@@ -114,8 +114,9 @@ def is_by_rows(tensor: torch.Tensor) -> bool:
     stride = tensor.stride()
     if any(type(number) is not int for number in (*tensor.shape, *stride)):
         shape, steps = layout_of(tensor)
-        return all(known_equal(size, 1) or known_equal(step, row)
-                   for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
+        return any(known_equal(size, 0) for size in shape) or all(
+            known_equal(size, 1) or known_equal(step, row)
+            for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
     return tensor.is_contiguous() or not any(stride)
 
 

@@ -150,10 +150,11 @@ class Writer:
         ))  # fmt: skip
         match kind:
             case "slice":
+                wide = f"min({self.any()}, 1 << 40)"  # eager counts wider steps beyond 64 bits, to sizes below zero
                 text = dice.choice((
                     f"{self.any()}:", f":{self.any()}", f"{self.any()}:{self.any()}", f"-{self.any()}:",
-                    f"{self.any()}::{dice.choice((1, 2, 3, self.any()))}",
-                    f"{self.any()}:{self.any()}:{dice.choice((1, 2, self.any()))}",
+                    f"{self.any()}::{dice.choice((1, 2, 3, wide))}",
+                    f"{self.any()}:{self.any()}:{dice.choice((1, 2, wide))}",
                 ))  # fmt: skip
                 return f"{z}[{lead}{text}]", rank
             case "pad":

@@ -176,6 +176,16 @@ def index_put(x: FakeTensor, indices: Sequence[FakeTensor | None], values: FakeT
     return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 
+@rule("aten.index_add.default", "aten.index_copy.default", "aten.index_reduce.default")
+def index_add(x: FakeTensor, dim: int, index: FakeTensor, source: FakeTensor, *rest: Any, **more: Any) -> Any:
+    """By rows, where torch's meta kernels for symbolic sizes keep the argument's layout."""
+    if x.ndim == 0 or source.dtype is not x.dtype or index.ndim != 1 or index.dtype not in _INDEX:
+        return NotImplemented
+    if not index.device == source.device == x.device or wrap_dim(dim, x.ndim) is None:
+        return NotImplemented
+    return new_fake(shape_of(x), None, x.dtype, x.device)
+
+
 @rule("aten.topk.default")
 def topk(x: FakeTensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """Values and their places."""
