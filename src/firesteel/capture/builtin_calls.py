@@ -301,7 +301,7 @@ def _acts_outside(function: Callable[..., Any]) -> None:
                          "call it outside of the compiled function, or accept the break")
 
 
-for _function in (compile, input, open, __import__, breakpoint):
+for _function in (compile, input, open, __import__):
     _acts_outside(_function)
 
 
@@ -317,6 +317,15 @@ def looks_at_frame(tx: Tracer, name: str) -> NoReturn:
     if len(tx.frames) == 1 and not tx.compiler.fullgraph:
         raise SkipFrame(reason)
     raise GraphBreak(reason, "pass the variables explicitly")
+
+
+@handles(breakpoint)
+def call_breakpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The function that is stopped in runs as it is written, for all of its variables to be there."""
+    reason = "a debugger stops here"
+    if all(frame.hidden for frame in tx.frames[1:]) and not tx.compiler.fullgraph:
+        raise SkipFrame(reason)
+    raise GraphBreak(reason, "remove the breakpoint")
 
 
 @handles(sys._getframe)

@@ -19,10 +19,10 @@ import torch.fx
 
 from ..errors import UserCodeError
 from ..torch_compat.below_autograd import set_grad_mode
-from ..torch_compat.pytrees import TreeSpec, children_of, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from ..torch_compat.pytrees import TreeSpec, children_of, tree_flatten, tree_flatten_with_path, tree_unflatten
 from .errors import InputMismatchError
 from .input_checks import InputChecks, input_checks
-from .lifting import identifier
+from .lifting import identifier, path_text
 from .nesting import flatten_as, unflatten
 from .pre_dispatch import is_opaque
 from .program import ExportedProgram
@@ -211,7 +211,7 @@ def make_module(program: ExportedProgram, check_guards: bool = True) -> torch.fx
     _register_state(module, program, values)
     for name, part in subgraphs.items():
         module.add_module(name, part)
-    paths = user_paths(call.in_spec)
+    paths = user_paths(call.in_spec, call.forward_arg_names or [])
     checks = input_checks(program, paths)
     module.call_structure = CallStructure(call.in_spec, call.out_spec, checks)
     module.__dict__["_fits"] = checks.function()
@@ -228,11 +228,10 @@ def _register_state(module: torch.nn.Module, program: ExportedProgram, values: d
             _register(module, spec.target, values[spec.arg.name], False)
 
 
-def user_paths(in_spec: TreeSpec) -> list[str]:
-    """Where each leaf of a call is: ``*args[0]``, ``**kwargs['d']['u']``."""
+def user_paths(in_spec: TreeSpec, names: Sequence[str] = ()) -> list[str]:
+    """Where each leaf of a call is: ``x``, ``d['u']``, or ``*args[0]`` for a parameter without a name."""
     leaves = tree_flatten_with_path(tree_unflatten([0] * in_spec.num_leaves, in_spec))[0]
-    return [("*args" if path[0].idx == 0 else "**kwargs") + keystr(path[1:])  # type: ignore[attr-defined]
-            for path, _ in leaves]
+    return [path_text(path, names) for path, _ in leaves]
 
 
 def _add_inputs(program: ExportedProgram, graph: torch.fx.Graph, copied: dict[torch.fx.Node, torch.fx.Node],

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..errors import UserFrame
 from ..shapes import Expr, Symbol
 from ..shapes.polynomials import parts
 from ..shapes.printing import print_python
@@ -31,6 +32,8 @@ class Condition:
 
     text: str
     complaint: Callable[[dict[str, Any]], str]
+    frames: tuple[UserFrame, ...] = ()
+    """Where the program relies on it, outermost call first."""
 
 
 @dataclass
@@ -57,7 +60,7 @@ class InputChecks:
         scope = {**self.scope, **local}
         for condition in self.conditions:
             if not eval(condition.text, scope):
-                raise InputMismatchError(condition.complaint(scope))
+                raise InputMismatchError(condition.complaint(scope), None, condition.frames)
 
 
 def input_checks(program: ExportedProgram, paths: Sequence[str]) -> InputChecks:
@@ -189,11 +192,8 @@ def _demand_range(checks: InputChecks, expr: Expr, bounds: ValueRanges, texts: d
 
 def _demand_guard(checks: InputChecks, guard: Any, texts: dict[Symbol, str], where: dict[Symbol, str]) -> None:
     symbols = sorted(guard.expr.free_symbols, key=str)
-    frames = guard.provenance.frames
-    because = f", which {frames[-1]} relies on" if frames else ""
-
     def complaint(scope: dict[str, Any]) -> str:
         values = ", ".join(f"{symbol} = {where[symbol]} = {eval(texts[symbol], dict(scope))}" for symbol in symbols)
-        return f"{guard.expr} does not hold for {values}{because}"
+        return f"{guard.expr} does not hold for {values}"
 
-    checks.conditions.append(Condition(f"({print_python(guard.expr, texts)})", complaint))
+    checks.conditions.append(Condition(f"({print_python(guard.expr, texts)})", complaint, guard.provenance.frames))

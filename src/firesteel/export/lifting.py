@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -118,7 +118,7 @@ def flat_arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
         parts = [str(root)]
         for key in path[2:]:
             parts.append(re.sub(r"[^0-9a-zA-Z]+", "_", keystr((key,))).strip("_"))
-        where = ("*args" if path[0].idx == 0 else "**kwargs") + keystr(path[1:])  # type: ignore[attr-defined]
+        where = path_text(path, names)
         if not isinstance(value, torch.Tensor) and not is_constant(value):
             raise ExportError(
                 f"the input {where} is an object of type {type(value).__qualname__}",
@@ -126,6 +126,14 @@ def flat_arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[
                 "container of them (torch.utils._pytree.register_pytree_node, register_dataclass).")
         inputs.append(UserInput(identifier("_".join(parts)), where, value, keys=tuple(path)))
     return Arguments(args, kwargs, inputs, spec, [*names, *kwargs])
+
+
+def path_text(path: Sequence[Any], names: Sequence[str]) -> str:
+    """A leaf of ``(args, kwargs)`` as errors call it; ``names`` are those of the positional arguments."""
+    if path[0].idx == 1:
+        return str(path[1].key) + keystr(tuple(path[2:]))
+    known = path[1].idx < len(names)
+    return names[path[1].idx] + keystr(tuple(path[2:])) if known else "*args" + keystr(tuple(path[1:]))
 
 
 def distinct_tensors(module: torch.nn.Module, args: tuple[Any, ...],

@@ -37,6 +37,7 @@ from ..logs import detail, enabled, log
 from ..pipeline.collecting import collection_paused
 from ..pipeline.locking import compiling
 from . import stance
+from .debuggers import debugger_traces
 from .earlier_ways import keep_earlier_way
 from .explain_miss import changed_inputs, first_failure
 from .first_calls import FirstCall
@@ -330,6 +331,8 @@ class Unit:
             return self.given_up
         if self.code.co_flags & UNCAPTURED_FLAGS and not self.driven:
             return "generator and coroutine functions run as plain Python"
+        if debugger_traces() and not self.compiler.fullgraph and self.compiler.events is None:
+            return "called under a debugger, which is to see its lines"
         if torch_compat.is_tracing():
             return "called while TorchScript traces"
         if torch_compat.functorch_active():
