@@ -311,6 +311,16 @@ def test_more_in_place():
     assert_same(lambda x: x.index_fill_(0, torch.tensor([0]), 1.0), x.clone())
 
 
+def test_added_at_places():
+    rows = torch.ones(3, 4)
+    for x in (rows, torch.ones(4, 3).t(), torch.ones(3, 1).expand(3, 4), rows[:, :0], torch.ones(())):
+        for at in (torch.tensor([0, 0]), torch.tensor([0], dtype=torch.int32), torch.tensor(0), torch.ones(1)):
+            for source in (x, x[:1] if x.ndim else x, x.double()):
+                assert_same(torch.index_add, x, 0, at, source)
+                assert_same(torch.index_copy, x, 0, at, source)
+                assert_same(torch.index_reduce, x, 0, at, source, "prod")
+
+
 def test_resize():
     assert_same(lambda: torch.empty(0).resize_(2, 3))
     assert_same(lambda: torch.empty(6).resize_(2, 3))
