@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..functional.size_nodes import hints_of
-from ..kernels.drawing import draw_plan, size_of
+from ..kernels.drawing import call_name, draw_plan, size_of
 from ..kernels.ir import BufferRef, ExternCall, Kernel
 from ..kernels.plan import KernelPlan, Launch
 from ..shapes import Symbol
+from .memory import held_by
 from .record import KernelRecord, Place, Program
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class KernelNotes:
             if isinstance(step, ExternCall):
                 read = _bytes(plan, _buffers_in((step.args, tuple(step.kwargs.values()))), hints)
                 written = _bytes(plan, [name for name in step.outputs if name is not None], hints)
-                program.kernels.append(KernelRecord(str(step.target), operators(step.origins), lines(step.origins),
-                                                    read, written, is_call=True))
+                program.kernels.append(KernelRecord(call_name(step.target), operators(step.origins),
+                                                    lines(step.origins), read, written, is_call=True))
             elif isinstance(step, Launch) and id(step.kernel) not in seen:
                 seen.add(id(step.kernel))
                 record = _of_launch(plan, step, hints)
@@ -65,6 +66,9 @@ class KernelNotes:
                 bare = replace(step.kernel, origins=())  # nodes of graphs hold all there is
                 self.waiting.append(_Printable(record, bare, replace(step, kernel=bare), hints,
                                                compiled.get(id(step.kernel)), target.kind.is_host))
+        held = held_by(plan, hints)
+        if held is not None:
+            program.arguments, program.memory = held
         if len(plan.steps) <= MOST_DRAWN:
             program.drawing = draw_plan(plan).to_svg()
 

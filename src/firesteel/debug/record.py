@@ -132,6 +132,15 @@ class Program:
     """The kernels and what goes between them as an SVG, where they are few."""
     passes: list[tuple[str, float, int]] = field(default_factory=list)
     """For each pass its name, its seconds and how many nodes the graph had afterwards."""
+    arguments: int | None = None
+    """The bytes of its arguments; None where sizes are not known before a call."""
+    memory: list[tuple[str, int]] = field(default_factory=list)
+    """For each kernel and call its name, and the bytes that the program holds meanwhile beside its arguments."""
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that it holds at a time, beside its arguments."""
+        return max((held for _, held in self.memory), default=0)
 
 
 @dataclass
@@ -148,6 +157,8 @@ class GraphRecord:
     programs: list[Program] = field(default_factory=list)
     not_compiled: str = ""
     """Why it runs operator by operator, if so."""
+    parts_not_compiled: list[str] = field(default_factory=list)
+    """The same of parts of it, where it was taken apart."""
 
 
 @dataclass
@@ -194,6 +205,8 @@ class Record:
     shares: list[Share] = field(default_factory=list)
     caches: dict[str, list[int]] = field(default_factory=dict)
     """For each cache how often it had what was asked for, and how often not."""
+    memory: list[tuple[float, int, int]] = field(default_factory=list)
+    """Whenever something has been compiled: seconds, bytes of the process, bytes of tensors on the GPU."""
     sources: dict[str, list[str]] = field(default_factory=dict)
     """The lines of all files that are named, as they were then."""
     problems: list[str] = field(default_factory=list)

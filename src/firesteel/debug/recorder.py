@@ -25,6 +25,7 @@ from ..runtime.outside import operations_of
 from ..version import __version__
 from .explain import distinct
 from .kernel_records import KernelNotes
+from .memory import of_process
 from .record import (
     BreakRecord,
     Compilation,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from ..runtime.units import Unit
 
 MOST_STAGES = 50_000
+MOST_SAMPLES = 2_000
+"""Of memory; of more, every other one goes."""
 LONGEST_TEXT = 400_000
 """Characters of one graph in one stage that are kept."""
 LONGEST_WAIT = 120.0
@@ -69,13 +72,14 @@ class Recorder(Observer):
     asks = True
 
     def __init__(self, measure: bool, passes: bool) -> None:
-        self.began = time.perf_counter()
+        self.began = 0.0
         self.record = Record()
         self.passes = passes
         self.kernels = KernelNotes(measure)
         self._lock = threading.RLock()
         self._open: dict[int, list[_Open]] = {}
         self._graphs: weakref.WeakKeyDictionary[Any, GraphRecord] = weakref.WeakKeyDictionary()
+        self._parts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._plain: dict[tuple[Any, str], PlainRecord | None] = {}
         self._breaks: list[tuple[BreakReason, int]] = []
         self._background: list[threading.Thread] = []
@@ -88,6 +92,11 @@ class Recorder(Observer):
             "pass": self._pass, "executable": self._executable, "operator by operator": self._operator_by_operator,
             "cache": self._cache, "share": self._share, "background": self._in_background,
         }
+
+    def start(self) -> None:
+        """Count seconds from now on."""
+        self.began = time.perf_counter()
+        self._sample()
 
     # What is told
 
@@ -125,6 +134,7 @@ class Recorder(Observer):
             known = self._graphs.get(span.graph)
             if known is None and graph is not None:
                 known = self._graphs[span.graph] = graph  # a part of it, which may have a backward of its own later
+                self._parts.add(span.graph)
             graph = known
         stack.append(_Open(span, compilation, graph))
 
@@ -147,11 +157,20 @@ class Recorder(Observer):
             entry.compilation.seconds = seconds
             if entry.graph is None and entry.compilation.graph is not None:
                 entry.graph = self.record.graphs[entry.compilation.graph]
+        if span.kind in ("compile", "graph"):
+            self._sample()
         if len(self.record.stages) < MOST_STAGES:
             self.record.stages.append(Stage(
                 span.name, span.kind, span.began - self.began, seconds, len(stack), span.thread,
                 entry.compilation.number if entry.compilation is not None else None,
                 entry.graph.number if entry.graph is not None else None))
+
+    def _sample(self) -> None:
+        """Note how much memory there is in use now."""
+        samples = self.record.memory
+        if len(samples) >= MOST_SAMPLES:
+            del samples[1::2]
+        samples.append((self._now(), *of_process()))
 
     def _now(self) -> float:
         return time.perf_counter() - self.began
@@ -239,8 +258,10 @@ class Recorder(Observer):
 
     def _operator_by_operator(self, graph: Any, reason: str) -> None:
         known = self._graphs.get(graph)
-        if known is not None:
+        if known is not None and graph not in self._parts:
             known.not_compiled = reason
+        elif known is not None and reason not in known.parts_not_compiled:
+            known.parts_not_compiled.append(reason)
 
     def _share(self, unit: Unit, inside: int, beside: Sequence[tuple[str, Any]]) -> None:
         names: dict[str, int] = {}
@@ -254,7 +275,9 @@ class Recorder(Observer):
     def _joint_graph(self, joint: Any) -> None:
         current = self._current()
         if current is not None and current.graph is not None:
-            current.graph.texts["differentiated"] = shortened(str(joint))
+            texts = current.graph.texts
+            number = sum(stage.startswith("differentiated") for stage in texts)
+            texts[f"differentiated {number + 1}" if number else "differentiated"] = shortened(str(joint))
 
     def _functional_graph(self, functional: Any, name: str) -> None:
         current = self._current()
@@ -308,6 +331,7 @@ class Recorder(Observer):
         with self._lock:
             record = self.record
             record.seconds = self._now()
+            self._sample()
             record.versions = {"firesteel": __version__, "torch": torch.__version__,
                                "Python": platform.python_version(),
                                "platform": f"{platform.system()} {platform.machine()}"}
@@ -354,6 +378,7 @@ def _sources(record: Record) -> dict[str, list[str]]:
     places: list[Place | None] = [place for graph in record.graphs for place in graph.places]
     said: tuple[Any, ...] = (*record.compilations, *record.breaks, *record.recompilations, *record.plain)
     places += [one.place for one in said]
+    places += [place for one in record.breaks for place in one.places]
     places += [guard.place for compilation in record.compilations for guard in compilation.guards]
     files = dict.fromkeys(place.file for place in places if place is not None)
     texts = {file: [line.rstrip("\n") for line in linecache.getlines(file)] for file in files}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import time
 
 from ..events import OBSERVERS
 from .record import Record
@@ -31,7 +30,7 @@ class Recording:
 
     def start(self) -> Recording:
         """Record from now on."""
-        self._recorder.began = time.perf_counter()
+        self._recorder.start()
         OBSERVERS.append(self._recorder)
         _CURRENT.append(self)
         return self

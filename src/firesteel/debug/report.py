@@ -1,12 +1,13 @@
 """The report: a record as one page for browsers, with nothing to load beside it.
 
 What people look for first (breaks, recompilations, what became of each line) is in the page as it is. Graphs, kernels,
-guards and times are data in it, shown when they are asked for, so that a page about hundreds of graphs opens at once.
-All text is bounded: a page stays below five megabytes, and says what it left out.
+guards and times are packed data in it, shown when they are asked for, so that a page about hundreds of graphs opens at
+once. All text is bounded: a page stays below five megabytes, and says what it left out.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import html
 import importlib.resources
@@ -14,17 +15,22 @@ import json
 import os
 import site
 import sysconfig
+import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .record import FailedGuardRecord, KernelRecord, Place, Record
 
-GRAPH_BUDGET, KERNEL_BUDGET, SOURCE_BUDGET, DRAWING_BUDGET, GUARD_BUDGET = 1_000_000, 400_000, 400_000, 200_000, 200_000
-"""Characters of each that a page has at most."""
+GRAPH_BUDGET, KERNEL_BUDGET, DRAWING_BUDGET, GUARD_BUDGET = 8_000_000, 3_000_000, 1_000_000, 1_000_000
+"""Characters of each that a page has at most, packed."""
+SOURCE_BUDGET = 400_000
+MOST_DATA = 3_000_000
+"""Characters of all that is packed, as packed. Texts that do not pack that well are cut shorter."""
 LEAST = 400
 """Characters of each text that are shown however many there are, as long as there is room at all."""
+SCRIPTS = ("tools.js", "graphs.js", "times.js", "report.js")
 MOST_STAGES = 4000
 MOST_ROWS = 300
 """Breaks, recompilations and functions of each kind that are listed."""
@@ -41,11 +47,12 @@ def page(record: Record) -> str:
     template = environment.from_string(_part("report.html"))
     names = kernel_names(record)
     return template.render(
-        record=record, style=_part("report.css"), program=_part("report.js"),
+        record=record, style=_part("report.css"), program="\n".join(map(_part, SCRIPTS)),
         tiles=tiles(record), files=source_files(record, names), breaks=record.breaks[:MOST_ROWS],
-        more_breaks=max(0, len(record.breaks) - MOST_ROWS), short=short_path, recompilations=_recompilations(record),
+        more_breaks=max(0, len(record.breaks) - MOST_ROWS), short=short_path, own=own_line,
+        recompilations=_recompilations(record),
         more_recompilations=max(0, len(record.recompilations) - MOST_ROWS), plain=record.plain[:MOST_ROWS],
-        shares=record.shares[:MOST_ROWS], data=_embedded(_data(record, names)), percent=percent,
+        shares=record.shares[:MOST_ROWS], data=_packed(record, names), percent=percent,
         time=time_text, title=title)
 
 
@@ -53,10 +60,15 @@ def _part(name: str) -> str:
     return (importlib.resources.files(__package__) / "page" / name).read_text(encoding="utf-8")
 
 
-def _embedded(data: Any) -> str:
-    """JSON that can stand inside of a script element whatever is in it."""
-    text = json.dumps(data, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")
+def _packed(record: Record, names: dict[int, str]) -> str:
+    """The data of a page as packed JSON, in letters that can stand inside of a script element."""
+    share = 1.0
+    while True:
+        text = json.dumps(_data(record, names, share), separators=(",", ":"))
+        packed = base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+        if len(packed) <= MOST_DATA or share < 0.01:
+            return packed
+        share *= 0.9 * MOST_DATA / len(packed)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -230,7 +242,8 @@ def fates(record: Record, names: dict[int, str]) -> dict[str, dict[int, Fate]]:
         for place in graph.places:
             at(place).graphs[graph.number] = None
     for broken in record.breaks:
-        at(broken.place).breaks.append(broken.reason)
+        for line in {broken.place, own_line(broken.places)}:
+            at(line).breaks.append(broken.reason)
     for again in record.recompilations:
         text = again.failures[-1].text if again.failures else "no version fitted"
         at(again.place).again.append(text)
@@ -245,6 +258,12 @@ def fates(record: Record, names: dict[int, str]) -> dict[str, dict[int, Fate]]:
             share = kernel.seconds / total if kernel.seconds is not None and total else None
             at(place).kernels[number] = (names[id(kernel)], share)
     return found
+
+
+def own_line(places: Sequence[Place]) -> Place | None:
+    """The innermost line that is of no library: what to change when a library's line cannot be."""
+    own = [place for place in places if not is_library(place.file)]
+    return own[-1] if own else places[-1] if places else None
 
 
 def source_files(record: Record, names: dict[int, str]) -> list[dict[str, Any]]:
@@ -302,48 +321,45 @@ class Budget:
         self.waiting = max(1, self.waiting - 1)
         if self.left <= 0:
             return None
-        cost = len(_embedded(text))
-        if cost > share:
-            kept = share * len(text) // cost
-            text = f"{text[:kept]}\n... {len(text) - kept:,} more characters, which the recording's json() has"
-            cost = share
-        self.left -= cost
+        if len(text) > share:
+            text = f"{text[:share]}\n... {len(text) - share:,} more characters, which the recording's json() has"
+        self.left -= len(text)
         return text
 
 
     def whole(self, text: str) -> str:
         """All of a text, or nothing."""
-        cost = len(_embedded(text))
-        if cost > self.left:
+        if len(text) > self.left:
             return ""
-        self.left -= cost
+        self.left -= len(text)
         return text
 
 
-def _data(record: Record, names: dict[int, str]) -> dict[str, Any]:
+def _data(record: Record, names: dict[int, str], share: float) -> dict[str, Any]:
     texts = sum(len(graph.texts) + sum(len(program.texts) for program in graph.programs) for graph in record.graphs)
-    budget = Budget(GRAPH_BUDGET, texts)
+    budget = Budget(int(share * GRAPH_BUDGET), texts)
     all_kernels = [kernel for _, _, kernel in record.kernels()]
-    sources = Budget(KERNEL_BUDGET, 2 * sum(not kernel.is_call for kernel in all_kernels))
-    drawings = Budget(DRAWING_BUDGET, 0)
+    sources = Budget(int(share * KERNEL_BUDGET), 2 * sum(not kernel.is_call for kernel in all_kernels))
+    drawings = Budget(int(share * DRAWING_BUDGET), 0)
     numbers = {id(kernel): number for number, kernel in enumerate(all_kernels)}
     graphs = []
     for graph in record.graphs:
         programs = [{
-            "half": program.name.removeprefix(f"{graph.name}_"),
+            "half": "compiled" if program.name == graph.name else program.name.removeprefix(f"{graph.name}_"),
             "texts": [[stage, budget.take(text)] for stage, text in program.texts.items()],
             "kernels": [numbers[id(kernel)] for kernel in program.kernels],
             "passes": [[name, round(1e3 * seconds, 3), nodes] for name, seconds, nodes in program.passes],
-            "drawing": drawings.whole(program.drawing),
+            "drawing": drawings.whole(program.drawing), "arguments": program.arguments, "memory": program.memory,
         } for program in graph.programs]
         graphs.append({"name": graph.name, "where": _where(graph.place), "operators": graph.operators,
                        "texts": [[stage, budget.take(text)] for stage, text in graph.texts.items()],
-                       "programs": programs, "why": graph.not_compiled})
+                       "programs": programs, "why": graph.not_compiled, "parts": graph.parts_not_compiled})
     stages = sorted(record.stages, key=lambda stage: -stage.seconds)[:MOST_STAGES]
     threads = {thread: number for number, thread in enumerate(dict.fromkeys(stage.thread for stage in record.stages))}
-    guard_budget = Budget(GUARD_BUDGET, len(record.compilations))
+    guard_budget = Budget(int(share * GUARD_BUDGET), len(record.compilations))
     return {
         "graphs": graphs,
+        "memory": [[round(at, 4), resident, on_gpu] for at, resident, on_gpu in record.memory],
         "kernels": [_kernel(kernel, names[id(kernel)], graph.number, sources) for graph, _, kernel in record.kernels()],
         "stages": [[stage.name, stage.kind, round(stage.began, 6), round(stage.seconds, 6), stage.depth,
                     threads[stage.thread], stage.graph] for stage in sorted(stages, key=lambda stage: stage.began)],

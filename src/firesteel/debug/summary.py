@@ -31,7 +31,9 @@ def summary(record: Record) -> str:
     lines += _listed("Ran as plain Python", [f"{one.name} ({_where(one.place)}): {one.reason}" for one in record.plain])
     lines += _listed("Not compiled to machine code", [
         f"graph {graph.number} ({_where(graph.place)}): {graph.not_compiled}"
-        for graph in record.graphs if graph.not_compiled])
+        for graph in record.graphs if graph.not_compiled] + [
+        f"a part of graph {graph.number} ({_where(graph.place)}): {reason}"
+        for graph in record.graphs for reason in graph.parts_not_compiled])
     lines += _stages(record)
     if record.caches:
         lines.append("Caches: " + ", ".join(f"{name} {hits} of {hits + misses}"

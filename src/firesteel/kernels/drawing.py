@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import field
+from types import FunctionType
 from typing import Any
 
 import torch.fx
@@ -168,7 +169,7 @@ def draw_plan(plan: KernelPlan) -> Drawing:
             reads = _buffers_in((step.args, tuple(step.kwargs.values())))
             writes = [name for name in step.outputs if name is not None]
             moved = [f"reads {amount(total(plan, reads))}", f"writes {amount(total(plan, writes))}"]
-            add(Box("call", [str(step.target), ", ".join(moved)]), reads, writes)
+            add(Box("call", [call_name(step.target), ", ".join(moved)]), reads, writes)
         elif isinstance(step, WriteBack):
             add(Box("result", [f"into {step.target}"]), [step.source.buffer], [])
     results = [part.buffer for part in plan.outputs if isinstance(part, BufferRef)]
@@ -193,6 +194,15 @@ def operators(origins: Sequence[Any]) -> list[str]:
     if len(names) > MOST_OPERATORS:
         names = [*names[:MOST_OPERATORS], f"and {len(names) - MOST_OPERATORS} more"]
     return [", ".join(names[at : at + 4]) for at in range(0, len(names), 4)]
+
+
+def call_name(target: Any) -> str:
+    """The name of an operator or a function that is called between kernels.
+
+    >>> call_name(torch.ops.aten.mm.default), call_name(call_name)
+    ('aten.mm.default', 'call_name')
+    """
+    return str(getattr(target, "__name__", target)) if isinstance(target, FunctionType) else str(target)
 
 
 def describe(buffer: Buffer) -> str:
