@@ -10,8 +10,8 @@ import torch
 
 from .capture import markers
 from .capture.call_handlers import handles
+from .capture.graph_functions import is_graph_function
 from .capture.signals import GraphBreak
-from .capture.torch_calls import is_graph_function
 from .errors import UserCodeError
 from .function_marks import (
     ALLOWED,

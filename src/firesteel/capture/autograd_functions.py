@@ -19,10 +19,11 @@ from ..shapes import Symbol, eq
 from ..shapes.symnode import expr_of
 from ..torch_compat.autograd_functions import apply_of_functions
 from .call_handlers import handles
+from .graph_arguments import to_graph
 from .objects import class_member, find_on_class
 from .signals import GraphBreak, NotConstant, SkipFrame, UserRaise
 from .source import AttrSource
-from .torch_calls import run_fake, to_graph, wrap_result
+from .torch_calls import run_fake, wrap_result
 from .undecidable import SYMBOLIC
 from .values.base import Value
 from .values.constants import NumberValue

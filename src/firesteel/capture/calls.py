@@ -22,6 +22,8 @@ from .equivalents import REGISTRY
 from .equivalents.collections_methods import fromkeys
 from .equivalents.torch_functions import BY_NAME
 from .frame import Frame
+from .graph_arguments import UngraphableArgument
+from .graph_functions import is_graph_function
 from .markers import is_disallowed, marker_of
 from .numpy_calls import call_numpy, is_numpy_function
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr
@@ -29,7 +31,6 @@ from .pure_functions import computed
 from .python_errors import wrong_arguments
 from .signals import GraphBreak, SkipFrame
 from .skipping import opaque_module
-from .torch_calls import UngraphableArgument, is_graph_function
 from .undecidable import Undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject

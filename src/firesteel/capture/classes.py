@@ -13,12 +13,12 @@ import torch
 from .call_handlers import HANDLERS, handles
 from .call_signatures import checked, handled, refused
 from .equivalents import REGISTRY
+from .graph_functions import is_graph_function
 from .legacy_tensors import construct, is_legacy
 from .objects import class_member, find_on_class
 from .pure_functions import MADE_OF_CONSTANTS, rely_on_context
 from .signals import GraphBreak
 from .source import written_in_python
-from .torch_calls import is_graph_function
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.mappings import DictValue, SetValue

@@ -8,7 +8,6 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
-import numpy
 import torch
 
 from .. import torch_compat
@@ -23,256 +22,38 @@ from ..functional.wrapper_tensors import is_wrapper_class, parts_of
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne, not_
 from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible, typical
-from .break_reasons import hint_for_object, written_name
+from .break_reasons import written_name
 from .eager_errors import eager_error
-from .objects import find_on_class
+from .graph_arguments import to_graph, with_numpy_dtype
+from .graph_functions import (
+    DEVIATIONS,
+    FACTORIES,
+    FROM_DATA,
+    ITEM_METHODS,
+    LAYOUT_QUESTIONS,
+    LAZINESS,
+    NOT_DETERMINISTIC,
+    RESHAPES,
+    TAKES_SIZES,
+    TRUTHS,
+    UNINITIALISED,
+    VALUE_ONLY,
+)
 from .program_state import watched
 from .python_warnings import Warns, run_in_c, run_or_warn, warn_at_line
 from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
-from .tensors_of_arrays import as_number, with_tensors
+from .tensors_of_arrays import with_tensors
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
-from .values.arrays import ArrayValue
 from .values.base import Value
-from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
-from .values.mappings import DictValue
-from .values.objects import ObjectValue
-from .values.opaque import OpaqueValue
-from .values.ranges import RangeValue
+from .values.constants import ConstantValue, NumberValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 from .values.wrapper_tensors import WrapperTensorValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer
-
-# Functions of torch's namespaces that are no tensor operations.
-NOT_OPERATIONS = frozenset({
-    "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "save", "load", "compile", "is_tensor",
-    "is_storage", "set_default_device", "get_default_device", "set_default_dtype", "set_default_tensor_type",
-    "get_default_dtype", "set_printoptions", "is_grad_enabled", "is_inference_mode_enabled", "set_num_threads",
-    "get_num_threads", "set_num_interop_threads", "get_num_interop_threads", "is_autocast_enabled",
-    "set_autocast_enabled", "is_autocast_cpu_enabled", "set_autocast_cpu_enabled", "is_autocast_cache_enabled",
-    "set_autocast_cache_enabled", "get_autocast_dtype", "set_autocast_dtype", "get_autocast_gpu_dtype",
-    "set_autocast_gpu_dtype", "get_autocast_cpu_dtype", "set_autocast_cpu_dtype", "autocast_increment_nesting",
-    "autocast_decrement_nesting", "clear_autocast_cache", "use_deterministic_algorithms", "typename",
-    "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled", "get_file_path",
-    "set_float32_matmul_precision", "get_float32_matmul_precision", "set_warn_always", "is_warn_always_enabled",
-    "set_deterministic_debug_mode", "get_deterministic_debug_mode", "prepare_multiprocessing_environment", "from_numpy",
-    "frombuffer", "from_file", "from_dlpack", "to_dlpack", "set_flush_denormal", "set_vital", "read_vitals", "fork",
-    "wait", "is_anomaly_enabled", "set_anomaly_enabled", "vmap", "cond", "while_loop", "classproperty", "sym_int",
-    "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum", "thread_safe_generator",
-    "get_device_module",
-    "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
-    "boolean_dispatch", "assert_int_or_pair", "_get_softmax_dim", "multi_head_attention_forward", "is_warn_always",
-    "_pad_packed_sequence",
-})
-# Functions in which a Python number is only a value: it decides neither shapes nor types.
-VALUE_ONLY = frozenset({
-    "add", "sub", "mul", "truediv", "div", "pow", "rsub", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "isub", "imul",
-    "itruediv", "add_", "sub_", "mul_", "div_", "fill_", "clamp", "clamp_", "lerp", "lerp_", "where", "masked_fill",
-    "masked_fill_", "full_like", "addcmul", "addcdiv", "addcmul_", "addcdiv_", "sum_number", "tensor", "as_tensor",
-    "scalar_tensor", "new_tensor",
-    *(f"_foreach_{name}{end}" for end in ("", "_")
-      for name in ("add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "maximum", "minimum")),
-})
-# What stands for a number that data decides on where its value does not matter.
-PLACEHOLDERS: dict[type, Any] = {int: 2, float: 2.5, bool: True}
-# Functions whose result is a truth value that data decides on.
-TRUTHS = frozenset({"equal", "allclose"})
-# What raises or warns, whatever the device, while deterministic algorithms are asked for, and what gives new memory.
-NOT_DETERMINISTIC = frozenset({"put", "put_", "max_unpool1d", "max_unpool2d", "max_unpool3d", "resize_", "resize_as_"})
-UNINITIALISED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
-LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
-# Views of some sizes, copies of others.
-RESHAPES = frozenset({"reshape", "reshape_as", "flatten", "unflatten", "ravel"})
-# Functions with sizes among their arguments, in whose places torch takes tensors of one integer too.
-TAKES_SIZES = frozenset({
-    "view", "reshape", "expand", "repeat", "zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones",
-    "new_empty", "new_full", "narrow", "unflatten", "arange", "split", "tile", "broadcast_to", "as_strided",
-})
-FACTORIES = frozenset({"zeros", "ones", "empty", "full", "rand", "randn", "arange"})
-LAZINESS = frozenset({"is_conj", "is_neg", "resolve_conj", "resolve_neg"})
-ITEM_METHODS = (operator.getitem, operator.setitem)
-
-
-@functools.cache
-def operations() -> dict[int, Any]:
-    """All torch functions that are recorded in graphs as they are, by identity."""
-    table: dict[int, Any] = {}
-
-    def scan(namespace: Any, names: Any) -> None:
-        for name in names:
-            if name in NOT_OPERATIONS or (name.startswith("_") and not name.startswith("__") and namespace is torch):
-                continue
-            obj = getattr(namespace, name, None)
-            if obj is None or isinstance(obj, (type, types.ModuleType)) or not callable(obj):
-                continue
-            if isinstance(obj, types.FunctionType) and not _operation_module(obj):
-                continue
-            table[id(obj)] = obj
-
-    scan(torch, dir(torch))
-    for space in torch_compat.operation_namespaces():
-        scan(space, [n for n in dir(space) if not n.startswith("__")])
-    for space in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
-        scan(space, [n for n in dir(space) if not n.startswith("_")])
-    return table
-
-
-def _operation_module(obj: types.FunctionType) -> bool:
-    module = obj.__module__ or ""
-    return module.startswith(("torch._C", "torch._jit_internal")) or module in (
-        "torch", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._lobpcg", "torch.linalg",
-        "torch.fft", "torch.special", "torch._linalg_utils")
-
-
-def is_graph_function(obj: Any) -> bool:
-    """Whether calling `obj` is one operation of the graph."""
-    if operations().get(id(obj)) is obj:
-        return True
-    return isinstance(obj, torch_compat.OPERATOR_TYPES)
-
-
-_PLAIN: dict[type, Any] = {int: int.__index__, float: float.__float__, str: str.__str__}
-
-
-def _plain(constant: Any) -> Any:
-    """A number or text of a subclass, such as a member of an IntFlag, as torch takes it: its text is no source code."""
-    for kind, plain in _PLAIN.items():
-        if isinstance(constant, kind) and not isinstance(constant, bool):
-            return constant if type(constant) is kind else plain(constant)
-    return constant
-
-
-def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
-    """A Value as an argument of a node, and as an argument of the fake call."""
-    value = value.realize()
-    if isinstance(value, TensorValue):
-        if value.attrs and "data" in value.attrs and value.fake.requires_grad and torch.is_grad_enabled():
-            raise GraphBreak("gradients of a tensor whose data was replaced before",
-                             "use copy_() inside torch.no_grad()")
-        return value.node, value.fake
-    if isinstance(value, ArrayValue):
-        return to_graph(tx, as_number(tx, value), keep_numbers)
-    if isinstance(value, ConstantValue):
-        if isinstance(value.value, numpy.bool_):
-            # torch takes it for a float in arithmetic, for a bool in torch.tensor and refuses it as a flag
-            raise GraphBreak("a bool of NumPy as an argument of a tensor operation", "write bool(...) around it")
-        if isinstance(value.value, numpy.uint64) and value.value >= 2**63:
-            # tensors refuse it, and then NumPy computes with the tensor as an array
-            raise GraphBreak("an integer of NumPy that is too large for tensors", "use a smaller number")
-        if isinstance(value.value, numpy.complexfloating) and not isinstance(value.value, complex):
-            # torch takes its real part, and NumPy warns of that
-            raise GraphBreak("a complex number of NumPy as an argument of a tensor operation",
-                             "write complex(...) around it")
-        constant = value.value.item() if isinstance(value.value, numpy.generic) else _plain(value.value)
-        return constant, constant
-    if isinstance(value, NumberValue):
-        return number_to_graph(tx, value, keep_numbers)
-    if isinstance(value, TupleValue) or isinstance(value, ListValue) and value.cls is list:
-        pairs = [to_graph(tx, item, keep_numbers) for item in value.elements(tx)]
-        kind: Any = value.cls if isinstance(value, TupleValue) and value.cls in {tuple, torch.Size} else \
-            tuple if isinstance(value, TupleValue) else list
-        node_kind = tuple if kind is torch.Size else kind
-        return node_kind(p[0] for p in pairs), kind([p[1] for p in pairs])
-    if isinstance(value, DictValue):
-        entries = {tx.constant_of(k): to_graph(tx, v, keep_numbers) for k, v in value.fill(tx).values()}
-        return {k: p[0] for k, p in entries.items()}, {k: p[1] for k, p in entries.items()}
-    if isinstance(value, SliceValue):
-        # a tensor in a slice is asked for its value
-        parts = [known.item(tx) if isinstance(known := part.realize(), TensorValue) else known for part in value.parts]
-        pairs = [to_graph(tx, part, keep_numbers) for part in parts]
-        return slice(*(p[0] for p in pairs)), slice(*(p[1] for p in pairs))
-    if isinstance(value, PythonObject) and isinstance(value.obj, (torch.Generator, *torch_compat.OPERATOR_TYPES)):
-        if isinstance(value.obj, torch.Generator):
-            raise GraphBreak("an operation with its own random generator")
-        return value.obj, value.obj
-    if isinstance(value, ObjectValue) and isinstance(
-            value.storage, (ListValue, DictValue, TupleValue, ConstantValue)):
-        if not isinstance(value.storage, (DictValue, ConstantValue)):
-            _refuse_own_protocols(tx, value.python_type())
-        return to_graph(tx, value.storage, keep_numbers)
-    if isinstance(value, RangeValue):  # of other things than lists and tuples, torch refuses most
-        pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
-        return [p[0] for p in pairs], [p[1] for p in pairs]
-    real = getattr(value, "real", None)
-    if tx.compiler.exports and value.source is not None and any(
-            kind.__module__ == "torch._opaque_base" for kind in type(real).__mro__):
-        return tx.graph.add_input(value.source, real), real  # an object that operators take as it is
-    reason = f" ({value.reason})" if isinstance(value, OpaqueValue) and value.reason else ""
-    raise UngraphableArgument(f"{value.describe()} as an argument of a tensor operation{reason}",
-                              hint_for_object(value.real) if isinstance(value, OpaqueValue) else "")
-
-
-# What torch asks of a sequence: for its items, or for an array in its place.
-_ASKED_OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__", "__getattribute__", "__torch_function__",
-                       "__dlpack__", "__cuda_array_interface__", "__array_interface__", "__array__")
-
-
-def _refuse_own_protocols(tx: Tracer, cls: type) -> None:
-    """Leave to torch what a list or tuple of a class with such methods of its own is as an argument."""
-    for name in _ASKED_OF_SEQUENCES:
-        owner = find_on_class(cls, name, tx)[1]
-        if owner is not None and owner not in {list, tuple, object}:
-            raise UngraphableArgument(f"an object of {cls.__qualname__}, which has its own {name}, as an argument of a "
-                                      "tensor operation", "pass a list or a tuple")
-
-
-FROM_DATA = frozenset({"tensor", "as_tensor", "asarray"})
-
-
-def with_numpy_dtype(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
-    """The keywords of torch.tensor with the dtype that NumPy's scalars in the data ask for: nodes hold plain ones."""
-    data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
-    dtype = args[1] if len(args) > 1 else kwargs.get("dtype", ConstantValue(None))
-    if data is None or getattr(dtype.realize(), "value", dtype) is not None or not _has_numpy_scalar(tx, data):
-        return kwargs
-    if len(args) > 1:
-        raise GraphBreak("a tensor of scalars of NumPy with None as dtype", "leave dtype out")
-    return {**kwargs, "dtype": ConstantValue(torch.tensor(_like_data(tx, data)).dtype)}
-
-
-def _has_numpy_scalar(tx: Tracer, data: Value) -> bool:
-    data = data.realize()
-    if isinstance(data, ConstantValue):
-        return isinstance(data.value, numpy.number)
-    return isinstance(data, (TupleValue, ListValue)) and any(_has_numpy_scalar(tx, item) for item in data.elements(tx))
-
-
-def _like_data(tx: Tracer, data: Value) -> Any:
-    """Data of the same types."""
-    data = data.realize()
-    if isinstance(data, ConstantValue):
-        return data.value
-    if isinstance(data, NumberValue):
-        return PLACEHOLDERS[data.python_type()]
-    if isinstance(data, (TupleValue, ListValue)):
-        return [_like_data(tx, item) for item in data.elements(tx)]
-    raise GraphBreak("a tensor of scalars of NumPy and others", "pass dtype= to torch.tensor")
-
-
-def number_to_graph(tx: Tracer, value: NumberValue, keep: bool) -> tuple[Any, Any]:
-    """A number as an argument of a node and of the fake call.
-
-    Where an operation uses it as a value only (`keep`), the fake call gets the present value, or any of its type where
-    data decides on it: that costs nothing. Integers go in as symbols, because they may become sizes; other floats
-    decide something and become constants.
-    """
-    if keep:
-        return tx.number_nodes.of(value), PLACEHOLDERS[value.python_type()] if value.hint is None else value.hint
-    if value.hint is None or value.python_type() is int:
-        return tx.number_nodes.of(value), make_symbolic(tx.shape_env, value.expr)
-    constant = value.specialize(tx).value
-    return constant, constant
-
-
-class UngraphableArgument(GraphBreak):
-    """An argument that no node of a graph can have."""
-
-
-DEVIATIONS = frozenset({"std", "var", "std_mean", "var_mean"})
 
 
 def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> bool:

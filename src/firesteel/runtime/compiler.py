@@ -17,9 +17,9 @@ from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.entries import Entry
 from ..capture.global_state import InterpreterSettings
 from ..capture.graph import CapturedGraph
+from ..capture.graph_functions import is_graph_function
 from ..capture.markers import disabled_frame
 from ..capture.skipping import runs_plain
-from ..capture.torch_calls import is_graph_function
 from ..errors import BackendError, UserCodeError
 from ..events import OBSERVERS, note, span
 from ..function_marks import is_disabled
@@ -301,7 +301,7 @@ def prepare() -> None:
 def _load_tables() -> None:
     from ..capture import capture, classes, torch_state
     from ..capture.equivalents import torch_functions
-    from ..capture.torch_calls import operations
+    from ..capture.graph_functions import operations
     from ..fake.rules import find_rule
 
     operations()

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from ..capture.graph_functions import is_graph_function
 from ..capture.markers import own_control_flow
 from ..capture.modules import has_hooks
-from ..capture.torch_calls import is_graph_function
 from ..capture.user_frames import INSTEAD, frame_at, passed_over
 from ..function_marks import is_disabled
 from . import stance

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..capture.torch_calls import is_graph_function
+from ..capture.graph_functions import is_graph_function
 from ..capture.user_frames import passed_over
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from firesteel.capture import all_handlers
 from firesteel.capture.call_handlers import HANDLERS, equivalent_of, handles
 from firesteel.capture.equivalents import REGISTRY
 from firesteel.capture.equivalents.sorting import sorted_pairs
-from firesteel.capture.torch_calls import is_graph_function
+from firesteel.capture.graph_functions import is_graph_function
 
 quick = settings(max_examples=30, deadline=None)
 errors = st.sampled_from([ValueError("source failed"), StopIteration("early")])
