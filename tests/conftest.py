@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -31,10 +32,23 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)
 
 
+def seed_torch() -> None:
+    """As `torch.manual_seed(0)`, which keeps a trace of every call for devices that are not there."""
+    (torch if torch.cuda.is_available() else torch.default_generator).manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def quick_collections() -> Iterator[None]:
+    """Collections of garbage look only at what these tests make, not at all that earlier ones have left."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def fresh_state() -> Iterator[None]:
     """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
-    torch.manual_seed(0)
+    seed_torch()
     firesteel.reset()
     with config.patch(raise_on_internal_error=True, disk_cache=False, verify=True, compile_after=0.0):
         yield

@@ -23,6 +23,8 @@ from firesteel import waiting
 from firesteel.errors import UserCodeError
 from firesteel.function_marks import COMPILED, END_WAITING, UNIT
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 X = torch.arange(4.0)
 
 

@@ -17,6 +17,8 @@ from firesteel.backends import list_backends, native
 from firesteel.errors import BackendError, FiresteelWarning, UserCodeError
 from firesteel.kernels.options import MODES, make_options
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 @pytest.fixture(autouse=True)
 def strict():

@@ -18,6 +18,8 @@ from firesteel.capture import learned
 from firesteel.capture.learned import NOTHING, Learned, code_key, recall, remember
 from firesteel.logs import set_logs
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 SOURCE = """
 def f(x, mode="fast"):
     if mode in {"fast", "slow", "other", "words"}:

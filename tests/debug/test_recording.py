@@ -14,6 +14,8 @@ import firesteel as fs
 from firesteel import config, events
 from firesteel.debug.record import Record
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 @fs.disable
 def plain(x):

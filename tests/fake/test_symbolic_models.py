@@ -3,6 +3,8 @@
 import pytest
 from tests.fake.symbolic_models import OTHER_SIZES, Subject, differences, quiet
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 @pytest.mark.parametrize("name", ["transformers/gpt2", "torchvision/resnet18", "local/unet"])
 def test_results_at_other_sizes(name):

@@ -17,6 +17,8 @@ import pytest
 from .harness import check
 from .parts import parts
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 COMPILERS = ("firesteel", "native-checked", "firesteel-dynamic", "native-dynamic", "aot_eager", "native",
              "native-dynamic-checked", "native-waiting")
 SAMPLE = 15

@@ -21,6 +21,8 @@ from firesteel.passes.settings import Settings
 from firesteel.pipeline.graph_passes import run_passes
 from passes.pass_checks import assert_same, body, check, functional, operators
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 @pytest.fixture(autouse=True)
 def strict():

@@ -17,6 +17,8 @@ from firesteel.functional.graph import Constant, FreshTensor, InputAlias, SameAs
 from firesteel.pipeline import cuda_graphs, recording
 from firesteel.pipeline.cuda_graphs import RECORDINGS, GraphedFunction, graphed
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 CPU = torch.device("cpu")
 
 

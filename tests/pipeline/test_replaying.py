@@ -11,6 +11,8 @@ import torch.nn.functional as F
 
 import firesteel as fs
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "native"])
 
 

@@ -11,6 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 import firesteel as fs
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 def net():
     return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8), torch.nn.Sigmoid())

@@ -11,6 +11,8 @@ import torch
 
 import firesteel as fs
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 class Thing:
     def __init__(self, name: str = "") -> None:

@@ -6,7 +6,7 @@ import enum
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,16 +14,9 @@ import torch
 
 import firesteel as fs
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 X = torch.arange(4.0)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_collections() -> Iterator[None]:
-    """Collections look only at what these tests make."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class Plain:

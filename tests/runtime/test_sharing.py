@@ -14,6 +14,8 @@ import firesteel as fs
 from firesteel import config
 from firesteel.events import LISTENERS
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 X = torch.randn(3, 8)
 
 

@@ -13,6 +13,8 @@ from firesteel import shapes
 from firesteel.shapes import Expr, arithmetic, const, eq, maximum, minimum, symbol
 from firesteel.shapes import expr as expr_module
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 s0, s1, s2 = symbol("s0"), symbol("s1"), symbol("s2")
 f0 = symbol("f0", "float")
 b0 = symbol("b0", "bool")

@@ -18,6 +18,8 @@ from firesteel.torch_compat import patches
 from firesteel.unchanged import automatic
 from firesteel.unchanged.installing import AUTOMATIC
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 class Net(nn.Module):
     def __init__(self):

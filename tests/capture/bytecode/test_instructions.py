@@ -20,6 +20,8 @@ from firesteel.capture.bytecode.instructions import EXIT_HAS_RECEIVER, JUMPS, TE
 
 from . import programs
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 def listing(function: types.FunctionType) -> list[str]:
     return [str(i).split(maxsplit=1)[1] for i in decode(function.__code__).instructions]

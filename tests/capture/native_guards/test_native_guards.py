@@ -26,6 +26,8 @@ from firesteel.native.tensors import tensor_layout
 from firesteel.runtime.explain_miss import first_failure
 from firesteel.torch_compat.thread_state import ask, native_questions
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 ROOT = Path(__file__).parents[3]
 
 

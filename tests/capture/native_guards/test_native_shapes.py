@@ -25,6 +25,8 @@ from firesteel.runtime.explain_miss import first_failure
 from firesteel.shapes import Call, Const, Product, ShapeGuard, Sum, Symbol
 from firesteel.shapes.checker_rows import OnlyInPython
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 A, B, C = (shapes.symbol(name) for name in ("a", "b", "c"))
 SYMBOLS = (A, B, C)
 LARGE = (0, 1, -1, 2, 7, 1 << 31, -(1 << 31), (1 << 32) + 1, 1 << 62, (1 << 63) - 1, -(1 << 63), 1 << 63, -(1 << 70))

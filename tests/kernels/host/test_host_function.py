@@ -15,6 +15,8 @@ from firesteel.kernels.plan import Allocate, Free, KernelPlan, Launch, WriteBack
 from firesteel.shapes import as_expr, symbol
 from kernels.host.stub_kernels import Stubs, buffer
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 aten = torch.ops.aten
 
 
