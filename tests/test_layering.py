@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import networkx
 import pytest
+
+from reading_sources import forget, nodes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -68,15 +70,21 @@ LARGEST_CIRCLE = 5
 LONGEST_FUNCTION = 80
 
 
-def torch_names(source: str) -> Iterator[tuple[int, str]]:
+@pytest.fixture(autouse=True, scope="module")
+def trees() -> Iterator[None]:
+    """Syntax trees are kept from one test to the next, and no longer."""
+    yield
+    forget()
+
+
+def torch_names(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every name under `torch` that a file imports, at any depth, or reaches by attribute access: (line, dotted name).
 
     Names bound by imports anywhere in the file count everywhere in it, so a shadowed name can give a false alarm but
     nothing is missed.
     """
-    tree = ast.parse(source)
     bound: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for item in node.names:
                 yield node.lineno, item.name
@@ -90,7 +98,7 @@ def torch_names(source: str) -> Iterator[tuple[int, str]]:
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in ("import_module", "__import__"):
                 yield node.lineno, str(node.args[0].value)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             parts, at = [node.attr], node.value
             while isinstance(at, ast.Attribute):
@@ -100,11 +108,11 @@ def torch_names(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, ".".join([bound[at.id], *reversed(parts)])
 
 
-def types_only(tree: ast.AST) -> set[ast.AST]:
+def types_only(nodes: Sequence[ast.AST]) -> set[ast.AST]:
     """What stands under ``if TYPE_CHECKING``."""
     return {
         inner
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
@@ -112,10 +120,10 @@ def types_only(tree: ast.AST) -> set[ast.AST]:
 
 def own_imports(path: Path, root: Path) -> Iterator[tuple[str, bool]]:
     """What a file imports of firesteel, wherever in the file: the name under the package, whether for types only."""
-    tree = ast.parse(path.read_text())
+    nodes = nodes_of(path)
     package = path.parent.relative_to(root).parts
-    types = types_only(tree)
-    for node in ast.walk(tree):
+    types = types_only(nodes)
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [item.name.split(".")[1:] for item in node.names if item.name.split(".")[0] == "firesteel"]
         elif isinstance(node, ast.ImportFrom):
@@ -146,20 +154,24 @@ def upward_imports(root: Path) -> dict[str, list[str]]:
     return found
 
 
-def replaced_names(source: str) -> list[str]:
+def in_text(source: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source)))
+
+
+def replaced_names(nodes: Sequence[ast.AST]) -> list[str]:
     """What a file uses of what firesteel replaces, as "line: name"."""
     return [
         f"{line}: {name}"
-        for line, name in torch_names(source)
+        for line, name in torch_names(nodes)
         if any(name == banned or name.startswith(banned + ".") for banned in REPLACED)
     ]
 
 
-def private_names(source: str) -> list[str]:
+def private_names(nodes: Sequence[ast.AST]) -> list[str]:
     """Private torch API that a file uses, as "line: name"."""
     return [
         f"{line}: {name}"
-        for line, name in torch_names(source)
+        for line, name in torch_names(nodes)
         if name.startswith("torch.")
         and any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
     ]
@@ -192,7 +204,7 @@ def run_fresh(code: str) -> str:
     ],
 )
 def test_the_check_finds_what_is_replaced(source):
-    assert replaced_names(source)
+    assert replaced_names(in_text(source))
 
 
 @pytest.mark.parametrize(
@@ -208,18 +220,18 @@ def test_the_check_finds_what_is_replaced(source):
     ],
 )
 def test_the_check_leaves_the_rest_alone(source):
-    assert not replaced_names(source)
+    assert not replaced_names(in_text(source))
 
 
 def test_the_check_finds_private_names():
-    assert private_names("import torch\ntorch._C._get_tracing_state()")
-    assert private_names("from torch.utils import _pytree")
-    assert not private_names("import torch\ntorch.__version__\ntorch.fx.Node")
+    assert private_names(in_text("import torch\ntorch._C._get_tracing_state()"))
+    assert private_names(in_text("from torch.utils import _pytree"))
+    assert not private_names(in_text("import torch\ntorch.__version__\ntorch.fx.Node"))
 
 
 def test_sources_import_nothing_that_is_replaced():
     assert SOURCES
-    found = {str(path.relative_to(ROOT)): replaced_names(path.read_text()) for path in SOURCES}
+    found = {str(path.relative_to(ROOT)): replaced_names(nodes_of(path)) for path in SOURCES}
     assert not {path: names for path, names in found.items() if names}
 
 
@@ -238,10 +250,10 @@ def module_imports(root: Path) -> networkx.DiGraph:
         names[parts[:-1] if parts[-1] == "__init__" else parts] = path
     graph = networkx.DiGraph()
     for name, path in names.items():
-        tree = ast.parse(path.read_text())
-        types = types_only(tree)
+        nodes = nodes_of(path)
+        types = types_only(nodes)
         package = path.parent.relative_to(root).parts
-        for node in ast.walk(tree):
+        for node in nodes:
             if not isinstance(node, ast.ImportFrom) or node in types:
                 continue
             module = tuple(node.module.split(".")) if node.module else ()
@@ -268,7 +280,7 @@ def long_functions(root: Path) -> dict[str, int]:
     return {
         f"{path.relative_to(root)}: {node.name}": node.end_lineno - node.lineno + 1
         for path in sorted(root.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno - node.lineno >= LONGEST_FUNCTION
     }
@@ -281,12 +293,11 @@ def test_functions_are_short(tmp_path):
     assert long_functions(tmp_path) == {"long.py: f": LONGEST_FUNCTION + 1}
 
 
-def device_questions(source: str) -> list[str]:
+def device_questions(nodes: Sequence[ast.AST]) -> list[str]:
     """Lines that name CUDA, ask whether a tensor is on a certain device, or compare one with the CPU."""
-    tree = ast.parse(source)
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     lines = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             asks = re.fullmatch(r"cuda(:\d+)?", node.value) is not None
         elif isinstance(node, ast.Attribute):
@@ -306,7 +317,7 @@ def test_devices_are_asked_for_traits():
     package = ROOT / "src" / "firesteel"
     files = {path.relative_to(package).as_posix(): path for path in SOURCES}
     counts = {name: lines for name, path in files.items() if not name.startswith(OF_ONE_DEVICE)
-              if (lines := device_questions(path.read_text()))}
+              if (lines := device_questions(nodes_of(path)))}
     assert not {name: lines for name, lines in counts.items() if len(lines) > DEVICE_QUESTIONS.get(name, 0)}
     assert not {name: count for name, count in DEVICE_QUESTIONS.items() if len(counts.get(name, ())) < count}
 
@@ -316,8 +327,9 @@ def test_devices_are_asked_for_traits():
     "device.type == CUDA.name",
 ])  # fmt: skip
 def test_questions_about_devices_are_found(source):
-    assert device_questions(source)
-    assert not device_questions("kind_of(x).is_host and x.device.type == y.device.type\n'cuda'\ntorch.device('cpu')")
+    assert device_questions(in_text(source))
+    without = "kind_of(x).is_host and x.device.type == y.device.type\n'cuda'\ntorch.device('cpu')"
+    assert not device_questions(in_text(without))
 
 
 def test_locals_are_named_for_what_they_are():
@@ -325,7 +337,7 @@ def test_locals_are_named_for_what_they_are():
     packages = ("native", "torch_compat", "autodiff", "passes", "kernels", "pipeline", "backends")
     files = [path for name in packages for path in (ROOT / "src" / "firesteel" / name).rglob("*.py")]
     unnamed = [f"{path.relative_to(ROOT)}:{node.lineno}"
-               for path in files for node in ast.walk(ast.parse(path.read_text()))
+               for path in files for node in nodes_of(path)
                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in ("found", "made")]
     assert files and not unnamed
 
@@ -354,7 +366,9 @@ def test_upward_imports_are_found(tmp_path):
 
 def imports_of(package: str, source: str) -> list[str]:
     """Lines that import from a package, wherever in the file."""
-    return [f"line {line}: {name}" for line, name in torch_names(source) if name.split(".")[0] == package]
+    if package not in source:
+        return []
+    return [f"line {line}: {name}" for line, name in torch_names(in_text(source)) if name.split(".")[0] == package]
 
 
 def test_tests_import_nothing_from_the_benchmarks():
@@ -373,7 +387,7 @@ def test_private_torch_api_is_touched_in_one_package():
     found = {
         str(path.relative_to(ROOT)): [
             name
-            for name in private_names(path.read_text())
+            for name in private_names(nodes_of(path))
             if not (path.is_relative_to(programs) and name.endswith(": torch._check"))
         ]
         for path in SOURCES

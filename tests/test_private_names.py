@@ -12,7 +12,8 @@ import torch
 
 from firesteel.torch_compat import c_interface, private_names
 from firesteel.torch_compat.private_names import ALL, CONVENTIONS, PRIVATE_NAMES, Need, is_there
-from test_layering import torch_names
+from reading_sources import nodes_of
+from test_layering import torch_names, trees  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -41,7 +42,7 @@ def listed(name: str) -> bool:
 
 
 def test_dotted_names_are_listed():
-    used = {name for path in SOURCES if path.is_relative_to(COMPAT) for _, name in torch_names(path.read_text())
+    used = {name for path in SOURCES if path.is_relative_to(COMPAT) for _, name in torch_names(nodes_of(path))
             if name.startswith("torch.") and any(map(is_private, name.split(".")))}
     assert len(used) > 100
     # An operator, or a method of what is listed, is as good as what is listed.

@@ -8,6 +8,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+from reading_sources import nodes_of
+from test_layering import trees  # noqa: F401 (a fixture)
+
 ROOT = Path(__file__).resolve().parent.parent / "src" / "firesteel"
 ONLY_SOME_SYSTEMS = {"fcntl", "grp", "pwd", "resource", "termios"}
 """Modules that Windows does not have: they are imported where their absence is handled."""
@@ -18,9 +21,9 @@ GUARDED_NAMES = {"register_at_fork", "fork", "getuid", "geteuid", "uname", "sche
 def test_modules_of_some_systems_are_imported_where_their_absence_is_handled():
     found = []
     for path in ROOT.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        handled = {id(node) for block in ast.walk(tree) if isinstance(block, ast.Try) for node in ast.walk(block)}
-        for node in ast.walk(tree):
+        nodes = nodes_of(path)
+        handled = {id(node) for block in nodes if isinstance(block, ast.Try) for node in ast.walk(block)}
+        for node in nodes:
             if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in handled:
                 names = [item.name for item in node.names] if isinstance(node, ast.Import) else [node.module]
                 found += [f"{path.name}:{node.lineno}" for name in names if name in ONLY_SOME_SYSTEMS]
@@ -31,11 +34,12 @@ def test_functions_of_some_systems_are_looked_for_before_they_are_called():
     found = []
     for path in ROOT.rglob("*.py"):
         text = path.read_text()
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os" and \
                     node.attr in GUARDED_NAMES and f'hasattr(os, "{node.attr}")' not in text:
                 found.append(f"{path.name}:{node.lineno}: os.{node.attr}")
-            if isinstance(node, ast.Call) and ast.unparse(node).startswith("ctypes.CDLL(None") and \
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "CDLL" and \
+                    ast.unparse(node).startswith("ctypes.CDLL(None") and \
                     path.name != "systems.py":
                 found.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
     assert not found
