@@ -73,6 +73,8 @@ class Compiler:
         self.events = events
         self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
+        self.is_blank = True
+        """Whether no unit has been called, or told anything, since all was forgotten."""
         self.recent: Unit | None = None
         """The unit that was asked for last."""
         #: lines whose assumptions on data do not hold
@@ -140,6 +142,9 @@ class Compiler:
 
     def reset(self) -> None:
         """Forget everything compiled."""
+        if self.is_blank:
+            return
+        self.is_blank = True
         for unit in [u for units in self.units.values() for u in units]:
             for part in (unit, *unit.continuations.values()):
                 part.forget()

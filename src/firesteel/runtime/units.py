@@ -228,6 +228,7 @@ class Unit:
     def learned(self) -> Learned:
         """Which sizes and numbers vary, as far as this process or an earlier one has seen."""
         if self._learned is None:
+            self.compiler.is_blank = False
             self._learned = recall(self.code, self.start.index)
         return self._learned
 
@@ -281,6 +282,7 @@ class Unit:
     @passed_over
     def missed(self, args: Sequence[Any]) -> Any:
         """No entry fits: compile another one, or run plain Python. A continuation gets a list, which is cleared."""
+        self.compiler.is_blank = False
         reason = self.why_not_compile() or self.why_not_yet(args)
         if reason is not None:
             if OBSERVERS:
@@ -375,6 +377,7 @@ class Unit:
 
     def saw(self, names: Sequence[str], calls: Sequence[Sequence[Any]]) -> None:
         """What calls that ran uncompiled were given, see `FirstCall.seen`."""
+        self.compiler.is_blank = False
         self.first_calls.extend(FirstCall.seen(names, looks) for looks in calls)
         self.waited = bool(calls)
 
@@ -387,6 +390,7 @@ class Unit:
 
     def compile(self, args: tuple[Any, ...]) -> Entry | None:
         """Capture for these arguments and add the entry."""
+        self.compiler.is_blank = False
         CLOCK.disturbances += 1
         declared = self.compiler.declared_sizes(self)
         if declared is not None and self.start.index == 0:
@@ -442,6 +446,7 @@ class Unit:
 
     def add(self, entry: Entry) -> None:
         """Have a compiled version among those that calls try, before the others."""
+        self.compiler.is_blank = False
         self.entries.append(entry)
         self.drop_with_classes(entry)
         self.put_first(entry.function)
