@@ -177,3 +177,48 @@ def test_other_processes(one_process):
             module(X).sum().backward()
         weights.append([parameter.grad for parameter in module.parameters()])
     torch.testing.assert_close(weights[1:], [weights[0]] * 2)
+
+
+def drawn(x):
+    import random
+
+    return x + 1 if random.random() < 0.5 else x
+
+
+def selected(x):
+    chosen = x[x > 0]
+    if chosen.shape[0] > 2:
+        return chosen * 2
+    return chosen
+
+
+def unnamed(x):
+    return x * 2 if x.max().item() > 2 else x
+
+
+def rounds(x):
+    for _ in range(x.max().item()):
+        x = x + 1
+    return x
+
+
+@pytest.mark.parametrize("program, words", [
+    (drawn, ["pass it in", "torch.where"]), (selected, ["torch._check(chosen.shape[0] > 2) or", "shape[0] <= 2)"]),
+    (unnamed, ["give the number a name, n = ....item()", "torch._check(n >= 3)"]),
+    (rounds, ["fs.while_loop", "n = ....item()"])])
+def test_advice_about_data_uses_names_of_the_program(program, words):
+    (reason, *_) = fs.explain(program)(torch.tensor([3, 4, 5])).break_reasons
+    assert all(word in reason.hint for word in words), reason.hint
+    for name in ("random()", "mask.sum()", "max_1"):
+        assert name not in reason.hint.replace("torch.rand(())", "")
+
+
+def test_advice_about_data_works():
+    def stated(x):
+        chosen = x[x > 0]
+        torch._check(chosen.shape[0] > 2)
+        if chosen.shape[0] > 2:
+            return chosen * 2
+        return chosen
+
+    assert fs.compile(stated, fullgraph=True)(torch.tensor([3, 4, 5])).tolist() == [6, 8, 10]

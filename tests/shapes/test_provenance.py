@@ -12,6 +12,7 @@ import pytest
 from firesteel import config, set_logs, shapes
 from firesteel.errors import UserFrame
 from firesteel.shapes import Provenance, ShapeEnv, eq, ne
+from firesteel.shapes.advice import asked_in
 
 
 @pytest.fixture
@@ -219,3 +220,21 @@ def test_shapes_and_their_logs_need_no_torch() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "[shapes] guard s0 >= 4, that is n >= 4" in done.stderr
+
+
+# Advice
+
+
+@pytest.mark.parametrize("line, expected", [
+    ("if m.shape[0] > 2: return m", ("m.shape[0] > 2", "m.shape[0] <= 2")),
+    ("elif len(m) == k:", ("len(m) == k", "len(m) != k")),
+    ("return a if n < x.size(0) else b", ("n < x.size(0)", "n >= x.size(0)")),
+    ("assert m.numel() != 0", ("m.numel() != 0", "m.numel() == 0")),
+    ("if x.max().item() > 3:", None),  # another item() would be another number
+    ("if 2 < n < 5:", None),
+    ("if flag:", None),
+    ("y = f(m)", None),
+    ("if (m.shape[0] >", None),
+])
+def test_conditions_are_stated_in_the_words_of_the_line(line, expected):
+    assert asked_in(line) == expected

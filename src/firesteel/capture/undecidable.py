@@ -28,9 +28,7 @@ class Undecidable(GraphBreak):
     def __init__(self, error: shapes.UndecidableError) -> None:
         what = str(error).partition("\n")[0]
         origins = "; ".join(error.origins)
-        checks = " or ".join(error.suggestions)
-        super().__init__(f"{what} ({origins})" if origins else what,
-                         f"if one answer always holds, state it before this line: {checks}")
+        super().__init__(f"{what} ({origins})" if origins else what, error.advice)
         self.error = error
 
 

@@ -6,12 +6,10 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from firesteel.shapes import relations
+from firesteel.shapes.advice import advice
 from firesteel.shapes.expr import Expr, Symbol
 from firesteel.shapes.guards import Provenance, SymbolInfo
 from firesteel.shapes.printing import print_python
-
-_UNNAMED = "tensor.item()"
-"""What a number is called whose line does not give it a name."""
 
 
 class UndecidableError(Exception):
@@ -23,6 +21,7 @@ class UndecidableError(Exception):
         provenance: where it was asked.
         suggestions: `torch._check` calls, each of which would settle the question.
         origins: what each of the symbols is and where it comes from.
+        advice: what to do about it, in one line.
     """
 
     def __init__(
@@ -36,7 +35,10 @@ class UndecidableError(Exception):
         self.symbols = list(symbols)
         self.provenance = provenance
         names = dict(names or {})
-        names.update(readable_names(symbols))
+        named = readable_names(symbols)
+        self.advice = advice(expr, symbols, named, names, provenance.line)
+        self.is_named = len(named) == len(symbols)
+        names.update(named)
         self.suggestions = suggested_checks(expr, names)
         self.origins = [_origin(info, names) for info in self.symbols]
         super().__init__(self._message(names))
@@ -51,9 +53,8 @@ class UndecidableError(Exception):
         lines += [f"  {origin}" for origin in self.origins]
         place = f"  asked at {self.provenance}"
         lines.append(f"{place}: {self.provenance.line}" if self.provenance.line else place)
-        if any(_UNNAMED in suggestion for suggestion in self.suggestions):
-            lines.append("  if that is always the same, give the number a name, n = ....item(), and state it before "
-                         "that line with torch._check")
+        if not self.is_named:
+            lines.append("  " + self.advice)
             return "\n".join(lines)
         if self.expr.kind == "bool":
             lines.append("  if one answer always holds, state it before that line, with one of")
