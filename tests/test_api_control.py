@@ -323,6 +323,27 @@ def test_run_on_functions_methods_and_modules():
     assert fs.run(two_versions) is two_versions
 
 
+def test_run_freezes_what_is_called():
+    recorder = Recorder()
+
+    @fs.compile(backend=recorder)
+    def inner(x, flag):
+        return x + 1 if flag else x - 1
+
+    @fs.disable
+    def between(x, flag):
+        return inner(x, flag)
+
+    outer = fs.compile(lambda x, flag: between(x * 2, flag) * 3, backend=recorder)
+    outer(X, True)
+    graphs = len(recorder.graphs)
+    frozen = fs.run(outer)
+    assert torch.equal(frozen(X, False), (X * 2 - 1) * 3) and torch.equal(frozen(X[:1], True), (X[:1] * 2 + 1) * 3)
+    assert len(recorder.graphs) == graphs
+    inner(X, False)
+    assert len(recorder.graphs) == graphs + 1
+
+
 def test_run_concerns_its_thread_only():
     recorder = Recorder()
     inside, done = threading.Event(), threading.Event()

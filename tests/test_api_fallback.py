@@ -217,3 +217,24 @@ def test_recompile_limit_warns_once_and_names_the_function(tolerant):
     assert len(caught) == 1 and len(recorder.graphs) == 2
     message = str(caught[0].message)
     assert "f was compiled 2 times" in message and __file__ in message and "text" in message
+
+
+@pytest.mark.parametrize("when", ["compiling", "running"])
+def test_verbose_shows_the_traceback_of_backends(when):
+    def backend(gm, inputs):
+        if when == "compiling":
+            raise ValueError("no such luck")
+
+        def run(*args):
+            raise ValueError("no such luck")
+
+        return run
+
+    for verbose in (False, True):
+        with fs.config.patch(verbose=verbose, raise_on_internal_error=False), \
+                pytest.warns(fs.errors.FiresteelWarning) as caught:
+            assert fs.compile(lambda x: x + 1, backend=backend)(torch.ones(2)).tolist() == [2, 2]
+        (text,) = [str(warning.message) for warning in caught]
+        assert "ValueError: no such luck" in text
+        assert ("Traceback (most recent call last)" in text and __file__ in text.partition("Traceback")[2]) is verbose
+        assert verbose or "config.verbose = True shows" in text

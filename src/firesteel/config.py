@@ -115,7 +115,7 @@ native_guards: str = "auto"
 leaves them as generated Python. What native code cannot check stays Python in any case."""
 
 verbose: bool = False
-"""Show firesteel's own frames and the full internal traceback in warnings and errors."""
+"""Show the full traceback, with firesteel's own frames, in warnings about failures of firesteel and of backends."""
 
 default_backend: str = "native"
 """The backend that compile uses when none is named: "native" compiles graphs to machine code, "eager" runs them

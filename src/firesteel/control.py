@@ -124,21 +124,27 @@ def reset() -> None:
 
 
 def run(fn: Any) -> Any:
-    """A version of a compiled function that uses what is compiled and never compiles."""
+    """A version of a compiled function that uses what is compiled and never compiles, nor does what it calls.
+
+    >>> import torch, firesteel as fs
+    >>> f = fs.compile(lambda x: x + 1, tier="wait")
+    >>> fs.run(f)(torch.ones(1))  # as plain Python: nothing is compiled for it
+    tensor([2.])
+    """
     if (end_waiting := getattr(fn, END_WAITING, None)) is not None:
         end_waiting()
     unit = getattr(fn, UNIT, None)
     compiler = unit.compiler if unit is not None else getattr(type(fn), "_firesteel_compiler", None)
     if compiler is None:
         return fn
+    from .runtime.stance import FROZEN
 
     @functools.wraps(fn, updated=())
     def frozen(*args: Any, **kwargs: Any) -> Any:
-        before = compiler.frozen
-        compiler.frozen = True
+        before, FROZEN.active = FROZEN.active, True
         try:
             return fn(*args, **kwargs)
         finally:
-            compiler.frozen = before
+            FROZEN.active = before
 
     return frozen

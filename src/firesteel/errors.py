@@ -104,6 +104,27 @@ def format_report(what: str, frames: Sequence[UserFrame], why: str, what_to_do: 
     return "\n".join(parts)
 
 
+def failure_report(what: str, frames: Sequence[UserFrame], error: BaseException, what_to_do: str | None,
+                   verbose: bool) -> str:
+    """The text about something that failed because of an exception; with `verbose` also its traceback, with all frames
+    of whoever raised it.
+
+    >>> print(failure_report("The backend failed.", [], ValueError("no"), "Mend it.", False))
+    The backend failed.
+      Why: ValueError: no
+      What to do: Mend it.
+    """
+    report = format_report(what, frames, f"{type(error).__name__}: {error}", what_to_do)
+    return report + (traceback_text(error) if verbose else "")
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback of an exception, on lines of its own."""
+    import traceback
+
+    return "\n" + "".join(traceback.format_exception(error)).rstrip()
+
+
 class FiresteelError(RuntimeError):
     """Base of all errors that firesteel raises on its own behalf.
 

@@ -104,7 +104,7 @@ def record(compiler: Compiler, kind: str, unit: Unit, what: Any) -> None:
             events.entries.append((unit, what))
         elif kind == "recompiled":
             events.recompiles.append((unit, what))
-        else:
+        elif kind == "skipped":
             events.skipped.append((unit, what))
     for listener in LISTENERS:
         listener(kind, unit, what)

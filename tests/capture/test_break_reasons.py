@@ -222,3 +222,17 @@ def test_advice_about_data_works():
         return chosen
 
     assert fs.compile(stated, fullgraph=True)(torch.tensor([3, 4, 5])).tolist() == [6, 8, 10]
+
+
+def test_advice_inside_of_flex_attention():
+    import hashlib
+
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def score(s, b, h, q, k):
+        hashlib.sha256(b"x")
+        return s * 2
+
+    q = torch.ones(1, 1, 4, 4)
+    (reason,) = fs.explain(lambda q: flex_attention(q, q, q, score_mod=score))(q).break_reasons
+    assert "custom operator" not in reason.hint and "functions given to flex_attention" in reason.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 
 import pytest
 import torch
@@ -189,3 +190,72 @@ def test_explains_what_is_compiled_with_options():
         fs.explain(f, mode="fast")
     with pytest.raises(fs.errors.UserCodeError, match="both mode= and options="):
         fs.explain(f, mode="default", options={})
+
+
+def assumed(x):
+    y = x * 2
+    if (x > 5).any():
+        y = y + 1
+    return y
+
+
+def test_branches_that_are_assumed_are_shown():
+    explanation = fs.explain(assumed)(torch.ones(2))
+    line = assumed.__code__.co_firstlineno + 2
+    assert explanation.assumptions == [f"it is false: if (x > 5).any(): ({__file__}:{line} in assumed)"]
+    assert "Assumed of data: it is false" in str(explanation) and "assumed of data" in explanation._repr_html_()
+    assert fs.explain(assumed)(torch.full((2,), 6.0)).assumptions[0].startswith("it is true")
+    assert fs.explain(outer)(X).assumptions == []
+
+
+def test_the_profiler_counts_beyond_the_limit():
+    with fs.CompileProfiler() as prof, fs.config.patch(recompile_limit=2, dynamic_numbers=False):
+        compiled = fs.compile(lambda x, n: x * n, backend=prof, dynamic=False)
+        for n in range(5):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compiled(X, n)
+    assert prof.frame_count == 2 and len(prof.recompilations) == 2
+    assert [why for _, why in prof.uncompiled] == [f"n == 1 and type(n) is int (found {n})" for n in (3, 4)]
+    assert "2 calls ran uncompiled, beyond the limit" in prof.report()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_tables_fold(width):
+    @fs.disable
+    def long_name_of_something_that_cannot_be_captured_because_it_is_too_long(x):
+        return x.sin()
+
+    explanation = fs.explain(lambda x: long_name_of_something_that_cannot_be_captured_because_it_is_too_long(x) + 1)(X)
+    file = io.StringIO()
+    Console(file=file, width=width).print(explanation)
+    text = file.getvalue()
+    assert "…" not in text
+    cells = [line.split("│") for line in text.splitlines() if line.count("│") == 5]
+    for column, whole in ((2, explanation.break_reasons[0].reason), (4, explanation.break_reasons[0].hint)):
+        assert "".join(line[column].strip() for line in cells).replace(" ", "") == whole.replace(" ", "")
+
+
+def test_notebooks_fold_guards():
+    html = fs.explain(outer)(X)._repr_html_()
+    folded = html[html.index("<details>"):html.index("</details>")]
+    assert "guards</summary>" in folded and "x.shape == " in folded and "<pre style='white-space:pre-wrap'>" in folded
+
+
+def test_names_of_what_ran_as_plain_python():
+    class Plain(torch.nn.Module):
+        @torch.compiler.disable
+        def forward(self, x):
+            return x.sin()
+
+    module = Plain()
+    fs.disallow_in_graph(torch.cos)
+    try:
+        explanation = fs.explain(lambda x: torch.cos(module(x + 1)))(X)
+    finally:
+        fs.allow_in_graph(torch.cos)
+    assert [reason.reason for reason in explanation.break_reasons][-1] == "torch.cos is marked with disallow_in_graph"
+    assert {callee.name: callee.reason for callee in explanation.plain} == {
+        "Plain": "it is marked as one that is not compiled", "torch.cos": "it is marked with disallow_in_graph"}
+    for text in (str(explanation), explanation._repr_html_()):
+        assert "_VariableFunctions" not in text and "disable.<locals>" not in text

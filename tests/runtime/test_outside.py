@@ -158,3 +158,19 @@ def test_explain_counts_operators_and_lists_what_ran_plain() -> None:
         explanation = fs.explain(function)(X)
         assert explanation.share_inside == 1 and explanation.operators_inside == operators and not explanation.plain
     assert fs.explain(lambda x: x)(X).share_inside == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_the_warning_says_what_explain_says(backend: str) -> None:
+    def late(x: torch.Tensor) -> torch.Tensor:
+        for step in range(40):
+            x = x + 1
+            fs.graph_break()
+            if step > 30:
+                x = disabled(x)
+        return x
+
+    explanation = fs.explain(late)(X)
+    total = explanation.operators_inside + explanation.operators_outside
+    (warning,) = warned(late, backend=backend)
+    assert f"{explanation.operators_outside} of {total} operators of late" in warning

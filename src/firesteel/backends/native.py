@@ -87,13 +87,10 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
 
 def warn_of_failure(what: str, error: Exception) -> None:
     """Say that something is not compiled because of a fault in firesteel."""
-    from firesteel.errors import format_report, warn
+    from firesteel.errors import failure_report, warn
 
-    warn(format_report(
-        f"firesteel failed to compile {what}; it runs operator by operator.", [],
-        f"{type(error).__name__}: {error}",
-        "please report this; config.raise_on_internal_error = True shows the full traceback",
-    ))
+    warn(failure_report(f"firesteel failed to compile {what}; it runs operator by operator.", [], error,
+                        "please report this; config.verbose = True shows the full traceback", config.verbose))
 
 
 def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

@@ -51,6 +51,9 @@ _PYTHON_MODULES = {"random": _RANDOM, "torch.jit": _SCRIPT, "torch._functorch": 
                    "torch.optim.lbfgs": Library(
                        "decides on the values of tensors in every step",
                        "accept the breaks, or take another optimizer")}
+# modules whose functions call one of the program's for all elements of a tensor
+_POINTWISE_CALLERS = frozenset({"torch.nn.attention.flex_attention", "torch._higher_order_ops.flex_attention",
+                                f"{__package__}.equivalents.flex_attention"})
 # where frames may lie between a library's and the break: a function of the user's that it calls breaks for itself
 _SURROUNDINGS = frozenset({"torch", "random", "threading", "functools", "contextlib"})
 _PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io"}
@@ -146,6 +149,9 @@ def of_library(cause: GraphBreak, frames: Sequence[Frame]) -> int:
 
     Takes all frames, outermost first, and returns how many of them are the program's.
     """
+    if cause.hint == _CUSTOM_OPERATOR and any(_module(frame) in _POINTWISE_CALLERS for frame in frames[1:]):
+        cause.hint = ("functions given to flex_attention are traced for all positions at once and may only compute: do "
+                      "this before the call, and use its result there as a tensor")
     last = max(at for at, frame in enumerate(frames)
                if not at or _module(frame).partition(".")[0] not in _SURROUNDINGS)  # of the program's
     for position, frame in enumerate(frames[last + 1:], last + 1):

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from torch.profiler import record_function
-
 from .. import torch_compat
 from ..errors import ConstraintViolationError, GraphBreakError, UserFrame
 from ..events import span
@@ -19,7 +17,7 @@ from ..interruptions import safe_point
 from ..logs import log
 from ..pipeline.failing_graphs import FailingGraph, can_keep, keep_large
 from ..shapes import Provenance, ShapeGuard
-from ..torch_compat.operator_records import COMPILING, is_recording
+from ..torch_compat.operator_records import of_the_compiler
 from .argument_sizes import declared_guards
 from .break_reasons import of_library
 from .bytecode.frame_state import cells_at, handled_slots
@@ -622,9 +620,7 @@ class Capture:
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
-    if not is_recording():
-        return _capture(unit, args)
-    with record_function(COMPILING):
+    with of_the_compiler():
         return _capture(unit, args)
 
 

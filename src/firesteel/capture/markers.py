@@ -26,6 +26,7 @@ from ..function_marks import (
 )
 from ..registry import Registry
 from .assertions import assume, state, typical
+from .break_reasons import written_name
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
@@ -91,7 +92,9 @@ def _refuse(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Va
 
 
 def _disallowed(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    raise GraphBreak(f"{function.describe()} is marked with disallow_in_graph")
+    real = function.as_constant() if function.is_constant() else getattr(function, "real", None)
+    raise GraphBreak(f"{written_name(real) or function.describe()} is marked with disallow_in_graph",
+                     "remove the mark, or accept the break")
 
 
 def _in_graph(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import html
+import linecache
 import os
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..capture.assertions import ASSUMED, assumptions_of
 from ..capture.entries import BreakReason
 from ..errors import GraphBreakError, UserCodeError, format_user_stack
 from ..events import Events
@@ -50,6 +52,8 @@ class Explanation:
     """How many ran beside them; those by which Python reads a number are not counted."""
     plain: list[PlainCallee] = field(default_factory=list)
     """What ran as plain Python."""
+    assumptions: list[str] = field(default_factory=list)
+    """What graphs assert of data: branches that are taken to go the way that they went, and the like."""
 
     @property
     def graph_count(self) -> int:
@@ -93,6 +97,9 @@ class Explanation:
                 lines.append(format_user_stack(reason.frames, "     "))
                 if reason.hint:
                     lines.append(f"   What to do: {reason.hint}")
+        lines.extend(f"Assumed of data: {assumption}" for assumption in self.assumptions)
+        if self.assumptions:
+            lines.append(f"   {ASSUMED_WHY}")
         lines.append(self._share())
         for name, why in self.skipped:
             lines.append(f"Not compiled: {name}: {why}")
@@ -115,15 +122,18 @@ class Explanation:
                           show_lines=True)
             for number, reason in enumerate(self.break_reasons, 1):
                 where = Text(_places(reason), overflow="fold")
-                table.add_row(str(number), Text(reason.reason), where, Text(reason.hint))
+                table.add_row(str(number), Text(reason.reason, overflow="fold"), where,
+                              Text(reason.hint, overflow="fold"))
             parts.append(table)
+        if self.assumptions:
+            parts.append(Text("\n".join([*(f"assumed of data: {text}" for text in self.assumptions), ASSUMED_WHY])))
         parts.append(Text(self._share()))
         parts.extend(Text(f"not compiled: {name}: {why}") for name, why in self.skipped)
         parts.extend(Text(f"ran as plain Python: {callee}") for callee in self.plain)
         if self.compile_times:
             times = Table("compiled", "ms", title="compile times", title_justify="left")
             for name, seconds in self.compile_times:
-                times.add_row(Text(name), Text(f"{seconds * 1e3:.2f}", justify="right"))
+                times.add_row(Text(name, overflow="fold"), Text(f"{seconds * 1e3:.2f}", justify="right"))
             parts.append(times)
         parts.append(Text(f"{_count(len(self.guards), 'guard')}, in .guards", style="dim"))
         return Group(*parts)
@@ -134,21 +144,27 @@ class Explanation:
             if not rows:
                 return ""
             head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
-            cell = "<td style='text-align:left'><pre>{}</pre></td>"
+            cell = "<td style='text-align:left'><pre style='white-space:pre-wrap'>{}</pre></td>"
             body = "".join("<tr>" + "".join(cell.format(html.escape(text)) for text in row) + "</tr>" for row in rows)
             return f"<p>{html.escape(title)}</p><table><tr>{head}</tr>{body}</table>"
 
+        guards = table("", ["guard"], [["\n".join(str(guard) for guard in self.guards)]] if self.guards else [])
         breaks = [[str(n), r.reason, _places(r), r.hint] for n, r in enumerate(self.break_reasons, 1)]
         return "".join([
             f"<p><b>{html.escape(self.summary())}</b></p>",
             f"<p>{html.escape(self._share())}</p>",
             table("graph breaks", ["", "why the graph ends", "where", "what to do"], breaks),
+            table("assumed of data", [ASSUMED_WHY], [[text] for text in self.assumptions]),
             table("not compiled", ["function", "why"], [[name, why] for name, why in self.skipped]),
             table("ran as plain Python", ["function", "why", "operators"],
                   [[callee.name, callee.reason, str(callee.operators)] for callee in self.plain]),
             table("compile times", ["compiled", "ms"], [[name, f"{s * 1e3:.2f}"] for name, s in self.compile_times]),
-            table("guards", ["guard"], [["\n".join(str(guard) for guard in self.guards)]] if self.guards else []),
+            f"<details><summary>{_count(len(self.guards), 'guard')}</summary>{guards}</details>" if guards else "",
         ])
+
+
+ASSUMED_WHY = ("checked in every call; one in which it is not so runs as plain Python, and after the second of these "
+               "the graph ends there (config.assume_branches)")
 
 
 def _count(n: int, what: str) -> str:
@@ -242,9 +258,21 @@ def explain(fn: Any, *extra: Any, backend: Any = "eager", dynamic: bool | None =
             [guard for _, entry in events.entries for guard in (*entry.guards, *entry.shape_guards)],
             [_operations(captured.module) for captured in events.graphs],
             [(unit.name, entry.seconds) for unit, entry in events.entries],
-            skipped, result, COUNT.inside - before, len(beside), _plain_callees(events, beside))
+            skipped, result, COUNT.inside - before, len(beside), _plain_callees(events, beside),
+            list(dict.fromkeys(_assumption(text, place) for captured in events.graphs
+                               for text, place in assumptions_of(captured).items())))
 
     return run
+
+
+def _assumption(text: str, place: str) -> str:
+    """What a graph asserts, by the line of the program that asks."""
+    words = text.removeprefix(ASSUMED).removesuffix(f" ({place})")
+    match = re.match(r"(.*):(\d+) in ", place)
+    line = linecache.getline(match[1], int(match[2])).strip() if match else ""
+    flag = re.fullmatch(r"(not )?[\w.]+\.item\(\)", words)  # what is before the item has a name in the graph only
+    answer = words if flag is None else "it is false" if flag[1] else "it is true"
+    return f"{answer}: {line} ({place})" if line else f"{words} ({place})"
 
 
 def _plain_callees(events: Events, beside: list[tuple[str, tuple[str, ...]]]) -> list[PlainCallee]:
@@ -331,6 +359,8 @@ class CompileProfiler:
         self.frame_count = 0
         self.op_count = 0
         self.recompilations: list[tuple[str, str]] = []
+        self.uncompiled: list[tuple[str, str]] = []
+        """Calls of functions at their limit, each of which would have been one more recompilation."""
         self.breaks: list[BreakReason] = []
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -343,6 +373,8 @@ class CompileProfiler:
             return
         if kind == "recompiled":
             self.recompilations.append((str(unit.user_frame), what))
+        elif kind == "beyond limit":
+            self.uncompiled.append((str(unit.user_frame), what))
         elif kind == "compiled" and what.break_reason is not None:
             self.breaks.append(what.break_reason)
 
@@ -362,6 +394,9 @@ class CompileProfiler:
         lines = [f"{self.frame_count} graphs, {self.op_count} operations"]
         lines.append("no recompilation" if not self.recompilations else "recompilations:")
         lines.extend(f"  {where}: {why}" for where, why in self.recompilations)
+        if self.uncompiled:
+            lines.append(f"{_count(len(self.uncompiled), 'call')} ran uncompiled, beyond the limit of recompilations:")
+            lines.extend(f"  {where}: {why}" for where, why in self.uncompiled)
         if self.breaks:
             lines.append("graph breaks:")
             lines.extend(f"  {reason}" for reason in self.breaks)

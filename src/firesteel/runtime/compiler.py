@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, torch_compat
 from ..backends.native import native
 from ..backends.registry import lookup_backend
+from ..capture.break_reasons import written_name
 from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.entries import Entry
 from ..capture.global_state import InterpreterSettings
@@ -71,7 +71,6 @@ class Compiler:
         for_backend = {name: value for name, value in (options or {}).items() if name not in CAPTURE_OPTIONS}
         self.backend_arguments = backend_arguments(self.backend, mode, for_backend, name)
         self.events = events
-        self._thread = threading.local()
         self.units: dict[types.CodeType, list[Unit]] = {}
         self.is_blank = True
         """Whether no unit has been called, or told anything, since all was forgotten."""
@@ -109,15 +108,6 @@ class Compiler:
     def capture_branches(self) -> bool:
         """Whether a Python ``if`` on the value of a tensor may become a ``cond`` of the graph."""
         return config.capture_branches if self._capture_branches is None else self._capture_branches
-
-    @property
-    def frozen(self) -> bool:
-        """Whether this thread uses what is compiled and compiles nothing (`fs.run`)."""
-        return getattr(self._thread, "frozen", False)
-
-    @frozen.setter
-    def frozen(self, value: bool) -> None:
-        self._thread.frozen = value
 
     # Units
 
@@ -165,6 +155,9 @@ class Compiler:
         """A callee that is not compiled, for those who ask which these are."""
         assert self.events is not None
         name = getattr(target, "__qualname__", None) or type(target).__qualname__
+        if isinstance(target, types.BuiltinFunctionType):
+            name = written_name(target) or name
+        name = name.rpartition("<locals>.")[2]
         self.events.plain.setdefault(name, why_plain(target))
         return PlainCall(target, name)
 
@@ -208,7 +201,8 @@ class Compiler:
                 compiled = self._call_backend(captured)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            raise BackendError(self.backend_name, text, None, (unit.user_frame,)) from error
+            hint = None if self.backend_is_own else "config.verbose = True shows the traceback of the backend"
+            raise BackendError(self.backend_name, text, hint, (unit.user_frame,)) from error
         if not callable(compiled):
             text = f"it returned a {type(compiled).__name__} instead of a callable"
             raise BackendError(self.backend_name, text, None, (unit.user_frame,))
@@ -246,6 +240,12 @@ class Compiler:
         from ..events import record
 
         record(self, "recompiled", unit, reason)
+
+    def beyond_limit(self, unit: Unit, reason: str) -> None:
+        """A call that would be compiled again, if there were not too many versions already."""
+        from ..events import record
+
+        record(self, "beyond limit", unit, reason)
 
     def skipped(self, unit: Unit, reason: str) -> None:
         from ..events import record

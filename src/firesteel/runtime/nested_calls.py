@@ -23,7 +23,7 @@ import torch
 
 from .. import torch_compat
 from ..capture.graph_functions import is_graph_function
-from ..capture.markers import own_control_flow
+from ..capture.markers import is_disallowed, own_control_flow
 from ..capture.modules import has_hooks
 from ..capture.user_frames import INSTEAD, frame_at, passed_over
 from ..function_marks import is_disabled
@@ -81,8 +81,10 @@ def callee(compiler: Compiler, target: Any) -> Any:
 def why_plain(target: Any) -> str:
     """Why something that is called between two graphs is not compiled for itself."""
     function = getattr(target, "__func__", target)
-    if is_disabled(function):
+    if is_disabled(function) or isinstance(target, torch.nn.Module) and is_disabled(target.forward):
         return "it is marked as one that is not compiled"
+    if is_disallowed(function):
+        return "it is marked with disallow_in_graph"
     if type(function) is not types.FunctionType:
         return "it is not a function written in Python"
     if is_graph_function(function):

@@ -39,7 +39,7 @@ NOT_COUNTED = frozenset({
 """How Python reads numbers, and how changed tensors are kept until a graph has come to its end."""
 FEW = 12
 """So many operators outside of graphs are no reason to warn."""
-MOST_RUNS = 24
+MOST_RUNS = 500
 """After so many graphs enough is known of a call: counting costs about as much as operators do."""
 MOST_TRIES = 4
 """Calls in which something is compiled say nothing."""
@@ -60,12 +60,12 @@ class WatchedGraph:
     def __call__(self, *args: Any) -> Any:
         if not is_recording():
             return self.run(*args)
-        COUNT.inside += self.operations
         if COUNT.record is not None:
             COUNT.runs += 1
             if COUNT.runs > MOST_RUNS:
                 stop_recording(COUNT.record)
                 return self.run(*args)
+        COUNT.inside += self.operations
         with record_function(GRAPH):
             return self.run(*args)
 
@@ -152,17 +152,18 @@ class _WatchedCall:
         unit.compiler.watched_graphs, unit.compiler.watches = weakref.WeakSet(), False
         if says_all:
             note("share", unit=unit, inside=COUNT.inside - inside, beside=outside(record))
-            report(unit, COUNT.inside - inside, len(outside(record)))
+            report(unit, COUNT.inside - inside, len(outside(record)), COUNT.runs > MOST_RUNS)
         return result
 
 
-def report(unit: Unit, inside: int, beside: int) -> None:
-    """Warn where most of the work is not compiled."""
+def report(unit: Unit, inside: int, beside: int, only_first: bool) -> None:
+    """Warn where most of the work is not compiled; ``only_first``: in the part of the call that was looked at."""
     if beside <= FEW or beside <= inside:
         return
     why = unit.given_up or "the rest is called between graphs that break, or by functions that are not compiled"
     warn(format_report(
-        f"firesteel: {beside} of {inside + beside} operators of {unit.name} run outside of graphs.", [unit.user_frame],
+        f"firesteel: {beside} of {'the first ' * only_first}{inside + beside} operators of {unit.name} run outside of "
+        "graphs.", [unit.user_frame],
         why, "firesteel.explain(function)(*arguments) lists the breaks, and what ran as plain Python and why",
     ))
 

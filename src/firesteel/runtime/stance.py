@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,6 +41,14 @@ class _State:
 
 
 STATE = _State()
+
+
+class _Frozen(threading.local):
+    active = False
+
+
+FROZEN = _Frozen()
+"""Whether this thread uses what is compiled and compiles nothing (`fs.run`)."""
 
 
 def current() -> str:

@@ -27,11 +27,13 @@ from ..errors import (
     InternalError,
     RecompileError,
     UserFrame,
+    failure_report,
     format_report,
     format_user_stack,
+    traceback_text,
     warn,
 )
-from ..events import OBSERVERS, note, span
+from ..events import LISTENERS, OBSERVERS, note, span
 from ..interruptions import raised_by_handler, uninterrupted
 from ..logs import detail, enabled, log
 from ..pipeline.collecting import collection_paused
@@ -39,7 +41,7 @@ from ..pipeline.locking import compiling
 from . import stance
 from .debuggers import debugger_traces
 from .earlier_ways import keep_earlier_way
-from .explain_miss import changed_inputs, first_failure
+from .explain_miss import FailedGuard, changed_inputs, first_failure
 from .first_calls import FirstCall
 from .first_steps import steps_without_state
 from .outside import noted_unit
@@ -183,6 +185,8 @@ class Unit:
         self.continuations: dict[Start, Unit] = {}
         self.total = 0
         self.given_up: str | None = None
+        self.at_limit = False
+        """Whether it is given up because there are too many compiled versions."""
         self.skipped_calls = 0
         """How often a call had to run as plain Python. Each has been captured for nothing, so there is a limit."""
         self.disturbed = 0
@@ -287,6 +291,8 @@ class Unit:
         if reason is not None:
             if OBSERVERS:
                 note("plain", unit=self, reason=reason)
+            if LISTENERS and self.at_limit:
+                self.compiler.beyond_limit(self, self.failing_guards(args)[1])
             return self.plain(args)
         tried: tuple[Callable[..., Any], ...] = ()
         while True:
@@ -349,11 +355,9 @@ class Unit:
             if not stamp.quick():
                 return f"{stamp.cls.__name__}.{stamp.replaced()} is not torch's own"
         mode = stance.current()
-        if mode == "force_eager" or self.compiler.frozen:
-            return mode
-        if mode == "eager_on_recompile":
-            return mode
-        return None
+        if stance.FROZEN.active:
+            return "called inside of fs.run, which compiles nothing"
+        return mode if mode in ("force_eager", "eager_on_recompile") else None
 
     def why_not_yet(self, args: Sequence[Any]) -> str | None:
         """Why to compile at the second call and not now, if so: what the first one was given is kept."""
@@ -416,7 +420,7 @@ class Unit:
         except BackendError as error:
             if config.raise_on_internal_error or self.compiler.fullgraph:
                 raise
-            warn(f"{error}\n  This function runs uncompiled.")
+            warn(f"{error}\n  This function runs uncompiled." + (traceback_text(error) if config.verbose else ""))
             self.given_up = f"the backend failed: {error.reason}"
             return None
         except FiresteelError:
@@ -526,6 +530,7 @@ class Unit:
         self.functions = ()
         self.earlier_way = None
         self.given_up = None
+        self.at_limit = False
         self.skipped_calls = 0
         self.failures.clear()
         self.refused.clear()
@@ -538,8 +543,7 @@ class Unit:
         self.broken_calls = 0
 
     def explain_recompilation(self, args: tuple[Any, ...]) -> None:
-        reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
-        text = str(reasons[-1]) if reasons else "unknown"
+        reasons, text = self.failing_guards(args)
         contents = {(reason.source, reason.content) for reason in reasons}
         if len(contents) == 1 and reasons[0].content:
             unsettled, content = self.origin.unsettled, contents.pop()
@@ -552,15 +556,20 @@ class Unit:
             for reason in reasons:
                 detail("recompiles", "%s was made by\n%s", reason, format_user_stack(reason.frames))
 
+    def failing_guards(self, args: Sequence[Any]) -> tuple[list[FailedGuard], str]:
+        """The guard of each entry that fails for these arguments, and the last of them as text."""
+        reasons = [failing for entry in self.entries
+                   if (failing := first_failure(entry, self, tuple(args))) is not None]
+        return reasons, str(reasons[-1]) if reasons else "unknown"
+
     def give_up(self, args: tuple[Any, ...]) -> None:
-        reasons = [failing for entry in self.entries if (failing := first_failure(entry, self, args)) is not None]
-        last = str(reasons[-1]) if reasons else "unknown"
+        last = self.failing_guards(args)[1]
         limit, place = self.compiler.recompile_limit, "config.recompile_limit"
         if len(self.entries) < limit:
             limit, place = setting("accumulated_recompile_limit"), "config.accumulated_recompile_limit"
         elif self.compiler.given["recompile_limit"] is not None:
             place = "the argument recompile_limit of fs.compile"
-        self.given_up = f"recompile limit of {limit} reached"
+        self.given_up, self.at_limit = f"recompile limit of {limit} reached", True
         note("skipped", unit=self, what=self.given_up)
         if self.compiler.fullgraph or raises_at_limit():
             from ..errors import RecompileLimitError
@@ -575,10 +584,9 @@ class Unit:
         ))
 
     def warn_internal(self, error: Exception) -> None:
-        warn(format_report(
-            f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame],
-            f"{type(error).__name__}: {error}",
-            "please report this; config.raise_on_internal_error = True shows the full traceback",
+        warn(failure_report(
+            f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame], error,
+            "please report this; config.verbose = True shows the full traceback", config.verbose,
         ))
 
     @passed_over

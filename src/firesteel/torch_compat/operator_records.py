@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd import profiler as profilers
+from torch.profiler import record_function
 
 RANGE = "firesteel: "
 GRAPH, COMPILING, PLAIN = f"{RANGE}graph", f"{RANGE}compiling", f"{RANGE}plain: "
@@ -39,6 +40,11 @@ class _State:
 def is_recording() -> bool:
     """Whether operators are being recorded in this thread."""
     return _State.recording and _State.thread == threading.get_ident()
+
+
+def of_the_compiler() -> AbstractContextManager[Any]:
+    """For a block of the compiler's own: its operators are not the program's."""
+    return record_function(COMPILING) if is_recording() else nullcontext()
 
 
 @contextmanager

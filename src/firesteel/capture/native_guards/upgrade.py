@@ -29,6 +29,7 @@ from ...logs import log
 from ...pipeline.collecting import collection_paused
 from ...pipeline.locking import compiling
 from ...records import dataclass
+from ...torch_compat.operator_records import of_the_compiler
 
 if TYPE_CHECKING:
     from ...native.program import Program
@@ -137,7 +138,7 @@ class Upgrade:
         if prologue is None:
             return
         try:
-            with collection_paused(), span("guards as machine code"):
+            with collection_paused(), span("guards as machine code"), of_the_compiler():
                 self._upgrade(prologue, args)
         except Exception as error:
             if config.raise_on_internal_error:
