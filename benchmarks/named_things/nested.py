@@ -45,9 +45,9 @@ def linear_layer(x):
     return LAYER(x)
 
 
-@thing(lambda: (jagged(),))
-def products_with_a_matrix(x):
-    return x @ rand(6, 3)
+@thing(lambda: (jagged(), rand(6, 3)))
+def products_with_a_matrix(x, y):
+    return x @ y
 
 
 @thing(lambda: (jagged(),))
@@ -166,9 +166,9 @@ def dropout_in_eval(x):
     return F.dropout(x, 0.5, training=False)
 
 
-@thing(lambda: (jagged(),))
-def with_a_dense_tensor(x):
-    return x * rand(6), x + rand(3, 1, 6)
+@thing(lambda: (jagged(), rand(6), rand(3, 1, 6)))
+def with_a_dense_tensor(x, y, z):
+    return x * y, x + z
 
 
 @thing(lambda: (jagged(),))
@@ -186,9 +186,9 @@ def selected_by_mask(x):
     return torch.where(x > 0, x, x * 0.1)
 
 
-@thing(lambda: (torch.nested.nested_tensor_from_jagged(torch.tensor([1, 2, 3, 0]), torch.tensor([0, 1, 4])),))
-def embedded(x):
-    return F.embedding(x, rand(4, 6))
+@thing(lambda: (torch.nested.nested_tensor_from_jagged(torch.tensor([1, 2, 3, 0]), torch.tensor([0, 1, 4])), rand(4, 6)))
+def embedded(x, table):
+    return F.embedding(x, table)
 
 
 @thing(lambda: (rand(3, 4, 6), torch.tensor([2, 3, 4])))
@@ -209,3 +209,34 @@ def a_module_of_norms(x, module):
 @thing(lambda: (torch.nested.nested_tensor([rand(2, 6), rand(3, 6)]),))
 def the_strided_layout(x):
     return x * 2
+
+
+@thing(lambda: (jagged(),), again=lambda: (jagged(lengths=(1, 5, 2)),))
+def softmax_of_sequences(x):
+    return F.softmax(x, 1)
+
+
+@thing(lambda: (jagged(),))
+def its_sizes_for_another(x):
+    return x.reshape(x.size(0), x.size(1), 2, 3).sum(-1), x.expand(*x.shape)
+
+
+@thing(lambda: (jagged(), jagged(lengths=(1, 5, 2))))
+def two_of_other_lengths(x, y):
+    return x.sin(), y.cos(), x.sum() + y.sum()
+
+
+@thing(lambda: (jagged(),))
+def changed_in_place(x):
+    x.mul_(2)
+    return x + 1
+
+
+@thing(lambda: (jagged(True), LAYER), train=True)
+def trained_with_a_module(x, layer):
+    return layer(x).relu().sum(1)
+
+
+@thing(lambda: (rand(9, 6, grad=True), torch.tensor([0, 2, 5, 9]), LAYER), train=True)
+def made_inside_and_trained(values, offsets, layer):
+    return layer(torch.nested.nested_tensor_from_jagged(values, offsets)).softmax(-1)

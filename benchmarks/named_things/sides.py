@@ -44,9 +44,7 @@ class Firesteel:
 
     def __getattr__(self, name: str) -> Any:
         import firesteel as fs
-        if name == "config":
-            return fs.config.patch
-        return getattr(fs, name)
+        return getattr(fs, name, None) or getattr(Torch(self.fullgraph), name)  # torch's own names are understood
 
 
 class Torch:

@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     distributions,
     gradients,
     issued_warnings,
+    jagged_tensors,
     modes,
     numpy_errors,
     optimizers,

@@ -17,6 +17,7 @@ from .tensors_of_arrays import as_number
 from .values.arrays import ArrayValue
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject, SliceValue
+from .values.jagged_tensors import RaggedSize
 from .values.mappings import DictValue
 from .values.objects import ObjectValue
 from .values.opaque import OpaqueValue
@@ -92,6 +93,8 @@ def to_graph(tx: Tracer, value: Value, keep_numbers: bool) -> tuple[Any, Any]:
         if not isinstance(value.storage, (DictValue, ConstantValue)):
             _refuse_own_protocols(tx, value.python_type())
         return to_graph(tx, value.storage, keep_numbers)
+    if isinstance(value, RaggedSize):
+        return value.node(tx), value.size
     if isinstance(value, RangeValue):  # of other things than lists and tuples, torch refuses most
         pairs = [to_graph(tx, item, keep_numbers) for item in tx.to_list(value)]
         return [p[0] for p in pairs], [p[1] for p in pairs]

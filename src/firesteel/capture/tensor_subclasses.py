@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from ..functional.jagged_tensors import is_jagged, jagged_spec
 from ..functional.wrapper_tensors import (
     Carriers,
     MakeWrapper,
@@ -18,7 +19,8 @@ from ..functional.wrapper_tensors import (
     spec_of,
 )
 from ..shapes.symnode import hint_of
-from ..torch_compat import subclasses
+from ..torch_compat import nested, subclasses
+from .jagged_tensors import wrap_jagged
 from .program_state import watched
 from .signals import GraphBreak, SkipFrame
 from .source import AttrSource, PlainSource, Source, call_source, item_source
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 def wrap_subclass(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> Value:
     """The Value of a tensor from outside that is of a class of the program's."""
+    if kind is nested.JAGGED_CLASS:
+        return wrap_jagged(tx, real, source)
     if is_wrapper_class(kind):
         return wrap_wrapper(tx, real, kind, source)
     with subclasses.DisableSubclasses():
@@ -72,7 +76,7 @@ def _untraceable(real: torch.Tensor, kind: type) -> str | None:
     return None
 
 
-LEFT_TO_PYTHON = frozenset({"FakeTensor", "FunctionalTensor", "NestedTensor", "AsyncCollectiveTensor"})
+LEFT_TO_PYTHON = frozenset({"FakeTensor", "FunctionalTensor", "AsyncCollectiveTensor"})
 """Wrappers of torch's own that capture does not look into."""
 
 
@@ -164,7 +168,9 @@ def note_changed_wrappers(tx: Tracer) -> None:
     for value in tx.torch_functions.wrappers:
         if value.fake.is_inference() or not (count := torch_compat.version_of(value.fake)):
             continue
-        if value.real.requires_grad or tuple(value.fake.shape) != tuple(value.real.shape):
+        same = jagged_spec(value.fake) == jagged_spec(value.real) if is_jagged(value.fake) else \
+            tuple(value.fake.shape) == tuple(value.real.shape)
+        if value.real.requires_grad or not same:
             raise SkipFrame(f"{value.describe()} that requires grad, or whose sizes change, is changed in place")
         tx.effects.replay(_count_changes, [value, ConstantValue(count)], {})
 

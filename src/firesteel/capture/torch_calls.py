@@ -18,6 +18,7 @@ from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.rules.data_dependent import new_number
 from ..fake.rules.strides import is_contiguous
+from ..functional.jagged_tensors import is_jagged
 from ..functional.wrapper_tensors import is_wrapper_class, parts_of
 from ..shapes import ContradictionError, Symbol, UndecidableError, as_expr, le, ne, not_
 from ..shapes.symnode import expr_of, make_symbolic
@@ -39,6 +40,7 @@ from .graph_functions import (
     UNINITIALISED,
     VALUE_ONLY,
 )
+from .jagged_tensors import find_lengths, jagged_attention
 from .program_state import watched
 from .python_warnings import Warns, run_in_c, run_or_warn, warn_at_line
 from .signals import GraphBreak, is_about_views
@@ -48,6 +50,7 @@ from .tensors_of_arrays import with_tensors
 from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
+from .values.jagged_tensors import JaggedTensorValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
 from .values.wrapper_tensors import WrapperTensorValue
@@ -150,6 +153,16 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         classes = [*dict.fromkeys([*map(type, wrappers), *([target] if isinstance(target, type) else [])])]
         with watched(tx, classes, wrappers):
             result = run_assuming(tx, target, name, fake_args, fake_kwargs)
+    elif any(is_jagged(arg) for arg in fake_args):
+        tensors = [tensor for arg in args if isinstance(tensor := arg.realize(), JaggedTensorValue)]
+        if name == "scaled_dot_product_attention":
+            return jagged_attention(tx, tensors, args, kwargs)
+        try:
+            result = run_assuming(tx, target, name, fake_args, fake_kwargs)
+        except GraphBreak:
+            if not find_lengths(tx, tensors):
+                raise
+            return _call(tx, target, args, kwargs)
     else:
         result = run_assuming(tx, target, name, fake_args, fake_kwargs)
     assert_assumptions(tx, ready=False)
@@ -180,12 +193,12 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
 
 
 def wrappers_in(values: list[Any]) -> list[Any]:
-    """The tensors that are made of others, among arguments."""
+    """The tensors that are made of others, among arguments; not those whose class is torch's own."""
     found: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):
             found += wrappers_in(list(value))
-        elif type(value) is not FakeTensor and isinstance(value, torch.Tensor):
+        elif type(value) is not FakeTensor and isinstance(value, torch.Tensor) and not is_jagged(value):
             found.append(value)
     return found
 
@@ -451,6 +464,10 @@ def wrap_result(tx: Tracer, node: Any, result: Any) -> Value:
         if known is not None:
             known.node = node
             return known
+        if is_jagged(result):
+            nested_tensor = tx.tensor_of_fake[id(result)] = JaggedTensorValue(node, result, None, type(result))
+            tx.kept_alive.append(result)
+            return nested_tensor
         if is_wrapper_class(type(result)) and all(isinstance(part, FakeTensor) for part in parts_of(result)):
             wrapper = tx.tensor_of_fake[id(result)] = WrapperTensorValue(node, result, None, type(result))
             tx.kept_alive.append(result)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import shapes
+from ..functional.jagged_tensors import inner_parts, is_jagged
 from ..shapes.symnode import expr_of
 from .signals import GraphBreak, StaticNeeded
 from .source import SizeSource
@@ -76,7 +77,9 @@ def symbols_in(values: Iterable[Any]) -> set[shapes.Symbol]:
 
 def _collect(values: Iterable[Any], symbols: set[shapes.Symbol]) -> None:
     for value in values:
-        if isinstance(value, torch.Tensor):
+        if is_jagged(value):
+            _collect(inner_parts(value), symbols)
+        elif isinstance(value, torch.Tensor):
             _collect((*value.shape, *value.stride()), symbols)
         elif isinstance(value, (tuple, list)):
             _collect(value, symbols)

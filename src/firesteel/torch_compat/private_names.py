@@ -70,6 +70,10 @@ _CAPTURE: dict[str, Releases] = {
         _autograd._get_creation_meta _autograd._get_current_graph_task_keep_graph _autograd._set_creation_meta
         _autograd._top_saved_tensors_default_hooks _autograd._unsafe_set_version_counter _current_graph_task_id
         _current_autograd_node _autograd.SavedTensor"""),
+    **_all("torch.", "_nested_view_from_jagged _nested_from_padded_tensor"),
+    **_all("torch.nested._internal.", "nested_tensor"),
+    **_all("torch.nested._internal.nested_tensor.", "_nt_view_dummy NestedTensor"),
+    **_all("torch.nested._internal.nested_tensor.NestedTensor.", "_min_seqlen_tensor _max_seqlen_tensor"),
     **_all("torch._functorch.pyfunctorch.", "temporarily_clear_interpreter_stack"),
     **_all("torch.autograd.forward_ad.", "_current_level"),
     **_all("torch.autograd.Variable.", "_execution_engine"),
