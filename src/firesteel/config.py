@@ -81,6 +81,9 @@ perf_map: bool = False
 """Write what machine code is called to /tmp/perf-PID.map, where ``perf report`` looks on Linux. It counts for what is
 compiled or loaded while it is set."""
 
+progress: bool = True
+"""Show a line about compilations that take longer than two seconds, in terminals and notebooks only."""
+
 debug_dir: str = ""
 """A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
 

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import config, torch_compat
+from .. import config, progress, torch_compat
 from ..backends.native import native
 from ..backends.registry import lookup_backend
 from ..capture.break_reasons import written_name
@@ -299,6 +299,7 @@ def prepare() -> None:
     torch_compat.neutralise_dynamo_imports()
     torch_compat.follow_stance(stance.torch_stance_changed)
     follow_profilers(stance.profiler_changed)
+    progress.install()
     _load_tables()
 
 

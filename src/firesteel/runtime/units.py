@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -38,6 +37,7 @@ from ..interruptions import raised_by_handler, uninterrupted
 from ..logs import detail, enabled, log
 from ..pipeline.collecting import collection_paused
 from ..pipeline.locking import compiling
+from ..progress import other_threads
 from . import stance
 from .debuggers import debugger_traces
 from .earlier_ways import keep_earlier_way
@@ -322,7 +322,7 @@ class Unit:
     def refused_by_its_own_entry(self, entry: Entry, args: Sequence[Any]) -> Any:
         """A guard fails on the very arguments it was made from: never loop on it."""
         misfit = first_failure(entry, self, tuple(args))
-        if threading.active_count() > 1:  # another may have changed what the guard reads, now and then
+        if other_threads():  # another may have changed what the guard reads, now and then
             self.misfits += misfit is not None
             if misfit is not None and self.misfits == MAX_DISTURBED:
                 warn(format_report(
@@ -431,7 +431,7 @@ class Unit:
             self.compiler.skipped(self, self.given_up)
             return None
         except Exception as error:
-            if threading.active_count() > 1 and self.disturbed < MAX_DISTURBED and _DISTURBED.search(str(error)):
+            if other_threads() and self.disturbed < MAX_DISTURBED and _DISTURBED.search(str(error)):
                 self.disturbed += 1  # by another thread, which changed a container that was being looked at
                 return None
             if config.raise_on_internal_error or self.compiler.fullgraph:

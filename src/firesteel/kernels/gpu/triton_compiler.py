@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import disk_cache
+from ...events import note
 from ...functional.graph import Unsupported
 from ...logs import log
 from ...shapes import const
@@ -95,7 +96,10 @@ def compile_all(requests: Sequence[Request]) -> list[Binary | Exception]:
         # The longest first, so that none of them is left to the end.
         order = sorted(missing, key=lambda key: len(missing[key].kernel.source), reverse=True)
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1, len(missing))) as pool:
-            binaries.update(zip(order, pool.map(_make, order, [missing[key] for key in order]), strict=True))
+            results = pool.map(_make, order, [missing[key] for key in order])
+            for number, (key, binary) in enumerate(zip(order, results, strict=True), 1):
+                binaries[key] = binary
+                note("kernel made", done=number, total=len(missing))
     return [binaries[key] for key in keys]
 
 
