@@ -433,6 +433,20 @@ def _firesteel(backend: str | None, dynamic: bool | None, tier: str = "wait", **
 
 
 @contextlib.contextmanager
+def staged_compiler(counting: CountingBackend) -> Iterator[Transform]:
+    """Every backward is taken apart as far as it can be, as under `DistributedDataParallel` with tiny buckets."""
+    from firesteel import torch_compat
+
+    limits = torch_compat.bucket_limits
+    torch_compat.bucket_limits = lambda: (1,)
+    try:
+        with COMPILERS["native"](counting) as transform:
+            yield transform
+    finally:
+        torch_compat.bucket_limits = limits
+
+
+@contextlib.contextmanager
 def torch_compiler(backend: CountingBackend) -> Iterator[Transform]:
     """torch's own front end, to see where it stands on the same programs."""
     import torch._dynamo
@@ -457,6 +471,7 @@ COMPILERS: dict[str, Compiler] = {
     "native-checked": _firesteel("native", None, check_bounds=True),
     "native-waiting": _firesteel("native", None, "auto", compile_after=1e-9),  # first calls run uncompiled
     "native-dynamic-checked": _firesteel("native", True, check_bounds=True),
+    "native-staged": staged_compiler,
     "native-guarded": _firesteel("native", None),
     "native-dynamic-guarded": _firesteel("native", True),
     "torch": torch_compiler,

@@ -20,7 +20,7 @@ from .parts import parts
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
 COMPILERS = ("firesteel", "native-checked", "firesteel-dynamic", "native-dynamic", "aot_eager", "native",
-             "native-dynamic-checked", "native-waiting")
+             "native-dynamic-checked", "native-waiting", "native-staged")
 SAMPLE = 15
 """Programs of a part that the tests run, about two seconds. A part with quicker or slower ones has its own `SAMPLE`."""
 DIGESTED = 8

@@ -30,7 +30,7 @@ from .objects import generic_del_attr, generic_set_attr, plain_get_attr
 from .pure_functions import computed
 from .python_errors import wrong_arguments
 from .signals import GraphBreak, SkipFrame
-from .skipping import opaque_module
+from .skipping import around_module, opaque_module
 from .undecidable import Undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue, PythonObject
@@ -123,6 +123,9 @@ def call_function(tx: Tracer, function: FunctionValue, args: list[Value], kwargs
             return call_single_dispatch(tx, function, args)
         if opaque_module(function.globals.get("__name__") or ""):
             return call_opaque(tx, function, args, kwargs)
+        reason = around_module(function.code, function.globals)
+        if reason is not None and not tx.compiler.fullgraph:
+            raise GraphBreak(reason, "nothing: this costs no more than the wrapper itself")
         result = computed(tx, real, args, kwargs)
         if result is not None:
             return result

@@ -20,6 +20,19 @@ EQUIVALENTS = "firesteel.capture.equivalents."
 PLAIN_FUNCTIONS: set[Callable[..., Any]] = set()
 """Functions that run uncompiled whatever module they are in."""
 
+AROUND_MODULES = {
+    ("torch.nn.parallel.distributed", "DistributedDataParallel.forward"):
+        "torch.nn.parallel.DistributedDataParallel runs as it is, and its module is compiled for itself",
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel.forward"):
+        "torch.distributed.fsdp.FullyShardedDataParallel runs as it is, and its module is compiled for itself",
+}
+"""Functions, by module and name, that talk to other processes before and behind the call of a module."""
+
+
+def around_module(code: types.CodeType, globals_: dict[str, Any]) -> str | None:
+    """Why a function runs as plain Python that calls compiled code, if it is one of `AROUND_MODULES`."""
+    return AROUND_MODULES.get((globals_.get("__name__", ""), code.co_qualname)) if code.co_name == "forward" else None
+
 
 @functools.lru_cache(maxsize=4096)
 def plain_module(name: str) -> bool:

@@ -53,19 +53,7 @@ class CompiledBackward:
     def __call__(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
                  shapes: Sequence[Any]) -> list[Any]:
         """The gradients of all inputs. The list of saved tensors is emptied."""
-        missing: set[int] = set()
-        if self.fill:
-            missing = {number for number in self.tangents if tangents[number] is None}
-            tangents = [torch.zeros(shapes[number], dtype=example.dtype, device=example.device) if number in missing
-                        else tangents[number] for number, example in self.tangents.items()]
-        else:
-            tangents = [tangent for tangent in tangents if tangent is not None]
-        laid_out = [tangent if layout is None else layout.lay_out(tangent)
-                    for layout, tangent in zip(self.layouts, tangents, strict=True)]
-        wanted = saved if self.kept_at is None else [saved[at] for at in self.kept_at]
-        given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
-        saved.clear()
-        del wanted, laid_out
+        given, tangents, missing = self.given(numbers, saved, tangents, shapes)
         results = list(self.run(given))
         if self.twins is None:
             self.twins = [at for at, result in enumerate(results) if any(result is other for other in results[:at])]
@@ -86,6 +74,26 @@ class CompiledBackward:
         if self.shared:
             keep_apart([gradients[at] for at in self.shared])
         return gradients
+
+    def given(self, numbers: Sequence[Any], saved: list[torch.Tensor], tangents: Sequence[Any],
+              shapes: Sequence[Any]) -> tuple[list[Any], Sequence[Any], set[int]]:
+        """What the backward takes, the tangents that are there, and those that zeros stand for.
+
+        The list of saved tensors is emptied.
+        """
+        missing: set[int] = set()
+        if self.fill:
+            missing = {number for number in self.tangents if tangents[number] is None}
+            tangents = [torch.zeros(shapes[number], dtype=example.dtype, device=example.device) if number in missing
+                        else tangents[number] for number, example in self.tangents.items()]
+        else:
+            tangents = [tangent for tangent in tangents if tangent is not None]
+        laid_out = [tangent if layout is None else layout.lay_out(tangent)
+                    for layout, tangent in zip(self.layouts, tangents, strict=True)]
+        wanted = saved if self.kept_at is None else [saved[at] for at in self.kept_at]
+        given = [*[numbers[at] for at in self.numbers_at], *wanted, *laid_out]
+        saved.clear()
+        return given, tangents, missing
 
 
 def keep_apart(gradients: Sequence[Any]) -> None:

@@ -41,6 +41,7 @@ from .collecting import collection_paused
 from .compiled_backward import CompiledBackward, TangentLayout, is_by_rows, keep_apart, order_of
 from .replaced_data import settle_replaced
 from .replaying import CHANGED, Call, Replay, inputs_of, needs_operators, versions_of
+from .staged_training import Groups, Later, StagedBackward, apply_in_stages, groups_of, staged_backward
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -89,7 +90,7 @@ class TrainingUnit:
         log("kernels", "%s keeps %d bytes for backward; parting took %.1f ms", self.name, parted.saved_bytes,
             1000 * parted.seconds)
         self.forward = compile_half(parted.forward, f"{self.name}_forward", False)
-        self.backwards: dict[tuple[Expected, ...], CompiledBackward] = {}
+        self.backwards: dict[tuple[tuple[Expected, ...], Groups | None], CompiledBackward] = {}
         self.result_count = len(parted.results)
         self.numbers_at = len(parted.forward.outputs) - len(parted.numbers)
         taken = self.result_count
@@ -196,7 +197,10 @@ class TrainingUnit:
                 for at in self.unreached:
                     given[at] = inputs[at].detach()
             call = self.replay.remember(given, packing is not None)
-            results = _apply(self, call, *given)
+            limits = torch_compat.bucket_limits()
+            groups = None if limits is None else self.groups_for(limits)
+            results = _apply(self, call, *given) if groups is None \
+                else apply_in_stages(_apply_staged, self, call, groups, given)
         else:
             with torch.no_grad():
                 results = without_autocast(self.forward, inputs)
@@ -227,22 +231,36 @@ class TrainingUnit:
         for numbers in [part.results for part in self.parts] or [tuple(range(count))]:
             kinds = tuple([Tangent.LIKE_RESULT if number in numbers else Tangent.NONE for number in range(count)])
             with self.lock:
-                if kinds not in self.backwards:
-                    self.backwards[kinds] = self._make_backward(kinds)
+                if (kinds, None) not in self.backwards:
+                    self.backwards[kinds, None] = self._make_backward(kinds)
 
-    def backward_for(self, tangents: Sequence[torch.Tensor | None]) -> CompiledBackward:
-        """The backward for those tangents that are there."""
+    @functools.cached_property
+    def groups(self) -> dict[tuple[int, ...], Groups | None]:
+        """The groups for buckets of so many bytes, as far as they have been asked for."""
+        return {}
+
+    def groups_for(self, limits: tuple[int, ...]) -> Groups | None:
+        """The inputs whose gradients are given out together, where buckets of so many bytes are reduced at once."""
+        if self.recordings is not None:
+            return None
+        if limits not in self.groups:
+            self.groups[limits] = groups_of(self.parted, limits)
+        return self.groups[limits]
+
+    def backward_for(self, tangents: Sequence[torch.Tensor | None], groups: Groups | None = None) -> CompiledBackward:
+        """The backward for those tangents that are there; in stages for groups of inputs."""
         kinds: tuple[Expected, ...] = tuple([
             Tangent.NONE if tangent is None else self._order(number, tangent) if not tangent.is_contiguous()
             else Tangent.BY_ROWS if self.by_columns[number] else Tangent.LIKE_RESULT
             for number, tangent in enumerate(tangents)])
-        backward = self.backwards.get(kinds)
+        key = (kinds, groups)
+        backward = self.backwards.get(key)
         if backward is None:
             with self.lock:
-                backward = self.backwards.get(kinds)
+                backward = self.backwards.get(key)
                 if backward is None:
                     with uninterrupted(), collection_paused(), span("backward", "graph", self.module):
-                        backward = self.backwards[kinds] = self._make_backward(kinds)
+                        backward = self.backwards[key] = self._make_backward(kinds, groups)
         return backward
 
     def _order(self, number: int, tangent: torch.Tensor) -> Expected:
@@ -255,7 +273,7 @@ class TrainingUnit:
             return Tangent.LIKE_RESULT
         return order if len(self.backwards) < MOST_BACKWARDS else Tangent.LIKE_RESULT
 
-    def _make_backward(self, kinds: tuple[Expected, ...]) -> CompiledBackward:
+    def _make_backward(self, kinds: tuple[Expected, ...], groups: Groups | None = None) -> CompiledBackward:
         number = len(self.backwards)
         name = f"{self.name}_backward{number or ''}"
         whole = self.parted
@@ -273,6 +291,11 @@ class TrainingUnit:
         # Otherwise zeros stand for what is missing, which is slower.
         fill = parted is None and sum(wanted) > len(there)
         parted = parted or whole
+        if groups is not None:
+            staged = staged_backward(parted, fill, self.parted.numbers, groups, self.saved_from, self.compile_half,
+                                     name)
+            if staged is not None:
+                return staged
         run = self.compile_half(parted.backward, name, True)
         if hasattr(run, "as_backward"):
             kept = self.saved_from if parted.kept_at is None else [self.saved_from[at] for at in parted.kept_at]
@@ -386,7 +409,23 @@ class _PartFunction(torch.autograd.Function):
         return (None, None, None, None, None, *[gradients[at] for at in part.inputs])
 
 
-_apply, _apply_part = quick_apply(CompiledFunction), quick_apply(_PartFunction)
+@torch_compat.hooks_see_gradients_only
+class StagedFunction(torch.autograd.Function):
+    """The function that autograd knows where backward runs in stages; see `staged_training`."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: TrainingUnit, call: Call, later: Later, token: Any, *inputs: Any) -> Any:
+        """Run the compiled forward, as `CompiledFunction` does."""
+        ctx.later = later
+        return CompiledFunction.forward(ctx, unit, call, *inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        """Run the first stage of the compiled backward."""
+        return (None, None, *CompiledFunction.backward(ctx, *tangents))
+
+
+_apply, _apply_part, _apply_staged = map(quick_apply, (CompiledFunction, _PartFunction, StagedFunction))
 
 
 def _kept_from(unit: TrainingUnit, part: Part | None) -> list[int]:
@@ -425,7 +464,8 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         hooks = {unit.tangents_at.index(at) if part is None else part.results[at]: list(gradients.values())
                  for at, gradients in getattr(ctx, "result_hooks", {}).items()}
         return _replayed(unit, call, inputs, tangents, hooks)
-    run = unit.backward_for(tangents)
+    later: Later | None = getattr(ctx, "later", None)
+    run = unit.backward_for(tangents, None if later is None else later.groups)
     saved = _saved_for(run, ctx, part) if kept else []
     if call is not None and saved:
         _read_changed(unit, call, saved, _bits(tangents))
@@ -440,6 +480,8 @@ def _run_backward(ctx: Any, tangents: Sequence[Any], part: Part | None = None) -
         _free(ctx, tangents)
         ctx.maybe_clear_saved_tensors()
     del call  # the inputs that it holds may go now
+    if later is not None and isinstance(run, StagedBackward):
+        return later.first(run.in_groups(ctx.numbers, saved, tangents, ctx.shapes))
     gradients: Sequence[Any] = without_autocast(run, (ctx.numbers, saved, tangents, ctx.shapes))
     return gradients
 

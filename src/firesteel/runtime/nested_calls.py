@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 PASSING_ON = frozenset({
     "contextlib", "functools", "torch.utils._contextlib", "torch.utils._pytree", "torch.amp.autocast_mode",
-    "torch.nn.modules.module",
+    "torch.nn.modules.module", "torch.nn.parallel.distributed", "torch.distributed.fsdp.fully_sharded_data_parallel",
 })
 """Modules whose functions call what they were given, in a frame of their own."""
 

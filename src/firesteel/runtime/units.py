@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config, torch_compat
 from ..capture.assertions import ASSUMED, assumptions_of
+from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.capture import capture
 from ..capture.dynamism import Suspects
 from ..capture.entries import Entry, Start, parameters_of
 from ..capture.learned import Learned, recall, remember
 from ..capture.replaced_builtins import pythons_builtins
 from ..capture.signals import SkipFrame
+from ..capture.skipping import around_module
 from ..capture.user_frames import own_file, passed_over
 from ..errors import (
     NUMBER_TOO_LARGE,
@@ -184,7 +186,8 @@ class Unit:
         """The first of the functions, where calls of earlier checkpoints go another way than new ones."""
         self.continuations: dict[Start, Unit] = {}
         self.total = 0
-        self.given_up: str | None = None
+        self.around_module = None if compiler.fullgraph else around_module(code, globals_)
+        self.given_up: str | None = self.around_module
         self.at_limit = False
         """Whether it is given up because there are too many compiled versions."""
         self.skipped_calls = 0
@@ -529,7 +532,7 @@ class Unit:
         self.entries.clear()
         self.functions = ()
         self.earlier_way = None
-        self.given_up = None
+        self.given_up = self.around_module
         self.at_limit = False
         self.skipped_calls = 0
         self.failures.clear()
@@ -624,6 +627,8 @@ class Unit:
         code, globals_, start = self.code, self.globals, self.start
         has_closure = bool(code.co_freevars)
         if start.index == 0:
+            if self.around_module is not None:
+                code = dispatching(code, self.compiler.nested, with_inner=True)
             count, keyword_only = code.co_argcount, code.co_kwonlyargcount
             varargs, varkeywords = bool(code.co_flags & VARARGS), bool(code.co_flags & VARKEYWORDS)
             names = code.co_varnames[count: count + keyword_only]

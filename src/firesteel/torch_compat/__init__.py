@@ -20,6 +20,7 @@ from .class_stamps import (
     calls_forward,
 )
 from .compiler_settings import compiler_setting, follow_stance, stop_following_stance
+from .data_parallel import bucket_limits
 from .dispatch import (
     DispatchMode,
     HigherOrderOperator,

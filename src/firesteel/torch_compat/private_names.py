@@ -146,6 +146,8 @@ _NOTHING: dict[str, Releases] = {
     **_all("torch.", """
         _foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adagrad_ _fused_adam_ _fused_adamw_
         _fused_sgd_"""),
+    # Buckets of gradients, see `data_parallel`
+    **_all("torch.", "nn.parallel.DistributedDataParallel._active_ddp_module distributed._DEFAULT_FIRST_BUCKET_BYTES"),
     # What keeps torch's own compiler from being imported, see `dynamo_imports`
     **_all("torch.", "_compile._disable_dynamo _disable_dynamo _prims_common.elementwise_dtypes"),
     **_all("torch.optim.optimizer.", "_use_grad_for_differentiable"),

@@ -17,6 +17,12 @@ class Manager:
     def method(self, a, b=2):
         return a + b
 
+    def itself(self):
+        return self
+
+    def none(self, *args):
+        return args
+
     def __enter__(self):
         return self
 
@@ -38,6 +44,12 @@ def redirected(function, choose):
                               function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def leaves_blocks(x, obj):
+    with obj.itself():
+        with obj.itself() as entered:
+            return entered.method(*x, **{"b": add(3, y=4)}), obj.none(None, None), len(obj.none(None, None, None))
 
 
 def calls(x, y, obj):
@@ -70,6 +82,17 @@ def test_results_and_callees():
     assert redirected(calls, choose)(1, 2, Manager()) == calls(1, 2, Manager())
     assert seen == ["add", "add", "method", "range", "add", "add", "add", "add", "add", "method", "add", "int", "str",
                     "len", "add", "add", "inner", "sum", "add", "add", "add", "add"]
+
+
+def test_the_end_of_a_block_is_not_a_call_of_the_program():
+    seen = []
+
+    def choose(callee):
+        seen.append(callee.__name__)
+        return callee
+
+    assert redirected(leaves_blocks, choose)([1], Manager()) == leaves_blocks([1], Manager())
+    assert seen == ["itself", "itself", "add", "method", "none", "none", "len"]
 
 
 def test_super_and_replaced_callees():

@@ -51,7 +51,8 @@ def dispatching(code: types.CodeType, choose: Callable[[Any], Any], with_inner: 
     for at, instruction in enumerate(instructions):
         position.append(len(instructions_out))
         call = _call_from(instructions, at)
-        if call is not None and _has_null_below(instructions, depths, call):
+        if call is not None and not _leaves_a_block(instructions, at, call, code.co_consts) and \
+                _has_null_below(instructions, depths, call):
             instructions_out.extend(_choose(instruction, _above(instructions[call]), choose_at))
         if instruction.name in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_SUPER_ATTR") and _finds_method(instruction):
             instructions_out.extend(_plain_attribute(instruction))
@@ -80,6 +81,12 @@ def _call_from(instructions: list[MachineInstruction], at: int) -> int | None:
     while instructions[at].name in ("KW_NAMES", "PRECALL"):
         at += 1
     return at if instructions[at].name == "CALL" and (not PRECALL or at > start) else None
+
+
+def _leaves_a_block(instructions: list[MachineInstruction], start: int, call: int, consts: tuple[Any, ...]) -> bool:
+    """Whether a call is that of ``__exit__`` at the end of a ``with`` block: with None three times."""
+    return instructions[call].name == "CALL" and instructions[call].arg == 2 and start > 2 and all(
+        before.name == "LOAD_CONST" and consts[before.arg] is None for before in instructions[start - 3:start])
 
 
 def _above(call: MachineInstruction) -> int:
