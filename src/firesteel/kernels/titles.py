@@ -7,15 +7,33 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
 from ..errors import is_own_file
 
+if TYPE_CHECKING:
+    from .ir import Kernel
+
 MOST_OPERATORS = 6
 MOST_LINES = 3
+
+
+def function_name(kernel: Kernel) -> str:
+    """What the function of a kernel is called where only names of functions are shown: ``k0_sin_mul_softmax``."""
+    names = operators(kernel.origins)[:MOST_OPERATORS]
+    return re.sub(r"\W", "_", "_".join([kernel.name, *(name.strip("_") for name in names)]))
+
+
+def operators(origins: Sequence[Any]) -> list[str]:
+    """The operators behind a kernel without namespaces and overloads, each once, in the order of the graph."""
+    nodes = [node for node in origins if isinstance(node, torch.fx.Node)]
+    in_order: Sequence[Any] = sorted(nodes) if len(nodes) == len(origins) else origins
+    targets = [getattr(node, "target", node) for node in in_order]
+    return list(dict.fromkeys(_short(target) for target in targets if target is not operator.getitem))
 
 
 def title(origins: Sequence[Any]) -> str:
@@ -24,13 +42,10 @@ def title(origins: Sequence[Any]) -> str:
     >>> title(["aten.sin.default", "aten.mul.Tensor", "aten.sin.default"])
     'kernel sin, mul'
     """
-    nodes = [node for node in origins if isinstance(node, torch.fx.Node)]
-    in_order: Sequence[Any] = sorted(nodes) if len(nodes) == len(origins) else origins
-    targets = [getattr(node, "target", node) for node in in_order]
-    names = list(dict.fromkeys(_short(target) for target in targets if target is not operator.getitem))
+    names = operators(origins)
     if len(names) > MOST_OPERATORS:
         names = [*names[:MOST_OPERATORS], f"{len(names) - MOST_OPERATORS} more"]
-    places = _lines(nodes)
+    places = _lines([node for node in origins if isinstance(node, torch.fx.Node)])
     return f"kernel {', '.join(names)}".rstrip() + (f" ({places})" if places else "")
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import firesteel as fs
-from firesteel import config, disk_cache
+from firesteel import config, disk_cache, shapes
 from firesteel.functional import Unsupported, trace
 from firesteel.kernels import lowering, plan_cache, targets
 from firesteel.kernels.gpu import engine, workers
 from firesteel.kernels.gpu.device import CudaTarget
 from firesteel.kernels.gpu.driver import GpuKernel
+from firesteel.kernels.gpu.triton_compiler import Request
+from firesteel.kernels.gpu.triton_printer import TritonKernel, called
 from firesteel.kernels.gpu.versions import print_versions
-from firesteel.kernels.ir import ExternCall
+from firesteel.kernels.ir import ExternCall, Kernel
 from firesteel.kernels.options import Options
 from firesteel.kernels.plan import Launch
+from firesteel.kernels.titles import function_name
 from firesteel.pipeline import compile as stages
 from passes.gpu_graphs import GPU, on_gpu
 
@@ -113,3 +118,13 @@ def test_models_tell_early_what_they_will_need(monkeypatch):
     monkeypatch.setattr(torch.nn.Parameter, "device", torch.device("cuda"), raising=False)
     fs.compile(small), fs.compile(large), fs.compile(large, backend="eager")
     assert [count >= workers.LEAST_NODES for count in expected] == [False, True]
+
+
+def test_kernels_are_called_after_their_operators():
+    kernel = Kernel("k3", [], [], [], origins=("aten.sin.default", "aten._softmax.default", "prims.foo-bar.default"))
+    assert function_name(kernel) == "k3_sin_softmax_foo_bar"
+    wide = TritonKernel("k3", "@triton.jit\ndef k3(in0):\n    k3 = 1\n", shapes.const(1), ("*fp32",), 4)
+    plain = replace(wide, wide=wide)
+    other = called(plain, "k3_sin")
+    assert "def k3_sin(in0):\n    k3 = 1" in other.source and other.wide.source == other.source
+    assert Request(other, 90).key == Request(plain, 90).key  # names make no other code

@@ -13,10 +13,11 @@ from ...functional.graph import Unsupported
 from ...shapes import Expr, Symbol
 from ..device_target import Refused
 from ..ir import Kernel
+from ..titles import function_name
 from .blocks import Blocks
 from .driver import GpuKernel, architecture, install, installed
 from .triton_compiler import Binary, Request, compile_all, load, triton_version
-from .triton_printer import TritonKernel
+from .triton_printer import TritonKernel, called
 from .versions import print_versions
 
 
@@ -44,7 +45,8 @@ def compile_for_gpu(kernels: Sequence[Kernel], device: torch.device,
 
     for kernel in kernels:
         try:
-            printed.append(print_versions(kernel, (even or {}).get(id(kernel), ()), (blocks or {}).get(id(kernel))))
+            printed.append(called(print_versions(kernel, (even or {}).get(id(kernel), ()),
+                                                 (blocks or {}).get(id(kernel))), function_name(kernel)))
         except Unsupported as error:
             refuse(kernel, error)
     if reasons:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -74,6 +75,12 @@ class TritonKernel:
     """Of a kernel whose indices have 32 bits and whose sizes are not known: the one with 64 bits."""
     extent: Expr | None = None
     """How far the indices of such a kernel reach: the other one is needed from `versions.LIMIT` on."""
+
+
+def called(kernel: TritonKernel, name: str) -> TritonKernel:
+    """The same kernel under another name, which profilers of the GPU show."""
+    wide = None if kernel.wide is None else called(kernel.wide, name)
+    return replace(kernel, name=name, source=kernel.source.replace(f"def {kernel.name}(", f"def {name}("), wide=wide)
 
 
 def print_triton(kernel: Kernel, blocks: Blocks | None = None, narrow: bool = False) -> TritonKernel:
