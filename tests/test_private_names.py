@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 COMPAT = ROOT / "src" / "firesteel" / "torch_compat"
 PYTHONS = frozenset("""
-    _active _at_fork_reinit _count_elements _current_frames _fields _getframe _getframemodulename _heapify_max
+    _active _at_fork_reinit _exit _count_elements _current_frames _fields _getframe _getframemodulename _heapify_max
     _heappop_max _heapreplace_max _inline_cache_entries _asdict _nb_ops _reduce_ex _run_module_as_main
     _varname_from_oparg _cfn""".split())
 """Private names of Python's own library and of llvmlite."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from firesteel.debug.explain import CompileProfiler, capture_graph, compile_times, explain
     from firesteel.debug.recording import recording, report
     from firesteel.logs import set_logs
+    from firesteel.repair.asking import bisect, repro
+    from firesteel.repair.checking import check
     from firesteel.runtime.stance import set_stance
     from firesteel.shape_markers import mark_dynamic, mark_static, maybe_mark_dynamic
     from firesteel.unchanged.installing import install, installed, is_installed, uninstall
@@ -54,6 +56,8 @@ _LAZY = {
         "firesteel.debug.recording": ["recording", "report"],
         "firesteel.logs": ["set_logs"],
         "firesteel.export": ["export"],
+        "firesteel.repair.asking": ["bisect", "repro"],
+        "firesteel.repair.checking": ["check"],
         "firesteel.runtime.stance": ["set_stance"],
         "firesteel.shape_markers": ["mark_dynamic", "mark_static", "maybe_mark_dynamic"],
         "firesteel.unchanged.installing": ["install", "installed", "is_installed", "uninstall"],
@@ -62,10 +66,11 @@ _LAZY = {
 }
 
 __all__ = [
-    "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "capture_graph", "compile",
-    "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain", "export", "graph_break",
-    "install", "installed", "is_compiling", "is_installed", "list_backends", "map", "mark_dynamic", "mark_static",
-    "maybe_mark_dynamic", "recording", "register_backend", "report", "reset", "restore_torch", "run", "scan",
+    "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "bisect", "capture_graph",
+    "check", "compile", "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain",
+    "export", "graph_break", "install", "installed", "is_compiling", "is_installed", "list_backends", "map",
+    "mark_dynamic", "mark_static",
+    "maybe_mark_dynamic", "recording", "register_backend", "report", "repro", "reset", "restore_torch", "run", "scan",
     "set_logs", "set_stance", "uninstall", "while_loop",
 ]
 

@@ -87,6 +87,11 @@ progress: bool = True
 debug_dir: str = ""
 """A directory that gets a folder for each compilation with what every stage made of it. Empty for none."""
 
+repro: str = ""
+"""A folder that gets a script for each failure of firesteel's own, which fails in the same way when plain python runs
+it; "1" is the folder firesteel_repro. Empty for none. `fs.repro` sets it for a while, `firesteel minify` makes such
+scripts small."""
+
 explain_guard: str = ""
 """A guard on sizes, such as "s2 == s4": when it is born, the user's stack and firesteel's own are printed."""
 
@@ -247,6 +252,11 @@ class Patch(ContextDecorator):
                 else:
                     # A patch begun later, on another thread, still holds. It now returns to what we would have.
                     stack[at].saved = layer.saved
+
+
+def names() -> tuple[str, ...]:
+    """The names of all settings."""
+    return tuple(_TYPES)
 
 
 def values() -> tuple[object, ...]:

@@ -125,6 +125,14 @@ def traceback_text(error: BaseException) -> str:
     return "\n" + "".join(traceback.format_exception(error)).rstrip()
 
 
+def how_to_report(script: str | None) -> str:
+    """What to do about a fault in firesteel, given the script that fails in the same way, if one was written."""
+    if script is not None:
+        return f"please report this with {script}, which fails in the same way; firesteel minify makes it smaller"
+    return ("please report this; FIRESTEEL_REPRO=1 writes a script that fails in the same way, and "
+            "config.verbose = True shows the full traceback")
+
+
 class FiresteelError(RuntimeError):
     """Base of all errors that firesteel raises on its own behalf.
 
@@ -225,6 +233,13 @@ class BackendError(FiresteelError):
     @property
     def what(self) -> str:
         return f"The backend {self.backend!r} cannot be used."
+
+
+class AccuracyError(FiresteelError):
+    """Raised by `fs.check`: what is compiled gives something else than eager PyTorch."""
+
+    headline = "Compiled code gives another result than eager PyTorch. The fault is in firesteel, not in your program."
+    default_hint = "firesteel minify makes the script small and names the stage and the operator. Please report that."
 
 
 class UserCodeError(FiresteelError):

@@ -60,6 +60,7 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
     from firesteel.backends.profiler_regions import with_regions
     from firesteel.functional import SpentResults, Unsupported, is_refusal
     from firesteel.pipeline.compile import compile_graph
+    from firesteel.repro_scripts import graph_script
 
     try:
         reason = unsupported_reason(example_inputs)
@@ -78,19 +79,20 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
             log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
             note("operator by operator", graph=gm, reason=str(error))
             return as_captured(gm)
+        script = graph_script(gm, example_inputs, error, options)
         if config.raise_on_internal_error:
             raise
-        warn_of_failure(f"the graph {type(gm).__name__}", error)
+        warn_of_failure(f"the graph {type(gm).__name__}", error, script)
         note("operator by operator", graph=gm, reason=f"firesteel failed: {type(error).__name__}: {error}")
         return as_captured(gm)
 
 
-def warn_of_failure(what: str, error: Exception) -> None:
-    """Say that something is not compiled because of a fault in firesteel."""
-    from firesteel.errors import failure_report, warn
+def warn_of_failure(what: str, error: Exception, script: str | None) -> None:
+    """Say that something is not compiled because of a fault in firesteel; ``script`` fails in the same way."""
+    from firesteel.errors import failure_report, how_to_report, warn
 
     warn(failure_report(f"firesteel failed to compile {what}; it runs operator by operator.", [], error,
-                        "please report this; config.verbose = True shows the full traceback", config.verbose))
+                        how_to_report(script), config.verbose))
 
 
 def compile_meanwhile(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -120,6 +122,7 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     from firesteel.pipeline.compile import compile_functional, expect_kernels, frozen_inputs
     from firesteel.pipeline.joint_passes import run_joint_passes
     from firesteel.pipeline.training import TrainingUnit
+    from firesteel.repro_scripts import graph_script
     from firesteel.torch_compat.graph_modules import code_of
 
     expect_kernels(gm, example_inputs)
@@ -140,12 +143,14 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
             return compile_functional(half, options, name, takes_list=takes_list, results_as_planned=True).run
         except Exception as error:
             # When backward is compiled, forward has already run, and its graph is all there is to run instead.
+            refused = isinstance(error, Unsupported)
+            script = None if refused or not takes_list else graph_script(gm, example_inputs, error, options)
             if not takes_list or config.raise_on_internal_error:
                 raise
-            if isinstance(error, Unsupported):
+            if refused:
                 log("fallbacks", "%s runs operator by operator: %s", name, error)
             else:
-                warn_of_failure(f"the graph {name}", error)
+                warn_of_failure(f"the graph {name}", error, script)
             return interpreted_half(half, takes_list)
 
     prepare = functools.partial(run_joint_passes, recorded=options.cuda_graphs)

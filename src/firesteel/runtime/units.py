@@ -31,6 +31,7 @@ from ..errors import (
     failure_report,
     format_report,
     format_user_stack,
+    how_to_report,
     traceback_text,
     warn,
 )
@@ -40,6 +41,7 @@ from ..logs import detail, enabled, log
 from ..pipeline.collecting import collection_paused
 from ..pipeline.locking import compiling
 from ..progress import other_threads
+from ..repro_scripts import function_script, remember_call
 from . import stance
 from .debuggers import debugger_traces
 from .earlier_ways import keep_earlier_way
@@ -150,6 +152,7 @@ class Rerun:
             raise type(error)()
         if raised_by_handler(error):
             raise error
+        self.unit.remember_call(held)
         result = self.unit.plain(held)
         if type(result) is PlainGenerator:
             return result  # it has not run yet, and says later what it has to say
@@ -157,9 +160,10 @@ class Rerun:
             self.unit.assumption_failed(str(error))
         elif not self.catches:
             # plain Python has no complaint, so the graph's callable is at fault and not the program
+            script = function_script(self.unit.code, error)
             if config.raise_on_internal_error:
                 raise error
-            self.unit.warn_internal(error)
+            self.unit.warn_internal(error, script)
         return result
 
 
@@ -409,6 +413,7 @@ class Unit:
             self.give_up(args)
             return None
         self.learn(args)
+        self.remember_call(args)
         try:
             with collection_paused():
                 entry = capture(self, args)
@@ -421,9 +426,11 @@ class Unit:
             self.compiler.skipped(self, skip.reason)
             return None
         except BackendError as error:
+            script = function_script(self.code, error.__cause__ or error)
             if config.raise_on_internal_error or self.compiler.fullgraph:
                 raise
-            warn(f"{error}\n  This function runs uncompiled." + (traceback_text(error) if config.verbose else ""))
+            warn(f"{error}\n  This function runs uncompiled." + (f"\n  {how_to_report(script)}" if script else "")
+                 + (traceback_text(error) if config.verbose else ""))
             self.given_up = f"the backend failed: {error.reason}"
             return None
         except FiresteelError:
@@ -437,9 +444,10 @@ class Unit:
             if other_threads() and self.disturbed < MAX_DISTURBED and _DISTURBED.search(str(error)):
                 self.disturbed += 1  # by another thread, which changed a container that was being looked at
                 return None
+            script = function_script(self.code, error)
             if config.raise_on_internal_error or self.compiler.fullgraph:
                 raise
-            self.warn_internal(error)
+            self.warn_internal(error, script)
             self.given_up = f"internal failure: {error}"
             return None
         entry.settings = settings_now()
@@ -586,17 +594,23 @@ class Unit:
             f"FIRESTEEL_LOGS=recompiles shows all reasons; {place} sets the limit",
         ))
 
-    def warn_internal(self, error: Exception) -> None:
+    def remember_call(self, args: Sequence[Any]) -> None:
+        """For a script that fails as this call may, where those are asked for."""
+        if config.repro and self.start.index == 0:
+            remember_call(self.code, self.globals, args, self.compiler.given, self.compiler.backend_name)
+
+    def warn_internal(self, error: Exception, script: str | None) -> None:
         warn(failure_report(
             f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame], error,
-            "please report this; config.verbose = True shows the full traceback", config.verbose,
+            how_to_report(script), config.verbose,
         ))
 
     @passed_over
     def internal_failure(self, error: Exception, args: Sequence[Any]) -> Any:
+        script = function_script(self.code, error)
         if config.raise_on_internal_error:
             raise InternalError(str(error), None, (self.user_frame,))
-        self.warn_internal(error)
+        self.warn_internal(error, script)
         self.given_up = str(error)
         self.functions = ()
         return self.plain(args)

@@ -17,7 +17,7 @@ from firesteel.kernels.lowering.batch_statistics import LEAST_ROWS, MOST_PARTS, 
 from firesteel.kernels.plan import Launch, WriteBack
 from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import GPU
-from kernels.scheduling.running import run
+from firesteel.repair.plan_run import run
 from passes import gpu_graphs
 
 

@@ -7,7 +7,7 @@ from firesteel.kernels import ir
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.lowering.index_checks import check_indices
 from firesteel.kernels.verify import verify_lowered
-from kernels.lowering.evaluation import run
+from firesteel.repair.lowered_run import run
 from kernels.lowering.recording import record
 
 F = torch.nn.functional

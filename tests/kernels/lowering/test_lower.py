@@ -11,7 +11,7 @@ from firesteel.functional import trace
 from firesteel.kernels import ir
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.verify import verify_lowered
-from kernels.lowering.evaluation import run
+from firesteel.repair.lowered_run import run
 from kernels.lowering.recording import record
 
 

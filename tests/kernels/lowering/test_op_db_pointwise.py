@@ -9,7 +9,7 @@ from tests.conformance.torch_samples import load_op_db
 
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.verify import verify_lowered
-from kernels.lowering.evaluation import run
+from firesteel.repair.lowered_run import run
 from kernels.lowering.recording import Mutates, record
 
 # Operators of op_db whose samples need no call of ATen in the given dtypes.

@@ -11,7 +11,7 @@ from firesteel.kernels.lowering import lower
 from firesteel.kernels.plan import Launch
 from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import CPU, GPU
-from kernels.scheduling.running import run
+from firesteel.repair.plan_run import run
 
 lowering = importlib.import_module("firesteel.kernels.lowering.lower")
 

@@ -10,8 +10,8 @@ from firesteel.functional.size_nodes import hints_of
 from firesteel.kernels.lowering import lower
 from firesteel.kernels.scheduling import schedule
 from firesteel.kernels.scheduling.machines import GPU
+from firesteel.repair.plan_run import run
 from kernels.scheduling.programs import kernels
-from kernels.scheduling.running import run
 
 
 def test_what_is_kept_apart_has_kernels_of_its_own():

@@ -1,13 +1,21 @@
-"""Runs lowered graphs on real tensors, all points of a computation at once, with torch's own operators."""
+"""Runs lowered graphs on real tensors, all points of a computation at once, with torch's own operators.
+
+What kernels must do, in the plainest form: it knows nothing of fusion, memory and machine code.
+"""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from firesteel.kernels import ir
-from firesteel.shapes import Const, Product, Sum, Symbol
+from ..kernels import ir
+from ..kernels.lowering.graph import LoweredGraph
+from ..shapes import Const, Product, Sum, Symbol
 
-_TORCH = {
+_TORCH: dict[str, Callable[..., Any]] = {
     "div": torch.true_divide, "neg": torch.neg, "atan2": torch.atan2, "mod_trunc": torch.fmod,
     "div_floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
@@ -15,17 +23,26 @@ _TORCH = {
     "xor": torch.bitwise_xor, "shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift,
     "not": torch.bitwise_not, "fma": lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype),
 }
-_REDUCE = {"sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin, "any": torch.any,
-           "all": torch.all}
+_REDUCE: dict[str, Callable[..., Any]] = {
+    "sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin, "any": torch.any, "all": torch.all,
+}
+
+
+def torch_function(name: str) -> Callable[..., Any]:
+    """Torch's own function for an operation of the loop IR."""
+    function = _TORCH.get(name) or getattr(torch, name, None) or getattr(torch.special, name)
+    assert callable(function)
+    return function
 
 
 class Evaluation:
-    def __init__(self, graph, inputs):
+    """One run of a lowered graph."""
+
+    def __init__(self, graph: LoweredGraph, inputs: Sequence[Any]) -> None:
         self.graph = graph
-        self.memory = {}
-        self.sizes = {}
-        self.numbers = {}
-        for what, value in zip(graph.inputs, inputs):
+        self.memory: dict[str, Any] = {}
+        self.sizes: dict[Any, Any] = {}
+        for what, value in zip(graph.inputs, inputs, strict=True):
             if isinstance(what, ir.Buffer):
                 self.memory[what.name] = value
             else:
@@ -36,7 +53,8 @@ class Evaluation:
                 tensor = self.memory[name]
                 self.sizes[symbol] = tensor.size(dim) if kind == "size" else tensor.stride(dim)
 
-    def run(self):
+    def run(self) -> list[Any]:
+        """The results."""
         for operation in self.graph.operations:
             if isinstance(operation, ir.ExternCall):
                 self.call(operation)
@@ -44,10 +62,12 @@ class Evaluation:
                 self.compute(operation)
         return [self.tensor(part) if isinstance(part, ir.BufferRef) else part for part in self.graph.outputs]
 
-    def number(self, expr):
+    def number(self, expr: Any) -> Any:
+        """The value of a size."""
         return expr.evaluate(self.sizes) if hasattr(expr, "evaluate") else expr
 
-    def buffer(self, name):
+    def buffer(self, name: str) -> Any:
+        """The memory of a buffer, which is made when it is first written."""
         if name not in self.memory:
             about = self.graph.buffers[name]
             shape, strides = ([self.number(n) for n in numbers] for numbers in (about.shape, about.strides))
@@ -55,26 +75,30 @@ class Evaluation:
             self.memory[name] = made.fill_(1) if made.numel() else made
         return self.memory[name]
 
-    def tensor(self, ref):
+    def tensor(self, ref: ir.BufferRef) -> Any:
+        """A view of a buffer."""
         base = self.buffer(ref.buffer)
         if ref.shape is None:
             return base
         if ref.dtype is not None:
             base = base.view(ref.dtype)
-        shape, strides = ([self.number(n) for n in numbers] for numbers in (ref.shape, ref.strides))
+        shape, strides = ([self.number(n) for n in numbers or ()] for numbers in (ref.shape, ref.strides))
         return base.as_strided(shape, strides, base.storage_offset() + self.number(ref.offset))
 
-    def argument(self, arg):
+    def argument(self, arg: Any) -> Any:
+        """An argument of a call."""
         if isinstance(arg, ir.BufferRef):
             return self.tensor(arg)
         if isinstance(arg, (list, tuple)):
             return type(arg)(self.argument(part) for part in arg)
         return self.number(arg)
 
-    def call(self, call):
+    def call(self, call: ir.ExternCall) -> None:
+        """Call ATen."""
         kwargs = {name: self.argument(arg) for name, arg in call.kwargs.items()}
         result = call.target(*self.argument(call.args), **kwargs)
-        for name, part in zip(call.outputs, result if isinstance(result, (list, tuple)) else (result,)):
+        for name, part in zip(call.outputs, result if isinstance(result, (list, tuple)) else (result,),
+                              strict=False):
             if name is not None:
                 self.memory[name] = part
                 for symbol, (source, kind, dim) in self.graph.symbols.items():
@@ -83,11 +107,12 @@ class Evaluation:
 
     # Values
 
-    def compute(self, computation):
+    def compute(self, computation: ir.Computation) -> None:
+        """Fill a buffer."""
         axes = (*computation.axes, *computation.reduce_axes)
         sizes = [self.number(axis.size) for axis in axes]
-        grid = {}
-        for k, (axis, size) in enumerate(zip(axes, sizes)):
+        grid: dict[Any, Any] = {}
+        for k, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
             grid[axis.symbol] = torch.arange(size).view([-1 if j == k else 1 for j in range(len(axes))])
         value = self.value(computation.value, grid).expand(sizes)
         kept = len(computation.axes)
@@ -108,7 +133,7 @@ class Evaluation:
             value = scan if isinstance(scan, torch.Tensor) else scan[0]
         if dims and computation.reduce not in ir.SCANS:
             grid = {axis.symbol: grid[axis.symbol].view(grid[axis.symbol].shape[:kept]) for axis in computation.axes}
-        indirect = dict(zip(computation.place.indirect, computation.args))
+        indirect = dict(zip(computation.place.indirect, computation.args, strict=False))
         where = {**grid, **{symbol: self.value(behind, grid) for symbol, behind in indirect.items()}}
         shape = list(value.shape)
         index = torch.as_tensor(self.index(computation.place.index, where)).expand(shape).reshape(-1)
@@ -127,18 +152,20 @@ class Evaluation:
             flat.index_reduce_(0, index, value, kind)
 
     @staticmethod
-    def flat(tensor):
+    def flat(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
         """All of a tensor's memory, and where in it the tensor starts."""
         count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
-        return tensor.as_strided((count,), (1,), 0), tensor.storage_offset()
+        return tensor.as_strided((count,), (1,), 0), int(tensor.storage_offset())
 
-    def value(self, value, grid):
-        found = {}
+    def value(self, value: ir.Value, grid: dict[Any, Any]) -> Any:
+        """A value at all points."""
+        found: dict[int, Any] = {}
         for node in value.walk():
             found[id(node)] = self.node(node, [found[id(arg)] for arg in node.args], grid)
         return found[id(value)]
 
-    def node(self, node, args, grid):
+    def node(self, node: ir.Value, args: list[Any], grid: dict[Any, Any]) -> Any:
+        """An operation at all points."""
         match node.op:
             case "const":
                 return torch.tensor(node.data, dtype=node.dtype)
@@ -152,7 +179,7 @@ class Evaluation:
                 return args[0].view(node.dtype)
             case "load":
                 place = node.data
-                where = {**grid, **dict(zip(place.indirect, args))}
+                where = {**grid, **dict(zip(place.indirect, args, strict=False))}
                 index = torch.as_tensor(self.index(place.index, where))
                 mask = args[-1] if place.masked else torch.tensor(True)
                 shape = torch.broadcast_shapes(index.shape, mask.shape)
@@ -162,12 +189,12 @@ class Evaluation:
                 if not flat.numel():
                     return torch.zeros(shape, dtype=flat.dtype)
                 return torch.where(mask, flat[safe], torch.zeros((), dtype=flat.dtype))
-        function = _TORCH.get(node.op) or getattr(torch, node.op, None) or getattr(torch.special, node.op)
-        result = function(*args)
+        result = torch_function(node.op)(*args)
         assert result.dtype == node.dtype, f"{node.op} gave {result.dtype}"
         return result
 
-    def index(self, expr, grid):
+    def index(self, expr: Any, grid: dict[Any, Any]) -> Any:
+        """An index at all points."""
         if isinstance(expr, Const):
             return expr.value
         if isinstance(expr, Symbol):
@@ -183,7 +210,7 @@ class Evaluation:
             return torch.where(*operands)
         if expr.op in ("ge0", "eq0", "ne0"):
             return getattr(torch, expr.op[:2])(operands[0], 0)
-        function = {"floordiv": torch.floor_divide, "mod": torch.remainder, "min": torch.minimum,
+        function: Any = {"floordiv": torch.floor_divide, "mod": torch.remainder, "min": torch.minimum,
                     "max": torch.maximum, "mul": torch.mul}[expr.op]
         result = operands[0]
         for operand in operands[1:]:
@@ -191,6 +218,6 @@ class Evaluation:
         return result
 
 
-def run(graph, inputs):
+def run(graph: LoweredGraph, inputs: Sequence[Any]) -> list[Any]:
     """The results of a lowered graph."""
     return Evaluation(graph, inputs).run()

@@ -1,16 +1,21 @@
 """Runs kernel plans on real tensors, point by point and slowly, in exactly the order that the kernels say."""
 
+from __future__ import annotations
+
 import itertools
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from firesteel.kernels import ir
-from firesteel.kernels.plan import Allocate, Free, Launch
+from ..kernels import ir
+from ..kernels.plan import Allocate, Free, KernelPlan, Launch, WriteBack
+from .lowered_run import torch_function
 
 
-def _float(function):
-    def safe(*args):
+def _float(function: Callable[..., float]) -> Callable[..., float]:
+    def safe(*args: float) -> float:
         try:
             return function(*args)
         except OverflowError:
@@ -21,21 +26,21 @@ def _float(function):
     return safe
 
 
-def _div(a, b):
+def _div(a: float, b: float) -> float:
     if b:
         return a / b
     return math.nan if not a or a != a else math.copysign(math.inf, a) * math.copysign(1, b)
 
 
-def _largest(a, b):
+def _largest(a: float, b: float) -> float:
     return a if a != a or a > b else b
 
 
-def _smallest(a, b):
+def _smallest(a: float, b: float) -> float:
     return a if a != a or a < b else b
 
 
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": _div,
     "max": _largest, "min": _smallest, "pow": _float(lambda a, b: a**b), "neg": lambda a: -a, "abs": abs,
     "sqrt": _float(math.sqrt), "rsqrt": lambda a: _div(1.0, math.sqrt(a)), "reciprocal": lambda a: _div(1.0, a),
@@ -49,14 +54,14 @@ OPERATIONS = {
     "not": lambda a: not a if isinstance(a, bool) else ~a, "remainder": lambda a, b: a % b,
     "where": lambda c, a, b: a if c else b, "sign": lambda a: (a > 0) - (a < 0),
 }  # fmt: skip
-COMBINE = {
+COMBINE: dict[str, Callable[..., Any]] = {
     "sum": OPERATIONS["add"], "prod": OPERATIONS["mul"], "max": _largest, "min": _smallest,
     "any": lambda a, b: a or b, "all": lambda a, b: a and b, "xor": OPERATIONS["xor"],
     "add": OPERATIONS["add"], "mul": OPERATIONS["mul"], "cumsum": OPERATIONS["add"], "cumprod": OPERATIONS["mul"],
 }  # fmt: skip
 
 
-def _start(kind, dtype):
+def _start(kind: str, dtype: torch.dtype) -> Any:
     if kind in ("max", "min"):
         if dtype.is_floating_point:
             return -math.inf if kind == "max" else math.inf
@@ -70,28 +75,33 @@ def _start(kind, dtype):
 class KernelRun:
     """One launch. ``memory`` is flat: a list of numbers for each parameter."""
 
-    def __init__(self, kernel, memory, sizes, numbers):
+    def __init__(self, kernel: ir.Kernel, memory: dict[str, list[Any]], sizes: Sequence[int],
+                 numbers: Sequence[float]) -> None:
         self.kernel, self.memory = kernel, memory
-        self.env = dict(zip(kernel.sizes, sizes))
-        self.numbers = dict(zip(kernel.numbers, numbers))
-        self.locals = {}
+        self.env: dict[Any, Any] = dict(zip(kernel.sizes, sizes, strict=True))
+        self.numbers: dict[Any, Any] = dict(zip(kernel.numbers, numbers, strict=True))
+        self.locals: dict[str, Any] = {}
         self.scratch = {scratch.name: scratch for scratch in kernel.scratch}
         self.dtypes = {buffer.name: buffer.dtype for buffer in kernel.buffers}
         self.dtypes.update({scratch.name: scratch.dtype for scratch in kernel.scratch})
         self.new_row()
 
-    def new_row(self):
+    def new_row(self) -> None:
+        """Scratch memory of the next iteration."""
         for scratch in self.scratch.values():
             names = {symbol: self.env[symbol] for symbol in scratch.size.free_symbols}
-            self.memory[scratch.name] = ["unset"] * scratch.size.evaluate(names)
+            self.memory[scratch.name] = ["unset"] * int(scratch.size.evaluate(names))
 
-    def run(self):
+    def run(self) -> Any:
+        """Run it."""
         self.body(self.kernel.body)
 
-    def size(self, axis):
-        return axis.size.evaluate(self.env)
+    def size(self, axis: ir.Axis) -> int:
+        """How far a loop runs."""
+        return int(axis.size.evaluate(self.env))
 
-    def body(self, statements):
+    def body(self, statements: Sequence[ir.Statement]) -> None:
+        """Run statements."""
         for statement in statements:
             match statement:
                 case ir.Loop():
@@ -111,13 +121,14 @@ class KernelRun:
                 case ir.Store():
                     self.store(statement.place, statement.args, self.value(statement.value), statement.mode)
 
-    def reduce(self, reduce):
-        result, best = None, None
-        position = 0
+    def reduce(self, reduce: ir.Reduce) -> Any:
+        """A reduction at one point."""
+        result: Any = None
+        best: Any = None
         if reduce.kind not in ("argmax", "argmin"):
             result = _start(reduce.kind, reduce.dtype)
-        for point in itertools.product(*[range(self.size(axis)) for axis in reduce.axes]):
-            self.env.update(zip([axis.symbol for axis in reduce.axes], point))
+        for position, point in enumerate(itertools.product(*[range(self.size(axis)) for axis in reduce.axes])):
+            self.env.update(zip([axis.symbol for axis in reduce.axes], point, strict=True))
             value = self.value(reduce.value)
             if reduce.kind in ("argmax", "argmin"):
                 better = best is None or (value > best if reduce.kind == "argmax" else value < best)
@@ -125,23 +136,24 @@ class KernelRun:
                     result, best = position, value
             else:
                 result = COMBINE[reduce.kind](result, value)
-            position += 1
         return result
 
-    def scan(self, scan):
-        running = None
+    def scan(self, scan: ir.Scan) -> None:
+        """A scan along one row."""
+        running: Any = None
         for i in range(self.size(scan.axis)):
             self.env[scan.axis.symbol] = i
             value = self.value(scan.value)
             running = value if running is None else COMBINE[scan.kind](running, value)
             self.store(scan.place, scan.args, running, "set")
 
-    def store(self, place, args, value, mode):
-        env = self.env | dict(zip(place.indirect, [self.value(arg) for arg in args]))
+    def store(self, place: ir.Place, args: Sequence[ir.Value], value: Any, mode: str) -> None:
+        """Write one element."""
+        env = self.env | dict(zip(place.indirect, [self.value(arg) for arg in args], strict=False))
         if place.masked and not self.value(args[-1]):
             return
         memory = self.memory[place.buffer]
-        index = place.index.evaluate(env)
+        index = int(place.index.evaluate(env))
         assert 0 <= index < len(memory), f"{place.buffer}[{index}] of {len(memory)}"
         dtype = self.dtypes[place.buffer]
         if mode != "set":
@@ -149,18 +161,20 @@ class KernelRun:
             value = COMBINE[mode](memory[index], value)
         memory[index] = ir.const(value, dtype).data
 
-    def value(self, value):
-        found = {}
+    def value(self, value: ir.Value) -> Any:
+        """A value at one point."""
+        found: dict[int, Any] = {}
         # A masked load must not be touched where its mask is false, so operands are found when they are needed.
 
-        def get(node):
+        def get(node: ir.Value) -> Any:
             if id(node) not in found:
                 found[id(node)] = self.node(node, get)
             return found[id(node)]
 
         return get(value)
 
-    def node(self, node, get):
+    def node(self, node: ir.Value, get: Callable[[ir.Value], Any]) -> Any:
+        """An operation at one point."""
         match node.op:
             case "const":
                 return node.data
@@ -177,27 +191,33 @@ class KernelRun:
                 place = node.data
                 if place.masked and not get(node.args[-1]):
                     return ir.const(0, node.dtype).data
-                env = self.env | dict(zip(place.indirect, [get(arg) for arg in node.args]))
+                env = self.env | dict(zip(place.indirect, [get(arg) for arg in node.args], strict=False))
                 memory = self.memory[place.buffer]
-                index = place.index.evaluate(env)
+                index = int(place.index.evaluate(env))
                 assert 0 <= index < len(memory), f"{place.buffer}[{index}] of {len(memory)}"
                 assert memory[index] != "unset", f"{place.buffer}[{index}] is not set"
                 return memory[index]
             case "where":
                 return get(node.args[1]) if get(node.args[0]) else get(node.args[2])
-        result = OPERATIONS[node.op](*[get(arg) for arg in node.args])
-        return ir.const(result, node.dtype).data
+        operands = [get(arg) for arg in node.args]
+        function = OPERATIONS.get(node.op)
+        if function is None:
+            given = [torch.tensor(value, dtype=arg.dtype) for value, arg in zip(operands, node.args, strict=True)]
+            return torch_function(node.op)(*given).item()
+        return ir.const(function(*operands), node.dtype).data
 
 
 class PlanRun:
     """A whole plan."""
 
-    def __init__(self, plan, inputs):
+    def __init__(self, plan: KernelPlan, inputs: Sequence[Any],
+                 launch: Callable[[Launch, list[torch.Tensor], list[Any], list[Any]], None] | None = None) -> None:
+        """``launch`` runs kernels instead of going through them point by point: it gets tensors, sizes, numbers."""
+        self.native = launch
         self.plan = plan
-        self.tensors = {}
-        self.sizes = {}
-        self.live = set()
-        for what, value in zip(plan.inputs, inputs):
+        self.tensors: dict[str, Any] = {}
+        self.sizes: dict[Any, Any] = {}
+        for what, value in zip(plan.inputs, inputs, strict=True):
             if isinstance(what, ir.Buffer):
                 self.tensors[what.name] = value
             else:
@@ -205,16 +225,18 @@ class PlanRun:
         self.tensors.update(plan.constants)
         self._learn(list(self.tensors))
 
-    def _learn(self, names):
+    def _learn(self, names: Sequence[str]) -> None:
         for symbol, (name, kind, dim) in self.plan.symbols.items():
             if name in names and kind != "number":
                 tensor = self.tensors[name]
                 self.sizes[symbol] = tensor.size(dim) if kind == "size" else tensor.stride(dim)
 
-    def number(self, expr):
+    def number(self, expr: Any) -> Any:
+        """The value of a size."""
         return expr.evaluate(self.sizes) if hasattr(expr, "evaluate") else expr
 
-    def run(self):
+    def run(self) -> Any:
+        """Run it."""
         for step in self.plan.steps:
             match step:
                 case Allocate():
@@ -224,11 +246,14 @@ class PlanRun:
                 case Free():
                     for name in step.buffers:
                         del self.tensors[name]
+                case WriteBack():
+                    self.tensors[step.target].copy_(self.tensor(step.source))
                 case ir.ExternCall():
                     self.call(step)
         return [self.tensor(part) if isinstance(part, ir.BufferRef) else part for part in self.plan.outputs]
 
-    def allocate(self, step):
+    def allocate(self, step: Allocate) -> None:
+        """Make a buffer."""
         buffer = step.buffer
         shape, strides = ([self.number(n) for n in numbers] for numbers in (buffer.shape, buffer.strides))
         if step.reuse is None:
@@ -238,11 +263,17 @@ class PlanRun:
         fresh = torch.empty(0, dtype=buffer.dtype).set_(old.untyped_storage(), 0, shape, strides)
         self.tensors[buffer.name] = fresh
 
-    def launch(self, step):
+    def launch(self, step: Launch) -> None:
+        """Run a kernel."""
+        if self.native is not None:
+            self.native(step, [self.tensors[name] for name in step.buffers], [self.number(n) for n in step.sizes],
+                        [self.number(n) for n in step.numbers])
+            return
         # Numbers live in lists, one for each storage, so that buffers in one memory see each other.
-        memory, shared = {}, {}
+        memory: dict[str, list[Any]] = {}
+        shared: dict[Any, list[Any]] = {}
         kernel = step.kernel
-        for parameter, name in zip(kernel.buffers, step.buffers):
+        for parameter, name in zip(kernel.buffers, step.buffers, strict=True):
             tensor = self.tensors[name]
             key = tensor.untyped_storage().data_ptr(), tensor.dtype
             if tensor.numel() == 0:
@@ -254,41 +285,45 @@ class PlanRun:
             memory[parameter.name] = shared[key]
         sizes = [self.number(size) for size in step.sizes]
         KernelRun(kernel, memory, sizes, [self.number(n) for n in step.numbers]).run()
-        for parameter, name in zip(kernel.buffers, step.buffers):
+        for parameter, name in zip(kernel.buffers, step.buffers, strict=True):
             if parameter.name in kernel.writes and self.tensors[name].numel():
                 flat = _flat(self.tensors[name])
                 flat.copy_(torch.tensor(memory[parameter.name], dtype=flat.dtype))
 
-    def call(self, call):
+    def call(self, call: ir.ExternCall) -> None:
+        """Call ATen."""
         kwargs = {name: self.argument(arg) for name, arg in call.kwargs.items()}
         result = call.target(*self.argument(call.args), **kwargs)
-        for name, part in zip(call.outputs, result if isinstance(result, (list, tuple)) else (result,)):
+        for name, part in zip(call.outputs, result if isinstance(result, (list, tuple)) else (result,),
+                              strict=False):
             if name is not None:
                 self.tensors[name] = part
                 for symbol, (source, kind, dim) in self.plan.symbols.items():
                     if source == name:
                         self.sizes[symbol] = part if kind == "number" else part.size(dim)
 
-    def argument(self, arg):
+    def argument(self, arg: Any) -> Any:
+        """An argument of a call."""
         if isinstance(arg, ir.BufferRef):
             return self.tensor(arg)
         if isinstance(arg, (list, tuple)):
             return type(arg)(self.argument(part) for part in arg)
         return self.number(arg)
 
-    def tensor(self, ref):
+    def tensor(self, ref: ir.BufferRef) -> Any:
+        """A view of a buffer."""
         base = self.tensors[ref.buffer]
         if ref.shape is None:
             return base
-        shape, strides = ([self.number(n) for n in numbers] for numbers in (ref.shape, ref.strides))
+        shape, strides = ([self.number(n) for n in numbers or ()] for numbers in (ref.shape, ref.strides))
         return base.as_strided(shape, strides, base.storage_offset() + self.number(ref.offset))
 
 
-def _flat(tensor):
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
     count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
     return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage(), 0, (count,), (1,))
 
 
-def run(plan, inputs):
+def run(plan: KernelPlan, inputs: Sequence[Any]) -> list[Any]:
     """The results of a plan."""
     return PlanRun(plan, inputs).run()

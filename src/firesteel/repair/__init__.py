@@ -1,0 +1,1 @@
+"""Failures of firesteel found and made small: `check`, `minify`, `bisect`."""

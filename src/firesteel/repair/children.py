@@ -1,0 +1,137 @@
+"""Work in child processes that may crash or hang: forked, so that nothing has to be imported again.
+
+The parent only imports: it runs no operators, so that no threads of libraries are missing in a child.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+_LENGTH = struct.Struct("!Q")
+Report = Callable[[Any], None]
+"""What a child calls to say where it is, so that it is known when it crashes."""
+
+
+@dataclass
+class Ended:
+    """How a child ended."""
+
+    value: Any = None
+    """What the work returned."""
+    done: bool = False
+    signal: int | None = None
+    hangs: bool = False
+    reports: list[Any] = field(default_factory=list)
+    """What it has said, in order."""
+    text: str = ""
+    """The end of what it printed."""
+    seconds: float = 0.0
+
+
+def in_child(work: Callable[[Report], Any], limit: float, listen: Report | None = None) -> Ended:
+    """Run something in a forked process. What it returns and reports is pickled."""
+    began = time.monotonic()
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as printed:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _child(work, read, write, printed.fileno())
+        os.close(write)
+        ended = Ended()
+        try:
+            _listen(read, pid, ended, began + limit, listen)
+        finally:
+            os.close(read)
+            _, status = _reap(pid)
+        if os.WIFSIGNALED(status) and not ended.hangs and not ended.done:
+            ended.signal = os.WTERMSIG(status)
+        size = printed.seek(0, os.SEEK_END)
+        printed.seek(max(0, size - 4000))
+        ended.text = printed.read().decode(errors="replace")
+    ended.seconds = time.monotonic() - began
+    return ended
+
+
+def _child(work: Callable[[Report], Any], read: int, write: int, printed: int) -> None:
+    code = 1
+    try:
+        faulthandler.disable()  # what a crash prints would go to the parent's output
+        os.close(read)
+        os.setpgid(0, 0)
+        os.dup2(printed, 1)
+        os.dup2(printed, 2)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+
+        def send(kind: str, value: Any) -> None:
+            message = pickle.dumps((kind, value))
+            os.write(write, _LENGTH.pack(len(message)))
+            view = memoryview(message)
+            while view:
+                view = view[os.write(write, view):]
+
+        send("done", work(lambda value: send("report", value)))
+        code = 0
+    except BaseException as error:  # nothing of the parent's may run in the child
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+def _listen(read: int, pid: int, ended: Ended, end: float, listen: Report | None) -> None:
+    received = b""
+    while True:
+        ready, _, _ = select.select([read], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            ended.hangs = True
+            break
+        part = os.read(read, 1 << 16)
+        if not part:
+            return
+        received += part
+        while len(received) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(received)
+            if len(received) < _LENGTH.size + length:
+                break
+            kind, value = pickle.loads(received[_LENGTH.size:_LENGTH.size + length])
+            received = received[_LENGTH.size + length:]
+            if kind == "done":
+                ended.value, ended.done = value, True
+                return
+            ended.reports.append(value)
+            if listen is not None:
+                listen(value)
+
+
+def _reap(pid: int) -> tuple[int, int]:
+    """Wait for a child; one that goes on is ended, with what it has started."""
+    for _ in range(200):
+        known, status = os.waitpid(pid, os.WNOHANG)
+        if known:
+            return known, status
+        try:
+            os.killpg(pid, signal.SIGKILL) if _ else None
+        except (ProcessLookupError, PermissionError):
+            pass
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)

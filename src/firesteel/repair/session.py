@@ -1,0 +1,183 @@
+"""Scripts tried out one after the other in child processes, with what is known of how they fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .. import config
+from ..events import OBSERVERS, Observer
+from .children import Ended, in_child
+from .failure import PROGRAM, RUN, Failure
+from .probe import execute, failure_of
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Tried:
+    """What came of a script."""
+
+    failure: Failure | None
+    seconds: float
+    graphs: tuple[str, ...] = ()
+    """Scripts of the graphs that it was captured as, first to last."""
+    functions: tuple[str, ...] = ()
+    """Scripts of functions that failed in it."""
+    text: str = ""
+
+
+class Session:
+    """Runs scripts in children. ``limit``: seconds for all of it; ``each``: for one script."""
+
+    def __init__(self, limit: float, each: float, folder: str, progress: Progress = lambda _: None,
+                 threads: int | None = None) -> None:
+        """``threads``: how many the children use; 1 where this process may have started some, which a child lacks."""
+        preload()
+        self.threads = threads
+        self.end = time.monotonic() + limit
+        self.each = each
+        self.folder = folder
+        self.progress = progress
+        self.tried = 0
+        self._work = tempfile.TemporaryDirectory()
+        self._known: dict[str, Failure | None] = {}
+
+    def close(self) -> None:
+        """Remove what was written on the way."""
+        self._work.cleanup()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self.end
+
+    def run(self, text: str, look: bool = False, limit: float | None = None) -> Tried:
+        """Run a script; with ``look`` its graphs and functions become scripts too."""
+        path = os.path.join(self._work.name, f"script_{self.tried}.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.call(lambda: execute(path, self.folder), look, limit)
+
+    def call(self, work: Callable[[], Any], look: bool = False, limit: float | None = None) -> Tried:
+        """Run something in a child and say how it fails."""
+        self.tried += 1
+        scripts = os.path.join(self._work.name, f"written_{self.tried}")
+
+        def child(report: Callable[[Any], None]) -> Failure | None:
+            self.prepare()
+            if look:
+                config.repro = scripts
+                OBSERVERS.append(Graphs(report))
+            return failure_of(work, report, differs)
+
+        ended = in_child(child, limit or self.each)
+        functions = []
+        if look and os.path.isdir(scripts):
+            for name in sorted(os.listdir(scripts)):
+                with open(os.path.join(scripts, name), encoding="utf-8") as file:
+                    functions.append(file.read())
+        graphs = [report[1] for report in ended.reports if report[0] == "graph"]
+        return Tried(failure_behind(ended, limit or self.each), ended.seconds, tuple(dict.fromkeys(graphs)),
+                     tuple(functions), ended.text)
+
+    def prepare(self) -> None:
+        """The first that a child does."""
+        config.disk_cache = False
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+
+    def failure(self, text: str) -> Failure | None:
+        """How a script fails, each only run once."""
+        if text not in self._known:
+            self._known[text] = self.run(text).failure
+        return self._known[text]
+
+
+class Graphs(Observer):
+    """Reports a script of each captured graph before anything is made of it."""
+
+    def __init__(self, report: Callable[[Any], None]) -> None:
+        self.report = report
+
+    def note(self, kind: str, /, **what: Any) -> None:
+        if kind != "captured":
+            return
+        from ..repro_scripts.scripts import script_of_graph
+
+        captured = what["captured"]
+        try:
+            self.report(("graph", script_of_graph(captured.module, captured.example_inputs, "a captured graph")))
+        except Exception:
+            pass  # a graph with something that has no source
+
+
+def differs(error: BaseException, report: Callable[[Any], None]) -> Failure:
+    """The stage at which a wrong result comes about."""
+    from ..repro_scripts.scripts import script_of_graph
+    from .walk import Found, Walk
+
+    call = getattr(error, "call", None)
+    reason = str(getattr(error, "reason", "") or error)
+    kind = reason.partition(":")[0].partition("[")[0]
+    if call is None:
+        return Failure("difference", RUN, kind, reason)
+    walk = Walk(report, call.options)
+    try:
+        walk.function(call.function, call.args, call.kwargs, call.again)
+    except Found as found:
+        if found.call is not None:
+            for exact in (False, True):
+                try:
+                    report(("graph", script_of_graph(found.call.module, found.call.inputs, "a captured graph",
+                                                     exact=exact)))
+                except Exception:
+                    pass
+        return found.failure
+    return Failure("difference", RUN, kind, reason)
+
+
+def failure_behind(ended: Ended, limit: float) -> Failure | None:
+    """How a child ended that may have crashed or hung."""
+    if ended.done:
+        return ended.value if isinstance(ended.value, Failure) else None
+    stages = [report for report in ended.reports if report[0] == "stage"]
+    stage = stages[-1][1] if stages else PROGRAM
+    operators = tuple(stages[-1][2]) if stages and len(stages[-1]) > 2 else ()
+    wrong = [report[1] for report in ended.reports if report[0] == "differs"]
+    if ended.hangs:
+        failure = Failure("hang", stage, "hang", f"it does not end within {limit:g} s", operators=operators)
+    elif ended.signal is not None:
+        name = signal.Signals(ended.signal).name
+        failure = Failure("crash", stage, name, f"the process is ended by {name}", operators=operators)
+    else:
+        failure = Failure("exception", stage, "exit", ended.text[-300:])
+    if wrong:
+        return replace(failure, kind="difference", message=wrong[-1])
+    return failure
+
+
+def preload() -> None:
+    """Import what children need. Nothing of it is run."""
+    from .. import compiling, pipeline
+    from ..backends import native
+    from ..pipeline import compile, training
+    from ..repro_scripts import scripts
+    from ..runtime import compiler
+    from . import checking, walk
+
+    del compiling, pipeline, native, training, compile, scripts, checking, walk
+    try:
+        from ..pipeline.compile import load_stages
+
+        load_stages()
+        compiler.prepare()
+    except Exception:
+        pass  # that fails in the children too, where it is seen

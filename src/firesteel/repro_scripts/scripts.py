@@ -1,0 +1,204 @@
+"""Whole scripts: header, imports, definitions, values, and the call that fails."""
+
+from __future__ import annotations
+
+import os
+import platform
+import textwrap
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from .. import config
+from ..logs import log
+from ..version import __version__
+from .functions import source_of, values_for
+from .graphs import GraphSource
+from .values import Values
+
+MOST_SCRIPTS = 20
+"""Of one process: what fails every time says nothing new."""
+WRITTEN: list[str] = []
+"""The scripts that this process has written."""
+_OFF = ("", "0", "false", "no", "off")
+_ON = ("1", "true", "yes", "on")
+_FOLDER = "firesteel_repro"
+_HEAD = "what fails"
+_CALLS: dict[types.CodeType, str] = {}
+_SCRIPT = "_firesteel_script"
+_NO_SETTINGS = frozenset({"repro", "raise_on_internal_error", "disk_cache", "cache_dir", "compile_after", "debug_dir",
+                          "verify"})
+"""Settings that are not the program's, or that `fs.check` makes."""
+
+
+def folder() -> str | None:
+    """Where scripts are written; None where nobody asked for them."""
+    wanted = config.repro.strip()
+    if wanted.lower() in _OFF:
+        return None
+    return _FOLDER if wanted.lower() in _ON else wanted
+
+
+def graph_script(module: torch.fx.GraphModule, examples: Sequence[Any], error: BaseException,
+                 options: Any = None) -> str | None:
+    """Write the script of a graph that could not be compiled. The path; None where there is none."""
+    return _written(f"graph_{type(module).__name__}", error, lambda: script_of_graph(
+        module, examples, headline(f"the graph {type(module).__name__}", error), _options_text(options)))
+
+
+def remember_call(code: types.CodeType, globals_: Mapping[str, Any], args: Sequence[Any], given: Mapping[str, Any],
+                  backend: Any) -> None:
+    """Where scripts are asked for: keep what the script of a call would be, should it fail here or behind a break.
+
+    ``args``: as a unit has them, its closure first. ``given``: the arguments of `compile`.
+    """
+    if folder() is None:
+        return
+    try:
+        _CALLS[code] = script_of_function(code, globals_, args, _HEAD, _given_text(given, backend))
+    except Exception as problem:
+        log("fallbacks", "there can be no script of %s: %s: %s", code.co_qualname, type(problem).__name__, problem)
+
+
+def function_script(code: types.CodeType, error: BaseException) -> str | None:
+    """Write the script of the last call of a function, which could not be captured or whose code failed. The path, or
+    None."""
+    text = _CALLS.get(code)
+    if text is None:
+        return getattr(error, _SCRIPT, None)
+    return _written(code.co_name.strip("<>"), error, lambda: text.replace(_HEAD, headline(code.co_qualname, error)))
+
+
+def headline(what: str, error: BaseException) -> str:
+    """The first lines of a script: what fails, how, and with which versions."""
+    reason = (str(error).strip().splitlines() or [""])[0]
+    lines = [f"firesteel failed while compiling {what}.", "",
+             *textwrap.wrap(f"{type(error).__name__}: {reason}", 110)[:3], versions()]
+    return "\n".join(lines).replace("\\", "/").replace('"""', "'''")
+
+
+def versions() -> str:
+    """What runs here, in one line."""
+    return (f"firesteel {__version__}, torch {torch.__version__}, Python {platform.python_version()}, "
+            f"{platform.system()} {platform.machine()}")
+
+
+def script_of_graph(module: torch.fx.GraphModule, examples: Sequence[Any], head: str, options: str = "",
+                    exact: bool = False) -> str:
+    """The script of a graph with these inputs."""
+    values = Values(exact)
+    values.names |= {"torch", "fs", "f", "math"}
+    graph = GraphSource(values)
+    parameters = graph.function(module)
+    values.names |= set(parameters) - {"f"}
+    arguments = []
+    for name, example in zip(parameters, examples, strict=True):
+        values.names.discard(name)
+        arguments.append(values.write(example, name))
+    if any(isinstance(example, torch.Tensor) and any(type(size) is not int for size in example.shape)
+           for example in examples):
+        options += ", dynamic=True"
+    return _assembled(head, values, graph.functions, [], f"fs.check(f{options})({', '.join(arguments)})")
+
+
+def script_of_function(code: types.CodeType, globals_: Mapping[str, Any], args: Sequence[Any], head: str,
+                       options: str = "", exact: bool = False) -> str:
+    """The script of a function with these arguments."""
+    held = list(args)
+    cells = held.pop(0) if code.co_freevars else ()
+    free = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)
+            if not _is_empty(cell)}
+    source = source_of(code, globals_, free)
+    values = values_for(source, exact)
+    bindings = {**{name: globals_[name] for name in source.late}, **free}
+    late = []
+    for name, value in bindings.items():
+        if isinstance(value, types.FunctionType) and value.__code__ is code:
+            continue  # it calls itself
+        values.names.add(name)
+        late.append((name, values.write(value, name)))
+    call = f"fs.check({source.name}{options})({', '.join(_arguments(code, held, values))})"
+    return _assembled(head, values, source.definitions, [f"{name} = {text}" for name, text in late if name != text],
+                      call)
+
+
+def _is_empty(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
+
+
+def _arguments(code: types.CodeType, held: list[Any], values: Values) -> list[str]:
+    """The arguments of a call, as source."""
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    positional = [values.write(value, name) for name, value in zip(names[:count], held, strict=False)]
+    keywords = [f"{name}={values.write(value, name)}"
+                for name, value in zip(names[count:count + only], held[count:count + only], strict=True)]
+    position = count + only
+    if code.co_flags & 0x04:
+        positional += [values.write(value, f"{names[position]}_{at}") for at, value in enumerate(held[position])]
+        position += 1
+    if code.co_flags & 0x08:
+        keywords += [f"{key}={values.write(value, key)}" for key, value in held[position].items()]
+    return [*positional, *keywords]
+
+
+def _assembled(head: str, values: Values, definitions: Sequence[str], late: Sequence[str], call: str) -> str:
+    settings = [f"fs.config.{name} = {getattr(config, name)!r}" for name in _changed_settings()]
+    imports = [f"import {name}" for name in sorted({*values.imports, "torch"} - {"firesteel"})]
+    drawn = any("torch.rand" in line or "torch.nn." in line for line in values.lines)
+    lines = ['"""' + head, '"""', "", *imports, "", "import firesteel as fs", *settings, "", "", *definitions, "",
+             *["torch.manual_seed(0)"][:drawn], *values.lines, *late, call, ""]
+    text = "\n".join(lines)
+    while "\n\n\n\n" in text:
+        text = text.replace("\n\n\n\n", "\n\n\n")
+    return text
+
+
+def _changed_settings() -> list[str]:
+    return [name for name in config.names() if not config.is_default(name) and name not in _NO_SETTINGS]
+
+
+def _options_text(options: Any) -> str:
+    """Options of the native backend, as arguments of `compile`."""
+    if options is None:
+        return ""
+    changed = {name: value for name, value in vars(options).items()
+               if value != getattr(type(options)(), name) and name != "background"}
+    return f", options={changed!r}" if changed else ""
+
+
+def _given_text(given: Mapping[str, Any], backend: Any) -> str:
+    arguments = {name: value for name, value in given.items() if value and name not in ("name", "dynamic_shapes")}
+    if given.get("dynamic") is False:
+        arguments["dynamic"] = False
+    if isinstance(backend, str) and backend != "native":
+        arguments["backend"] = backend
+    return "".join(f", {name}={value!r}" for name, value in arguments.items())
+
+
+def _written(name: str, error: BaseException, make: Callable[[], str]) -> str | None:
+    """The path of a new script. What cannot be written is no reason for anything else to fail."""
+    where = folder()
+    known = getattr(error, _SCRIPT, None)
+    if where is None or known is not None or len(WRITTEN) >= MOST_SCRIPTS:
+        return known
+    try:
+        text = make()
+        os.makedirs(where, exist_ok=True)
+        path = os.path.join(where, f"{name}_{os.getpid()}_{len(WRITTEN)}.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        WRITTEN.append(path)
+        error.add_note(f"firesteel: {path} fails in the same way; firesteel minify makes it smaller")
+        setattr(error, _SCRIPT, path)
+    except Exception as problem:
+        log("fallbacks", "no script is written for %s: %s: %s", name, type(problem).__name__, problem)
+        return None
+    return path

@@ -1,0 +1,123 @@
+"""Failures are found and made small: a short sample of the faults that `benchmarks/injected_faults.py` puts in."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import firesteel as fs
+from firesteel.cli import main
+from firesteel.repair import bisect, failure, minify
+from firesteel.repair.session import Session
+from firesteel.repair.shrinker import Shrinker
+from repair import faults
+
+SMALL = """
+import torch
+import firesteel as fs
+
+def f(x, weight):
+    first = torch.mm(x, weight)
+    second = torch.relu(first) * 3.0
+    third = second.cumsum(0)
+    fourth = third.round() + 1
+    return fourth.sum(), first
+
+torch.manual_seed(0)
+x = torch.randn(4, 8)
+weight = torch.randn(8, 3)
+fs.check(f)(x, weight)
+"""
+
+
+@pytest.fixture
+def session(tmp_path):
+    made = Session(60.0, 20.0, str(tmp_path), threads=1)
+    yield made
+    made.close()
+
+
+def look(session, tmp_path, monkeypatch, name, text=SMALL):
+    """Put a fault in and look for it; children inherit it."""
+    faults.load()
+    monkeypatch.setattr(minify, "confirm", lambda *given: True)
+    with monkeypatch.context():
+        from firesteel.kernels.lowering.registry import LOWERINGS
+        from firesteel.kernels.operations import OPERATIONS
+
+        known = dict(LOWERINGS), dict(OPERATIONS)
+        try:
+            faults.FAULTS[name].apply()
+            return bisect.bisect_text(session, text, str(tmp_path / "small.py"), guards=False)
+        finally:
+            LOWERINGS.update(known[0])
+            OPERATIONS.update(known[1])
+
+
+@pytest.mark.parametrize("name, stage, operator, kind", [
+    ("lowering_of_round_is_that_of_ceil", "lower", "aten.round.default", "difference"),
+    ("lowering_of_cumsum_crashes", "lower", "aten.cumsum.default", "crash"),
+])
+def test_faults_are_found(session, tmp_path, monkeypatch, name, stage, operator, kind):
+    found = look(session, tmp_path, monkeypatch, name)
+    assert (found.failure.stage, found.failure.operators[0], found.failure.kind) == (stage, operator, kind)
+    assert found.minified.lines <= 14
+
+
+def test_nothing_is_found_where_nothing_is_wrong(session, tmp_path):
+    found = bisect.bisect_text(session, SMALL, str(tmp_path / "small.py"), guards=False)
+    assert found.failure is None and "nothing differs" in str(found) and not (tmp_path / "small.py").exists()
+
+
+def test_a_lost_guard(session, tmp_path, monkeypatch):
+    from firesteel.capture.guards import GuardSet
+
+    real = GuardSet.add
+    monkeypatch.setattr(GuardSet, "add", lambda self, guard: None if guard.source is not None
+                        and guard.source.name == "FACTOR" else real(self, guard))
+    monkeypatch.setattr(bisect, "_minified", lambda session, text, first, out: minify.Minified(
+        "'head'\n" + text, first.failure, "source", 1, 0.0, out))
+    text = "import torch, firesteel as fs\nFACTOR = 2.0\ndef f(x, k):\n    return x * FACTOR + k\n" \
+           "fs.check(f)(torch.ones(3), 1)\n"
+    found = bisect.bisect_text(session, text, str(tmp_path / "small.py"))
+    assert found.failure.stage == "guards" and found.failure.operators == ("FACTOR",)
+    assert "checked(*args)\nFACTOR = 3.25\nchecked(*args)" in found.minified.text
+
+
+def test_shrinking_keeps_what_is_needed():
+    def fails(text):
+        return "relu" in text and "fs.check(f)(" in text and "def f(" in text
+
+    shrinker = Shrinker(SMALL, fails, lambda text: {"first": "torch.randn(4, 3)"}, lambda: False)
+    small = shrinker.shrink()
+    assert fails(small) and len(small.splitlines()) <= 6 and "cumsum" not in small and "mm" not in small
+
+
+def test_failures_are_the_same_in_spite_of_names_and_sizes():
+    one = failure.Failure("exception", "lower", "KeyError", "no kernel for relu_3 of size [4, 8]", "a.py:f")
+    other = failure.Failure("exception", "lower", "KeyError", "no kernel for relu of size [1]", "a.py:f")
+    assert one.is_same(other)
+    for change in ({"stage": "schedule"}, {"error": "ValueError"}, {"where": "b.py:f"}, {"kind": "crash"},
+                   {"message": "something else altogether"}):
+        assert not one.is_same(failure.Failure(**{**vars(other), **change})), change
+
+
+def test_wrong_input(tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("x = 1\n")
+    for command in (["minify", str(tmp_path / "nowhere.py")], ["minify", str(script), "--limit", "0"],
+                    ["minify", str(script), "--out", str(tmp_path / "no" / "folder.py")], ["minify", str(script)],
+                    ["bisect", f"{script}:f"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    script.write_text("raise ValueError('mine')\n")
+    assert main(["minify", str(script)]) == 2 and "fails by itself" in capsys.readouterr().err
+
+
+def test_bisect_of_a_call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()).eval()
+    found = fs.bisect(model, guards=False, limit=60)(torch.ones(2))
+    assert found.failure is None, found
+    with pytest.raises(fs.errors.UserCodeError, match="no source"):
+        fs.bisect(torch.nn.Linear(2, 2))(object())

@@ -1,0 +1,140 @@
+"""Scripts that fail as firesteel has failed."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import pytest
+import torch
+
+import firesteel as fs
+from firesteel.capture.opcode_handlers import HANDLERS
+from firesteel.kernels.lowering.registry import LOWERINGS
+from firesteel.repro_scripts import scripts as module
+
+
+def refuse(*args, **kwargs):
+    raise KeyError("a fault")
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.register_buffer("offset", torch.arange(4.0))
+        self.factor = 2.0
+
+    def forward(self, x, *more, scale=1):
+        return torch.atan(self.inner(x) * self.factor + self.offset) * -LIMIT * scale
+
+
+LIMIT = 3
+
+
+@pytest.fixture
+def failures(tmp_path, monkeypatch):
+    """A folder for scripts, in a process that has written none."""
+    monkeypatch.setattr(module, "WRITTEN", [])
+    with fs.config.patch(repro=str(tmp_path), raise_on_internal_error=False, compile_after=0.0):
+        yield tmp_path
+
+
+def run(path):
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), {"__name__": "__main__"})
+
+
+def test_a_graph(failures, monkeypatch):
+    LOWERINGS.load()
+    monkeypatch.setitem(LOWERINGS, "aten.atan.default", refuse)
+    model, x = Scaled(), torch.randn(2, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = fs.compile(model)(x)
+    assert torch.equal(result, model(x))
+    (path,) = module.WRITTEN
+    (warning,) = [one for one in caught if issubclass(one.category, fs.errors.FiresteelWarning)]
+    assert path in str(warning.message) and os.path.dirname(path) == str(failures)
+    with fs.config.patch(repro=""), pytest.raises(fs.errors.BackendError, match="KeyError: 'a fault'"):
+        run(path)
+    monkeypatch.undo()
+    run(path)
+
+
+def test_a_function_that_cannot_be_captured(failures, monkeypatch):
+    HANDLERS.load()
+    monkeypatch.setitem(HANDLERS, "UNARY_NEGATIVE", refuse)
+    model, x = Scaled(), torch.randn(2, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fs.compile(model, dynamic=True)(x, 1, scale=2)
+    (path,) = module.WRITTEN
+    assert any(path in str(one.message) for one in caught)
+    text = open(path).read()
+    assert "dynamic=True" in text and "LIMIT = 3" in text and "scale=2" in text
+    with fs.config.patch(repro=""), pytest.raises(KeyError, match="a fault"):
+        run(path)
+    monkeypatch.undo()
+    run(path)
+
+
+def test_behind_a_break(failures, monkeypatch):
+    LOWERINGS.load()
+    HANDLERS.load()
+
+    def f(x):
+        x = x + 1
+        fs.graph_break()
+        return -x
+
+    monkeypatch.setitem(HANDLERS, "UNARY_NEGATIVE", refuse)
+    with pytest.warns(fs.errors.FiresteelWarning, match="fails in the same way"):
+        fs.compile(f)(torch.ones(2))
+    (path,) = module.WRITTEN
+    assert "graph_break" in open(path).read()
+
+
+def test_raised_errors_name_the_script(failures, monkeypatch):
+    LOWERINGS.load()
+    monkeypatch.setitem(LOWERINGS, "aten.atan.default", refuse)
+    with fs.config.patch(raise_on_internal_error=True), pytest.raises(fs.errors.BackendError) as caught:
+        fs.compile(lambda x: torch.atan(x))(torch.ones(2))
+    (path,) = module.WRITTEN
+    assert any(path in note for note in caught.value.__cause__.__notes__)
+
+
+def test_nothing_is_written_where_nobody_asks(tmp_path, monkeypatch):
+    LOWERINGS.load()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(LOWERINGS, "aten.atan.default", refuse)
+    with fs.config.patch(raise_on_internal_error=False), pytest.warns(fs.errors.FiresteelWarning,
+                                                                      match="FIRESTEEL_REPRO=1"):
+        fs.compile(lambda x: x.atan(), backend="native")(torch.ones(2))
+    assert not os.listdir(tmp_path)
+
+
+def test_repro_gives_the_paths(tmp_path, monkeypatch):
+    LOWERINGS.load()
+    monkeypatch.setitem(LOWERINGS, "aten.atan.default", refuse)
+    with fs.config.patch(raise_on_internal_error=False), warnings.catch_warnings(), \
+            fs.repro(str(tmp_path)) as written:
+        warnings.simplefilter("ignore")
+        fs.compile(lambda x: x.atan(), backend="native")(torch.ones(3))
+    assert len(written) == 1 and os.path.dirname(written[0]) == str(tmp_path)
+
+
+@pytest.mark.parametrize("value", [
+    torch.arange(6).view(2, 3), torch.zeros(2, dtype=torch.bool), torch.randn(3, 4).t(), torch.randn(4)[1:],
+    torch.randn(2, dtype=torch.bfloat16), torch.randn(2, requires_grad=True), torch.randn(2, 0), torch.tensor(3.0),
+    torch.randn(2, dtype=torch.complex64), torch.ones(3, 1).expand(3, 4), torch.nn.Parameter(torch.ones(2)),
+])
+def test_tensors_have_the_same_layout(value):
+    from firesteel.repro_scripts.values import tensor_source
+
+    for exact in (False, True):
+        made = eval(tensor_source(value, exact), {"torch": torch})
+        assert (made.dtype, made.shape, made.stride(), made.requires_grad) == \
+            (value.dtype, value.shape, value.stride(), value.requires_grad)
+    if value.is_contiguous() and value.dtype is torch.int64:
+        assert torch.equal(made, value)
