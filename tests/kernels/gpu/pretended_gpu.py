@@ -47,7 +47,7 @@ from firesteel.kernels.host import printer
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.options import make_options
 from firesteel.pipeline import compile as stages
-from firesteel.pipeline import training
+from firesteel.pipeline import compiled_backward, training
 from firesteel.torch_compat import cuda_random
 
 ARCHITECTURE = 90
@@ -150,7 +150,7 @@ class PretendedGpu:
     def here(self) -> Iterator[None]:
         """All graphs that are compiled meanwhile, backward graphs too, are for this GPU."""
         compile_functional, executable = stages.compile_functional, stages._executable
-        call = training._Backward.__call__
+        call = compiled_backward.CompiledBackward.__call__
 
         def compile_half(functional: Any, *args: Any, **kwargs: Any) -> Any:
             return compile_functional(on_gpu(functional), *args, **kwargs)
@@ -179,7 +179,7 @@ class PretendedGpu:
             (autodiff, {"trace": _moved(autodiff.trace)}),
             (joint, {"trace_training": _moved(trace_training)}),
             (training, {"trace_training": _moved(trace_training)}),
-            (training._Backward, {"__call__": backward}),
+            (compiled_backward.CompiledBackward, {"__call__": backward}),
             (stages, {"compile_functional": compile_half, "_executable": recorded}),
             (plan_cache, {"plan_key": lambda *args: None}),
             (engine, {"check_available": lambda: None, "compile_for_gpu": self._compile}),
