@@ -142,6 +142,7 @@ def run_program(
     with _loaded(program) as namespace, _quiet(), _restored_global_state():
         torch.manual_seed(SEED)
         random.seed(SEED)
+        namespace["compiled"] = transform  # for what programs compile themselves
         with making or contextlib.nullcontext():
             function, calls, before, observe, *more = namespace["make"]()
         use = more[0] if more else _call

@@ -1,4 +1,4 @@
-"""``copy.copy`` and ``copy.deepcopy`` of tensors, and of dictionaries with attributes, in captured code.
+"""``copy.copy`` and ``copy.deepcopy`` of tensors, dictionaries with attributes and compiled modules, in captured code.
 
 Eager copies the whole storage of a tensor, once for all tensors in it. Captured are tensors that fill their storage
 alone; parameters are copied for themselves.
@@ -13,10 +13,11 @@ import torch
 from ..fake.dims import known_equal, layout_of, numel_of, offset_of
 from ..fake.rules.strides import preserved_strides
 from .call_handlers import handles
-from .equivalents.copying import has_attributes, shallow_tensor_copy
+from .equivalents.copying import has_attributes, shallow_tensor_copy, stay_compiled
 from .signals import GraphBreak
 from .values.base import Value
 from .values.mappings import DictValue
+from .values.objects import CompiledModuleValue
 from .values.storages import storage_bytes
 from .values.tensors import TensorValue
 
@@ -49,6 +50,14 @@ def shallow_copy(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Val
     if tensor.cls is not torch.Tensor or tensor.fake.requires_grad:
         raise GraphBreak("copy.copy of a tensor that requires grad, or of a parameter", "use detach()")
     return tx.call_torch("detach", [tensor], {})
+
+
+@handles(stay_compiled)
+def refuse_compiled(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Copies of a compiled module are compiled as well; what is captured in its place is the module behind it."""
+    if isinstance(args[0].realize(), CompiledModuleValue):
+        raise GraphBreak("a copy of a compiled module is another compiled module")
+    return tx.constant(None)
 
 
 @handles(has_attributes)

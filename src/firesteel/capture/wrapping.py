@@ -42,7 +42,7 @@ from .values.functions import FunctionValue, PartialValue, closure_cells
 from .values.generators import RandomGenerator
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.methods import MethodValue, NativeMethod
-from .values.objects import ExceptionValue, InstanceDict, ModuleValue, ObjectValue
+from .values.objects import CompiledModuleValue, ExceptionValue, InstanceDict, ModuleValue, ObjectValue
 from .values.opaque import OpaqueIterator, OpaqueValue
 from .values.progress_bars import ProgressBarValue, is_progress_bar
 from .values.sequences import ListValue, TupleValue
@@ -153,7 +153,8 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
             return OpaqueValue(real, source, "its class overrides __getattribute__")
         # a module that was compiled before is captured as the module behind it, whose __dict__ it shares
         original = kind.__dict__.get("_firesteel_original", real)
-        return ModuleValue(type(original), source, original)
+        kind_of_value = ModuleValue if original is real else CompiledModuleValue
+        return kind_of_value(type(original), source, original)
     if kind is types.FunctionType:
         return _wrap_function(tx, real, source)
     if kind is types.MethodType:

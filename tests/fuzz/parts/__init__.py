@@ -4,6 +4,7 @@ A program's source defines `make()`, which returns `fn, calls, before, observe` 
 pairs of positional and keyword arguments, what happens before each call, what else to look at afterwards) and, where
 calling is not enough, a fifth: `use(fn, args, kwargs)`, which makes the call and whatever belongs to it (gradients of
 gradients, hooks, modes around it) and returns what is to be compared.
+Inside of `make` the global `compiled` compiles what it is given, or leaves it as it is in the plain run.
 """
 
 from __future__ import annotations

@@ -44,6 +44,10 @@ def has_attributes(x: Any) -> bool:
     return bool(x.__dict__)
 
 
+def stay_compiled(x: torch.nn.Module) -> None:
+    """Stands for what `tensor_copies` captures."""
+
+
 def shallow_tensor_copy(x: torch.Tensor) -> torch.Tensor:
     """Stands for what `tensor_copies` captures."""
     return copy_module.copy(x)
@@ -60,6 +64,8 @@ def copy(x: Any) -> Any:
         return x
     if cls is torch.Tensor:
         return shallow_tensor_copy(x)
+    if issubclass(cls, torch.nn.Module):
+        stay_compiled(x)
     copier = getattr(cls, "__copy__", None)
     if copier is not None:
         return copier(x)
@@ -110,6 +116,8 @@ def _deep_copied(x: Any, memo: dict[int, Any]) -> Any:
         return types.MethodType(x.__func__, deepcopy(x.__self__, memo))
     if issubclass(cls, type):
         return x
+    if issubclass(cls, torch.nn.Module):
+        stay_compiled(x)
     copier = getattr(x, "__deepcopy__", None)
     if copier is not None:
         return copier(memo)

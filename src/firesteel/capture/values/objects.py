@@ -471,6 +471,12 @@ def _on_class(cls: type, name: str) -> bool:
     return any(name in base.__dict__ for base in cls.__mro__)
 
 
+class CompiledModuleValue(ModuleValue):
+    """A module that was compiled before: all that is asked of it is answered by the module behind it."""
+
+    __slots__ = ()
+
+
 class ClassValue(Value):
     """A class, known by identity."""
 
