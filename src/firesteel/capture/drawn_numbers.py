@@ -11,6 +11,7 @@ generators as they were.
 
 from __future__ import annotations
 
+import math
 import random
 import types
 from collections.abc import Callable, Iterable
@@ -142,7 +143,7 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
         draws.generators[id(real)] = (real, generator.text)
         if isinstance(real, numpy.random.RandomState):
             draws.methods.add(name)
-    return _value(tx, draws.variable(text), sample, f"{name}()", shape)
+    return _value(tx, draws.variable(text), sample, name, shape, None if kwargs else constants)
 
 
 class Size:
@@ -225,8 +226,28 @@ def _settle(tx: Tracer, number: NumberValue, title: str) -> None:
     number.specialize(tx)
 
 
-def _value(tx: Tracer, variable: str, sample: Any, name: str, shape: tuple[Any, ...]) -> Value:
-    """The Value of what is drawn into a variable."""
+# Methods whose numbers are from 0 to below 1, in steps of 2**-53.
+OF_UNIT = frozenset({"random", "rand", "random_sample", "sample", "ranf"})
+
+
+def _bounds(name: str, kind: type, args: list[Any] | None) -> dict[str, Any]:
+    """Between which ends the numbers of a method are, whose arguments are known if they come without names."""
+    if args is None:
+        return {}
+    if kind is float and name in OF_UNIT:
+        return {"lower": 0.0, "upper": 1 - 2.0**-53}
+    if kind is float and name == "uniform" and all(type(arg) in (int, float) and math.isfinite(arg) for arg in args):
+        low, high = [*args, *(0.0, 1.0)[len(args):]][:2]
+        ends = low, high, low + (high - low)  # which may be rounded
+        return {"lower": min(ends), "upper": max(ends)}
+    if kind is int and name in ("getrandbits", "_randbelow") and args and type(args[0]) is int:
+        return {"lower": 0, "upper": (1 << args[0] if name == "getrandbits" else args[0]) - 1}
+    return {}
+
+
+def _value(tx: Tracer, variable: str, sample: Any, name: str, shape: tuple[Any, ...],
+           args: list[Any] | None) -> Value:
+    """The Value of what a method called with such arguments has drawn into a variable."""
     if sample is None:
         return ConstantValue(None)
     if isinstance(sample, numpy.ndarray):
@@ -238,7 +259,9 @@ def _value(tx: Tracer, variable: str, sample: Any, name: str, shape: tuple[Any, 
                           source=DrawnSource(variable))
     dtype = {int: torch.int64, float: torch.float64, bool: torch.bool}[type(sample)]
     tensor = _input(tx, variable, NUMBER_TENSORS[type(sample)], (), dtype)
-    symbol = new_number(tx.fake, tensor.fake, name)
+    bounds = _bounds(name, type(sample), args)
+    symbol = tx.shape_env.new_symbol(None, f"{name}()", kind="int" if type(sample) is int else "float", **bounds) \
+        if bounds else new_number(tx.fake, tensor.fake, f"{name}()")
     tx.number_nodes.place(symbol, tensor.node, "item")
     tx.symbols.sources[symbol] = DrawnSource(variable)
     return tx.symbols.number(symbol)
