@@ -400,3 +400,10 @@ def test_an_object_whose_class_gets_another_call():
     assert torch.equal(compiled(x), x * 2)
     Scaled.__call__ = lambda self, x: x * 9
     assert torch.equal(compiled(x), x * 9)
+
+
+def test_what_only_torchs_compiler_knows_changes_nothing():
+    x = torch.ones(3)
+    for how in ({"mode": "lite"}, {"options": {"guard_filter_fn": lambda guards: [False for _ in guards]}}):
+        compiled = fs.compile(lambda v: v * len(v), **how)
+        assert torch.equal(compiled(x), x * 3) and torch.equal(compiled(torch.ones(4)), torch.ones(4) * 4)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from . import config
 from .errors import UserCodeError
+from .logs import log
 from .support import plainly_supported, usable_backend
 from .waiting import compile_now, plain_until_it_pays
 
 if TYPE_CHECKING:
     from .runtime.compiler import Compiler
 
-MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MODES = (None, "default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 TIERS = (None, "auto", "wait")
 
 
@@ -65,6 +66,9 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         dynamic_shapes = shapes_spec
     check_arguments(fullgraph, dynamic, mode, options)
     _check_names(name, recompile_limit, tier)
+    if isinstance(options, dict) and "guard_filter_fn" in options:
+        log("guards", "options={'guard_filter_fn': ...} changes nothing: no guard is left out")
+        options = {name: value for name, value in options.items() if name != "guard_filter_fn"} or None
     chosen = config.default_backend if backend is None else backend
     if chosen == "inductor":
         chosen = "native"  # what torch calls it

@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 import pytest
-import torch
 from tests.capture.differential import check
 
 from firesteel.errors import GraphBreakError

@@ -41,6 +41,7 @@ class Options:
 MODES: dict[str | None, dict[str, Any]] = {
     None: {},
     "default": {},
+    "lite": {},
     "reduce-overhead": {"cuda_graphs": True},
     "max-autotune": {"max_autotune": True, "cuda_graphs": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},

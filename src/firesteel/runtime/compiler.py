@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, progress, torch_compat
 from ..backends.native import native
 from ..backends.registry import lookup_backend
+from ..backends.under_aot import compile_under_aot, needs_torchs_symbols
 from ..capture.break_reasons import written_name
 from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.entries import Entry
@@ -214,6 +215,9 @@ class Compiler:
         if self.backend_is_own:
             return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
         with interruptible(), InterpreterSettings.of_the_program():
+            if needs_torchs_symbols(captured.module, captured.example_inputs):
+                backend = functools.partial(self.backend, **self.backend_arguments)
+                return compile_under_aot(backend, captured.module, captured.example_inputs)
             return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
 
     def _call_forced_backend(self, captured: CapturedGraph, backend: Any) -> Any:

@@ -148,6 +148,8 @@ _NOTHING: dict[str, Releases] = {
         _fused_sgd_"""),
     # Buckets of gradients, see `data_parallel`
     **_all("torch.", "nn.parallel.DistributedDataParallel._active_ddp_module distributed._DEFAULT_FIRST_BUCKET_BYTES"),
+    # What backends built on torch's AOTAutograd are given, see `torch_symbols`
+    **_all("torch.", "_guards.TracingContext _guards.tracing _subclasses.fake_tensor.FakeTensorMode"),
     # What keeps torch's own compiler from being imported, see `dynamo_imports`
     **_all("torch.", "_compile._disable_dynamo _disable_dynamo _prims_common.elementwise_dtypes"),
     **_all("torch.optim.optimizer.", "_use_grad_for_differentiable"),
