@@ -19,7 +19,8 @@ def run_with(setting: str | None, code: str) -> subprocess.CompletedProcess[str]
     environment = {name: value for name, value in os.environ.items() if name != "FIRESTEEL_LOGS"}
     if setting is not None:
         environment["FIRESTEEL_LOGS"] = setting
-    environment["PYTHONPATH"] = str(Path(logs.__file__).parent)
+    package = Path(logs.__file__).parent
+    environment["PYTHONPATH"] = os.pathsep.join([str(package), str(package.parent)])
     return subprocess.run(
         [sys.executable, "-c", f"import logs\n{code}"], env=environment, capture_output=True, text=True
     )

@@ -122,7 +122,7 @@ def test_time_of_calls_inside_of_calls_counts_once():
     began = time.perf_counter()
     compiled(X, 4)
     once = time.perf_counter() - began
-    assert getattr(compiled, END_WAITING).__self__.seconds <= before + once
+    assert getattr(compiled, END_WAITING).__self__.seconds <= before + once + 0.002  # counted twice, it would be 0.02
 
 
 def test_calls_that_raise_count_too_and_show_no_frame_of_ours_inside():

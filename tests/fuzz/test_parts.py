@@ -50,6 +50,6 @@ def digests() -> dict[str, str]:
 def test_programs_do_not_depend_on_the_process() -> None:
     root = Path(__file__).parents[2]
     code = "import json; from tests.fuzz.test_parts import digests; print(json.dumps(digests()))"
-    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(root)}
+    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
     done = subprocess.run([sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == digests()

@@ -459,7 +459,7 @@ def test_registering_twice_is_an_error() -> None:
 
 # What the equivalents may call in C: capture must know each of these itself.
 NATIVE = {
-    "abs", "bool", "bytearray", "bytes", "callable", "complex", "dict", "float", "frozenset", "getattr", "hasattr",
+    "abs", "bool", "breakpoint", "bytearray", "bytes", "callable", "complex", "dict", "float", "frozenset", "getattr", "hasattr",
     "id", "int", "isinstance", "issubclass", "iter", "len", "list", "math.isfinite", "math.log", "next", "object",
     "operator.index", "range", "repr", "set", "setattr", "str", "torch.is_grad_enabled", "tuple", "type",
     "types.MethodType", "zip",
