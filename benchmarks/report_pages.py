@@ -6,7 +6,7 @@
 For each: the size of the page (at most 5 MB); every break and every recompilation with its line, to be looked at, and
 whether that is a line of the function that is named; and, loaded in headless chromium at 400 and 1,400 pixels, in light
 and in dark, the seconds until it can be used (at most 2), errors of scripts, whether anything is wider than the window,
-whether the search finds things. Bark needs its packages (see `benchmarks.programs.speech`) and is left out without them.
+whether the search finds things. Bark needs its packages (`benchmarks.programs.speech`) and is left out without them.
 The exit status is 1 when something is missed. (`tests/debug/test_recorded_places.py` checks lines of known programs.)
 """
 

@@ -16,7 +16,7 @@ import firesteel as fs
 from firesteel import config
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
          if BLOCK.search(page.read_text())]
 AS_USERS_RUN_IT = ("first_calls.md", "dynamic_shapes.md", "tour.md", "graph_breaks.md", "training.md")
@@ -87,5 +87,5 @@ def test_the_page_of_functions_has_all_of_them():
 
 def test_settings_named_in_the_documentation_exist():
     text = "\n".join(page.read_text() for page in LINKED)
-    for name in re.findall(r"config\.([a-z_]+)\b(?!\()", text):
+    for name in re.findall(r"(?<![\w.])(?:fs\.|firesteel\.)?config\.([a-z_]+)\b(?!\()", text):
         assert name in ("py", "patch") or hasattr(config, name), name

@@ -56,7 +56,16 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Record calls of `fn` (or of each function in a list) as one operation of the graph without looking inside."""
+    """Record calls of `fn` (or of each function in a list) as one operation of the graph without looking inside.
+
+    >>> import torch, firesteel as fs
+    >>> @fs.allow_in_graph
+    ... def scaled(x):
+    ...     return x * 2
+    >>> graph, _ = fs.capture_graph(lambda x: scaled(x) + 1)(torch.ones(2))
+    >>> [node.target.__name__ for node in graph.graph.nodes if node.op == "call_function"]
+    ['scaled', 'add']
+    """
     for one in _each(fn, "allow_in_graph"):
         markers.unmark(one, DISALLOWED)
         if not is_graph_function(one):
@@ -65,7 +74,15 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def disallow_in_graph(fn: Any) -> Any:
-    """Break the graph at calls of `fn` (or of each function in a list)."""
+    """Break the graph at calls of `fn` (or of each function in a list).
+
+    >>> import torch, firesteel as fs
+    >>> def mine(x):
+    ...     return x.cos()
+    >>> _ = fs.disallow_in_graph(mine)
+    >>> fs.explain(lambda x: mine(x.sin()) + 1)(torch.ones(2)).graph_break_count
+    1
+    """
     for one in _each(fn, "disallow_in_graph"):
         markers.unmark(one, ALLOWED)
         markers.mark(one, DISALLOWED)
@@ -81,13 +98,33 @@ def _each(fn: Any, name: str) -> Any:
 
 
 def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Promise that `fn` returns the same for the same arguments: it is called once, while capturing."""
+    """Promise that `fn` returns the same for the same arguments: it is called once, while capturing.
+
+    >>> import torch, firesteel as fs
+    >>> @fs.assume_constant_result
+    ... def factor():
+    ...     print("asked")
+    ...     return 3.0
+    >>> f = fs.compile(lambda x: x * factor(), tier="wait")
+    >>> f(torch.ones(2)), f(torch.ones(2))
+    asked
+    (tensor([3., 3.]), tensor([3., 3.]))
+    """
     markers.mark(fn, CONSTANT_RESULT)
     return fn
 
 
 def graph_break(msg: str = "") -> None:
-    """Break the graph here. Does nothing in uncompiled code; `msg` is shown as the reason."""
+    """Break the graph here. Does nothing in uncompiled code; `msg` is shown as the reason.
+
+    >>> import torch, firesteel as fs
+    >>> def f(x):
+    ...     y = x.sin()
+    ...     fs.graph_break("on purpose")
+    ...     return y + 1
+    >>> fs.explain(f)(torch.ones(2)).break_reasons[0].reason
+    'graph_break() was called: on purpose'
+    """
 
 
 def restore_torch() -> list[str]:
@@ -114,7 +151,21 @@ def _break_here(tx: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def reset() -> None:
-    """Forget everything compiled in this process; the next call of each compiled function captures again."""
+    """Forget everything compiled in this process; the next call of each compiled function captures again.
+
+    >>> import torch, firesteel as fs
+    >>> graphs = []
+    >>> def counting(gm, example_inputs):
+    ...     graphs.append(gm)
+    ...     return gm.forward
+    >>> f = fs.compile(lambda x: x + 1, backend=counting)
+    >>> for _ in range(3):
+    ...     _ = f(torch.ones(2))
+    >>> fs.reset()
+    >>> _ = f(torch.ones(2))
+    >>> len(graphs)
+    2
+    """
     from .runtime.compiler import COMPILERS
     from .stage_times import TIMES
 

@@ -335,7 +335,14 @@ def capture_graph(fn: Any) -> Callable[..., GraphAndGuards]:
 
 
 def compile_times() -> str:
-    """All compilations of this process and how long each took, backward passes too, and the time of each stage."""
+    """All compilations of this process and how long each took, backward passes too, and the time of each stage.
+
+    >>> import torch, firesteel as fs
+    >>> fs.reset()
+    >>> _ = fs.compile(lambda x: x + 1, tier="wait")(torch.ones(2))
+    >>> print(fs.compile_times().splitlines()[0])
+    compiled                                     runs (s)
+    """
     if not TIMES:
         waiting = sum(1 for state in STILL_PLAIN if state.calls)
         return "nothing was compiled yet" + (

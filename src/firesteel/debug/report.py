@@ -200,7 +200,8 @@ class Fate:
     def kernels_shown(self) -> list[tuple[int, str]]:
         """The kernels that take most time, as they are shown."""
         order = sorted(self.distinct_kernels.items(), key=lambda item: -(item[1][1] or 0.0))
-        return [(number, name if share is None else f"{name} {percent(share)}") for name, (number, share) in order[:4]]
+        return [(number, name if share is None else f"{name} {100 * share:.1f}%")
+                for name, (number, share) in order[:4]]
 
     @property
     def distinct_kernels(self) -> dict[str, tuple[int, float | None]]:

@@ -95,6 +95,12 @@ def package(program: ExportedProgram | Mapping[str, ExportedProgram], path: str 
     A program whose tensors are on a GPU becomes a package for GPUs like that one. The weights go along and can be
     changed later. `load_package` runs a package in Python; the file ``firesteel_model.h`` inside shows how C and C++
     programs do.
+
+    >>> import tempfile, torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> path = fs.export.package(program, tempfile.mkdtemp() + "/model.fsp")
+    >>> fs.export.load_package(path)(torch.ones(3, 2)).shape
+    torch.Size([3, 1])
     """
     require(machine_code=True)
     from .packages.packing import package as make
@@ -109,6 +115,12 @@ def load_package(path: str | os.PathLike[str], *, verify: bool = True,
     A package contains machine code, so open only those that you trust. ``verify`` compares checksums of all parts
     first; a damaged file is an error either way, as far as it can be noticed. Models for a GPU go to ``device``, the
     current one unless it is given.
+
+    >>> import tempfile, torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> path = fs.export.package(program, tempfile.mkdtemp() + "/model.fsp")
+    >>> fs.export.load_package(path)(torch.ones(3, 2)).shape
+    torch.Size([3, 1])
     """
     require(machine_code=True)
     from .packages.loading import load_package as open_package

@@ -45,6 +45,16 @@ class ConstraintViolationError(errors.ConstraintViolationError):
     Attributes:
         conflicts: what the program needs, each with the line that needs it.
         fixes: assignments to the dims of the declaration with which the export succeeds.
+
+    >>> import torch, firesteel as fs
+    >>> class Half(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x + 1 if x.shape[0] > 4 else x
+    >>> try:
+    ...     fs.export.export(Half(), (torch.ones(8),), dynamic_shapes={"x": {0: fs.export.Dim("batch")}})
+    ... except fs.export.ConstraintViolationError as error:
+    ...     print(error.fixes)
+    ("batch = Dim('batch', min=5)",)
     """
 
     def __init__(self, conflicts: Sequence[Conflict], fixes: Sequence[str]) -> None:

@@ -68,7 +68,15 @@ Table = dict[Any, Callable[..., Any]]
 
 
 def default_decompositions() -> Table:
-    """The table to the core operators: torch's decompositions, and all compositions of eager."""
+    """The table to the core operators: torch's decompositions, and all compositions of eager.
+
+    >>> import torch, firesteel as fs
+    >>> table = fs.export.default_decompositions()
+    >>> del table[torch.ops.aten.linear.default]
+    >>> program = fs.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),)).run_decompositions(table)
+    >>> [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    ['aten.linear.default']
+    """
     return dict(_default_table())
 
 

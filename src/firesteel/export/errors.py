@@ -28,7 +28,19 @@ RUNNING_HINT = (
 
 
 class ExportError(FiresteelError):
-    """A program cannot be exported: it would need a graph break, or does something that a graph cannot hold."""
+    """A program cannot be exported: it would need a graph break, or does something that a graph cannot hold.
+
+    >>> import torch, firesteel as fs
+    >>> class Prints(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         print(x.max())
+    ...         return x
+    >>> try:
+    ...     fs.export.export(Prints(), (torch.ones(2),))
+    ... except fs.export.ExportError as error:
+    ...     print(str(error).splitlines()[0])
+    This program cannot be exported as one graph.
+    """
 
     headline = "This program cannot be exported as one graph."
     default_hint = (
@@ -39,14 +51,33 @@ class ExportError(FiresteelError):
 
 
 class InputMismatchError(FiresteelError):
-    """An exported program is called with inputs that it was not exported for."""
+    """An exported program is called with inputs that it was not exported for.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    >>> try:
+    ...     program.module()(torch.ones(3))
+    ... except fs.export.InputMismatchError as error:
+    ...     print(str(error).splitlines()[0])
+    These inputs are outside of what the program was exported for.
+    """
 
     headline = "These inputs are outside of what the program was exported for."
     default_hint = "Pass inputs that fit, or export again with dynamic_shapes that allow these."
 
 
 class VerificationError(FiresteelError):
-    """An exported program is not well formed, for instance after a pass has changed its graph."""
+    """An exported program is not well formed, for instance after a pass has changed its graph.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    >>> program.graph_signature.output_specs.clear()
+    >>> try:
+    ...     program.validate()
+    ... except fs.export.VerificationError as error:
+    ...     print(str(error).splitlines()[0])
+    This exported program is not well formed.
+    """
 
     headline = "This exported program is not well formed."
     default_hint = "Look at the pass that changed the graph last."

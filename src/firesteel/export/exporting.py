@@ -106,6 +106,12 @@ def _calls(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
 def export_for_training(mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *,
                         dynamic_shapes: Any = None, strict: bool = True,
                         preserve_module_call_signature: Sequence[str] = ()) -> ExportedProgram:
-    """The same as `export`, whose programs can be trained."""
+    """The same as `export`, whose programs can be trained.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export_for_training(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> program.module()(torch.ones(3, 2)).requires_grad
+    True
+    """
     return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict,
                   preserve_module_call_signature=preserve_module_call_signature)

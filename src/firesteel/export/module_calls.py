@@ -10,7 +10,14 @@ from .signature import ArgumentSpec
 
 @dataclass
 class ModuleCallSignature:
-    """How one module is called: its inputs and outputs as nodes, and the structures that hold them."""
+    """How one module is called: its inputs and outputs as nodes, and the structures that hold them.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.Sequential(torch.nn.ReLU()), (torch.ones(3),),
+    ...                            preserve_module_call_signature=("0",))
+    >>> [argument.name for argument in program.module_call_graph[1].signature.outputs]
+    ['relu']
+    """
 
     inputs: list[ArgumentSpec]
     outputs: list[ArgumentSpec]
@@ -30,7 +37,13 @@ def numbered(name: str, number: int) -> str:
 
 @dataclass
 class ModuleCallEntry:
-    """A module of the program; the signature is known for the whole program and for modules that were asked for."""
+    """A module of the program; the signature is known for the whole program and for modules that were asked for.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.Sequential(torch.nn.ReLU()), (torch.ones(3),))
+    >>> [entry.fqn for entry in program.module_call_graph]
+    ['', '0']
+    """
 
     fqn: str
     signature: ModuleCallSignature | None = field(default=None)

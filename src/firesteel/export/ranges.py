@@ -13,7 +13,12 @@ from ..shapes import Interval
 
 @dataclass(frozen=True)
 class ValueRanges:
-    """All integers from ``lower`` to ``upper``; None where there is no bound."""
+    """All integers from ``lower`` to ``upper``; None where there is no bound.
+
+    >>> sizes = ValueRanges(2, None)
+    >>> sizes, 2 in sizes, 1 in sizes
+    (VR[2, int_oo], True, False)
+    """
 
     lower: int | None
     upper: int | None

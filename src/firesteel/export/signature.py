@@ -19,7 +19,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """A tensor: the name of its node."""
+    """A tensor: the name of its node.
+
+    >>> TensorArgument("x")
+    TensorArgument(name='x')
+    """
 
     name: str
 
@@ -33,21 +37,33 @@ class TokenArgument:
 
 @dataclass(frozen=True)
 class SymIntArgument:
-    """An integer that is not known when exporting."""
+    """An integer that is not known when exporting.
+
+    >>> SymIntArgument("size")
+    SymIntArgument(name='size')
+    """
 
     name: str
 
 
 @dataclass(frozen=True)
 class SymFloatArgument:
-    """A float that is not known when exporting."""
+    """A float that is not known when exporting.
+
+    >>> SymFloatArgument("rate")
+    SymFloatArgument(name='rate')
+    """
 
     name: str
 
 
 @dataclass(frozen=True)
 class SymBoolArgument:
-    """A bool that is not known when exporting."""
+    """A bool that is not known when exporting.
+
+    >>> SymBoolArgument("flag")
+    SymBoolArgument(name='flag')
+    """
 
     name: str
 
@@ -62,7 +78,11 @@ class CustomObjArgument:
 
 @dataclass(frozen=True)
 class ConstantArgument:
-    """A value that is the same in every call: None, a number, a string."""
+    """A value that is the same in every call: None, a number, a string.
+
+    >>> ConstantArgument("scale", 2.0)
+    ConstantArgument(name='scale', value=2.0)
+    """
 
     name: str
     value: Any
@@ -73,7 +93,13 @@ ArgumentSpec = (TensorArgument | SymIntArgument | SymFloatArgument | SymBoolArgu
 
 
 class InputKind(Enum):
-    """What an input of the graph is."""
+    """What an input of the graph is.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> [spec.kind.name for spec in program.graph_signature.input_specs]
+    ['PARAMETER', 'PARAMETER', 'USER_INPUT']
+    """
 
     USER_INPUT = auto()
     PARAMETER = auto()
@@ -84,7 +110,13 @@ class InputKind(Enum):
 
 
 class OutputKind(Enum):
-    """What an output of the graph is."""
+    """What an output of the graph is.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.BatchNorm1d(2), (torch.ones(3, 2),)).run_decompositions()
+    >>> [spec.kind.name for spec in program.graph_signature.output_specs]
+    ['BUFFER_MUTATION', 'BUFFER_MUTATION', 'BUFFER_MUTATION', 'USER_OUTPUT']
+    """
 
     USER_OUTPUT = auto()
     LOSS_OUTPUT = auto()
@@ -98,7 +130,13 @@ class OutputKind(Enum):
 
 @dataclass
 class InputSpec:
-    """One input: ``target`` is the name in the module's state of what it stands for."""
+    """One input: ``target`` is the name in the module's state of what it stands for.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),))
+    >>> [(spec.arg.name, spec.target) for spec in program.graph_signature.input_specs]
+    [('p_weight', 'weight'), ('p_bias', 'bias'), ('input_1', None)]
+    """
 
     kind: InputKind
     arg: ArgumentSpec
@@ -109,7 +147,13 @@ class InputSpec:
 
 @dataclass
 class OutputSpec:
-    """One output: ``target`` is the name of the buffer, parameter or user input that it is the new value of."""
+    """One output: ``target`` is the name of the buffer, parameter or user input that it is the new value of.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.ReLU(), (torch.ones(3),))
+    >>> [(spec.kind.name, spec.arg.name) for spec in program.graph_signature.output_specs]
+    [('USER_OUTPUT', 'relu')]
+    """
 
     kind: OutputKind
     arg: ArgumentSpec

@@ -67,7 +67,14 @@ class _Call:
 
 
 def unflatten(program: ExportedProgram) -> torch.fx.GraphModule:
-    """A module like `ExportedProgram.module` whose submodules are those of the exported one."""
+    """A module like `ExportedProgram.module` whose submodules are those of the exported one.
+
+    >>> import torch, firesteel as fs
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    >>> module = fs.export.unflatten(fs.export.export(model, (torch.ones(4, 2),)))
+    >>> [name for name, _ in module.named_children()], module(torch.ones(4, 2)).shape
+    (['0', '1'], torch.Size([4, 3]))
+    """
     module = program.module()
     _copy_tensors(module)
     signatures = {entry.fqn: entry.signature for entry in program.module_call_graph[1:] if entry.signature is not None}

@@ -59,7 +59,14 @@ def install(*, export: bool = False) -> None:
 
 def uninstall() -> None:
     """Undo `install`: torch's names mean torch's own compiler again. What was compiled stays what it is. Does nothing
-    where firesteel is not installed."""
+    where firesteel is not installed.
+
+    >>> import firesteel as fs
+    >>> fs.install()
+    >>> fs.uninstall()
+    >>> fs.is_installed()
+    False
+    """
     patches.restore(TITLES)
     compiling.DEFAULT_BACKEND[0] = "inductor"
 
@@ -85,7 +92,14 @@ def installed(*, export: bool = False) -> Iterator[None]:
 
 
 def is_installed() -> bool:
-    """Whether torch's names are answered by firesteel now."""
+    """Whether torch's names are answered by firesteel now.
+
+    >>> import firesteel as fs
+    >>> with fs.installed():
+    ...     inside = fs.is_installed()
+    >>> inside, fs.is_installed()
+    (True, False)
+    """
     return COMPILE in patches.applied()
 
 

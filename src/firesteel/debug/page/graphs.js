@@ -41,7 +41,7 @@ const drawn = (rows) => {
     node.onmouseleave = () => paths[n].forEach((path) => path.classList.remove("on"));
     return node;
   }));
-  return el("div", {className: "drawn"}, el("div", {className: "drawn-inside"}, arcs, list));
+  return toHit(el("div", {className: "drawn"}, el("div", {className: "drawn-inside"}, arcs, list)));
 };
 let asDrawing = false;
 const graphText = (text) => {

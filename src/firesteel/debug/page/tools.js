@@ -38,8 +38,10 @@ const marked = (text) => {
   parts.append(text.slice(at));
   return parts;
 };
-const textBlock = (text) => el("pre", {className: "text"}, marked(
-  text === null ? "Left out: this page has as much text as browsers show at once. The recording's json() has all of it." : text));
+// What is looked for, moved to where it can be seen.
+const toHit = (box) => { requestAnimationFrame(() => { const hit = box.querySelector(".hit, mark"); if (hit) box.scrollTop = hit.offsetTop - box.clientHeight / 3; }); return box; };
+const textBlock = (text) => toHit(el("pre", {className: "text"}, marked(
+  text === null ? "Left out: this page has as much text as browsers show at once. The recording's json() has all of it." : text)));
 
 // The inside of a details element, built when it is opened, and again when something else is looked for.
 const lazily = (details, build) => {

@@ -32,6 +32,13 @@ def save(program: ExportedProgram, path: str | os.PathLike[str] | IO[bytes], *,
 
     ``path`` may be a file that is open for writing bytes. ``extra_files`` are kept in it under their names. The file
     appears under its name when it is complete.
+
+    >>> import io, torch, firesteel as fs
+    >>> program, file = fs.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),)), io.BytesIO()
+    >>> fs.export.save(program, file)
+    >>> _ = file.seek(0)
+    >>> fs.export.load(file).module()(torch.ones(3, 2)).shape
+    torch.Size([3, 1])
     """
     if not isinstance(program, ExportedProgram):
         raise SavedProgramError(f"save takes an ExportedProgram, not an object of type {type(program).__qualname__}",
@@ -72,6 +79,13 @@ def load(path: str | os.PathLike[str] | IO[bytes], *, device: str | torch.device
     Nothing in the file is executed, so it may come from anywhere: it names operators, which must be
     registered, and everything else is data. Weights go to the device that they were
     saved from unless ``device`` says another. The keys of ``extra_files`` are filled with what was saved under them.
+
+    >>> import io, torch, firesteel as fs
+    >>> program, file = fs.export.export(torch.nn.Linear(2, 1), (torch.ones(3, 2),)), io.BytesIO()
+    >>> fs.export.save(program, file)
+    >>> _ = file.seek(0)
+    >>> fs.export.load(file).module()(torch.ones(3, 2)).shape
+    torch.Size([3, 1])
     """
     try:
         archive = ArchiveReader(_file(path), kind=(FORMAT, VERSION))
