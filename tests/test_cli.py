@@ -10,6 +10,7 @@ import types
 import zipfile
 
 import pytest
+import torch
 
 from firesteel import config, disk_cache
 from firesteel.cli import BAD_INPUT, FAILED, OK, main

@@ -459,8 +459,9 @@ def test_registering_twice_is_an_error() -> None:
 
 # What the equivalents may call in C: capture must know each of these itself.
 NATIVE = {
-    "abs", "bool", "breakpoint", "bytearray", "bytes", "callable", "complex", "dict", "float", "frozenset", "getattr", "hasattr",
-    "id", "int", "isinstance", "issubclass", "iter", "len", "list", "math.isfinite", "math.log", "next", "object",
+    "abs", "bool", "breakpoint", "bytearray", "bytes", "callable", "complex", "dict", "float", "frozenset", "getattr",
+    "hasattr", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "math.isfinite", "math.log", "next",
+    "object",
     "operator.index", "range", "repr", "set", "setattr", "str", "torch.is_grad_enabled", "tuple", "type",
     "types.MethodType", "zip",
     "types.SimpleNamespace", "collections.OrderedDict", "defaultdict", "deque", "OrderedDict", "sorted",
