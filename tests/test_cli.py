@@ -229,3 +229,43 @@ def test_bench(program, capsys, monkeypatch):
     assert rows[2].split() == ["firesteel", "1.50", "s", "1", "ms", "2.00x", "20", "MiB"]
     assert main([*bench, "--seconds", "0"]) == BAD_INPUT
     assert main(["bench", "program_for_cli:missing", "--only", "eager"]) == BAD_INPUT
+
+
+def test_report(program, capsys):
+    names = {"page": "out.html", "json": "out.json", "trace": "trace.json"}
+    assert main(["report", "program_for_cli:bar", "--args", "torch.ones(3), torch.ones(3)", "-o", names["page"],
+                 "--json", names["json"], "--trace", names["trace"], "--calls", "1"]) == OK
+    shown = capsys.readouterr().out
+    assert shown.startswith("2 graphs, ") and "The page is out.html" in shown
+    texts = {kind: program.with_name(name).read_text() for kind, name in names.items()}
+    assert "if b.sum() &lt; 0:" in texts["page"] or "if b.sum() < 0:" in texts["page"]
+    assert len(json.loads(texts["json"])["graphs"]) == 2 and "capture" in texts["trace"]
+    assert main(["report", "program_for_cli:fails", "--args", "torch.ones(2)"]) == FAILED
+    assert "ValueError: the program's own error" in capsys.readouterr().err
+    for wrong in (["-o", "no_such_folder/out.html"], ["--calls", "0"], ["--args", "1, 2, 3"]):
+        assert main(["report", "program_for_cli:bar", *wrong]) == BAD_INPUT
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_scripts_with_options_and_exits_of_their_own(program, capsys):
+    program.with_name("options_for_cli.py").write_text(textwrap.dedent("""
+        import argparse, sys, torch
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--size", type=int, default=3)
+        options = parser.parse_args()
+
+        def f(x):
+            return x + options.size
+
+        def leaves(x):
+            sys.exit(7)
+        """))
+    program.with_name("exits_for_cli.py").write_text("import sys\nsys.exit(5)\n")
+    argv = list(sys.argv)
+    assert main(["explain", "options_for_cli.py:f", "--args", "torch.ones(2)"]) == OK and sys.argv == argv
+    assert "1 graph with 0 graph breaks" in capsys.readouterr().out
+    for command in ("explain", "report"):
+        assert main([command, "options_for_cli.py:leaves", "--args", "torch.ones(2)"]) == FAILED
+        assert "ended itself: sys.exit(7)" in capsys.readouterr().err
+    assert main(["explain", "exits_for_cli.py:f"]) == BAD_INPUT
+    assert 'sys.exit(5)); put what does so behind if __name__ == "__main__"' in capsys.readouterr().err

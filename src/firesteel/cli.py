@@ -22,6 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"firesteel: {error}", file=sys.stderr)
         return BAD_INPUT
+    except SystemExit as error:
+        if getattr(arguments, "is_program", False):
+            raise
+        print(f"firesteel: the program under the command ended itself: sys.exit({error.code!r})", file=sys.stderr)
+        return FAILED
 
 
 class _Parser(argparse.ArgumentParser):

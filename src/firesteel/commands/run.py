@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module",
                         help="run a module or package, as python -m does")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.set_defaults(command=run)
+    parser.set_defaults(command=run, is_program=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -47,16 +47,22 @@ def load(target: str) -> tuple[Any, Any]:
     if not colon or not where or not name:
         raise InputError(f"{target!r} is not of the form module:function")
     sys.path.insert(0, os.getcwd())
+    before, sys.argv = sys.argv, [where]  # a script that reads options when it is imported is not to read ours
     try:
         module = _load_file(where) if where.endswith(".py") else importlib.import_module(where)
     except InputError:
         raise
+    except SystemExit as error:
+        raise InputError(f"importing {where} ends the program (sys.exit({error.code!r})); put what does so behind "
+                         'if __name__ == "__main__"') from None
     except ModuleNotFoundError as error:
         if error.name is None or not (where == error.name or where.startswith(error.name + ".")):
             raise InputError(f"importing {where} failed: {error}") from error
         raise InputError(f"there is no module {error.name!r}") from None
     except Exception as error:
         raise InputError(f"importing {where} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.argv = before
     try:
         return module, functools.reduce(getattr, name.split("."), module)
     except AttributeError as error:
