@@ -353,8 +353,8 @@ def _rules() -> _Rules:
              ATEN.transpose.int, ATEN.select.int, ATEN.slice.Tensor)  # fmt: skip
     rules.complex = {
         ATEN.add.Tensor: _sum(1.0), ATEN.sub.Tensor: _sum(-1.0), ATEN.mul.Tensor: _product,
-        ATEN.pow.Tensor_Scalar: _square, ATEN.square.default: _square, ATEN.neg.default: _negated,
-        ATEN._conj_physical.default: _conjugate, ATEN.conj_physical.default: _conjugate, ATEN.exp.default: _exp,
+        ATEN.pow.Tensor_Scalar: _square, ATEN.neg.default: _negated,
+        ATEN._conj_physical.default: _conjugate, ATEN.exp.default: _exp,
         ATEN.where.self: _where, ATEN._to_copy.default: _converted, ATEN.full.default: _filled,
         ATEN.complex.default: _of_parts, ATEN.view_as_complex.default: _of_pairs, ATEN.polar.default: _polar,
         ATEN.sum.default: _summed, ATEN.sum.dim_IntList: _summed, ATEN.mean.default: _mean, ATEN.mean.dim: _mean,

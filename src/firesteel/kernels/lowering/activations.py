@@ -15,7 +15,6 @@ from .tensors import ONE, ZERO, Tensor
 from .views import sliced, wrap
 
 elementwise("aten.relu.default")(lambda a: op("max", a, 0))
-elementwise("aten.relu6.default")(lambda a: op("min", op("max", a, 0), 6))
 
 
 @lowering("aten.hardtanh.default")
@@ -44,11 +43,6 @@ def elu(ctx: Lowering, x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: A
 @lowering("aten.celu.default")
 def celu(ctx: Lowering, x: Tensor, alpha: Any = 1.0) -> Tensor:
     return elu(ctx, x, alpha, 1.0, 1.0 / alpha)
-
-
-@lowering("aten.selu.default")
-def selu(ctx: Lowering, x: Tensor) -> Tensor:
-    return elu(ctx, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
 elementwise("aten.silu.default")(lambda a: div(a, add(exp(neg(a)), 1)))
@@ -138,12 +132,6 @@ def glu(ctx: Lowering, x: Tensor, dim: int = -1) -> Tensor:
 elementwise("aten.threshold_backward.default")(lambda g, a, limit: where(compare("le", a, limit), 0, g))
 elementwise("aten.tanh_backward.default")(lambda g, y: mul(g, sub(1, mul(y, y))))
 elementwise("aten.sigmoid_backward.default")(lambda g, y: mul(mul(g, sub(1, y)), y))
-
-
-@elementwise("aten.silu_backward.default")
-def silu_backward(g: Value, a: Value) -> Value:
-    gate = div(1, add(exp(neg(a)), 1))
-    return mul(mul(g, gate), add(mul(a, sub(1, gate)), 1))
 
 
 @lowering("aten.gelu_backward.default")

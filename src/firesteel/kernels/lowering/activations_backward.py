@@ -10,7 +10,7 @@ from ..ir import Value
 from .context import Lowering
 from .elementwise import elementwise, pointwise
 from .registry import lowering
-from .scalars import add, both, compare, div, exp, mul, neg, sub, where
+from .scalars import add, both, compare, div, mul, neg, sub, where
 from .tensors import ONE, ZERO, Indices, Tensor
 from .views import sliced, wrap
 
@@ -44,13 +44,6 @@ def logit_backward(ctx: Lowering, grad: Tensor, x: Tensor, eps: Any = None) -> T
         return where(inside, div(g, mul(a, sub(1.0, a))), math.nan if eps is None else 0.0)
 
     return pointwise(ctx, function, grad, x)
-
-
-@elementwise("aten.mish_backward.default")
-def mish_backward(g: Value, a: Value) -> Value:
-    gate = div(1.0, add(exp(neg(a)), 1.0))
-    bend = ir.op("tanh", ir.op("log1p", exp(a)))
-    return mul(g, add(bend, mul(mul(a, gate), sub(1.0, mul(bend, bend)))))
 
 
 @lowering("aten._prelu_kernel_backward.default")

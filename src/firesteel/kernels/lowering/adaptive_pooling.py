@@ -94,7 +94,6 @@ def _avg_pool(count: int) -> Any:
     return lower
 
 
-lowering("aten.adaptive_avg_pool1d.default")(_avg_pool(1))
 lowering("aten._adaptive_avg_pool2d.default")(_avg_pool(2))
 lowering("aten._adaptive_avg_pool3d.default")(_avg_pool(3))
 

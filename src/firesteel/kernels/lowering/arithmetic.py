@@ -70,7 +70,7 @@ def mul_(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
     return pointwise(ctx, _times, x, y, exact_scalars=True)
 
 
-@lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
+@lowering("aten.div.Tensor", "aten.div.Scalar")
 def div_(ctx: Lowering, x: Operand, y: Operand) -> Tensor:
     return pointwise(ctx, scalar_op("div"), x, y, exact_scalars=True)
 
@@ -256,11 +256,6 @@ def pow_base(ctx: Lowering, base: Any, exponent: Tensor) -> Tensor:
     return pointwise(ctx, scalar_op("pow"), base, exponent)
 
 
-@lowering("aten.square.default")
-def square(ctx: Lowering, x: Tensor) -> Tensor:
-    return pow_scalar(ctx, x, 2)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # combinations that eager rounds once
 
@@ -352,13 +347,8 @@ def heaviside(a: Value, b: Value) -> Value:
 # bits
 
 
-_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "__and__": "and", "__or__": "or",
-            "__xor__": "xor"}  # fmt: skip
-
-
-for _operator, _name in _BITWISE.items():
-    elementwise(f"aten.{_operator}.Tensor", f"aten.{_operator}.Scalar", f"aten.{_operator}.Scalar_Tensor")(
-        scalar_op(_name))
+for _name in ("and", "or", "xor"):
+    elementwise(*(f"aten.bitwise_{_name}.{_kind}" for _kind in ("Tensor", "Scalar", "Scalar_Tensor")))(scalar_op(_name))
 
 
 elementwise("aten.bitwise_not.default")(scalar_op("not"))

@@ -173,7 +173,7 @@ def log_ndtr(x: Value) -> Value:
 
 
 _FUNCTIONS: dict[str, Function] = {
-    "i0": i0, "special_i0": i0, "special_i0e": i0e, "special_i1": i1, "special_i1e": i1e,
+    "i0": i0, "special_i0e": i0e, "special_i1": i1, "special_i1e": i1e,
     "special_modified_bessel_i0": i0, "special_modified_bessel_i1": i1,
     "special_modified_bessel_k0": _modified_second(0, False), "special_modified_bessel_k1": _modified_second(1, False),
     "special_scaled_modified_bessel_k0": _modified_second(0, True),

@@ -42,11 +42,6 @@ def clone(ctx: Lowering, x: Tensor, *, memory_format: Any = None) -> Tensor:
     return converted(ctx, x)
 
 
-@lowering("aten.contiguous.default")
-def contiguous(ctx: Lowering, x: Tensor, *, memory_format: Any = None) -> Tensor:
-    return converted(ctx, x)
-
-
 @lowering("aten.copy.default")
 def copy(ctx: Lowering, x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     if source.device != ctx.out.device:

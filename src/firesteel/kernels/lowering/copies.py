@@ -91,7 +91,7 @@ def pixel_unshuffle(ctx: Lowering, x: Tensor, factor: int) -> Tensor:
     return converted(ctx, reshaped(ctx, moved, ctx.out.shape))
 
 
-@lowering("aten.channel_shuffle.default", "aten.native_channel_shuffle.default")
+@lowering("aten.channel_shuffle.default")
 def channel_shuffle(ctx: Lowering, x: Tensor, groups: int) -> Tensor:
     batch, channels, *rest = x.shape
     taken = reshaped(ctx, x, (batch, shapes.as_expr(groups), channels // groups, *rest))

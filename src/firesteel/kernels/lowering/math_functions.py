@@ -12,7 +12,7 @@ from ..ir import Value
 from .context import Lowering
 from .elementwise import Operand, common_dtype, elementwise, pointwise, scalar_op
 from .registry import lowering
-from .scalars import cast, compare, div, either, invert, mul, neg, op, opmath, sub, through, where
+from .scalars import cast, compare, div, invert, mul, neg, op, opmath, sub, through, where
 from .tensors import Tensor
 
 # Operators that are an operation of the IR on floats; integers become floats first.
@@ -22,8 +22,6 @@ _FLOAT = {
         "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "reciprocal",
         "sigmoid",
     )},
-    "special_erf": "erf", "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
-    "special_gammaln": "lgamma", "special_expit": "sigmoid",
 }  # fmt: skip
 
 
@@ -41,7 +39,7 @@ def _rounding(name: str) -> Any:
     return lower
 
 
-for _operator, _name in {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "fix": "trunc", "round": "round"}.items():
+for _operator, _name in {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round"}.items():
     lowering(f"aten.{_operator}.default")(_rounding(_name))
 
 
@@ -62,12 +60,7 @@ def round_decimals(ctx: Lowering, x: Tensor, *, decimals: int) -> Tensor:
 elementwise("aten.neg.default")(neg)
 
 
-@lowering("aten.positive.default")
-def positive(ctx: Lowering, x: Tensor) -> Tensor:
-    return x
-
-
-@elementwise("aten.abs.default", "aten.absolute.default")
+@elementwise("aten.abs.default")
 def absolute(a: Value) -> Value:
     return ir.op("abs", a) if a.dtype not in (torch.bool, torch.uint8) else a
 
@@ -86,13 +79,13 @@ elementwise("aten.deg2rad.default")(lambda a: mul(a, math.pi / 180))
 elementwise("aten.rad2deg.default")(lambda a: mul(a, 180 / math.pi))
 
 
-@elementwise("aten.sinc.default", "aten.special_sinc.default")
+@elementwise("aten.sinc.default")
 def sinc(a: Value) -> Value:
     angle = mul(a, math.pi)
     return where(compare("eq", a, 0), 1.0, div(ir.op("sin", angle), angle))
 
 
-@lowering("aten.logit.default", "aten.special_logit.default")
+@lowering("aten.logit.default")
 def logit(ctx: Lowering, x: Tensor, eps: float | None = None) -> Tensor:
     # Eager rounds to the dtype at every step, on GPUs only at the end.
     dtype = ctx.out.dtype if ctx.kind.rounds_steps else opmath(ctx.out.dtype)
@@ -117,17 +110,6 @@ def entr(ctx: Lowering, x: Tensor) -> Tensor:
     return pointwise(ctx, function, x)
 
 
-@lowering("aten.special_ndtr.default")
-def ndtr(ctx: Lowering, x: Tensor) -> Tensor:
-    if ctx.out.dtype not in (torch.float32, torch.float64):
-        return ctx.unsupported("rounded in several steps")
-
-    def function(a: Value) -> Value:
-        return mul(ir.op("erfc", mul(a, -math.sqrt(0.5))), 0.5)
-
-    return pointwise(ctx, function, x)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # tests
 
@@ -143,17 +125,12 @@ def _test(function: Any, for_integers: Any) -> Any:
     return lower
 
 
-def _finite(a: Value) -> Value:
-    return invert(either(ir.op("isnan", a), ir.op("isinf", a)))
-
-
 def _negative(a: Value) -> Value:
     return compare("lt", a, 0) if a.dtype.is_signed and a.dtype is not torch.bool else _never(a)
 
 
 lowering("aten.isnan.default")(_test(scalar_op("isnan"), _never))
 lowering("aten.isinf.default")(_test(scalar_op("isinf"), _never))
-lowering("aten.isfinite.default")(_test(_finite, lambda a: ir.const(True, torch.bool)))
 lowering("aten.isposinf.default")(_test(lambda a: compare("eq", a, math.inf), _never))
 lowering("aten.isneginf.default")(_test(lambda a: compare("eq", a, -math.inf), _never))
 lowering("aten.signbit.default")(_test(scalar_op("signbit"), _negative))

@@ -13,7 +13,7 @@ from .. import ir
 from ..ir import Value
 from .batch_statistics import parted_moments
 from .context import Lowering
-from .reducing import Folding, inner_spec, is_empty, total
+from .reducing import Folding, inner_spec, is_empty
 from .reductions import moments
 from .registry import lowering
 from .scalars import add, cast, div, mul, neg, op, opmath, sub, through
@@ -103,36 +103,6 @@ def layer_norm(
         return cast(value if bias is not None else add(value, 0.0), out.dtype)  # eager adds something either way
 
     return _results(ctx, ctx.computed(body, out), mean, scale)
-
-
-@lowering("aten._fused_rms_norm.default")
-def rms_norm(ctx: Lowering, x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, eps: Any) -> Any:
-    out, second = ctx.outs
-    assert out is not None
-    first = x.ndim - len(normalized_shape)
-    how = Folding(x.shape, tuple(range(first, x.ndim)), True)
-    if is_empty(ctx, how):
-        return ctx.unsupported("a size that may be 0")
-    wide = opmath(x.dtype)
-    x = ctx.share(x)
-    eps = torch.finfo(wide).eps if eps is None else eps
-
-    def squared(indices: Indices) -> Value:
-        value = cast(x.at(indices), wide)
-        return mul(value, value)
-
-    squares = total(ctx, x, how, squared, wide)
-    spec = inner_spec(ctx, how, wide, x.device)
-    mean = ctx.computed(lambda i: div(squares.at(i), ctx.scalar(how.count, wide)), spec)
-    scale = _reciprocal_deviation(ctx, mean, eps, spec)
-
-    def body(indices: Indices) -> Value:
-        value = mul(cast(x.at(indices), wide), scale.at(how.result(indices)))
-        return cast(_affine(value, weight, None, indices[first:]), out.dtype)
-
-    if second is None:
-        return ctx.computed(body, out), None
-    return _results(ctx, ctx.computed(body, out), scale)
 
 
 @lowering("aten.native_group_norm.default")

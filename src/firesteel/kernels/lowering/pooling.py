@@ -330,6 +330,5 @@ def _avg_pool(count: int) -> Any:
     return lower
 
 
-lowering("aten.avg_pool1d.default")(_avg_pool(1))
 lowering("aten.avg_pool2d.default")(_avg_pool(2))
 lowering("aten.avg_pool3d.default")(_avg_pool(3))

@@ -280,7 +280,8 @@ def _variances(name: str, root: bool) -> None:
     def finish(value: Value, dtype: torch.dtype) -> Value:
         return cast(ir.op("sqrt", value) if root else value, dtype)
 
-    def variance(ctx: Lowering, x: Tensor, dim: Dims, correction: Any, keepdim: bool) -> Any:
+    @lowering(f"aten.{name}.correction")
+    def variance(ctx: Lowering, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
         how = folding(x, dim, keepdim)
         mean, var = exact_moments(ctx, x, how, 1 if correction is None else correction)
         if len(ctx.outs) == 1:
@@ -293,18 +294,6 @@ def _variances(name: str, root: bool) -> None:
             ctx.computed(lambda indices: finish(var.at(indices), first.dtype), first),
             ctx.computed(lambda indices: cast(mean.at(indices), second.dtype), second),
         )
-
-    @lowering(f"aten.{name}.correction")
-    def corrected(ctx: Lowering, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-        return variance(ctx, x, dim, correction, keepdim)
-
-    @lowering(f"aten.{name}.dim")
-    def dims(ctx: Lowering, x: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Any:
-        return variance(ctx, x, dim, int(unbiased), keepdim)
-
-    @lowering(f"aten.{name}.default")
-    def all_(ctx: Lowering, x: Tensor, unbiased: bool = True) -> Any:
-        return variance(ctx, x, None, int(unbiased), False)
 
 
 for _name in ("var", "var_mean"):

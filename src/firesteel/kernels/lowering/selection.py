@@ -23,7 +23,7 @@ from .views import clamped, reshaped, wrap
 _FAR = 2**62
 
 
-@lowering("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
+@lowering("aten.where.self")
 def where_(ctx: Lowering, condition: Tensor, x: Operand, y: Operand) -> Tensor:
     spec = ctx.out
     plain = torch.bool if condition.dtype is torch.bool else condition.dtype
@@ -42,40 +42,32 @@ def masked_fill(ctx: Lowering, x: Tensor, mask: Tensor, value: Operand) -> Tenso
     return where_(ctx, mask, value, x)
 
 
-def _limit(names: tuple[str, str]) -> Any:
-    low, high = names
+@lowering("aten.clamp.default", "aten.clamp.Tensor")
+def clamp(ctx: Lowering, x: Tensor, minimum: Operand | None = None, maximum: Operand | None = None) -> Tensor:
+    def function(a: Value, *limits: Value) -> Value:
+        rest = iter(limits)
+        if minimum is not None:
+            a = limited("max", a, next(rest))
+        if maximum is not None:
+            a = limited("min", a, next(rest))
+        return a
 
-    def lower(ctx: Lowering, x: Tensor, minimum: Operand | None = None, maximum: Operand | None = None) -> Tensor:
-        def function(a: Value, *limits: Value) -> Value:
-            rest = iter(limits)
-            if minimum is not None:
-                a = limited(low, a, next(rest))
-            if maximum is not None:
-                a = limited(high, a, next(rest))
-            return a
-
-        if ctx.out.dtype is torch.bool:
-            return ctx.unsupported("limits of bools")
-        if (minimum is None or maximum is None) and any(
-                isinstance(limit, float) and math.isnan(limit) for limit in (minimum, maximum)):
-            return ctx.unsupported("a limit that is NaN, of which releases of torch make different things")
-        return pointwise(ctx, function, x, *[limit for limit in (minimum, maximum) if limit is not None])
-
-    return lower
-
-
-_clamp = _limit(("max", "min"))
-lowering("aten.clamp.default", "aten.clamp.Tensor", "aten.clip.default")(_clamp)
+    if ctx.out.dtype is torch.bool:
+        return ctx.unsupported("limits of bools")
+    if (minimum is None or maximum is None) and any(
+            isinstance(limit, float) and math.isnan(limit) for limit in (minimum, maximum)):
+        return ctx.unsupported("a limit that is NaN, of which releases of torch make different things")
+    return pointwise(ctx, function, x, *[limit for limit in (minimum, maximum) if limit is not None])
 
 
 @lowering("aten.clamp_min.default", "aten.clamp_min.Tensor")
 def clamp_min(ctx: Lowering, x: Tensor, minimum: Operand) -> Tensor:
-    return _clamp(ctx, x, minimum, None)
+    return clamp(ctx, x, minimum, None)
 
 
 @lowering("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(ctx: Lowering, x: Tensor, maximum: Operand) -> Tensor:
-    return _clamp(ctx, x, None, maximum)
+    return clamp(ctx, x, None, maximum)
 
 
 @lowering("aten.tril.default", "aten.triu.default")
@@ -207,7 +199,7 @@ _FEW_PARTS = 4
 _MOST_PARTS = 128
 
 
-@lowering("aten.cat.default", "aten.concat.default")
+@lowering("aten.cat.default")
 def cat(ctx: Lowering, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     spec = ctx.out
     # a tensor of shape (0,) joins with anything

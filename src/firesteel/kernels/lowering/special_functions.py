@@ -85,15 +85,15 @@ def _in_double(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
     return lambda a: cast(function(cast(a, torch.float64)), a.dtype)
 
 
-@lowering("aten.digamma.default", "aten.special_digamma.default")
+@lowering("aten.digamma.default")
 def digamma_(ctx: Lowering, x: Tensor) -> Tensor:
     return pointwise(ctx, _in_double(digamma), x)
 
 
-elementwise("aten.erfinv.default", "aten.special_erfinv.default")(_in_double(erfinv))
+elementwise("aten.erfinv.default")(_in_double(erfinv))
 
 
-@lowering("aten.polygamma.default", "aten.special_polygamma.default")
+@lowering("aten.polygamma.default")
 def polygamma(ctx: Lowering, n: int, x: Tensor) -> Tensor:
     if n == 0:
         return digamma_(ctx, x)

@@ -45,7 +45,7 @@ def _is_clear(ctx: Lowering, size: Expr, new: Expr, scale: Any) -> bool:
 
 
 def _nearest(count: int, exact: bool) -> Any:
-    def run(ctx: Lowering, x: Tensor, given: Sequence[Any]) -> Tensor:
+    def lower(ctx: Lowering, x: Tensor, output_size: Any, *given: Any) -> Tensor:
         sizes, new = x.shape[-count:], ctx.out.shape[-count:]
         scales = scales_of(ctx, sizes, new, given)
         if scales is None:
@@ -61,13 +61,7 @@ def _nearest(count: int, exact: bool) -> Any:
 
         return ctx.computed(body)
 
-    def lower(ctx: Lowering, x: Tensor, output_size: Any, *given: Any) -> Tensor:
-        return run(ctx, x, given)
-
-    def lower_vec(ctx: Lowering, x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
-        return run(ctx, x, scale_factors or ())
-
-    return lower, lower_vec
+    return lower
 
 
 def nearest_place(ctx: Lowering, i: Expr, size: Expr, new: Expr, scale: float | None, exact: bool) -> Expr:
@@ -103,9 +97,7 @@ def _ratio(ctx: Lowering, size: Expr, new: Expr, scale: float | None, dtype: tor
 
 for _count in (1, 2, 3):
     for _name, _exact in ((f"upsample_nearest{_count}d", False), (f"_upsample_nearest_exact{_count}d", True)):
-        _plain, _vec = _nearest(_count, _exact)
-        lowering(f"aten.{_name}.default")(_plain)
-        lowering(f"aten.{_name}.vec")(_vec)
+        lowering(f"aten.{_name}.default")(_nearest(_count, _exact))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -175,7 +167,7 @@ def _pays_by_rows(ctx: Lowering, x: Tensor, sizes: Sequence[Expr], new: Sequence
 
 
 def _interpolating(count: int, taps: Any) -> Any:
-    def run(ctx: Lowering, x: Tensor, align_corners: bool, given: Sequence[Any]) -> Tensor:
+    def lower(ctx: Lowering, x: Tensor, output_size: Any, align_corners: bool, *given: Any) -> Tensor:
         sizes, new = x.shape[-count:], ctx.out.shape[-count:]
         scales = scales_of(ctx, sizes, new, given)
         if scales is None or not x.dtype.is_floating_point:
@@ -211,13 +203,7 @@ def _interpolating(count: int, taps: Any) -> Any:
 
         return ctx.computed(body)
 
-    def lower(ctx: Lowering, x: Tensor, output_size: Any, align_corners: bool, *given: Any) -> Tensor:
-        return run(ctx, x, align_corners, given)
-
-    def lower_vec(ctx: Lowering, x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
-        return run(ctx, x, align_corners, scale_factors or ())
-
-    return lower, lower_vec
+    return lower
 
 
 def _weighted(x: Tensor, outer: Indices, around: list[list[Tap]], dtype: torch.dtype) -> Value:
@@ -235,10 +221,5 @@ def _weighted(x: Tensor, outer: Indices, around: list[list[Tap]], dtype: torch.d
 
 
 for _count, _name in ((1, "upsample_linear1d"), (2, "upsample_bilinear2d"), (3, "upsample_trilinear3d")):
-    _plain, _vec = _interpolating(_count, linear_taps)
-    lowering(f"aten.{_name}.default")(_plain)
-    lowering(f"aten.{_name}.vec")(_vec)
-
-_plain, _vec = _interpolating(2, cubic_taps)
-lowering("aten.upsample_bicubic2d.default")(_plain)
-lowering("aten.upsample_bicubic2d.vec")(_vec)
+    lowering(f"aten.{_name}.default")(_interpolating(_count, linear_taps))
+lowering("aten.upsample_bicubic2d.default")(_interpolating(2, cubic_taps))

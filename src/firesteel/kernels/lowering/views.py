@@ -20,18 +20,8 @@ def wrap(dim: int, ndim: int) -> int:
     return dim % max(ndim, 1)
 
 
-@lowering("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten._reshape_copy.default")
+@lowering("aten.view.default", "aten._unsafe_view.default", "aten._reshape_copy.default")
 def reshape(ctx: Lowering, x: Tensor, size: Any) -> Tensor:
-    return reshaped(ctx, x, ctx.out.shape)
-
-
-@lowering("aten.flatten.using_ints")
-def flatten(ctx: Lowering, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    return reshaped(ctx, x, ctx.out.shape)
-
-
-@lowering("aten.unflatten.int")
-def unflatten(ctx: Lowering, x: Tensor, dim: int, sizes: Any) -> Tensor:
     return reshaped(ctx, x, ctx.out.shape)
 
 
@@ -46,7 +36,7 @@ def reshaped(ctx: Lowering, x: Tensor, shape: Sequence[Expr]) -> Tensor:
     return view(x, shape, plan.indices, plan.restride)
 
 
-@lowering("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
+@lowering("aten.expand.default")
 def expand(ctx: Lowering, x: Tensor, size: Any, *, implicit: bool = False) -> Tensor:
     return expanded(ctx, x, ctx.out.shape)
 
@@ -94,7 +84,7 @@ def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
     return view(x, shape, remap, restride)
 
 
-@lowering("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default")
+@lowering("aten.transpose.int")
 def transpose(ctx: Lowering, x: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(x.ndim))
     if order:
@@ -103,24 +93,9 @@ def transpose(ctx: Lowering, x: Tensor, dim0: int, dim1: int) -> Tensor:
     return permuted(x, order)
 
 
-@lowering("aten.t.default", "aten.numpy_T.default", "aten.mT.default")
+@lowering("aten.t.default")
 def t(ctx: Lowering, x: Tensor) -> Tensor:
     return permuted(x, list(reversed(range(x.ndim)))) if x.ndim <= 2 else ctx.unsupported("more than 2 dimensions")
-
-
-@lowering("aten.movedim.intlist")
-def movedim(ctx: Lowering, x: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor:
-    order = [-1] * x.ndim
-    taken = [wrap(dim, x.ndim) for dim in source]
-    for dim, place in zip(taken, destination, strict=True):
-        order[wrap(place, x.ndim)] = dim
-    rest = iter([dim for dim in range(x.ndim) if dim not in taken])
-    return permuted(x, [dim if dim >= 0 else next(rest) for dim in order])
-
-
-@lowering("aten.movedim.int")
-def movedim_one(ctx: Lowering, x: Tensor, source: int, destination: int) -> Tensor:
-    return movedim(ctx, x, [source], [destination])
 
 
 @lowering("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims")
@@ -182,8 +157,8 @@ def slice_(ctx: Lowering, x: Tensor, dim: int = 0, start: Any = None, end: Any =
     return sliced(ctx, x, dim, first, shapes.as_expr(step), ctx.out.shape[dim])
 
 
-@lowering("aten.narrow.default")
 def narrow(ctx: Lowering, x: Tensor, dim: int, start: Any, length: Any) -> Tensor:
+    """``length`` elements of a dimension; a start before its beginning or behind its end counts as there."""
     dim = wrap(dim, x.ndim)
     return sliced(ctx, x, dim, clamped(ctx, start, x.shape[dim]), ONE, ctx.out.shape[dim])
 
@@ -230,7 +205,7 @@ def selected(x: Tensor, dim: int, place: Expr) -> Tensor:
     return view(x, shape, remap, restride)
 
 
-@lowering("aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.split.sizes")
+@lowering("aten.split.Tensor", "aten.split_with_sizes.default")
 def split(ctx: Lowering, x: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     dim = wrap(dim, x.ndim)
     parts: list[Tensor] = []
@@ -375,7 +350,7 @@ def _rolled_row(ctx: Lowering, x: Tensor, shift: int, size: int) -> Tensor:
     return ctx.computed(body, ctx.spec(x.shape, x.dtype, x.device))
 
 
-@lowering("aten.repeat.default", "aten.tile.default")
+@lowering("aten.repeat.default")
 def repeat(ctx: Lowering, x: Tensor, repeats: Sequence[Any]) -> Tensor:
     shape = ctx.out.shape
     new = len(shape) - x.ndim
