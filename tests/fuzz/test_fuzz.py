@@ -16,17 +16,19 @@ from .harness import Function, check, compare, run_program
 from .program import Program
 from .shrinker import shrink
 
-PROGRAMS = 600
 CHUNK = 50
-CHUNKS = PROGRAMS // CHUNK
-NATIVE_PROGRAMS = 100
+CHUNKS = (0, 2, 3, 4, 6, 9)
+"""Of the first 600 programs, those that run lines of the compiler which neither other tests run nor chunks before."""
+NATIVE_CHUNK = 25
+NATIVE_CHUNKS = (0, 1, 3)
+"""Of the first 100, likewise."""
 MIN_SHARE_INSIDE_GRAPHS = 0.90
 
 
 # Compiled programs
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", CHUNKS)
 def test_compiled_programs_match_plain_ones(chunk: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     inside = total = 0
     failures = []
@@ -40,10 +42,10 @@ def test_compiled_programs_match_plain_ones(chunk: int, tmp_path_factory: pytest
     _check_share(chunk, inside, total, tmp_path_factory)
 
 
-@pytest.mark.parametrize("chunk", range(NATIVE_PROGRAMS // 25))
+@pytest.mark.parametrize("chunk", NATIVE_CHUNKS)
 def test_programs_in_machine_code_match_plain_ones(chunk: int) -> None:
     failures = []
-    for seed in range(chunk * 25, (chunk + 1) * 25):
+    for seed in range(chunk * NATIVE_CHUNK, (chunk + 1) * NATIVE_CHUNK):
         report = check(generate(seed), "native")
         if report.differences:
             failures.append(f"seed {seed}: " + "; ".join(report.differences[:3]))
@@ -63,7 +65,7 @@ def _check_share(chunk: int, inside: int, total: int, tmp_path_factory: pytest.T
     results = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     share = sum(result[0] for result in results) / sum(result[1] for result in results)
     print(f"{share:.1%} of the tensor operations of {len(results) * CHUNK} programs ran inside graphs")
-    if len(results) == CHUNKS:
+    if len(results) == len(CHUNKS):
         assert share > MIN_SHARE_INSIDE_GRAPHS
 
 
