@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 import warnings
 
@@ -236,3 +237,15 @@ def test_advice_inside_of_flex_attention():
     q = torch.ones(1, 1, 4, 4)
     (reason,) = fs.explain(lambda q: flex_attention(q, q, q, score_mod=score))(q).break_reasons
     assert "custom operator" not in reason.hint and "functions given to flex_attention" in reason.hint
+
+
+def test_sizes_in_messages_are_named():
+    def product(x, y):
+        return torch.mm(x, y["w"])
+
+    with pytest.raises(fs.errors.GraphBreakError) as caught:
+        fs.compile(product, fullgraph=True, dynamic=True)(torch.ones(3, 4), {"w": torch.ones(5, 6)})
+    reason = caught.value.reason
+    assert re.search(r"\(s0xs1 and s2xs3\) \(s0 = x\.shape\[0\] = 3, s1 = x\.shape\[1\] = 4, "
+                     r"s2 = y\['w'\]\.shape\[0\] = 5, s3 = y\['w'\]\.shape\[1\] = 6\)$", reason), reason
+    assert caught.value.frames[-1].source == 'return torch.mm(x, y["w"])'

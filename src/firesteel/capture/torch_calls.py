@@ -47,7 +47,7 @@ from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
 from .storages import LOOKING, guard_places
 from .tensors_of_arrays import with_tensors
-from .undecidable import SYMBOLIC, Undecidable, static_needed, undecidable
+from .undecidable import SYMBOLIC, Undecidable, sizes_in, static_needed, undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
 from .values.jagged_tensors import JaggedTensorValue
@@ -418,7 +418,8 @@ def run_fake(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[s
             eager_error(target, args, kwargs, differentiated=not handled)
         if known is not None and handled:
             raise tx.raised(known) from None
-        signal = GraphBreak(f"{_title(target)} raises {type(error).__name__}: {_first_line(error)}",
+        message = _first_line(error)
+        signal = GraphBreak(f"{_title(target)} raises {type(error).__name__}: {message}{sizes_in(tx, message)}",
                             "the same call outside of the compiled function fails as well")
         signal.refused = is_about_views(error)
         signal.raises = known is not None and not tx.compiler.exports  # an error of the program's, not a break

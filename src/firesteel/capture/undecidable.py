@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,17 @@ def decided_in_python() -> bool:
         by_number = by_number or frame.f_code.co_filename == _NUMBERS  # otherwise C++ asks
         frame = frame.f_back
     return by_number and frame.f_code.co_filename == _FUNCTIONS
+
+
+def sizes_in(tx: Tracer, message: str) -> str:
+    """What the symbols in a message are, in the words of the program: `` (s0 = x.shape[0] = 3)``."""
+    infos = {info.symbol.name: info for info in tx.shape_env.symbols.values()}
+    texts = []
+    for name in sorted(name for name in infos if re.search(rf"(?<![a-wyz0-9_.]){name}(?!\d)", message)):  # also s0xs1
+        info = infos[name]
+        where = re.sub(r"\.size\((\d+)\)", r".shape[\1]", info.source_name)
+        texts.append(f"{name} = {where}" + ("" if info.hint is None else f" = {info.hint}"))
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def static_needed(tx: Tracer, args: Iterable[Any], operation: str) -> GraphBreak | StaticNeeded:
