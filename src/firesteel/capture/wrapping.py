@@ -6,6 +6,7 @@ import collections
 import enum
 import functools
 import gc
+import itertools
 import math
 import operator
 import random
@@ -23,6 +24,7 @@ from ..fake import FakeUnsupported, unsupported_reason
 from ..shapes.symnode import make_symbolic
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, asks_for_hashes, constant_condition, is_constant_key, same_constant
+from .outside_iterators import wrap_iterator
 from .pure_functions import VALUE_TYPES, rely_on_context
 from .signals import GraphBreak
 from .source import (
@@ -90,7 +92,7 @@ KNOWN_BY_IDENTITY = (*torch_compat.OPERATOR_TYPES, CACHED_FUNCTION, numpy.ufunc,
 _SOME_ITERATORS: tuple[Any, ...] = (
     iter([]), iter(()), iter({}), iter({}.values()), iter({}.items()), iter(set()), iter(range(0)), iter(""),
     zip(), enumerate(()), map(str, ()), filter(None, ()), reversed([]), (x for x in ""), iter(int, 1),
-    iter(collections.deque()),
+    iter(collections.deque()), itertools.count(),
 )
 ITERATORS = tuple(type(iterator) for iterator in _SOME_ITERATORS)
 
@@ -202,7 +204,7 @@ def _wrap_new(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         return PythonObject(real, source)
     if issubclass(kind, ITERATORS):
         tx.guard(source, "type", "type({0}) is {k[0]}", (kind,))
-        return OpaqueIterator(real, source)
+        return wrap_iterator(tx, real, kind, source) or OpaqueIterator(real, source)
     if _is_plain_c_callable(real):
         bound = getattr(real, "__self__", None)
         # functions of C modules name their module, bound methods of C objects do not
