@@ -42,12 +42,13 @@ IMPORT_COST = 0.05
 """How much of the time that torch takes to be imported firesteel may take beside it, in seconds of the CPU."""
 
 ORDER = (
-    "version", "compiling_flag", "systems", "records", "errors", "config", "registry", "locks", "logs", "stage_times",
-    "events", "progress", "shape_markers", "devices", "function_marks", "signatures", "module_twins", "torch_compat",
-    "support", "importing", "interruptions", "disk_cache", "native", "shapes", "repro_scripts", "control_flow", "fake",
-    "functional", "autodiff", "passes", "kernels", "pipeline", "backends", "capture", "runtime", "control",
-    "size_declarations", "module_wrapper", "compiled_functions", "waiting", "compiling", "export", "debug", "repair",
-    "unchanged", "__init__", "demo", "commands", "cli", "__main__",
+    "version", "compiling_flag", "systems", "own_frames", "loops_around", "tested_versions", "records", "errors",
+    "config", "registry", "locks", "logs", "stage_times", "events", "progress", "shape_markers", "devices",
+    "function_marks", "signatures", "paying", "module_twins", "torch_compat", "support", "importing", "interruptions",
+    "disk_cache", "native", "shapes", "repro_scripts", "control_flow", "fake", "functional", "autodiff", "passes",
+    "kernels", "pipeline", "backends", "capture", "runtime", "control", "size_declarations", "module_wrapper",
+    "compiled_functions", "waiting", "compiling", "export", "debug", "repair", "unchanged", "__init__", "demo",
+    "commands", "cli", "__main__",
 )
 """The packages and modules of firesteel from the lowest to the highest. Each imports from those before it only."""
 FOR_TYPES_ONLY = frozenset({

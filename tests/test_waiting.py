@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
+import os
 import pickle
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import firesteel as fs
-from firesteel import waiting
+from firesteel import paying
 from firesteel.errors import UserCodeError
 from firesteel.function_marks import COMPILED, END_WAITING, UNIT
 
@@ -90,9 +91,9 @@ def test_a_function_that_was_changed_meanwhile():
     assert torch.equal(compiled(X), X - 5) and torch.equal(compiled(X, 2), X - 2)
 
 
-def test_once_the_compiler_is_loaded_a_tenth_is_enough():
+def test_once_the_compiler_is_loaded_half_is_enough():
     compiled = fs.compile(lambda x: x + 1)
-    spend(compiled, 1000.0 * waiting.ONCE_LOADED)
+    spend(compiled, 1000.0 * paying.ONCE_LOADED)
     compiled(X)
     assert is_compiled(compiled)
 
@@ -104,10 +105,31 @@ def test_long_calls_are_compiled_in_the_third():
             return x + 1
 
         compiled = fs.compile(slow)
-        for number in range(3):
+        number = 0
+        while number < 3:
             assert is_compiled(compiled) == (number > 2)
             compiled(X)
+            number += 1
         assert is_compiled(compiled)
+
+
+@pytest.mark.parametrize("rounds, is_long", [(30, False), (100_000, True)])
+def test_the_loop_around_says_how_long_calls_go_on(rounds, is_long):
+    compiled = fs.compile(lambda x: time.sleep(0.02) or x + 1)
+    with fs.config.patch(compile_after=200.0):
+        for number in range(rounds):
+            compiled(X)
+            if number == 8:
+                break
+    assert is_compiled(compiled) == is_long
+
+
+def test_where_the_loop_around_ends_soon_calls_wait_longer():
+    compiled = fs.compile(lambda x: x + 1)
+    for number, seconds in enumerate((0.0, 100.0, 300.0, 501.0, 1001.0)):  # 500 once the compiler is loaded
+        spend(compiled, seconds)
+        compiled(X)
+        assert is_compiled(compiled) == (seconds > 1000.0)
 
 
 def test_time_of_calls_inside_of_calls_counts_once():
@@ -264,10 +286,10 @@ def test_a_compiled_function_follows_one_that_waits():
 def test_inner_functions_wait_longer():
     inner = fs.compile(lambda x: x.sin())
     outer = fs.compile(lambda x: inner(x) + 1)
-    spend(inner, 1000.0 * waiting.ONCE_LOADED)
+    spend(inner, 1000.0 * paying.ONCE_LOADED)
     outer(X)
     assert is_plain(inner) and is_plain(outer)
-    spend(inner, 1001.0 * waiting.ONCE_LOADED * waiting.INSIDE_ANOTHER)
+    spend(inner, 1001.0 * paying.ONCE_LOADED * paying.INSIDE_ANOTHER)
     outer(X)
     assert is_compiled(inner) and is_plain(outer)
 
@@ -397,11 +419,12 @@ f = fs.compile(lambda x: x.sin() + 1)
 m = fs.compile(torch.nn.Linear(3, 3))
 for _ in range(10):
     f(torch.ones(3)), m(torch.ones(3))
-print([name for name in sys.modules if name.startswith(("firesteel.kernels", "firesteel.torch_compat", "llvmlite"))])
+print([name for name in sys.modules if name.startswith(("firesteel.kernels", "firesteel.torch_compat", "llvmlite",
+    "firesteel.errors", "firesteel.config", "firesteel.support"))])
 """
 
 
-def test_a_short_program_loads_nothing_of_the_compiler(monkeypatch):
-    monkeypatch.delenv("FIRESTEEL_COMPILE_AFTER")
-    done = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True)
+def test_a_short_program_loads_nothing_of_the_compiler():
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("FIRESTEEL_")}
+    done = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, env=plain)
     assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib.abc
+import importlib.util
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -81,6 +84,21 @@ def run(name: str, compile: Callable[[Any], Any], calls: list[int]) -> dict[str,
     return {"results": results, "seconds": seconds, "warm": late[len(late) // 4]}
 
 
+def when_imported(name: str, act: Callable[[Any], None]) -> None:
+    """Have something done with a module once the program imports it, which it does earlier if we do."""
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+            if fullname != name:
+                return None
+            sys.meta_path.remove(self)
+            spec: Any = importlib.util.find_spec(name)
+            run = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (run(module), act(module))
+            return spec
+
+    sys.meta_path.insert(0, Finder())
+
+
 def firesteel_run(name: str, calls: list[int]) -> dict[str, Any]:
     """A run under `fs.compile`, with what the compiler did."""
     compiled: list[Any] = []
@@ -97,12 +115,10 @@ def firesteel_run(name: str, calls: list[int]) -> dict[str, Any]:
 
     def compile(function: Any) -> Any:
         import firesteel as fs
-        from firesteel.events import LISTENERS
 
-        if listen not in LISTENERS:
-            LISTENERS.append(listen)
         return fs.compile(function)
 
+    when_imported("firesteel.events", lambda events: events.LISTENERS.append(listen))
     with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("always")
         outcome = run(name, compile, calls)

@@ -11,13 +11,13 @@ tensor([0., 6.])
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
-from firesteel import config, errors
 from firesteel.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from firesteel import export
+    from firesteel import config, errors, export
     from firesteel.backends import list_backends, register_backend
     from firesteel.compiling import compile
     from firesteel.compiling_flag import is_compiling
@@ -65,6 +65,9 @@ _LAZY = {
     for name in names
 }
 
+_MODULES = ("config", "errors")
+"""Loaded when first used as well: a program that changes no setting has no need of them at first."""
+
 __all__ = [
     "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "bisect", "capture_graph",
     "check", "compile", "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain",
@@ -77,8 +80,18 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
+    if name in _MODULES:
+        return importlib.import_module(f"firesteel.{name}")
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
+    if name == "compile":
+        from firesteel.tested_versions import plainly_supported
+
+        if plainly_supported():
+            from firesteel.compiling import compile  # imports nothing of the compiler
+
+            globals()[name] = compile
+            return compile
     from firesteel.importing import imports_uncollected
 
     with imports_uncollected():
@@ -87,12 +100,6 @@ def __getattr__(name: str) -> Any:
 
 def _load(name: str, module: str) -> Any:
     from firesteel import support
-
-    if name == "compile" and support.plainly_supported():
-        from firesteel.compiling import compile  # imports nothing of the compiler
-
-        globals()[name] = compile
-        return compile
     from firesteel.interruptions import uninterrupted
 
     if name in support.STAND_INS and not support.verdict().compiles:
@@ -110,3 +117,8 @@ def _load(name: str, module: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+if any(variable.startswith("FIRESTEEL_") for variable in os.environ):
+    for _reads_them in ("firesteel.config", "firesteel.logs"):
+        importlib.import_module(_reads_them)

@@ -15,10 +15,10 @@ from .backends.native import native
 from .backends.registry import lookup_backend
 from .capture.markers import disabled_frame
 from .capture.tracebacks import leaving
-from .capture.user_frames import own_file, passed_over
 from .errors import GraphBreakError, UserCodeError, with_article
 from .function_marks import COMPILED, UNIT, is_disabled, set_own_attributes, trace_instead
 from .logs import log
+from .own_frames import own_file, passed_over
 from .runtime import stance
 from .runtime.compiler import Compiler
 from .runtime.nested_calls import bind

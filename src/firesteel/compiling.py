@@ -6,12 +6,10 @@ Nothing of the compiler is imported before something is compiled.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import config
-from .errors import UserCodeError
-from .logs import log
-from .support import plainly_supported, usable_backend
+from .tested_versions import plainly_supported
 from .waiting import compile_now, plain_until_it_pays
 
 if TYPE_CHECKING:
@@ -62,20 +60,25 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         fullgraph = nopython
     if shapes_spec is not None:
         if dynamic_shapes is not None:
-            raise UserCodeError("both dynamic_shapes= and shapes_spec= are given", "they are names of the same")
+            refuse("both dynamic_shapes= and shapes_spec= are given", "they are names of the same")
         dynamic_shapes = shapes_spec
     check_arguments(fullgraph, dynamic, mode, options)
     _check_names(name, recompile_limit, tier)
     if isinstance(options, dict) and "guard_filter_fn" in options:
+        from .logs import log
+
         log("guards", "options={'guard_filter_fn': ...} changes nothing: no guard is left out")
         options = {name: value for name, value in options.items() if name != "guard_filter_fn"} or None
-    chosen = config.default_backend if backend is None else backend
+    settings: Any = sys.modules.get("firesteel.config")  # imported if somebody changed a setting
+    chosen = backend
+    if backend is None:
+        chosen = "native" if settings is None else settings.default_backend
     if chosen == "inductor":
         chosen = "native"  # what torch calls it
     asks_for_something = (fullgraph, backend is not None, chosen != "native", mode not in (None, "default"),
                           options is not None, dynamic_shapes is not None, not isolate_recompiles)
-    waits = tier == "wait" or tier is None and any(asks_for_something) or not config.compile_after \
-        or not plainly_supported()
+    at_once = settings is not None and not settings.compile_after
+    waits = tier == "wait" or tier is None and any(asks_for_something) or at_once or not plainly_supported()
     given = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options, "name": name,
              "recompile_limit": recompile_limit, "dynamic_shapes": dynamic_shapes}
     apply_to = compile_now if waits else plain_until_it_pays
@@ -88,33 +91,41 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     return apply if model is None else apply(model)
 
 
+def refuse(what: str, hint: str) -> NoReturn:
+    """Raise the error for arguments that `compile` does not take."""
+    from .errors import UserCodeError
+
+    raise UserCodeError(what, hint)
+
+
 def check_arguments(fullgraph: Any, dynamic: Any, mode: Any, options: Any) -> None:
     """Refuse values that `compile` does not take."""
     if not isinstance(fullgraph, bool):
-        raise UserCodeError(f"fullgraph={fullgraph!r}", "fullgraph takes True or False")
+        refuse(f"fullgraph={fullgraph!r}", "fullgraph takes True or False")
     if dynamic is not None and not isinstance(dynamic, bool):
-        raise UserCodeError(f"dynamic={dynamic!r}", "dynamic takes True, False or None")
+        refuse(f"dynamic={dynamic!r}", "dynamic takes True, False or None")
     if mode not in MODES:
-        raise UserCodeError(f"unknown mode {mode!r}", f"choose one of {', '.join(repr(m) for m in MODES)}")
+        refuse(f"unknown mode {mode!r}", f"choose one of {', '.join(repr(m) for m in MODES)}")
     if options is not None and not isinstance(options, dict):
-        raise UserCodeError(f"options={options!r}", "options takes a dict from names to values")
+        refuse(f"options={options!r}", "options takes a dict from names to values")
     if options is not None and mode is not None:
-        raise UserCodeError("both mode= and options= are given", "a mode is a set of options: give one of them")
+        refuse("both mode= and options= are given", "a mode is a set of options: give one of them")
 
 
 def _check_names(name: Any, recompile_limit: Any, tier: Any) -> None:
     if name is not None and not isinstance(name, str):
-        raise UserCodeError(f"name={name!r}", "name takes a string")
+        refuse(f"name={name!r}", "name takes a string")
     if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 1):
-        raise UserCodeError(f"recompile_limit={recompile_limit!r}", "it takes a number of versions, 1 or more")
+        refuse(f"recompile_limit={recompile_limit!r}", "it takes a number of versions, 1 or more")
     if tier not in TIERS:
-        raise UserCodeError(f"unknown tier {tier!r}", f"choose one of {', '.join(repr(t) for t in TIERS)}")
+        refuse(f"unknown tier {tier!r}", f"choose one of {', '.join(repr(t) for t in TIERS)}")
 
 
 def _make_compiler(backend: Any, given: dict[str, Any], isolate_recompiles: bool) -> Compiler:
     from .backends.native import native
     from .compiled_functions import shared_compiler
     from .runtime.compiler import Compiler
+    from .support import usable_backend
 
     compiler = (Compiler if isolate_recompiles else shared_compiler)(usable_backend(backend), **given)
     # other options keep something of the parameters: packed weights, recorded launches

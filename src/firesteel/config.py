@@ -107,11 +107,13 @@ assume_branches: bool = True
 the call that is captured. A call in which it goes the other way runs uncompiled; after the second of these it is a
 break."""
 
-compile_after: float = 1.0
-"""How many seconds a function runs as plain Python before it is compiled, all of its calls together: short programs end
-before compiling could pay. Once something has been compiled, half of it counts; functions whose calls take longer
-than 0.1 s are compiled in the third of them. With 0 the first call is compiled. So it is, whatever stands here, with
-``tier="wait"``, `fullgraph=True`, a backend, a mode or options of `fs.compile`, and while a log is switched on."""
+compile_after: float = 2.0
+"""For how many seconds the calls of a function must be likely to go on before it is compiled: short programs end before
+compiling could pay. That is the time until the loops around end, where they say so, and otherwise as long as its calls
+have taken so far, plain. Once something has been compiled, half of it counts; functions whose calls take longer than
+0.1 s are compiled in the third of them where no loop ends soon. With 0 the first call is compiled. So it is, whatever
+stands here, with ``tier="wait"``, `fullgraph=True`, a backend, a mode or options of `fs.compile`, and while a log is
+switched on."""
 
 retire_slow: bool = True
 """A function that ran uncompiled before, or whose graphs break, is timed against plain Python over a few of its calls

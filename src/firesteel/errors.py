@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import ClassVar
 
+from firesteel.own_frames import OWN_FILE
 from firesteel.records import dataclass
 
 NUMBER_TOO_LARGE = "firesteel: a size does not fit in 64 bits"
@@ -27,8 +28,6 @@ NUMBER_TOO_LARGE = "firesteel: a size does not fit in 64 bits"
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-OWN_FILE = "<frozen importlib._bootstrap: firesteel"
-"""How the names of files begin whose functions may stand between two frames of the user's, see `user_frames`."""
 
 
 def is_own_file(filename: str) -> bool:

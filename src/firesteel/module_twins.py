@@ -8,7 +8,6 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import UserCodeError
 from .function_marks import trace_instead
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def make_twin(module: torch.nn.Module, again: Callable[[torch.nn.Module], Any],
     try:
         twin_class = types.new_class(cls.__name__, (cls,), exec_body=lambda namespace: namespace.update(members))
     except TypeError as error:
+        from .errors import UserCodeError
+
         raise UserCodeError(f"{cls.__name__} does not allow subclasses: {error}",
                             "compile its forward: fs.compile(module.forward)") from error
     twin: torch.nn.Module = object.__new__(twin_class)

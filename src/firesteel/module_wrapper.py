@@ -11,8 +11,8 @@ import torch
 from . import torch_compat
 from .capture.modules import has_hooks
 from .capture.tracebacks import leaving
-from .capture.user_frames import passed_over
 from .module_twins import make_twin, methods, original_of
+from .own_frames import passed_over
 from .runtime import stance
 from .runtime.compiler import Compiler
 from .runtime.nested_calls import bind, takes_as_given

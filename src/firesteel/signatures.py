@@ -13,25 +13,25 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .records import dataclass
-
 VARARGS, VARKEYWORDS = 0x04, 0x08
 OWN_PREFIX = "_fs_"
 """How names begin that functions around others use themselves."""
 
 
-@dataclass(frozen=True)
 class Signature:
     """What stands in the head of a function, and how its parameters are handed on."""
 
-    parameters: str
-    """Those with defaults have None: the function around it gets the function's own."""
-    names: tuple[str, ...]
-    """In the order in which compiled code takes them: those by name after those by position, then `*` and `**`."""
-    passed: tuple[str, ...]
-    """How a call hands each of them on, with `*`, `**` or its name in front."""
-    changed: str
-    """A condition: the function has other code or other defaults now. It asks for the names in `scope_of`."""
+    __slots__ = ("parameters", "names", "passed", "changed")
+
+    def __init__(self, parameters: str, names: tuple[str, ...], passed: tuple[str, ...], changed: str) -> None:
+        self.parameters = parameters
+        """Those with defaults have None: the function around it gets the function's own."""
+        self.names = names
+        """In the order in which compiled code takes them: those by name after those by position, then `*` and `**`."""
+        self.passed = passed
+        """How a call hands each of them on, with `*`, `**` or its name in front."""
+        self.changed = changed
+        """A condition: the function has other code or other defaults now. It asks for the names in `scope_of`."""
 
     @property
     def passing(self) -> str:

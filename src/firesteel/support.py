@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,15 +15,10 @@ from typing import Any
 from . import config
 from .errors import UnsupportedError, warn
 from .records import dataclass
+from .tested_versions import NATIVE_PLATFORMS, PYTHONS, TORCHES, architecture, is_free_threaded, torch_version
 
-PYTHONS = ((3, 11), (3, 13))
-"""The oldest and the newest Python that is tested."""
 EXPERIMENTAL_PYTHONS = ((3, 14),)
 """Whose bytecode is read, which was tried without torch; nothing else was."""
-TORCHES = ((2, 11), (2, 15))
-"""The oldest and the newest torch that is tested."""
-NATIVE_PLATFORMS = (("linux", "x86_64"),)
-"""Where graphs become machine code."""
 EXPERIMENTAL_PLATFORMS = (("linux", "aarch64"),)
 """For which there is machine code that has run in an emulator only."""
 
@@ -79,16 +73,6 @@ class Verdict:
         return f"{self.reason}, {consequence}. Supported: {SUPPORTED}."
 
 
-def _torch_version(text: str) -> tuple[int, int] | None:
-    """Major and minor version; those of builds from source and of nightly ones too.
-
-    >>> _torch_version("2.16.0.dev20261101+cu132")
-    (2, 16)
-    """
-    match = re.match(r"(\d+)\.(\d+)", text)
-    return (int(match[1]), int(match[2])) if match else None
-
-
 @functools.cache
 def judge(facts: Facts) -> Verdict:
     """What works under these facts.
@@ -98,7 +82,7 @@ def judge(facts: Facts) -> Verdict:
     >>> print(judge(Facts((3, 12), "2.4.1")).reason)
     firesteel does not work with torch 2.4.1
     """
-    python, torch = ".".join(map(str, facts.python)), _torch_version(facts.torch)
+    python, torch = ".".join(map(str, facts.python)), torch_version(facts.torch)
     if facts.implementation != "cpython":
         return Verdict(f"firesteel works on CPython, not on {facts.implementation}", False, False, False)
     if facts.free_threaded:
@@ -113,7 +97,7 @@ def judge(facts: Facts) -> Verdict:
     if facts.python in EXPERIMENTAL_PYTHONS:
         return Verdict(f"firesteel on Python {python} is experimental and compiles only with "
                        'config.on_unsupported = "try"', False, False)
-    platform = facts.system, _architecture(facts.machine)
+    platform = facts.system, architecture(facts.machine)
     if platform in EXPERIMENTAL_PLATFORMS:
         return Verdict(f"machine code of firesteel for {_platform_name(facts)} is experimental and made only with "
                        'config.on_unsupported = "try"', True, False)
@@ -135,11 +119,6 @@ def _missing_text(version: str, names: tuple[str, ...]) -> str:
     return f"torch {version} has no {shown}, which firesteel needs"
 
 
-def _architecture(machine: str) -> str:
-    """One name for the names that systems give to the same kind of CPU."""
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine.lower())
-
-
 def _platform_name(facts: Facts) -> str:
     system = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(facts.system, facts.system)
     return f"{system} on {facts.machine}"
@@ -151,15 +130,8 @@ def visible_facts() -> Facts:
 
     import torch
 
-    flags = getattr(sys, "abiflags", None)
-    if flags is None:  # Windows
-        import sysconfig
-
-        free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-    else:
-        free_threaded = "t" in flags
-    return Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, free_threaded, sys.platform,
-                 platform.machine())
+    return Facts(sys.version_info[:2], str(torch.__version__), sys.implementation.name, is_free_threaded(),
+                 sys.platform, platform.machine())
 
 
 @functools.cache
@@ -178,11 +150,6 @@ def facts() -> Facts:
     lacking = [name for need in (private_names.Need.MACHINE_CODE, private_names.Need.GPU)
                for name in private_names.missing(need)]
     return dataclasses.replace(seen, missing_for_machine_code=tuple(lacking))
-
-
-def plainly_supported() -> bool:
-    """Whether versions and platform are among the tested ones. torch's private names are not looked at."""
-    return not judge(visible_facts()).reason
 
 
 def verdict() -> Verdict:

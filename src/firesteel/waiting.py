@@ -3,7 +3,7 @@
     compiled = fs.compile(f)    a function around f; nothing of the compiler is imported
     compiled(x)                 plain: 3 ms
     ...
-    compiled(x)                 1.0 s in all: from here on it is compiled, and the same object
+    compiled(x)                 the loop around has rounds for 5 s left: from here on it is compiled, the same object
 
 Importing the compiler and the first compilation take as long as many calls of a small function. A program that ends
 before that, or has just begun, is not to wait for it. Until then a call is timed and nothing else. Sizes that vary
@@ -23,32 +23,25 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import config, events, logs
-from .capture.tracebacks import leaving
-from .capture.user_frames import own_file, passed_over
-from .errors import FiresteelError, warn
 from .function_marks import COMPILED, END_WAITING, is_disabled, set_own_attributes, trace_instead
-from .importing import imports_uncollected
-from .module_twins import make_twin, methods, original_of
-from .runtime.stance import STATE
+from .own_frames import own_file, passed_over
 from .signatures import Signature, define, scope_of
-from .support import compile_nothing, verdict
-from .systems import at_fork
 
 if TYPE_CHECKING:
+    from .paying import Prospect
     from .runtime.compiler import Compiler
 
+FIRST_LOOK = 0.05
+"""Seconds of calls before anything is imported that decides whether compiling will pay: it takes 2 ms."""
 LONG_CALL = 0.1
-"""Seconds of a call from which on compiling costs as much as a few of them: it is done in the third such call."""
-ONCE_LOADED = 0.5
-"""The share of ``config.compile_after`` that counts when the compiler has been imported."""
-INSIDE_ANOTHER = 3.0
-"""How many times longer a function waits that is called by another that waits: it will be compiled with that one."""
+"""Seconds of a call from which on compiling costs as much as a few of them."""
 NOT_WAITING = 0x20 | 0x80 | 0x200
 """Flags of generators and coroutines, which run as they are."""
 
 LOOKS_AT_FRAMES = frozenset({"_getframe", "currentframe", "inspect", "extract_stack", "f_back"})
 """Names in functions that would see the one around them; compiled code hides it."""
+SETTINGS = frozenset({"firesteel.config", "firesteel.logs", "firesteel.events", "firesteel.runtime.stance"})
+"""Where somebody may say that calls are to be compiled at once, if these have been imported."""
 
 MakeCompiler = Callable[[], "Compiler"]
 Again = Callable[[Any], Any]
@@ -71,10 +64,6 @@ def depth() -> int:
     return _THREAD.depth
 
 
-_LOCK = threading.RLock()
-at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # its holder is not there
-
-
 class Waiting:
     """How long something has run uncompiled, what it was given, and how it is compiled in the end."""
 
@@ -91,17 +80,27 @@ class Waiting:
         self.began: float | None = None
         self.seen: list[tuple[Any, ...]] = []
         """What some of the calls were given: sizes and strides of tensors, numbers."""
+        self._prospect: Prospect | None = None
 
     def due(self, changed: bool = False) -> bool:
         """Whether to compile now; `changed`: the function has other code or other defaults now."""
         if self.compiled is not None or changed:
             return True
-        if STATE.eager or self.failed:
+        if self.failed:
             return False
-        limit = config.compile_after * (ONCE_LOADED if "firesteel.compiled_functions" in sys.modules else 1.0)
-        if _THREAD.depth:
-            return self.seconds > INSIDE_ANOTHER * limit or _under_checkpoint()
-        return self.seconds >= limit or self.long_calls > 1 or _somebody_asks() or _under_checkpoint()
+        if self.seconds < FIRST_LOOK and self._prospect is None and sys.modules.keys().isdisjoint(SETTINGS):
+            return _under_checkpoint()
+        return self._pays() or _under_checkpoint()
+
+    def _pays(self) -> bool:
+        prospect = self._prospect
+        if prospect is None:
+            from .paying import Prospect
+
+            prospect = self._prospect = Prospect()
+        plain = self.plain
+        trains = isinstance(plain, torch.nn.Module) and plain.training and torch.is_grad_enabled()
+        return prospect.pays(self.seconds, self.long_calls, bool(_THREAD.depth), trains, sys._getframe(2))
 
     def begin(self, given: Any) -> tuple[float, float]:
         """A call begins; `given` are its arguments."""
@@ -125,34 +124,38 @@ class Waiting:
 
     def end(self) -> Any:
         """Compile it from now on; what to call. That is the plain one where the compiler cannot be had."""
-        with _LOCK:
+        from .paying import LOCK
+
+        with LOCK:
             if self.compiled is None and not self.failed:
-                try:
-                    with imports_uncollected():
-                        supported = verdict().compiles
-                    if supported:
-                        self.compiled = self._compile_it(self)
-                    else:
-                        self.failed = True
-                        compile_nothing()
-                except FiresteelError:
-                    raise
-                except Exception as error:
-                    if config.raise_on_internal_error:
-                        raise
-                    self.failed = True
-                    warn(f"firesteel could not be started, and functions run uncompiled: "
-                         f"{type(error).__name__}: {error}")
+                self._start_compiler()
             if self.compiled is not None:
                 STILL_PLAIN.discard(self)
                 return self.compiled
             return self.plain
 
+    def _start_compiler(self) -> None:
+        from . import config
+        from .errors import FiresteelError, warn
+        from .importing import imports_uncollected
 
-def _somebody_asks() -> bool:
-    """Whether somebody wants to see what is compiled, or said what calls may do."""
-    return logs.any_enabled() or events.somebody_asks() or bool(config.debug_dir) or STATE.stance != "default" \
-        or STATE.backend is not None
+        try:
+            with imports_uncollected():
+                from .support import compile_nothing, verdict
+
+                supported = verdict().compiles
+            if supported:
+                self.compiled = self._compile_it(self)
+            else:
+                self.failed = True
+                compile_nothing()
+        except FiresteelError:
+            raise
+        except Exception as error:
+            if config.raise_on_internal_error:
+                raise
+            self.failed = True
+            warn(f"firesteel could not be started, and functions run uncompiled: {type(error).__name__}: {error}")
 
 
 def _under_checkpoint() -> bool:
@@ -166,6 +169,13 @@ def _under_checkpoint() -> bool:
     return False
 
 
+def _leaving(error: BaseException) -> None:
+    """An exception leaves for the user's code."""
+    from .capture.tracebacks import leaving
+
+    leaving(error)
+
+
 def _looks(value: Any) -> Any:
     """What may vary of an argument: sizes and strides of a tensor as a tuple, numbers as they are."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -175,7 +185,11 @@ def _looks(value: Any) -> Any:
 
 def compile_now(target: Any, make: MakeCompiler, again: Again) -> Any:
     """Something that is compiled in its first call; `again` compiles copies of a module."""
+    from .importing import imports_uncollected
+
     with imports_uncollected():  # much is imported when first needed
+        from .support import compile_nothing, verdict
+
         if not verdict().compiles:
             return compile_nothing(target)
         from .interruptions import uninterrupted
@@ -196,7 +210,7 @@ def plain_until_it_pays(target: Any, make: MakeCompiler, again: Again) -> Any:
         return functools.partial(plain_until_it_pays(target.func, make, again), *target.args, **target.keywords)
     if isinstance(target, torch.nn.Module):
         if not is_disabled(target) and not _has_torchs_marks(target):
-            return _waiting_module(original_of(target), make, again)
+            return _waiting_module(target, make, again)
     elif isinstance(target, types.FunctionType):
         function = target.__dict__.get(COMPILED, target)
         signature = Signature.of(function)
@@ -235,6 +249,7 @@ def wrapper({parameters}):
 def _waiting_function(function: types.FunctionType, signature: Signature, make: MakeCompiler) -> types.FunctionType:
     """A function of the same signature that is given other code once it is to be compiled."""
     def compile_it(waiting: Waiting) -> Any:
+        from .importing import imports_uncollected
         from .interruptions import uninterrupted
 
         with uninterrupted(), imports_uncollected():
@@ -250,7 +265,7 @@ def _waiting_function(function: types.FunctionType, signature: Signature, make: 
     waiting = Waiting(function, compile_it)
     scope = scope_of(function)
     scope |= {"_fs_due": waiting.due, "_fs_end": waiting.end, "_fs_begin": waiting.begin, "_fs_stop": waiting.stop,
-              "_fs_leaving": leaving, "_fs_any_error": BaseException}
+              "_fs_leaving": _leaving, "_fs_any_error": BaseException}
     # what the program deletes is to go away: nothing but the call holds its arguments
     dropped = " = ".join(signature.names)
     text = WRAPPER.format(
@@ -272,6 +287,7 @@ _WAITING = "_firesteel_waiting"
 def _waiting_module(module: torch.nn.Module, make: MakeCompiler, again: Again) -> torch.nn.Module:
     """A twin of a module whose class gets other methods once it is to be compiled."""
     def compile_it(waiting: Waiting) -> Any:
+        from .importing import imports_uncollected
         from .interruptions import uninterrupted
 
         with uninterrupted(), imports_uncollected():
@@ -287,6 +303,9 @@ def _waiting_module(module: torch.nn.Module, make: MakeCompiler, again: Again) -
                 setattr(twin_class, name, member)
         return twin
 
+    from .module_twins import make_twin, methods, original_of
+
+    module = original_of(module)
     waiting = Waiting(module, compile_it)
     twin = make_twin(module, again, {
         **methods(module, _call, _forward), _WAITING: waiting, END_WAITING: staticmethod(waiting.end)})
@@ -318,7 +337,7 @@ def _run_plain(waiting: Waiting, function: Any, args: tuple[Any, ...], kwargs: d
     try:
         return function(*args, **kwargs)
     except BaseException as error:
-        leaving(error)
+        _leaving(error)
         raise
     finally:
         waiting.stop(began)

@@ -15,6 +15,7 @@ from ..fake import FakeMode, FakeTensor
 from ..functional.modes import leaving_on_failure
 from ..interruptions import safe_point
 from ..logs import log
+from ..own_frames import own_file
 from ..pipeline.failing_graphs import FailingGraph, can_keep, keep_large
 from ..shapes import Provenance, ShapeGuard
 from ..torch_compat.operator_records import of_the_compiler
@@ -41,7 +42,6 @@ from .steps import calls_python, emit_step, of_class, pops_of
 from .tensor_subclasses import check_linked_wrappers, note_changed_wrappers
 from .tracebacks import RAISER, handle, without_internal_frames
 from .tracer import Tracer
-from .user_frames import own_file
 from .values.base import LazyValue, Value
 from .values.constants import LOOKED_UP, NULL, NullValue
 from .values.iterators import IteratorValue

@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
+from ..own_frames import passed_over
 from .bytecode.instructions import EXIT_HAS_RECEIVER, Instruction
 from .bytecode.machine import CALLABLE_FIRST
 from .entry_code import EntryCode
 from .frame import Frame
 from .signals import GraphBreak, SkipFrame
-from .user_frames import outer_frame, passed_over
+from .user_frames import outer_frame
 from .values.base import LazyValue, Value
 from .values.constants import NullValue
 

@@ -1,9 +1,7 @@
 """What a program sees of the stack it runs on: frames of firesteel are passed over.
 
-`warnings` and `logging` pass over frames of the import system when they count up to the frame that a `stacklevel`
-names, and they know them by two words in the file's name; torch's own compiler leaves such frames alone. Functions of
-ours that can stand between two frames of the user's have these words in theirs. Code between graphs that asks for
-frames itself gets functions that skip ours.
+Functions of ours that can stand between two frames of the user's have names that Python skips, see `own_frames`. Code
+between graphs that asks for frames itself gets functions that skip ours.
 """
 
 from __future__ import annotations
@@ -13,28 +11,10 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from ..errors import OWN_FILE
+from ..own_frames import passed_over
 from .tracebacks import is_internal
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def own_file(name: str) -> str:
-    """The name of a file of ours: frames of its functions do not count for a `stacklevel`."""
-    return f"{OWN_FILE}, {name}>"
-
-
-def passed_over(function: Function) -> Function:
-    """Mark a function of ours that calls the user's code."""
-    function.__code__ = _renamed(function.__code__)  # type: ignore[attr-defined]
-    return function
-
-
-def _renamed(code: types.CodeType) -> types.CodeType:
-    constants = tuple(_renamed(part) if isinstance(part, types.CodeType) else part for part in code.co_consts)
-    return code.replace(co_filename=own_file(code.co_filename), co_consts=constants)
 
 
 def frame_at(depth: int = 0, /) -> types.FrameType:

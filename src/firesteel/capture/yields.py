@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..own_frames import passed_over
 from .bytecode.frame_state import cells_at
 from .bytecode.instructions import Instruction
 from .bytecode.liveness import live_locals
-from .user_frames import passed_over
 from .values.base import Value
 from .values.constants import NullValue
 from .values.functions import CellValue

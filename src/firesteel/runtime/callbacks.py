@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..capture.equivalents.reductions import sum_as_python_does
-from ..capture.user_frames import called_at, passed_over
+from ..capture.user_frames import called_at
+from ..own_frames import passed_over
 from .protocols import MISSING, member
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
-from ..capture.user_frames import passed_over
+from ..own_frames import passed_over
 
 if TYPE_CHECKING:
     from ..capture.entries import Entry

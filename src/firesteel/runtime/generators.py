@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from ..capture.user_frames import passed_over
+from ..own_frames import passed_over
 from .units import GENERATOR, Resume, Unit, drive
 from .yields import PlainGenerator, Way, Yielded
 

@@ -25,8 +25,9 @@ from .. import torch_compat
 from ..capture.graph_functions import is_graph_function
 from ..capture.markers import is_disallowed, own_control_flow
 from ..capture.modules import has_hooks
-from ..capture.user_frames import INSTEAD, frame_at, passed_over
+from ..capture.user_frames import INSTEAD, frame_at
 from ..function_marks import is_disabled
+from ..own_frames import passed_over
 from . import stance
 from .callbacks import APPLY, AROUND, calling_back
 from .generators import GENERATOR, compiled_generator

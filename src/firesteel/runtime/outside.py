@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.profiler import record_function
 
-from ..capture.user_frames import passed_over
 from ..errors import format_report, warn
 from ..events import note
+from ..own_frames import passed_over
 from ..torch_compat.operator_records import (
     COMPILING,
     GRAPH,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..capture.graph_functions import is_graph_function
-from ..capture.user_frames import passed_over
+from ..own_frames import passed_over
 
 if TYPE_CHECKING:
     from .compiler import Compiler

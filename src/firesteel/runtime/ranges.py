@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from ..capture.tracebacks import leaving
-from ..capture.user_frames import passed_over
+from ..own_frames import passed_over
 from ..torch_compat.profilers import profiler_range
 from .units import Resume, Unit, drive
 

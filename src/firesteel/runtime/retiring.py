@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import config, torch_compat
-from ..capture.user_frames import passed_over
 from ..logs import log
+from ..own_frames import passed_over
 from ..torch_compat.pytrees import tree_leaves
 from .earlier_ways import keep_earlier_way
 

@@ -19,7 +19,6 @@ from ..capture.learned import Learned, recall, remember
 from ..capture.replaced_builtins import pythons_builtins
 from ..capture.signals import SkipFrame
 from ..capture.skipping import around_module
-from ..capture.user_frames import own_file, passed_over
 from ..errors import (
     NUMBER_TOO_LARGE,
     BackendError,
@@ -38,6 +37,7 @@ from ..errors import (
 from ..events import LISTENERS, OBSERVERS, note, span
 from ..interruptions import raised_by_handler, uninterrupted
 from ..logs import detail, enabled, log
+from ..own_frames import own_file, passed_over
 from ..pipeline.collecting import collection_paused
 from ..pipeline.locking import compiling
 from ..progress import other_threads

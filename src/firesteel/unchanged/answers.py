@@ -192,7 +192,7 @@ def wrap_numpy(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def is_supported() -> bool:
     """Whether programs are compiled on this Python, torch and platform."""
-    from firesteel.support import plainly_supported
+    from firesteel.tested_versions import plainly_supported
 
     return plainly_supported()
 
