@@ -81,7 +81,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if name in _MODULES:
-        return importlib.import_module(f"firesteel.{name}")
+        __import__(f"firesteel.{name}")  # no frame of `importlib`'s, which warnings would name
+        return globals()[name]
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
     if name == "compile":
@@ -120,5 +121,5 @@ def __dir__() -> list[str]:
 
 
 if any(variable.startswith("FIRESTEEL_") for variable in os.environ):
-    for _reads_them in ("firesteel.config", "firesteel.logs"):
-        importlib.import_module(_reads_them)
+    from firesteel import config as config  # noqa: F401  (which reads them)
+    from firesteel import logs as _logs  # noqa: F401
