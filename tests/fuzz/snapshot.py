@@ -118,7 +118,7 @@ class Snapshot:
             self._tensor(path, value)
             return
         self.facts.append((path, ("type", _type_name(type(value)))))
-        for name, child in _parts(value):
+        for name, child in _parts(value, self._seen):
             self.add(path + name, child)
 
     def _tensor(self, path: str, value: torch.Tensor) -> None:
@@ -167,8 +167,8 @@ def _array_parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield ".elements", torch.from_numpy(numpy.array(value, order="C"))
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What an object consists of, in an order that does not depend on addresses."""
+def _parts(value: Any, seen: dict[int, str]) -> Iterator[tuple[str, Any]]:
+    """What an object consists of, in an order that does not depend on addresses; `seen` are paths of objects found."""
     if isinstance(value, type):
         yield ".name", _type_name(value)
         for name, item in vars(value).items():
@@ -217,7 +217,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                 yield f".item{index}", item
     elif isinstance(value, (set, frozenset)):
         # Python promises no order for sets; a program that depends on it shows it in other values.
-        for index, item in enumerate(sorted(members(value), key=_address_free)):
+        # Two that print alike are told apart by where they were found before.
+        for index, item in enumerate(sorted(members(value), key=lambda item: (
+                *_address_free(item), seen.get(id(item), "")))):
             yield f".member{index}", item
     elif isinstance(value, (list, tuple, deque)):
         for index, item in enumerate(members(value)):

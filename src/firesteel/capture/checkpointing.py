@@ -15,6 +15,7 @@ from .. import torch_compat
 from ..records import dataclass
 from .call_handlers import handles
 from .data_facts import function_name
+from .regions import reachable
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue
@@ -78,8 +79,7 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
     finally:
         tx.checkpoints.inside = False
         changes, tx.effects.changes = tx.effects.changes, outer
-    given = {id(value) for value in inputs}
-    if any(value is None or value.source is not None or id(value) in given for value in changes or ()):
+    if changes and _was_there_before(tx, changes, (function, inputs, named)):
         raise GraphBreak("a checkpointed function changes something besides its result: it runs twice")
     found_inside = [entry for entry in tx.graph.inputs if id(tx.tensor_of_fake.get(id(entry.example))) not in known]
     if any(torch_compat.version_of(value.fake) != version for value, version in known.values()) or \
@@ -94,6 +94,14 @@ def call_checkpoint(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> 
         if not settings.selective or function_name(node) not in KEPT:
             node.meta[REGION], node.meta[SETTINGS] = tx.checkpoints.count, settings
     return result
+
+
+def _was_there_before(tx: Tracer, changes: list[Any], given: Any) -> bool:
+    """Whether a checkpointed function changed something that it has not made itself: the program's, or its caller's."""
+    if any(value is None or value.source is not None for value in changes):
+        return True
+    reached = reachable([given, *([frame.stack, frame.locals, frame.cells] for frame in tx.frames)])
+    return any(id(value) in reached for value in changes)
 
 
 def _settings(tx: Tracer, named: dict[str, Value]) -> Checkpoint:

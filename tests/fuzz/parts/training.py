@@ -44,6 +44,9 @@ LAYERS = (
      "x = self.tied{n}(self.l{n}(x).tanh())"),
     ("self.l{n} = nn.Linear(4, 4)",
      "x = torch.utils.checkpoint.checkpoint(self.l{n}, x, use_reentrant=False).sigmoid() + x"),
+    ("self.l{n} = nn.Linear(4, 4)",  # what is recomputed does its work on the list once more
+     "runs = [0]\ndef counted(z):\n    runs[0] += 1\n    return self.l{n}(z).sin()\nself.runs.append(runs)\n"
+     "x = torch.utils.checkpoint.checkpoint(counted, x, use_reentrant=False)"),
     ("self.l{n} = nn.Linear(4, 4)", "x = Through.apply(self.l{n}(x))"),
     ("self.l{n} = nn.Conv1d(1, 1, 3, padding=1)", "x = self.l{n}(x.unsqueeze(1)).squeeze(1)"),
     ("self.l{n} = nn.Linear(4, 4).requires_grad_(False)", "x = self.l{n}(x) * 0.5 + x"),
@@ -165,6 +168,7 @@ class Through(torch.autograd.Function):
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
+        self.runs = []
 '''
 
 
@@ -207,7 +211,7 @@ def make():
 
     def observe():
         return {{"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"], "log": log,
-                "counts": counts, "average": average.state_dict(),
+                "counts": counts, "runs": model.runs, "average": average.state_dict(),
                 "gradients": [p.grad for p in model.parameters()]}}
 
     def rows(count, first, last):
