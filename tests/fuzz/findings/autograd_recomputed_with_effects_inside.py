@@ -1,4 +1,4 @@
-"""What a checkpointed function does to its caller's lists, objects and cells happens again in a backward pass inside."""
+"""What a checkpointed function does to its caller's objects and variables happens again in a backward pass inside."""
 
 import torch
 from torch.utils.checkpoint import checkpoint
